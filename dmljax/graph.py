@@ -558,7 +558,9 @@ def from_json(json: Any) -> Any:
     Members stand under `Desc` or beside `Type`, and names are whole or without their prefix.
 
     >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
-    >>> desc = from_json({"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor})
+    >>> desc = from_json(
+    ...     {"Type": "ACTIVATION_HARDMAX", "InputTensor": tensor, "OutputTensor": tensor}
+    ... )
     >>> desc.input.sizes
     (1, 1, 2, 3)
     """

@@ -135,7 +135,9 @@ class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
     ARGMAX and ARGMIN choose the first (INCREASING) or the last (DECREASING) of equal elements; running sums and
     products begin at the first or at the last element; TOP_K1 selects the smallest or the largest elements.
 
-    >>> argmax(jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
+    >>> argmax(
+    ...     jnp.array([3, 7, 7]), axes=0, axis_direction=AxisDirection.DECREASING
+    ... ).tolist()
     [2]
     """
 
@@ -170,7 +172,9 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
     HALVES_TO_NEAREST_EVEN rounds to the nearest integer, and halves to the even one. TOWARD_ZERO truncates.
     TOWARD_INFINITY also rounds to the nearest integer, and halves away from zero.
 
-    >>> element_wise_round(jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY).tolist()
+    >>> element_wise_round(
+    ...     jnp.array([-2.5, -1.75, 0.5]), rounding_mode=RoundingMode.TOWARD_INFINITY
+    ... ).tolist()
     [-3.0, -2.0, 1.0]
     """
 
@@ -186,7 +190,9 @@ class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
     same channel of the image whose blocks are moved.
 
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
-    >>> space_to_depth1(image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW).ravel().tolist()
+    >>> space_to_depth1(
+    ...     image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW
+    ... ).ravel().tolist()
     [1, 5, 2, 6, 1, 5, 2, 6]
     """
 
@@ -228,7 +234,9 @@ class InterpolationMode(HeaderEnum, prefix="DML_INTERPOLATION_MODE_"):
 
     NEAREST_NEIGHBOR copies the nearest element, and LINEAR averages the two nearest ones along each dimension.
 
-    >>> resample(jnp.array([0.0, 4.0]), scales=2, interpolation_mode=InterpolationMode.LINEAR).tolist()
+    >>> resample(
+    ...     jnp.array([0.0, 4.0]), scales=2, interpolation_mode=InterpolationMode.LINEAR
+    ... ).tolist()
     [0.0, 1.0, 3.0, 4.0]
     """
 
@@ -266,7 +274,13 @@ class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECT
     """`DML_RECURRENT_NETWORK_DIRECTION`: whether a network begins at the first step of a sequence, the last, or both.
 
     >>> one, backward = jnp.ones((1, 1, 1)), RecurrentNetworkDirection.BACKWARD
-    >>> rnn(jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()], direction=backward).sequence.tolist()
+    >>> rnn(
+    ...     jnp.ones((3, 1, 1)),
+    ...     one,
+    ...     one,
+    ...     activations=[ActivationReluDesc()],
+    ...     direction=backward,
+    ... ).sequence.tolist()
     [[[[3.0]]], [[[2.0]]], [[[1.0]]]]
     """
 
@@ -280,7 +294,9 @@ class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
 
     SCALE is a scale, and SCALE_ZERO_POINT a scale and a zero point. They refuse NONE, which is neither.
 
-    >>> QuantizationType("DML_QUANTIZATION_TYPE_SCALE_ZERO_POINT") is QuantizationType.SCALE_ZERO_POINT
+    >>> QuantizationType(
+    ...     "DML_QUANTIZATION_TYPE_SCALE_ZERO_POINT"
+    ... ) is QuantizationType.SCALE_ZERO_POINT
     True
     """
 
@@ -292,7 +308,9 @@ class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
 class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     """`DML_IS_INFINITY_MODE`: whether to test for positive infinity, negative infinity, or either.
 
-    >>> element_wise_is_infinity(jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE).tolist()
+    >>> element_wise_is_infinity(
+    ...     jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE
+    ... ).tolist()
     [1, 0, 0]
     """
 
@@ -318,8 +336,13 @@ class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MAS
     KEY_SEQUENCE_END_START the position after the last of them and that of the first, and
     KEY_QUERY_SEQUENCE_LENGTH_START_END the numbers followed by where sequences begin and end in memory.
 
-    >>> x, two = jnp.array([[[1.0], [4.0], [9.0]]]), MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH
-    >>> multihead_attention(0 * x, x, x, mask=jnp.array([2]), head_count=1, mask_type=two).tolist()
+    >>> x, two = (
+    ...     jnp.array([[[1.0], [4.0], [9.0]]]),
+    ...     MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH,
+    ... )
+    >>> multihead_attention(
+    ...     0 * x, x, x, mask=jnp.array([2]), head_count=1, mask_type=two
+    ... ).tolist()
     [[[2.5], [2.5], [2.5]]]
     """
 

@@ -14,7 +14,9 @@ def find_broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) 
     """Everything that keeps a device of `feature_level` from accepting a descriptor or a graph, a sentence each.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
-    >>> find_broken_rules(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0")[0]
+    >>> find_broken_rules(
+    ...     ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="2_0"
+    ... )[0]
     'InputTensor.DimensionCount must be 4 to 5; got 2'
     """
     level = _level(desc, feature_level)

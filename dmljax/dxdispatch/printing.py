@@ -78,7 +78,10 @@ _VALUES_PER_PIECE = 2**16
 def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
     """The text that DxDispatch prints for a resource, in pieces.
 
-    >>> print(*printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False), sep="")
+    >>> print(
+    ...     *printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False),
+    ...     sep="",
+    ... )
     Resource 'x': 0.1, -0, 1e+07
     """
     yield f"Resource '{escape_controls(name)}':"

@@ -42,7 +42,9 @@ class Estimate(NamedTuple):
     `reason` says why it does not compile, and then there is no more. `times` are seconds by what sets them, and
     `seconds`, their sum, is a lower bound. `nodes` are those that cost most. All figures are those of one chip.
 
-    >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()["reason"]
+    >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()[
+    ...     "reason"
+    ... ]
     'no memory'
     """
 

@@ -84,7 +84,9 @@ class ActivationReluDesc(dml.Activation, function=activation_relu):
 def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) -> Array:
     """Computes the gradient of `activation_relu`: `input_gradient` where `input` is above zero, 0 elsewhere.
 
-    >>> activation_relu_grad(jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])).tolist()
+    >>> activation_relu_grad(
+    ...     jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])
+    ... ).tolist()
     [0.0, 0.0, 7.0]
     """
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
@@ -115,7 +117,9 @@ def activation_parameterized_relu(input: calls.Operand, slope: calls.Operand) ->
 
     `slope` holds one number for each element, or broadcasts with `input`.
 
-    >>> activation_parameterized_relu(jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])).tolist()
+    >>> activation_parameterized_relu(
+    ...     jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])
+    ... ).tolist()
     [[-1.0, 3.0], [-2.0, -2.0]]
     """
     x, slope = calls.operands(calls.number_array, input=input, slope=slope)

@@ -67,7 +67,9 @@ def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: d
 
     The activation is a descriptor without tensors.
 
-    >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()).tolist()
+    >>> element_wise_add1(
+    ...     jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()
+    ... ).tolist()
     [0.0, 0.5]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -143,7 +145,9 @@ def element_wise_modulus_truncate(a: calls.Operand, b: calls.Operand) -> Array:
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
 
-    >>> element_wise_modulus_truncate(jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])).tolist()
+    >>> element_wise_modulus_truncate(
+    ...     jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])
+    ... ).tolist()
     [-1.5, 1.5, nan]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -164,7 +168,9 @@ def element_wise_modulus_floor(a: calls.Operand, b: calls.Operand) -> Array:
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
 
-    >>> element_wise_modulus_floor(jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])).tolist()
+    >>> element_wise_modulus_floor(
+    ...     jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])
+    ... ).tolist()
     [0.5, -0.5, -0.0]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -302,7 +308,9 @@ class ElementWiseMeanDesc(dml.Binary, function=element_wise_mean):
 def element_wise_difference_square(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the square of the difference of two arrays, element by element.
 
-    >>> element_wise_difference_square(jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")).tolist()
+    >>> element_wise_difference_square(
+    ...     jnp.array([1, 5], "uint32"), jnp.array([4, 3], "uint32")
+    ... ).tolist()
     [9, 4]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -321,7 +329,9 @@ def element_wise_max(a: calls.Operand, b: calls.Operand) -> Array:
 
     The result is NaN if either element is NaN, and +0 is larger than -0. The gradient of equal elements goes to `a`.
 
-    >>> element_wise_max(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
+    >>> element_wise_max(
+    ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])
+    ... ).tolist()
     [2.0, 0.0, nan]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -343,7 +353,9 @@ def element_wise_min(a: calls.Operand, b: calls.Operand) -> Array:
 
     The result is NaN if either element is NaN, and -0 is smaller than +0. The gradient of equal elements goes to `a`.
 
-    >>> element_wise_min(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])).tolist()
+    >>> element_wise_min(
+    ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 5.0])
+    ... ).tolist()
     [1.0, -0.0, nan]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
@@ -387,7 +399,9 @@ def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBia
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]
-    >>> element_wise_pow(jnp.array([3, 2, 9], "int8"), jnp.array([5, -1, 0], "int8")).tolist()
+    >>> element_wise_pow(
+    ...     jnp.array([3, 2, 9], "int8"), jnp.array([5, -1, 0], "int8")
+    ... ).tolist()
     [-13, 0, 1]
     """
     base, exponent = calls.broadcast(

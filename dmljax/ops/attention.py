@@ -556,10 +556,22 @@ def multihead_attention1(
     `total_sequence_length` positions: by default those of the past and the new ones, and as many as the past has where
     a loop goes on with it.
 
-    >>> query, new, cache = jnp.zeros((1, 1, 2)), jnp.array([[[8.0]]]), jnp.array([[[[2.0], [0.0], [0.0]]]])
+    >>> query, new, cache = (
+    ...     jnp.zeros((1, 1, 2)),
+    ...     jnp.array([[[8.0]]]),
+    ...     jnp.array([[[[2.0], [0.0], [0.0]]]]),
+    ... )
     >>> output, present_key, _ = multihead_attention1(
-    ...     query, new, new, past_key=cache, past_value=cache, past_sequence_lengths=jnp.array([1]),
-    ...     query_head_count=2, key_value_head_count=1, total_sequence_length=3, has_present=True,
+    ...     query,
+    ...     new,
+    ...     new,
+    ...     past_key=cache,
+    ...     past_value=cache,
+    ...     past_sequence_lengths=jnp.array([1]),
+    ...     query_head_count=2,
+    ...     key_value_head_count=1,
+    ...     total_sequence_length=3,
+    ...     has_present=True,
     ... )
     >>> present_key.ravel().tolist(), output.tolist()
     ([2.0, 8.0, 0.0], [[[5.0, 5.0]]])

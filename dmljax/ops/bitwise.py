@@ -118,7 +118,9 @@ def element_wise_bit_shift_left(a: calls.Operand, b: calls.Operand) -> Array:
 
     A shift by the width of the type, or by more, gives 0.
 
-    >>> element_wise_bit_shift_left(jnp.array([1, 255, 1], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
+    >>> element_wise_bit_shift_left(
+    ...     jnp.array([1, 255, 1], "uint8"), jnp.array([7, 4, 8], "uint8")
+    ... ).tolist()
     [128, 240, 0]
     """
     return _apply_to_bits(lax.shift_left, a, b)
@@ -138,7 +140,9 @@ def element_wise_bit_shift_right(a: calls.Operand, b: calls.Operand) -> Array:
 
     A shift by the width of the type, or by more, gives 0.
 
-    >>> element_wise_bit_shift_right(jnp.array([128, 255, 128], "uint8"), jnp.array([7, 4, 8], "uint8")).tolist()
+    >>> element_wise_bit_shift_right(
+    ...     jnp.array([128, 255, 128], "uint8"), jnp.array([7, 4, 8], "uint8")
+    ... ).tolist()
     [1, 15, 0]
     """
     return _apply_to_bits(lax.shift_right_logical, a, b)

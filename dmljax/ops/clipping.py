@@ -146,7 +146,9 @@ def element_wise_clip_grad(
 ) -> Array:
     """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
-    >>> element_wise_clip_grad(jnp.array([-1.0, 0.0, 1.0]), jnp.array([5.0, 6.0, 7.0]), -1.0, 2.0).tolist()
+    >>> element_wise_clip_grad(
+    ...     jnp.array([-1.0, 0.0, 1.0]), jnp.array([5.0, 6.0, 7.0]), -1.0, 2.0
+    ... ).tolist()
     [0.0, 6.0, 7.0]
     """
     return _clip_gradient(input, input_gradient, min, max)

@@ -236,7 +236,10 @@ def convolution_integer(
     channel. The padding is the zero point of `input`, so that it adds nothing. Filters are not flipped. Sums that
     int32 cannot hold, which are of more than 33,025 products, wrap around.
 
-    >>> image, filter = jnp.array([[[0, 255, 7]]], "uint8"), jnp.array([[[-128, 127]]], "int8")
+    >>> image, filter = (
+    ...     jnp.array([[[0, 255, 7]]], "uint8"),
+    ...     jnp.array([[[-128, 127]]], "int8"),
+    ... )
     >>> convolution_integer(image, jnp.array(7, "uint8"), filter).tolist()
     [[[32392, -31744]]]
     """
@@ -403,7 +406,14 @@ def quantized_linear_convolution(
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(
-    ...     image, 0.5, jnp.array(10, "uint8"), filter, 1.0, None, jnp.array([1], "int32"), 1.0
+    ...     image,
+    ...     0.5,
+    ...     jnp.array(10, "uint8"),
+    ...     filter,
+    ...     1.0,
+    ...     None,
+    ...     jnp.array([1], "int32"),
+    ...     1.0,
     ... ).tolist()
     [[[10, 246]]]
     """

@@ -82,7 +82,9 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -
     It is computed in at least float32. `bias` is one number, or an array of one for each
     channel; beside 16-bit floats, scale and bias are of float32.
 
-    >>> value_scale_2d(jnp.ones((1, 3, 1, 1)), 2.0, jnp.array([10.0, 20.0, 30.0])).ravel().tolist()
+    >>> value_scale_2d(
+    ...     jnp.ones((1, 3, 1, 1)), 2.0, jnp.array([10.0, 20.0, 30.0])
+    ... ).ravel().tolist()
     [12.0, 22.0, 32.0]
     """
     given, biases = calls.float_array("input", input), calls.float_array("bias", bias)
@@ -244,7 +246,9 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
 
     >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5])).tolist()
     [-2.0, 2.0, 2.0]
-    >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5]), rounding_mode=RoundingMode.TOWARD_ZERO).tolist()
+    >>> element_wise_round(
+    ...     jnp.array([-1.75, 1.5, 2.5]), rounding_mode=RoundingMode.TOWARD_ZERO
+    ... ).tolist()
     [-1.0, 1.0, 2.0]
     """
     rounding: dict[RoundingMode, Callable[[Array], Array]] = {

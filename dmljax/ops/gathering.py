@@ -217,7 +217,9 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     index counts from the end; an index that is still out of range is clamped. The gradient of an element of `input` is
     the sum of the gradients of all output elements gathered from it.
 
-    >>> gather_elements(jnp.array([[1, 2], [3, 4]]), jnp.array([[0, -1], [9, 0]]), axis=1).tolist()
+    >>> gather_elements(
+    ...     jnp.array([[1, 2], [3, 4]]), jnp.array([[0, -1], [9, 0]]), axis=1
+    ... ).tolist()
     [[1, 2], [4, 3]]
     """
     input, indices = _arrays(input, indices)
@@ -287,7 +289,9 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
     the end; an index that is still out of range is clamped to its own dimension. The gradient of an element of `input`
     is the sum of the gradients of all output elements gathered from it.
 
-    >>> gather_nd1(jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1).tolist()
+    >>> gather_nd1(
+    ...     jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1
+    ... ).tolist()
     [2, 3]
     """
     return _gather_tuples(input, indices, batch_dimension_count=batch_dimension_count)
@@ -454,7 +458,12 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
     index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
     element, the last of them in row-major order wins, and alone has a gradient.
 
-    >>> scatter(jnp.array([0, 1, 2, 3]), jnp.array([-1, 1, 9, 3]), jnp.array([5, 6, 7, 8]), axis=0).tolist()
+    >>> scatter(
+    ...     jnp.array([0, 1, 2, 3]),
+    ...     jnp.array([-1, 1, 9, 3]),
+    ...     jnp.array([5, 6, 7, 8]),
+    ...     axis=0,
+    ... ).tolist()
     [0, 6, 2, 8]
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
@@ -525,7 +534,11 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
     index is still out of range overwrites nothing. Where several updates go to one element, the last of them in
     row-major order wins, and alone has a gradient.
 
-    >>> scatter_nd(jnp.zeros((3, 2), int), jnp.array([[2], [0], [-1]]), jnp.array([[1, 2], [3, 4], [5, 6]])).tolist()
+    >>> scatter_nd(
+    ...     jnp.zeros((3, 2), int),
+    ...     jnp.array([[2], [0], [-1]]),
+    ...     jnp.array([[1, 2], [3, 4], [5, 6]]),
+    ... ).tolist()
     [[3, 4], [0, 0], [5, 6]]
     """
     input, indices, updates = _scatter_arrays(input, indices, updates)
@@ -585,7 +598,9 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     `sequence_lengths`, of any integer type, has size 1 along `axis` and the sizes of `input` elsewhere. A length above
     the size of `axis` reverses all elements; a negative one reverses none.
 
-    >>> reverse_subsequences(jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1).tolist()
+    >>> reverse_subsequences(
+    ...     jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1
+    ... ).tolist()
     [[2, 1, 3], [6, 5, 4]]
     """
     input = calls.real_array("input", input)

@@ -60,11 +60,17 @@ def diagonal_matrix1(
     If the type of `input`, or `dtype` where `input` is None, is an integer type, a Python number given as `value` must
     be exactly representable in that type.
 
-    >>> diagonal_matrix1(None, 7, diagonal_fill_begin=0, diagonal_fill_end=2, output_sizes=(2, 3)).tolist()
+    >>> diagonal_matrix1(
+    ...     None, 7, diagonal_fill_begin=0, diagonal_fill_end=2, output_sizes=(2, 3)
+    ... ).tolist()
     [[7, 7, 0], [0, 7, 7]]
-    >>> diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(2, 3)).tolist()
+    >>> diagonal_matrix1(
+    ...     None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(2, 3)
+    ... ).tolist()
     [[0.0, -inf, -inf], [0.0, 0.0, -inf]]
-    >>> diagonal_matrix1(jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0).tolist()
+    >>> diagonal_matrix1(
+    ...     jnp.array([[4, 7], [1, 2]]), 0, diagonal_fill_begin=1, diagonal_fill_end=0
+    ... ).tolist()
     [[4, 0], [0, 2]]
     """
     begin = INT_MIN if diagonal_fill_begin is None else diagonal_fill_begin

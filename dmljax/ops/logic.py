@@ -58,7 +58,9 @@ COMPARISON_SINCE_1_0 = (
 def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise equality: 1 where `a == b`, 0 elsewhere.
 
-    >>> element_wise_logical_equals(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])).tolist()
+    >>> element_wise_logical_equals(
+    ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])
+    ... ).tolist()
     [0, 1, 0]
     """
     a, b = calls.operands(a=a, b=b)
@@ -73,7 +75,9 @@ class ElementWiseLogicalEqualsDesc(Comparison, function=element_wise_logical_equ
 def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise greater-than comparison: 1 where `a > b`, 0 elsewhere.
 
-    >>> element_wise_logical_greater_than(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    >>> element_wise_logical_greater_than(
+    ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
+    ... ).tolist()
     [1, 0, 0]
     """
     a, b = calls.operands(a=a, b=b)
@@ -90,7 +94,9 @@ def element_wise_logical_greater_than_or_equal(
 ) -> Array:
     """Element-wise greater-than-or-equal comparison: 1 where `a >= b`, 0 elsewhere.
 
-    >>> element_wise_logical_greater_than_or_equal(jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    >>> element_wise_logical_greater_than_or_equal(
+    ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
+    ... ).tolist()
     [1, 1, 0]
     """
     a, b = calls.operands(a=a, b=b)
@@ -105,7 +111,9 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(Comparison, function=element_wise
 def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Element-wise less-than comparison: 1 where `a < b`, 0 elsewhere.
 
-    >>> element_wise_logical_less_than(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    >>> element_wise_logical_less_than(
+    ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
+    ... ).tolist()
     [1, 0, 0]
     """
     a, b = calls.operands(a=a, b=b)
@@ -122,7 +130,9 @@ def element_wise_logical_less_than_or_equal(
 ) -> Array:
     """Element-wise less-than-or-equal comparison: 1 where `a <= b`, 0 elsewhere.
 
-    >>> element_wise_logical_less_than_or_equal(jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])).tolist()
+    >>> element_wise_logical_less_than_or_equal(
+    ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
+    ... ).tolist()
     [1, 1, 0]
     """
     a, b = calls.operands(a=a, b=b)
@@ -151,7 +161,9 @@ def _of_truths(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype
 def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical AND: 1 where `a` and `b` are both nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_and(jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
+    >>> element_wise_logical_and(
+    ...     jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")
+    ... ).tolist()
     [1, 0, 0]
     """
     return _of_truths(operator.and_, a, b, dtype)
@@ -165,7 +177,9 @@ class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
 def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical OR: 1 where `a` or `b` is nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_or(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
+    >>> element_wise_logical_or(
+    ...     jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")
+    ... ).tolist()
     [1, 1, 0]
     """
     return _of_truths(operator.or_, a, b, dtype)
@@ -179,7 +193,9 @@ class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
 def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
     """Logical XOR: 1 where exactly one of `a` and `b` is nonzero, 0 elsewhere.
 
-    >>> element_wise_logical_xor(jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")).tolist()
+    >>> element_wise_logical_xor(
+    ...     jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")
+    ... ).tolist()
     [0, 1, 0]
     """
     return _of_truths(operator.xor, a, b, dtype)

@@ -236,7 +236,9 @@ def slice_grad(
     `starts`, `sizes` and `strides` are those of `slice1`, and `output_sizes` is the shape of its input. The elements
     that `slice1` did not take are 0.
 
-    >>> slice_grad(jnp.array([1, 2, 3]), starts=(2,), sizes=(5,), strides=(-2,), output_sizes=(8,)).tolist()
+    >>> slice_grad(
+    ...     jnp.array([1, 2, 3]), starts=(2,), sizes=(5,), strides=(-2,), output_sizes=(8,)
+    ... ).tolist()
     [0, 0, 3, 0, 2, 0, 1, 0]
     """
     given = calls.real_array("input_gradient", input_gradient)
@@ -433,7 +435,9 @@ def space_to_depth1(
     `input`; with COLUMN_ROW_DEPTH, by the channel of `input` first.
 
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
-    >>> space_to_depth1(image, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH).ravel().tolist()
+    >>> space_to_depth1(
+    ...     image, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH
+    ... ).ravel().tolist()
     [1, 2, 1, 2, 5, 6, 5, 6]
     """
     return _space_to_depth(input, block_size, order)
@@ -462,7 +466,9 @@ def depth_to_space1(
     result; with COLUMN_ROW_DEPTH, by the channel of the result first.
 
     >>> channels = jnp.arange(8).reshape(8, 1, 1)
-    >>> depth_to_space1(channels, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH).tolist()
+    >>> depth_to_space1(
+    ...     channels, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH
+    ... ).tolist()
     [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
     """
     return _depth_to_space(input, block_size, order)

@@ -94,7 +94,9 @@ def batch_normalization(
     The other arrays broadcast to the shape of `input`: for images in the layout NCHW, they have the shape (C, 1, 1).
     The activation is a descriptor without tensors.
 
-    >>> batch_normalization(jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0).tolist()
+    >>> batch_normalization(
+    ...     jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0
+    ... ).tolist()
     [[0.5, 12.5]]
     """
     x, parameters = _input_and_parameters(input, mean=mean, variance=variance, scale=scale, bias=bias)
@@ -235,7 +237,9 @@ class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_g
 class BatchNormalizationTraining(NamedTuple):
     """The result of `batch_normalization_training`, with the mean and the variance that it was normalized by.
 
-    >>> batch_normalization_training(jnp.array([1.0, 3.0]), jnp.ones(1), jnp.zeros(1)).variance.tolist()
+    >>> batch_normalization_training(
+    ...     jnp.array([1.0, 3.0]), jnp.ones(1), jnp.zeros(1)
+    ... ).variance.tolist()
     [1.0]
     """
 
@@ -262,7 +266,9 @@ def batch_normalization_training(
     that of the batch itself, the mean of squares, not an estimate of the variance of what the batch is a sample of.
 
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
-    >>> output, mean, variance = batch_normalization_training(images, jnp.ones(2), jnp.zeros(2), epsilon=0.0)
+    >>> output, mean, variance = batch_normalization_training(
+    ...     images, jnp.ones(2), jnp.zeros(2), epsilon=0.0
+    ... )
     >>> output.tolist(), mean.tolist(), variance.tolist()
     ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 18.0], [1.0, 64.0])
     """
@@ -322,7 +328,9 @@ def batch_normalization_training_grad(
 
     >>> row, gradient = jnp.array([1.0, 3.0, 3.0, 1.0]), jnp.array([4.0, 0.0, 0.0, 0.0])
     >>> mean, variance, scale = jnp.array([2.0]), jnp.array([1.0]), jnp.array([1.0])
-    >>> batch_normalization_training_grad(row, gradient, mean, variance, scale, 0.0).input.tolist()
+    >>> batch_normalization_training_grad(
+    ...     row, gradient, mean, variance, scale, 0.0
+    ... ).input.tolist()
     [2.0, 0.0, 0.0, -2.0]
     """
     x, gradient, average, spread, factor = _gradient_arrays(input, input_gradient, mean, variance, scale)
@@ -384,7 +392,9 @@ def mean_variance_normalization1(
     squares overflow where elements are 1.8e19 from the mean, and the row becomes 0. The activation is a descriptor
     without tensors.
 
-    >>> mean_variance_normalization1(jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0).tolist()
+    >>> mean_variance_normalization1(
+    ...     jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0
+    ... ).tolist()
     [[-9.5, 10.5], [nan, nan]]
     """
     return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
@@ -407,7 +417,9 @@ def mean_variance_normalization2(
     Nothing is subtracted then, and the mean of squares takes the place of the variance. Without `use_variance`, nothing
     is divided by.
 
-    >>> mean_variance_normalization2(jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0).tolist()
+    >>> mean_variance_normalization2(
+    ...     jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0
+    ... ).tolist()
     [0.5, 0.5, 0.5, 1.5]
     """
     return _mean_variance_normalized(input, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
@@ -523,7 +535,9 @@ def local_response_normalization(
     wide in each of its dimensions; what lies outside of `input` counts as 0. Of an even number of elements, one more
     comes after the element than before it. `alpha` is divided by `local_size` in both cases, as the page has it.
 
-    >>> local_response_normalization(jnp.array([[2.0, 0.0, 2.0]]), 3.0, 1.0, 0.0, local_size=3).tolist()
+    >>> local_response_normalization(
+    ...     jnp.array([[2.0, 0.0, 2.0]]), 3.0, 1.0, 0.0, local_size=3
+    ... ).tolist()
     [[0.5, 0.0, 0.5]]
     """
     x, numbers, axes = _response_arrays(input, local_size, cross_channel, alpha, beta, bias)
@@ -551,7 +565,9 @@ def local_response_normalization_grad(
     `input_gradient` is the gradient with respect to the result.
 
     >>> row, gradient = jnp.array([[2.0, 0.0, 2.0]]), jnp.ones((1, 3))
-    >>> local_response_normalization_grad(row, gradient, 3.0, 1.0, 0.0, local_size=3).tolist()
+    >>> local_response_normalization_grad(
+    ...     row, gradient, 3.0, 1.0, 0.0, local_size=3
+    ... ).tolist()
     [[-0.25, 0.125, -0.25]]
     """
     calls.require_same_shape(input=input, input_gradient=input_gradient)
@@ -611,7 +627,9 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
     The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2. These
     overflow where float32 elements exceed 1.8e19, and the row becomes 0.
 
-    >>> lp_normalization(jnp.array([[3.0, -3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), axis=1).tolist()
+    >>> lp_normalization(
+    ...     jnp.array([[3.0, -3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), axis=1
+    ... ).tolist()
     [[0.5, -0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
     """
     x = calls.float_array("input", input)

@@ -74,7 +74,12 @@ def padding1(
 
     >>> padding1(jnp.array([1, 2, 3]), 9, start_padding=(2,), end_padding=(1,)).tolist()
     [9, 9, 1, 2, 3, 9]
-    >>> padding1(jnp.array([1, 2, 3]), padding_mode=PaddingMode.WRAP, start_padding=(2,), end_padding=(5,)).tolist()
+    >>> padding1(
+    ...     jnp.array([1, 2, 3]),
+    ...     padding_mode=PaddingMode.WRAP,
+    ...     start_padding=(2,),
+    ...     end_padding=(5,),
+    ... ).tolist()
     [2, 3, 1, 2, 3, 1, 2, 3, 1, 2]
     """
     return _padded(input, padding_value, padding_mode, start_padding, end_padding)

@@ -96,7 +96,9 @@ def average_pooling1(
 ) -> Array:
     """Averages the elements of each window as `average_pooling` does, where the elements are `dilations` apart.
 
-    >>> average_pooling1(jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2).tolist()
+    >>> average_pooling1(
+    ...     jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2
+    ... ).tolist()
     [[[4.0, 6.0]]]
     """
     return _averages(input, window_sizes, strides, dilations, start_padding, end_padding, include_padding)
@@ -198,7 +200,9 @@ def average_pooling_grad(
     is the sum of what it contributed to: of the gradients of its windows, each divided by the number that
     `average_pooling` divides the window by.
 
-    >>> average_pooling_grad(jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2).tolist()
+    >>> average_pooling_grad(
+    ...     jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2
+    ... ).tolist()
     [[[1.0, 3.0, 2.0]]]
     """
     gradient = calls.float_array("input_gradient", input_gradient)
@@ -251,7 +255,9 @@ def lp_pooling1(
 ) -> Array:
     """Computes the `p`-norm of each window as `lp_pooling` does, where the elements are `dilations` apart.
 
-    >>> lp_pooling1(jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1).tolist()
+    >>> lp_pooling1(
+    ...     jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1
+    ... ).tolist()
     [[[7.0]]]
     """
     return _norms(input, window_sizes, strides, dilations, start_padding, end_padding, p)
@@ -320,7 +326,9 @@ def max_pooling(
     element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
     Elements are copied bit for bit; of equal ones, the first in row-major order is selected, and has the gradient.
 
-    >>> max_pooling(jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1).tolist()
+    >>> max_pooling(
+    ...     jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1
+    ... ).tolist()
     [[[-1.0, -2.0]]]
     """
     return _largest(input, window_sizes, strides, 1, start_padding, end_padding, False, jnp.uint32).values
@@ -363,7 +371,9 @@ def max_pooling2(
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling1` does, where the elements are `dilations` apart.
 
-    >>> values, indices = max_pooling2(jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2)
+    >>> values, indices = max_pooling2(
+    ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2
+    ... )
     >>> values.tolist(), indices.tolist()
     ([[[3, 5]]], [[[2, 1]]])
     """
@@ -408,7 +418,9 @@ def max_pooling_grad(
     Each element of `input_gradient` is added at the place of the element of `input` that `max_pooling2` selects, the
     first of equal ones; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
 
-    >>> max_pooling_grad(jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2).tolist()
+    >>> max_pooling_grad(
+    ...     jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2
+    ... ).tolist()
     [[[0.0, 9.0, 0.0]]]
     """
     gradient = calls.float_array("input_gradient", input_gradient)
@@ -442,7 +454,9 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
     with the same index should be equal, as those of `max_pooling1` are: the last one has the gradient, and on a CPU it
     wins; a GPU and a TPU may write any of them.
 
-    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2)
+    >>> values, indices = max_pooling1(
+    ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2
+    ... )
     >>> max_unpooling(values, indices, output_sizes=(1, 1, 4)).tolist()
     [[[0, 5, 0, 4]]]
     """
@@ -485,7 +499,11 @@ def quantized_linear_average_pooling(
     `input`, which has 8 or 16 bits.
 
     >>> quantized_linear_average_pooling(
-    ...     jnp.array([[[10, 20, 255]]], "uint8"), 0.5, jnp.array(10, "uint8"), 2.0, jnp.array(3, "int8"),
+    ...     jnp.array([[[10, 20, 255]]], "uint8"),
+    ...     0.5,
+    ...     jnp.array(10, "uint8"),
+    ...     2.0,
+    ...     jnp.array(3, "int8"),
     ...     window_sizes=2,
     ... ).tolist()
     [[[4, 35]]]

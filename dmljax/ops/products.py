@@ -170,7 +170,14 @@ def gemm(
     The activation is a descriptor without tensors.
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
-    >>> gemm(a, b, jnp.array([0.5, -9.0]), 2.0, transpose_b=True, fused_activation=ActivationReluDesc()).tolist()
+    >>> gemm(
+    ...     a,
+    ...     b,
+    ...     jnp.array([0.5, -9.0]),
+    ...     2.0,
+    ...     transpose_b=True,
+    ...     fused_activation=ActivationReluDesc(),
+    ... ).tolist()
     [[2.5, 0.0], [6.5, 11.0]]
     """
     floats = {"a": a, "b": b} | ({} if c is None else {"c": c})
@@ -304,7 +311,9 @@ def matrix_multiply_integer_to_float(
     number, or one for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
-    >>> matrix_multiply_integer_to_float(a, b, 0.5, 0.25, jnp.array(1, "int8"), bias=10.0).tolist()
+    >>> matrix_multiply_integer_to_float(
+    ...     a, b, 0.5, 0.25, jnp.array(1, "int8"), bias=10.0
+    ... ).tolist()
     [[10.5]]
     """
     left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
@@ -370,7 +379,9 @@ def quantized_linear_matrix_multiply(
     the output, or for each column of `b`.
 
     >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
-    >>> quantized_linear_matrix_multiply(a, 0.5, None, b, 1.0, None, 1.0, jnp.array(-3, "int8")).tolist()
+    >>> quantized_linear_matrix_multiply(
+    ...     a, 0.5, None, b, 1.0, None, 1.0, jnp.array(-3, "int8")
+    ... ).tolist()
     [[3], [127]]
     """
     left, right = _narrow_integers("a", a, 8), _narrow_integers("b", b, 8)

@@ -182,7 +182,9 @@ def element_wise_quantize_linear(
     The output's type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves are rounded to the nearest
     even integer.
 
-    >>> element_wise_quantize_linear(jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")).tolist()
+    >>> element_wise_quantize_linear(
+    ...     jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")
+    ... ).tolist()
     [2, 5, 127]
     """
     return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8))
@@ -228,7 +230,9 @@ def element_wise_dequantize_linear(
 
     The integer difference is exact. A Python number given as `scale` is a float32.
 
-    >>> element_wise_dequantize_linear(jnp.array([0, 255], "uint8"), jnp.array(0.5), 128).tolist()
+    >>> element_wise_dequantize_linear(
+    ...     jnp.array([0, 255], "uint8"), jnp.array(0.5), 128
+    ... ).tolist()
     [-64.0, 63.5]
     """
     factor = calls.float_array("scale", scale)
@@ -268,8 +272,14 @@ def element_wise_quantized_linear_add(
     `output_zero_point`, otherwise that of `a`.
 
     >>> element_wise_quantized_linear_add(
-    ...     jnp.array([10, 200], "uint8"), jnp.array(0.5), None, jnp.array([-4, 100], "int8"), jnp.array(1.0), None,
-    ...     jnp.array(1.0), jnp.array(7, "uint8"),
+    ...     jnp.array([10, 200], "uint8"),
+    ...     jnp.array(0.5),
+    ...     None,
+    ...     jnp.array([-4, 100], "int8"),
+    ...     jnp.array(1.0),
+    ...     None,
+    ...     jnp.array(1.0),
+    ...     jnp.array(7, "uint8"),
     ... ).tolist()
     [8, 207]
     """
@@ -332,7 +342,9 @@ def quantize(
     divide those of `input`. Otherwise it is `element_wise_quantize_linear`: the output's type is `dtype`, otherwise
     that of `zero_point`, otherwise uint8.
 
-    >>> quantize(jnp.array([1.0, 2.0, 10.0, 70.0]), jnp.array([1.0, 10.0]), dtype="int4").tolist()
+    >>> quantize(
+    ...     jnp.array([1.0, 2.0, 10.0, 70.0]), jnp.array([1.0, 10.0]), dtype="int4"
+    ... ).tolist()
     [1, 2, 1, 7]
     """
     return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8), _in_blocks)

@@ -209,7 +209,9 @@ class RecurrentNetwork(NamedTuple):
     `sequence` has the shape (steps, directions, batch, hidden size), `single` the same without the steps.
 
     >>> one = jnp.ones((1, 1, 1))
-    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()])
+    >>> sequence, single = rnn(
+    ...     jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()]
+    ... )
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 2.0, 3.0], [3.0])
     """
@@ -359,7 +361,9 @@ def rnn(
     Without `has_sequence`, the states on the way are not kept, and `sequence` is None. `precision` is as in `gemm`.
 
     >>> one = jnp.ones((1, 1, 1))
-    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, 0.5 * one, activations=[ActivationReluDesc()])
+    >>> sequence, single = rnn(
+    ...     jnp.ones((3, 1, 1)), one, 0.5 * one, activations=[ActivationReluDesc()]
+    ... )
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 1.5, 1.75], [1.75])
     """
@@ -426,7 +430,9 @@ def gru(
     of each direction. Everything else is as in `rnn`.
 
     >>> zeros = jnp.zeros((1, 3, 1))
-    >>> gru(jnp.ones((3, 1, 1)), zeros, zeros, hidden_init=jnp.full((1, 1, 1), 8.0)).sequence.ravel().tolist()
+    >>> gru(
+    ...     jnp.ones((3, 1, 1)), zeros, zeros, hidden_init=jnp.full((1, 1, 1), 8.0)
+    ... ).sequence.ravel().tolist()
     [4.0, 2.0, 1.0]
     """
     return gru_of(

@@ -55,7 +55,9 @@ def argmax(
     `AxisDirection.DECREASING`. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to
     zero. The index is uint32, as in DirectML, so that `index - 1` wraps around at 0; `dtype` may be any integer type.
 
-    >>> argmax(jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)).tolist()
+    >>> argmax(
+    ...     jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)
+    ... ).tolist()
     [[7]]
     """
     return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
@@ -74,7 +76,9 @@ def argmin(
     NaN is smaller than every number. Several axes, equal elements, zeros and subnormal numbers are treated as by
     `argmax`.
 
-    >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction=AxisDirection.DECREASING).tolist()
+    >>> argmin(
+    ...     jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction=AxisDirection.DECREASING
+    ... ).tolist()
     [4]
     """
     return _arg_reduce(input, axes, axis_direction, dtype, largest=False)
@@ -154,7 +158,9 @@ def reduce(
     of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where
     factors are 0.
 
-    >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1).tolist()
+    >>> reduce(
+    ...     jnp.array([[3.0, 4.0], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1
+    ... ).tolist()
     [[5.0], [0.0]]
     """
     to_array = calls.real_array if function in _OF_ORDER else calls.number_array

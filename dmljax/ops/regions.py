@@ -256,7 +256,9 @@ def roi_align(
     `out_of_bounds_input_value`. As in `gather`, a batch index of -1 is the last one, and others are clamped.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
-    >>> roi_align(image, jnp.array([[0.0, 0.0, 4.0, 4.0]]), jnp.array([0]), output_size=2).tolist()
+    >>> roi_align(
+    ...     image, jnp.array([[0.0, 0.0, 4.0, 4.0]]), jnp.array([0]), output_size=2
+    ... ).tolist()
     [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
     modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
@@ -289,12 +291,22 @@ def roi_align1(
     last sample lie at the corners of the region instead, and a single one in its middle, as in TensorFlow's
     `crop_and_resize`.
 
-    >>> image, box = jnp.array([[[[0.0, 10.0, 20.0, 30.0]]]]), jnp.array([[0.0, 0.0, 3.0, 0.0]])
+    >>> image, box = (
+    ...     jnp.array([[[[0.0, 10.0, 20.0, 30.0]]]]),
+    ...     jnp.array([[0.0, 0.0, 3.0, 0.0]]),
+    ... )
     >>> size = Size2D(width=4, height=1)
-    >>> roi_align1(image, box, jnp.array([0]), output_size=size, input_pixel_offset=0).tolist()
+    >>> roi_align1(
+    ...     image, box, jnp.array([0]), output_size=size, input_pixel_offset=0
+    ... ).tolist()
     [[[[3.75, 11.25, 18.75, 26.25]]]]
     >>> roi_align1(
-    ...     image, box, jnp.array([0]), output_size=size, input_pixel_offset=0, align_regions_to_corners=True
+    ...     image,
+    ...     box,
+    ...     jnp.array([0]),
+    ...     output_size=size,
+    ...     input_pixel_offset=0,
+    ...     align_regions_to_corners=True,
     ... ).tolist()
     [[[[0.0, 10.0, 20.0, 30.0]]]]
     """
@@ -482,8 +494,14 @@ def roi_align_grad(
     where a sample lies on a pixel or outside of the centers of the image's edges, and for NEAREST_NEIGHBOR.
 
     >>> image, roi = jnp.array([[[[0.0, 10.0, 40.0]]]]), jnp.array([[0.0, 0.0, 2.5, 1.0]])
-    >>> gradients = roi_align_grad(image, jnp.array([[[[8.0]]]]), roi, jnp.array([0]), of_roi=True,
-    ...     maximum_samples_per_output=1)
+    >>> gradients = roi_align_grad(
+    ...     image,
+    ...     jnp.array([[[[8.0]]]]),
+    ...     roi,
+    ...     jnp.array([0]),
+    ...     of_roi=True,
+    ...     maximum_samples_per_output=1,
+    ... )
     >>> gradients.input.tolist(), gradients.roi.tolist()
     ([[[[2.0, 6.0, 0.0]]]], [[40.0, 0.0, 40.0, 0.0]])
     """

@@ -109,7 +109,9 @@ def resample(
     >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
     >>> image = jnp.array([[[[0.0, 8.0]]]])
-    >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode=InterpolationMode.LINEAR).tolist()
+    >>> resample(
+    ...     image, output_sizes=(1, 1, 1, 4), interpolation_mode=InterpolationMode.LINEAR
+    ... ).tolist()
     [[[[0.0, 2.0, 6.0, 8.0]]]]
     """
     return _resample(input, output_sizes, scales, interpolation_mode, 0.5, -0.5, Fraction(1, 2))
@@ -161,7 +163,10 @@ def resample2(
     two that are as near, the second or the first.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
-    >>> [resample2(row, scales=0.5, rounding_direction=one).tolist() for one in AxisDirection]
+    >>> [
+    ...     resample2(row, scales=0.5, rounding_direction=one).tolist()
+    ...     for one in AxisDirection
+    ... ]
     [[1, 3], [2, 4]]
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 2, 3]

@@ -29,7 +29,9 @@ def cumulative_summation(
     element at its own place, so that the first sum is 0. Floats are added in blocks, in which rounding errors are at
     most 8 for every factor of 8 in the size of the axis.
 
-    >>> cumulative_summation(jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True).tolist()
+    >>> cumulative_summation(
+    ...     jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True
+    ... ).tolist()
     [0, 2, 3, 6]
     """
     return _along(running_sum, input, axis, axis_direction, has_exclusive_sum)

@@ -22,8 +22,14 @@ from dmljax.types import FLOAT, UINT32, widened
 class AdamOptimizer(NamedTuple):
     """The result of `adam_optimizer`: the parameters and both moments, updated.
 
-    >>> weights, zeros, gradient = jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.array([4.0, -2.0])
-    >>> adam_optimizer(weights, zeros, zeros, gradient, 1, beta1=0.5, beta2=0.75).second_moment.tolist()
+    >>> weights, zeros, gradient = (
+    ...     jnp.array([1.0, 2.0]),
+    ...     jnp.zeros(2),
+    ...     jnp.array([4.0, -2.0]),
+    ... )
+    >>> adam_optimizer(
+    ...     weights, zeros, zeros, gradient, 1, beta1=0.5, beta2=0.75
+    ... ).second_moment.tolist()
     [4.0, 1.0]
     """
 
@@ -54,8 +60,14 @@ def adam_optimizer(
     `epsilon` is added before the correction of the second moment, and in Optax and PyTorch after it: theirs is this one
     divided by `sqrt(1 - beta2**training_step)`. Under `jax.jit(..., donate_argnums=(0, 1, 2))` the update is in place.
 
-    >>> weights, zeros, gradient = jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.array([4.0, -2.0])
-    >>> weights, first, second = adam_optimizer(weights, zeros, zeros, gradient, 1, 0.5, 0.5, 0.75, 0.0)
+    >>> weights, zeros, gradient = (
+    ...     jnp.array([1.0, 2.0]),
+    ...     jnp.zeros(2),
+    ...     jnp.array([4.0, -2.0]),
+    ... )
+    >>> weights, first, second = adam_optimizer(
+    ...     weights, zeros, zeros, gradient, 1, 0.5, 0.5, 0.75, 0.0
+    ... )
     >>> weights.tolist(), first.tolist(), second.tolist()
     ([0.5, 2.5], [2.0, -1.0], [4.0, 1.0])
     """
