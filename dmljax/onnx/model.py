@@ -8,11 +8,12 @@ from typing import Any, Literal
 import jax
 import numpy as np
 import onnx
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, within
 from dmljax.graph import Graph
-from dmljax.onnx import saving
+from dmljax.onnx import saving, sharding
 from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
@@ -171,14 +172,58 @@ class Model:
         >>> import onnx.parser
         >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N] x) => (float[N] y)'
         >>> model = load(onnx.parser.parse_model(head + "<float[1] w = {2}> { y = Mul(x, w) }"))
-        >>> model.save("tripled.onnx", {"w": jnp.array([3.0])})
-        >>> load("tripled.onnx")(jnp.array([1.0, 2.0])).tolist()
+        >>> model.save("tripled.onnx", {"w": np.array([3.0], np.float32)})
+        >>> load("tripled.onnx")(np.array([1.0, 2.0], np.float32)).tolist()
         [3.0, 6.0]
         """
         with within("onnx"):
             weights = self.weights if weights is None else weights
             self._require_weights(weights)
             saving.save(self._file, Path(path), weights)
+
+    def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
+        """How the devices along an axis of a mesh divide each weight: a dict to read, and to change.
+
+        The first of two products is divided by its columns, with its bias, and the next one by its rows, so that a
+        transformer exchanges once after its attention and once after its perceptron. Convolutions are divided by their
+        output channels, embeddings by their features, recurrent layers by their gates. A weight whose size the devices
+        cannot share is whole on each of them, and so is one that only functions or subgraphs of the model read.
+
+        >>> import onnx.parser
+        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 1] x) => (float[N, 1] y)'
+        >>> weights = "<float[1, 2] up = {1, 2}, float[2] bias = {3, 4}, float[2, 1] down = {5, 6}>"
+        >>> nodes = "{ a = MatMul(x, up)  b = Add(a, bias)  c = Relu(b)  y = MatMul(c, down) }"
+        >>> model = load(onnx.parser.parse_model(head + weights + nodes))
+        >>> specs = model.partition(jax.sharding.AbstractMesh((4, 2), ("data", "model")))
+        >>> {name: tuple(spec) for name, spec in specs.items()}
+        {'up': (None, 'model'), 'bias': ('model',), 'down': ('model',)}
+        """
+        with within("onnx"):
+            shapes = {name: one.shape for name, one in self.weights.items()}
+            return sharding.partition(
+                self._plan.graph, self._plan.program.find, shapes, axis, sharding.size_of(mesh, axis)
+            )
+
+    def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | None = None) -> dict[str, jax.Array]:
+        """The weights on the devices of a mesh, for `apply`: divided as `specs` says, by default as in `partition`.
+
+        Weights that `specs` lacks are whole on each device, so that `{}` is for a mesh that only divides batches. The
+        arrays are new, and may be donated. An optimizer's state has the same shardings if it is made of them.
+
+        >>> import onnx.parser
+        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)'
+        >>> model = load(onnx.parser.parse_model(head + "<float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"))
+        >>> weights = model.shard(jax.make_mesh((1, 1), ("data", "model")))
+        >>> tuple(weights["w"].sharding.spec)
+        (None, 'model')
+        >>> model.apply(weights, np.ones((1, 2), np.float32)).tolist()
+        [[4.0, 6.0]]
+        """
+        with within("onnx"):
+            specs = self.partition(mesh) if specs is None else specs
+            shardings = sharding.shardings(mesh, specs, {name: one.shape for name, one in self.weights.items()})
+            # A copy: the part of the device that has the weights could be the weights themselves.
+            return {name: jax.device_put(one.copy(), shardings[name]) for name, one in self.weights.items()}
 
     def _require_weights(self, weights: Mapping[str, Any]) -> None:
         if weights is self.weights:

@@ -1,0 +1,185 @@
+"""Which dimension of each weight the devices of a mesh divide, from how the nodes of a model use the weight.
+
+Two products that follow each other are divided so that they exchange once: the first by its columns, with the bias, and
+the second by its rows. Each device computes its own features in between, be it heads or the inside of a perceptron.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.onnx.file import Node, OnnxGraph
+from dmljax.onnx.registry import Handler
+from dmljax.text import did_you_mean, join_words, show
+
+Sizes = tuple[int, ...]
+
+_VIEWS = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear", "Transpose"})  # of a weight
+_WITH_ALL_FEATURES = frozenset(
+    {
+        *("GroupNormalization", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"),
+        *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Shape", "Size"),
+    }
+)
+# Where these nodes read their weights
+_PRODUCTS = {"FusedGemm": 1, "FusedMatMul": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
+_CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
+_EMBEDDINGS = {"EmbedLayerNormalization": slice(2, 5), "Gather": slice(0, 1)}
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
+
+_LAST = -1  # the place of features after a product
+_INSIDE = 0  # a place that is not followed: heads, or what a network of images flattened
+
+
+def partition(
+    graph: OnnxGraph, find: Callable[[Node], Handler], shapes: Mapping[str, Sizes], axis: str, count: int
+) -> dict[str, PartitionSpec]:
+    """The dimension of each weight that `count` devices along `axis` divide."""
+    weights = _Weights(shapes, count)
+    places: dict[str, int] = {}  # of divided features, counted from the last dimension
+    for node in graph.nodes:
+        place = _place(node, find(node).is_elementwise, weights, places)
+        if place is not None:
+            places |= {name: place for name in node.outputs if name}
+    for node in graph.nodes:  # at last: a table that is a product's weight, too, is divided as the product needs it
+        for name in node.inputs[_EMBEDDINGS.get(node.operator, slice(0))]:
+            if len(shapes.get(name, ())) > 1:
+                weights.divide(name, _LAST)
+    divided = {name: PartitionSpec(*[None] * place, axis) for name, place in weights.divided.items()}
+    return {name: divided.get(name, PartitionSpec()) for name in shapes}
+
+
+class _Weights:
+    """The dimension of each weight that is divided, found one by one; a weight keeps its first."""
+
+    def __init__(self, shapes: Mapping[str, Sizes], count: int) -> None:
+        self.shapes, self.count = shapes, count
+        self.divided: dict[str, int] = {}
+        self.views = {name: (name, tuple(range(len(sizes)))) for name, sizes in shapes.items()}
+
+    def add_view(self, node: Node) -> bool:
+        """Follows a weight through a node that moves its dimensions at most."""
+        if node.operator not in _VIEWS or node.inputs[0] not in self.views:
+            return False
+        weight, order = self.views[node.inputs[0]]
+        if node.operator == "Transpose":
+            order = tuple(order[i] for i in node.attributes.get("perm", range(len(order))[::-1]))
+        self.views[node.outputs[0]] = weight, order
+        return True
+
+    def divide(self, name: str, dimension: int) -> bool:
+        """Divides a dimension of a weight; False if that cannot be, or `name` is no weight."""
+        weight, order = self.views.get(name, ("", ()))
+        if not -len(order) <= dimension < len(order):
+            return False
+        place = order[dimension]
+        if weight not in self.divided and self.shapes[weight][place] % self.count == 0:
+            self.divided[weight] = place
+        return self.divided.get(weight) == place
+
+
+def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[str, int]) -> int | None:
+    """Divides the weights of a node, and returns where its results are divided: None if they are whole."""
+    if not node.inputs or weights.add_view(node):
+        return None
+    if _input(node, _PRODUCTS.get(node.operator)) in weights.views:
+        return _of_product(node, weights, is_divided=node.inputs[0] in places)
+    if node.operator in _CONVOLUTIONS:
+        return _of_convolution(node, weights)
+    if node.operator in _RECURRENT:
+        for name in node.inputs[1:4]:
+            weights.divide(name, 1)
+        return None
+    place = next((places[name] for name in node.inputs if name in places), None)
+    if place is None or node.operator in _WITH_ALL_FEATURES:
+        return None
+    if node.operator in _OF_CHANNELS:
+        for name in node.inputs[1:]:
+            weights.divide(name, 0)
+        return place
+    if not is_elementwise or place == _INSIDE:
+        return _INSIDE
+    for name in node.inputs:
+        weights.divide(name, place)
+    return place
+
+
+def _of_product(node: Node, weights: _Weights, *, is_divided: bool) -> int | None:
+    weight = _input(node, _PRODUCTS[node.operator])
+    rows, columns = (-1, -2) if node.attributes.get("transB") else (-2, -1)
+    if (is_divided and weights.divide(weight, rows)) or not weights.divide(weight, columns):
+        return None
+    if node.operator in ("Gemm", "FusedGemm"):
+        weights.divide(_input(node, 2), _LAST)
+    return _LAST
+
+
+def _of_convolution(node: Node, weights: _Weights) -> int | None:
+    index = _CONVOLUTIONS[node.operator]
+    weight = _input(node, index)
+    has_channels_second = node.operator == "ConvTranspose" and node.attributes.get("group", 1) == 1
+    if not weights.divide(weight, int(has_channels_second)):
+        return None
+    weights.divide(_input(node, 8 if index == 3 else 2), 0)
+    return 1 - len(weights.views[weight][1])  # the channels, before the dimensions of space
+
+
+def _input(node: Node, index: int | None) -> str:
+    return node.inputs[index] if index is not None and index < len(node.inputs) else ""
+
+
+def size_of(mesh: Any, axis: Any) -> int:
+    """The number of devices along an axis of a mesh."""
+    if not isinstance(mesh, Mesh | AbstractMesh):
+        raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh or AbstractMesh", show(mesh)))
+    if axis not in mesh.axis_names:
+        remedy = f"its axes are {join_words(mesh.axis_names)}" if mesh.axis_names else "give it axes"
+        raise InvalidDesc(Problem("axis", "must be an axis of the mesh", show(axis), remedy=remedy))
+    return int(mesh.shape[axis])
+
+
+def shardings(mesh: Any, specs: Any, shapes: Mapping[str, Sizes]) -> dict[str, NamedSharding]:
+    """The sharding of each weight; those that `specs` lacks are whole on each device."""
+    if not isinstance(mesh, Mesh):
+        remedy = "jax.make_mesh makes one"
+        raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh, which has devices", show(mesh), remedy=remedy))
+    if not isinstance(specs, Mapping):
+        remedy = "model.partition(mesh) makes one"
+        raise InvalidType(
+            Problem("specs", "must be PartitionSpecs by the names of weights", show(specs), remedy=remedy)
+        )
+    problems = [problem for name, spec in specs.items() for problem in _problems(mesh, name, spec, shapes)]
+    if problems:
+        raise InvalidDesc(*problems)
+    return {name: NamedSharding(mesh, specs.get(name, PartitionSpec())) for name in shapes}
+
+
+def _problems(mesh: Mesh, name: Any, spec: Any, shapes: Mapping[str, Sizes]) -> Sequence[Problem]:
+    """What keeps a weight from being divided so."""
+    if name not in shapes:
+        given = show(name) + did_you_mean(str(name), shapes)
+        return [Problem("specs", "must have the names of weights", given)]
+    place, sizes = ("specs", name), shapes[name]
+    if not isinstance(spec, PartitionSpec):
+        return [Problem(place, "must be a jax.sharding.PartitionSpec", show(spec))]
+    if len(spec) > len(sizes):
+        return [Problem(place, f"must be for at most the {len(sizes)} dimensions of {sizes}", spec)]
+    problems = []
+    for size, axes in zip(sizes, spec, strict=False):
+        names = (axes,) if isinstance(axes, str) else axes or ()
+        missing = [one for one in names if one not in mesh.axis_names]
+        if missing:
+            remedy = f"its axes are {join_words(mesh.axis_names)}"
+            problems.append(Problem(place, "must have axes of the mesh", show(missing[0]), remedy=remedy))
+        else:
+            count = math.prod(mesh.shape[one] for one in names)
+            if size % count:
+                remedy = "leave this dimension None"
+                problems.append(
+                    Problem(place, f"must divide {sizes}: {count} devices cannot share {size}", spec, remedy=remedy)
+                )
+    return problems

@@ -1,0 +1,148 @@
+"""Weights of models on meshes: which dimension devices divide, and that results are those of one device."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx.parser
+import pytest
+from helpers import mesh_of
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
+
+import dmljax.onnx
+from dmljax.directml import InvalidDesc, InvalidType
+
+MESH = AbstractMesh((4, 2), ("data", "model"))
+RNG = np.random.default_rng(0)
+
+
+def read(inputs: str, weights: str, nodes: str, output: str = "float y") -> dmljax.onnx.Model:
+    """A model in the text of the package onnx, with random weights of the given shapes."""
+    text = f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f ({inputs}) => ({output}) {{ {nodes} }}'
+    proto = onnx.parser.parse_model(text)
+    for one in weights.split():
+        name, _, sizes = one.partition(":")
+        array = RNG.standard_normal(tuple(map(int, sizes.split("x")))).astype("float32")
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return dmljax.onnx.load(proto)
+
+
+PERCEPTRON = (
+    "float[N, 8] x",
+    "up:8x16 up_bias:16 down:16x8 down_bias:8 head:8x6",
+    "a = MatMul(x, up) b = Add(up_bias, a) c = Gelu(b) d = MatMul(c, down) e = Add(d, down_bias)"
+    " f = Add(x, e) y = MatMul(f, head)",
+)
+
+
+def test_the_first_product_has_its_columns_divided_and_the_next_its_rows() -> None:
+    assert read(*PERCEPTRON).partition(MESH) == {
+        "up": P(None, "model"),
+        "up_bias": P("model"),
+        "down": P("model"),
+        "down_bias": P(),
+        "head": P(None, "model"),
+    }
+
+
+def test_queries_keys_and_values_have_columns_and_their_mixture_rows() -> None:
+    nodes = """q = MatMul(x, wq) k = MatMul(x, wk) v = MatMul(x, wv)
+        a = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, v) b = MatMul(a, wo)
+        c = LayerNormalization(b, scale) d = Gemm<transB = 1>(c, up, bias) y = Gemm<transB = 1>(d, down, other)"""
+    weights = "wq:8x8 wk:8x8 wv:8x8 wo:8x8 scale:8 up:16x8 bias:16 down:8x16 other:8"
+    assert read("float[N, 5, 8] x", weights, nodes).partition(MESH) == {
+        **dict.fromkeys(["wq", "wk", "wv"], P(None, "model")),
+        "wo": P("model"),
+        "scale": P(),
+        "up": P("model"),
+        "bias": P("model"),
+        "down": P(None, "model"),
+        "other": P(),
+    }
+
+
+def test_a_norm_has_all_features() -> None:
+    nodes = "a = MatMul(x, first) b = LayerNormalization(a, scale) y = MatMul(b, second)"
+    found = read("float[N, 4] x", "first:4x8 scale:8 second:8x8", nodes).partition(MESH)
+    assert found == {"first": P(None, "model"), "scale": P(), "second": P(None, "model")}
+
+
+def test_convolutions_have_their_output_channels_divided() -> None:
+    nodes = """a = Conv<pads = [1, 1, 1, 1]>(x, w, b) c = BatchNormalization(a, scale, shift, mean, variance)
+        d = Mul(c, gate) e = ConvTranspose(d, back, c0) g = Conv<group = 6>(e, each) h = ConvTranspose<group = 6>(g, h0)
+        i = GlobalAveragePool(h) j = Flatten(i) y = Gemm(j, head)"""
+    weights = """w:4x2x3x3 b:4 scale:4 shift:4 mean:4 variance:4 gate:4x1x1 back:4x6x2x2 c0:6 each:6x1x2x2 h0:6x1x1x1
+        head:6x3"""
+    found = read("float[N, 2, 8, 8] x", weights, nodes).partition(MESH)
+    assert found.pop("back") == P(None, "model"), "a transposed one has them second"
+    assert set(found.values()) == {P("model")}
+
+
+def test_a_table_is_divided_by_its_features_unless_a_product_has_it_too() -> None:
+    nodes = "a = Gather(table, i) t = Transpose(table) y = MatMul(a, t)"
+    assert read("int64[N] i", "table:10x6", nodes).partition(MESH) == {"table": P("model")}
+    nodes = "a = Gather(table, i) b = Add(a, places) y = MatMul(b, w)"
+    found = read("int64[N] i", "table:10x6 places:6 w:6x4", nodes).partition(MESH)
+    assert found == {"table": P(None, "model"), "places": P(), "w": P(None, "model")}
+
+
+def test_recurrent_layers_have_their_gates_divided() -> None:
+    model = read("float[5, N, 3] x", "w:1x16x3 r:1x16x4 b:1x32", "y, h = LSTM<hidden_size = 4>(x, w, r, b)")
+    assert model.partition(MESH) == dict.fromkeys("wrb", P(None, "model"))
+
+
+def test_what_the_devices_cannot_share_is_whole() -> None:
+    found = read("float[N, 4] x", "w:4x7 b:7 v:7x8", "a = Gemm(x, w, b) y = MatMul(a, v)").partition(MESH)
+    assert found == {"w": P(), "b": P(), "v": P(None, "model")}
+    model = read("float[N, 4] x", "w:4x6 v:6x8", "a = MatMul(x, w) y = MatMul(a, v)")
+    assert model.partition(AbstractMesh((3,), ("chips",)), axis="chips") == {"w": P(None, "chips"), "v": P("chips")}
+
+
+def test_specs_may_be_changed_and_what_they_lack_is_whole() -> None:
+    model, mesh = read(*PERCEPTRON), mesh_of(AxisType.Auto, data=4, model=2)
+    specs = model.partition(mesh) | {"head": P("model"), "up": P("data", "model")}
+    del specs["down"]
+    weights = model.shard(mesh, specs)
+    assert {name: one.sharding for name, one in weights.items()} == {
+        name: NamedSharding(mesh, specs.get(name, P())) for name in model.weights
+    }
+    assert weights["up"].addressable_data(0).shape == (2, 8)
+
+
+def test_sharded_weights_may_be_donated() -> None:
+    model, mesh = read(*PERCEPTRON), mesh_of(AxisType.Auto, data=8)
+    weights = model.shard(mesh, {})
+    jax.block_until_ready(jax.jit(lambda weights: jax.tree.map(jnp.negative, weights), donate_argnums=0)(weights))
+    assert all(one.is_deleted() for one in weights.values())
+    assert model(np.ones((1, 8), np.float32)).shape == (1, 6), "the model keeps its own"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((MESH,), InvalidType, r"mesh must be a jax.sharding.Mesh, which has devices; .*\(jax.make_mesh makes one\)"),
+        (
+            (None, [P()]),
+            InvalidType,
+            r"specs must be PartitionSpecs by the names of weights; .*model.partition\(mesh\)",
+        ),
+        ((None, {"upp": P()}), InvalidDesc, "specs must have the names of weights; got 'upp', did you mean up"),
+        ((None, {"up": ("model",)}), InvalidDesc, r"specs.up must be a jax.sharding.PartitionSpec; got"),
+        ((None, {"up_bias": P(None, "model")}), InvalidDesc, r"specs.up_bias must be for at most the 1 dimensions of"),
+        ((None, {"up": P("x")}), InvalidDesc, r"specs.up must have axes of the mesh; got 'x' \(its axes are data and"),
+        ((None, {"head": P(None, "data")}), InvalidDesc, r"specs.head must divide \(8, 6\): 4 devices cannot share 6"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(arguments: Any, error: Any, message: str) -> None:
+    mesh, *specs = arguments
+    with pytest.raises(error, match=f"^onnx: {message}"):
+        read(*PERCEPTRON).shard(mesh or mesh_of(AxisType.Auto, data=4, model=2), *specs)
+
+
+def test_an_axis_that_the_mesh_lacks_is_refused() -> None:
+    message = r"^onnx: axis must be an axis of the mesh; got 'model' \(its axes are data and tensor\)"
+    with pytest.raises(InvalidDesc, match=message):
+        read(*PERCEPTRON).partition(AbstractMesh((4, 2), ("data", "tensor")))
+    with pytest.raises(InvalidType, match=r"mesh must be a jax.sharding.Mesh or AbstractMesh; got 8"):
+        read(*PERCEPTRON).partition(8)  # type: ignore[arg-type]
