@@ -1,54 +1,23 @@
 """The command line: `dmljax run`, `check`, `estimate`, `ops` and `explain`.
 
-The docstrings of the command functions are also their help texts.
+This module reads the options, and imports `dmljax.commands`, which does the work, only when there is some: JAX takes
+seconds to import.
 """
 
 import argparse
-import json
 import os
-import re
-import shutil
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import jax
+from typing import Any, NoReturn
 
 import dmljax
-from dmljax import DmlError
-from dmljax.checks import UINT_MAX, integer_in, parse_enum
-from dmljax.describe import (
-    OPERATORS_HEAD,
-    coverage,
-    explained,
-    explanation,
-    find_operator,
-    markdown_table,
-    operator_rows,
-    summaries,
-    table,
-)
-from dmljax.directml import FeatureLevel
-from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
-from dmljax.dxdispatch.fusion import fuse
-from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnreadableModel
-from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
-from dmljax.dxdispatch.reader import load
-from dmljax.errors import InvalidDesc, Problem
-from dmljax.estimation import table as estimate_table
-from dmljax.estimation.targets import Place, place_of
-from dmljax.text import escape_controls, json_text, one_line, reason_of
-from dmljax.types import LATEST
+from dmljax.terminal import INTERRUPTED, REFUSED, say_error
 
-FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; 130 is that of a shell command after Ctrl-C
-
-# The values of --platform, each with the name that JAX's lowering has for it.
-PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "rocm", "tpu": "tpu"}
+MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,24 +28,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stderr is None:  # closed, as by 2>&-; messages are dropped
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
     if sys.stdout is None:
-        print("dmljax: the standard output must be open; got it closed", file=sys.stderr)
-        return REFUSED
+        return say_error("the standard output is closed")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names and bytes of a model may be no valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.command is None:
-        parser.print_help()
-        return REFUSED
     try:
+        options = parser.parse_args(arguments)
+        if options.command is None:
+            parser.print_help()
+            return REFUSED
         status = _run_command(options)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # a broken pipe: the reader, such as head, has stopped
-            print(f"dmljax: the standard output must be writable; got {reason_of(error)}", file=sys.stderr)
-        return REFUSED
+        if isinstance(error, BrokenPipeError):  # the reader, such as head, has stopped
+            return 0
+        return say_error(f"cannot write to the standard output: {error.strerror}")
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
@@ -84,347 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(options: argparse.Namespace) -> int:
     """Runs the command and reports its errors, except those of writing the output, which `main` reports."""
+    from dmljax import commands
+
     try:
-        status: int = options.command(options)
+        status: int = getattr(commands, options.command)(options)
     except BrokenPipeError:
         raise
     except Exception as error:
         if options.debug:
             traceback.print_exc()
-        if isinstance(error, OSError) and not isinstance(error, DmlError) and error.filename is None:
+        if isinstance(error, OSError) and not isinstance(error, dmljax.DmlError) and error.filename is None:
             raise
-        return _report_error(error, as_json=options.json)
+        return commands.report_error(error, as_json=options.json)
     return status
-
-
-def _report_error(error: Exception, *, as_json: bool) -> int:
-    findings = error.findings if isinstance(error, InvalidModel) else ()
-    message = str(error)
-    if not isinstance(error, DmlError):
-        message = f"{type(error).__name__}: {message} (--debug shows where)"
-    if as_json:
-        print(json.dumps({"error": message, "findings": [finding.to_json() for finding in findings]}))
-    print(f"dmljax: {message}" if not findings else message, file=sys.stderr)
-    return REFUSED
-
-
-# The commands
-
-
-def run(options: argparse.Namespace) -> int:
-    """Runs DxDispatch models and ONNX models, or prints a model's operators as StableHLO, HLO or jaxprs."""
-    if options.x64:
-        jax.config.update("jax_enable_x64", True)
-    for path in options.models:
-        if _is_onnx(path):
-            _run_onnx(path, options)
-            continue
-        model = _load(path, options)
-        _warn(model.warnings)
-        if len(options.models) > 1 and not options.json:
-            print(f"{escape_controls(path)}:")
-        _run_model(model, options)
-    return 0
-
-
-def _load(path: str, options: argparse.Namespace) -> DispatchModel:
-    return load(
-        sys.stdin.buffer if path == "-" else path,
-        input_path=options.input_path,
-        feature_level=options.dml_feature_level,
-        free_dimension_name_overrides=dict(options.onnx_free_dim_name_override),
-        free_dimension_denotation_overrides=dict(options.onnx_free_dim_denotation_override),
-        binding_shapes=dict(options.binding_shape),
-    )
-
-
-def _is_onnx(path: str) -> bool:
-    return path.lower().endswith(".onnx")
-
-
-def _run_onnx(path: str, options: argparse.Namespace) -> None:
-    # Imported here: the package onnx is an extra.
-    from dmljax.onnx import trial
-
-    if options.emit or options.fuse:
-        given = "--emit" if options.emit else "--fuse"
-        raise InvalidDesc(Problem((), f"{given} must be for DxDispatch models alone", escape_controls(path)))
-    device = _device(options.platform)
-    begin = time.perf_counter()
-    model = trial.load(path)
-    loaded = time.perf_counter() - begin
-    inputs = trial.make_inputs(
-        model,
-        trial.files_by_name(options.input),
-        _shapes_of_inputs(model, options) | dict(options.shape),
-        dict(options.onnx_free_dim_name_override),
-        dict(options.onnx_free_dim_denotation_override),
-    )
-    own = trial.try_model(model, inputs)
-    other = trial.try_onnxruntime(path, inputs) if options.compare else None
-    differences = {
-        name: trial.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
-    }
-    if options.json:
-        outputs = {
-            name: {"type": jax.typeof(one).str_short(), "values": one.tolist()} for name, one in own.results.items()
-        }
-        times = {"load": loaded, "compile": own.compilation, "call": own.median}
-        compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
-        print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
-        return
-    print(f"Running on '{device.device_kind}'")
-    print(f"{escape_controls(path)}: {model}")
-    print(f"{loaded:.2f} s to load, {own.compilation:.2f} s to compile, {own.median * 1e3:.3f} ms for a call")
-    for name, result in own.results.items():
-        print(f"{escape_controls(name)}: {trial.shown(result)}")
-    if other:
-        print(f"onnxruntime takes {other.median * 1e3:.3f} ms, and differs by at most:")
-        for name, difference in differences.items():
-            print(f"{escape_controls(name)}: {difference:.3g}")
-
-
-def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
-    """The shapes that `--binding_shape` gives, without those of outputs, which the model computes."""
-    outputs = {one.name for one in model.outputs}
-    return {name: shape for name, shape in options.binding_shape if name not in outputs}
-
-
-def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
-    device = _device(None if options.emit else options.platform)
-    if options.fuse:
-        is_repeated = options.milliseconds_to_run is not None
-        model = fuse(model, is_repeated=is_repeated or max(options.dispatch_iterations, options.dispatch_repeat) > 1)
-    if options.emit:
-        _emit(model, options)
-        return
-    execution = Execution(model, output_path=options.output_path, device=device)
-    say: Callable[[str], None] = (lambda text: None) if options.json else print
-    say(f"Running on '{device.device_kind}'")
-    compiled = {}
-    for name in model.dispatchables:
-        begin = time.perf_counter()
-        execution.compile(name)
-        compiled[name] = (time.perf_counter() - begin) * 1e3
-        if options.timing_verbosity >= 1:
-            say(f"Initialize '{escape_controls(name)}': {compiled[name]:.4f} ms")
-    repetition = Repetition(
-        iterations=2**32 - 1 if options.milliseconds_to_run is not None else options.dispatch_iterations,
-        runs=options.dispatch_repeat,
-        milliseconds=options.milliseconds_to_run,
-        interval_in_milliseconds=options.dispatch_interval,
-    )
-    results: list[Any] = []
-    dispatched: list[Dispatched] = []
-    for index in range(len(model.commands)):
-        numbers = model.numbers_of(index) if options.print_commands else ()
-        for number in numbers:
-            say(f"[StartCmd][{number:04}]\t: {json_text(model.document.root['commands'][number])}")
-        result = execution.result(index, repetition)
-        if options.json:
-            results.append(result_json(result, options.warmup_samples))
-        else:
-            sys.stdout.writelines(
-                result_pieces(result, device.platform, options.timing_verbosity, options.warmup_samples)
-            )
-            print(flush=True)
-        dispatched += [result] if isinstance(result, Dispatched) else []
-        for number in numbers:
-            say(f"[EndCmd][{number:04}]\t: hr=0x00000000 \n")
-    milliseconds = total_milliseconds(dispatched, options.warmup_samples)
-    if len(dispatched) > 1 and options.timing_verbosity >= 1:
-        say(f"All {len(dispatched)} dispatches: {milliseconds:.4f} ms, the sum of the hot medians")
-    if options.json:
-        times = {"compile_milliseconds": compiled, "dispatch_milliseconds": milliseconds}
-        print(json.dumps({"device": device.device_kind, **times, "results": results}))
-
-
-def _device(platform: str | None) -> jax.Device:
-    if platform:
-        jax.config.update("jax_platforms", platform)
-    try:
-        return jax.local_devices()[0]
-    except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
-        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
-        if platform:
-            # JAX tells of a plugin that nobody asked for where it was installed without one.
-            is_installed = "list of known backends" not in reason
-            given = f"{platform} ({reason})" if is_installed else platform
-            remedy = None if is_installed else _INSTALLED_BY.get(platform)
-            rule = "--platform must name a platform that JAX has on this machine"
-            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
-        raise InvalidDesc(Problem((), f"JAX must have a platform ({reason})")) from None
-
-
-_INSTALLED_BY = {
-    "gpu": "pip install 'jax[cuda13]' brings it for NVIDIA's GPUs",
-    "cuda": "pip install 'jax[cuda13]' brings it",
-    "tpu": "pip install 'jax[tpu]' brings it",
-}
-_REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
-
-
-def _emit(model: DispatchModel, options: argparse.Namespace) -> None:
-    platform = PLATFORMS[options.platform] if options.platform else None
-    texts = {}
-    for name, dispatchable in model.dispatchables.items():
-        with model.part(*model.desc_place(name)):
-            traced = trace(dispatchable)
-        if options.emit == "jaxpr":
-            texts[name] = str(traced.jaxpr)
-            continue
-        with jax.disable_jit(False):
-            lowered = traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
-        texts[name] = lowered.as_text(options.emit)
-    if options.json:
-        print(json.dumps(texts))
-    else:
-        for name, text in texts.items():
-            print(f"// {escape_controls(name)}: {model.dispatchables[name].desc.title}\n{text.rstrip()}\n")
-
-
-def check(options: argparse.Namespace) -> int:
-    """Lists every error in DxDispatch models, and all that is missing for ONNX models."""
-    statuses = []
-    for path in options.models:
-        try:
-            statuses.append((_check_onnx if _is_onnx(path) else _check_model)(path, options))
-        except UnreadableModel as error:  # the other models are checked all the same
-            statuses.append(_report_error(error, as_json=options.json))
-    return max(statuses)
-
-
-def _check_onnx(path: str, options: argparse.Namespace) -> int:
-    from dmljax.onnx.trial import checked
-
-    problems, left, nodes_left = checked(path)
-    if options.json:
-        print(json.dumps({"findings": [*problems], "left_to_cpu": [*left], "nodes_left_to_cpu": nodes_left}))
-    else:
-        for problem in problems:
-            print(f"{escape_controls(path)}: {escape_controls(problem)}")
-        for sentence in left:
-            print(f"{escape_controls(path)}: {escape_controls(sentence)}")
-        count = _colored(_count_text(len(problems), "finding"), _RED if problems else _GREEN)
-        nodes = f"{_count_text(nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
-        print(f"{escape_controls(path)}: {count}, {nodes}")
-    return FINDINGS if problems else 0
-
-
-def _check_model(path: str, options: argparse.Namespace) -> int:
-    findings: Sequence[Finding] = ()
-    try:
-        model = _load(path, options)
-        warnings = model.warnings
-    except UnreadableModel:
-        raise
-    except InvalidModel as error:
-        findings, warnings = error.findings, error.warnings
-    if options.json:
-        lists = {"findings": findings, "warnings": warnings}
-        print(json.dumps({key: [one.to_json() for one in listed] for key, listed in lists.items()}))
-    else:
-        _warn(warnings, file=sys.stdout)
-        for finding in findings:
-            print(finding)
-        count = _colored(_count_text(len(findings), "finding"), _RED if findings else _GREEN)
-        name = "<stdin>" if path == "-" else escape_controls(path)
-        print(f"{name}: {count} at {options.dml_feature_level}")
-    return FINDINGS if findings else 0
-
-
-def estimate(options: argparse.Namespace) -> int:
-    """Estimates what DxDispatch and ONNX models cost on GPUs and TPUs that are not here."""
-    jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    for target in options.targets:
-        place_of(target)  # fail early if the chip is unknown or the extra is missing
-    listed = []
-    for path in options.models:
-        for title, function, inputs, weights in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
-            estimates = []
-            for target in options.targets:
-                print(f"compiling {title} for {target}", file=sys.stderr, flush=True)
-                given = inputs(place_of(target)) if callable(inputs) else inputs
-                estimates.append(
-                    dmljax.estimate(function, *given, target=target, weights=weights, gradient=options.gradient)
-                )
-            listed += [{"program": title, **one.to_json()} for one in estimates]
-            if not options.json:
-                print(title, *estimate_table(estimates), "", sep="\n")
-    if options.json:
-        print(json.dumps(listed, indent=1))
-    return FINDINGS if any(one["reason"] for one in listed) else 0
-
-
-def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
-    """The dispatchables of a DxDispatch model, or a serialized graph: title, function, inputs and weights of each."""
-    if options.batch:
-        raise InvalidDesc(Problem((), "--batch must be for ONNX models alone", escape_controls(path)))
-    if path.lower().endswith(".bin"):
-        yield escape_controls(path), dmljax.serialized.load(path), (), None
-        return
-    model = _load(path, options)
-    _warn(model.warnings)
-    for name, dispatchable in model.dispatchables.items():
-        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, (), None
-
-
-def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
-    """An ONNX model for each batch; without one, each chip is given one example."""
-    from dmljax.onnx import trial
-
-    model = trial.load(path)
-    function = partial(model.apply, key=jax.random.key(trial.SEED)) if model.is_random else model.apply
-    shapes = _shapes_of_inputs(model, options)
-    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
-    for batch in options.batch or [None]:
-
-        def inputs(place: Place, batch: int | None = batch) -> list[Any]:
-            count = len(place.devices)
-            return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
-
-        title = escape_controls(path) + (f", batch {batch}" if batch else "")
-        yield title, function, inputs, model.weights
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
-
-
-def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
-    file = file or sys.stderr
-    for warning in warnings:
-        print(f"{_colored('warning', _YELLOW, file)}: {warning}", file=file)
-
-
-_RED, _GREEN, _YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colors
-
-
-def _colored(text: str, color: str, file: Any = None) -> str:
-    """The text in a color, if it goes to a terminal; https://no-color.org says how users switch that off."""
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (file or sys.stdout).isatty()
-    return text if is_plain else f"\033[{color}m{text}\033[0m"
-
-
-def ops(options: argparse.Namespace) -> int:
-    """Lists the operators that dmljax has."""
-    if options.json:
-        print(json.dumps(summaries(), indent=1))
-        return 0
-    make_table = markdown_table if options.markdown else table
-    print("\n".join(make_table(operator_rows(), OPERATORS_HEAD)))
-    print(f"\n{coverage()}")
-    return 0
-
-
-def explain(options: argparse.Namespace) -> int:
-    """Explains an operator: its function, members, rules, data types and an example."""
-    operator = find_operator(options.operator)
-    _device(None)  # refuses early if JAX has no platform to compute the example on
-    width = min(shutil.get_terminal_size().columns, 120)
-    print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
-    return 0
 
 
 # The options
@@ -476,37 +116,68 @@ EXPLAIN_EXAMPLES = """examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that refuses unknown options itself: with the usage of its own command, and the nearest option."""
+    """A parser that says what is wrong in a line, and the nearest option or command in another."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        args = sys.argv[1:] if args is None else [*args]
+        if self._subparsers and args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            self.error(f"unrecognized command: {args[0]}", _tip_for_command(args[0]))
         known, others = super().parse_known_args(args, namespace)
         if others:
             near = get_close_matches(others[0].partition("=")[0], self._option_string_actions, n=1)
-            self.error(f"unrecognized arguments: {' '.join(others)}" + (f", did you mean {near[0]}?" if near else ""))
+            self.error(f"unrecognized arguments: {' '.join(others)}", f"did you mean {near[0]}?" if near else None)
         return known, others
+
+    def error(self, message: str, tip: str | None = None) -> NoReturn:
+        raise SystemExit(say_error(message, tip or f"`{self.prog} --help` lists the options"))
+
+
+def _tip_for_command(given: str) -> str:
+    if Path(given).suffix.lower() in MODELS:
+        return f"`dmljax run {given}` runs a model"
+    near = get_close_matches(given, COMMANDS, n=1)
+    return f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+
+
+class _Version(argparse.Action):
+    """Prints the versions, which reading the packages' metadata takes less time for than importing them."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"dmljax {dmljax.__version__}, jax {version('jax')}")
+        parser.exit()
+
+
+# What each command does, as the help of `dmljax` says it.
+COMMANDS = {
+    "run": "Runs models, or prints their operators as StableHLO, HLO or jaxprs.",
+    "check": "Lists every error in models, and all that is missing for ONNX models.",
+    "estimate": "Estimates what models cost on GPUs and TPUs that are not here.",
+    "ops": "Lists the operators that dmljax has.",
+    "explain": "Explains an operator: its function, members, rules, data types and an example.",
+}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser("dmljax", description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"dmljax {dmljax.__version__}, jax {jax.__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the versions of dmljax and JAX")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    def command(function: Callable[[argparse.Namespace], int], examples: str) -> argparse.ArgumentParser:
+    def command(name: str, examples: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(
-            function.__name__,
-            help=(function.__doc__ or "").rstrip("."),
-            description=function.__doc__,
+            name,
+            help=COMMANDS[name].rstrip("."),
+            description=COMMANDS[name],
             epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        subparser.set_defaults(command=function)
+        subparser.set_defaults(command=name)
         subparser.add_argument("--json", action="store_true", help="print JSON for a program to read")
         subparser.add_argument("--debug", action="store_true", help="print the traceback of an error")
         return subparser
 
-    run_parser = command(run, RUN_EXAMPLES)
+    run_parser = command("run", RUN_EXAMPLES)
     _add_model_options(run_parser)
     _add_options(
         run_parser,
@@ -529,7 +200,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_options(
         run_parser.add_argument_group("XLA"),
-        ("--platform", "where to run, or what to emit for (default: JAX's choice)", {"choices": PLATFORMS}),
+        (
+            "--platform",
+            "where to run, or what to emit for (default: JAX's choice)",
+            {"choices": ("cpu", "gpu", "cuda", "rocm", "tpu")},
+        ),
         (
             "--emit",
             "print this form of each operator or graph instead of running it",
@@ -552,8 +227,8 @@ def _parser() -> argparse.ArgumentParser:
         ),
         ("--compare", "run the model there, too, and print times and differences", {"choices": ("onnxruntime",)}),
     )
-    _add_model_options(command(check, CHECK_EXAMPLES))
-    estimate_parser = command(estimate, ESTIMATE_EXAMPLES)
+    _add_model_options(command("check", CHECK_EXAMPLES))
+    estimate_parser = command("estimate", ESTIMATE_EXAMPLES)
     _add_model_options(estimate_parser)
     _add_options(
         estimate_parser,
@@ -569,15 +244,18 @@ def _parser() -> argparse.ArgumentParser:
         ),
         ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
     )
-    _add_options(command(ops, OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
-    explain_parser = command(explain, EXPLAIN_EXAMPLES)
+    _add_options(command("ops", OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
+    explain_parser = command("explain", EXPLAIN_EXAMPLES)
     explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
     return parser
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="+", metavar="model", help="a DxDispatch model, a JSON file; - reads the standard input"
+        "models",
+        nargs="+",
+        metavar="model",
+        help="DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)",
     )
     _add_options(
         parser,
@@ -585,7 +263,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         (
             "--dml_feature_level",
             "DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
-            {"type": _parse_level, "default": LATEST, "metavar": "LEVEL"},
+            {"type": _parse_level, "default": "6_4", "metavar": "LEVEL"},
         ),
     )
     _add_options(
@@ -627,19 +305,23 @@ def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     return {"type": read, "action": "append", "default": [], "metavar": form}
 
 
-def _parse_level(text: str) -> FeatureLevel:
+def _parse_level(text: str) -> Any:
+    from dmljax.checks import parse_enum
+    from dmljax.directml import FeatureLevel
+
     try:
-        level: FeatureLevel = parse_enum(FeatureLevel, (), text.replace(".", "_"))
-    except DmlError as error:
+        return parse_enum(FeatureLevel, (), text.replace(".", "_"))
+    except dmljax.DmlError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return level
+
+
+UINT_MAX = 2**32 - 1
 
 
 def _parse_integer(text: str, lowest: int = 0) -> int:
-    try:
-        return integer_in((), int(text), lowest, UINT_MAX)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}") from None
+    if not text.isdecimal() or not lowest <= int(text) <= UINT_MAX:
+        raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}")
+    return int(text)
 
 
 def _parse_count(text: str) -> int:

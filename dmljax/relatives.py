@@ -4,7 +4,7 @@ import functools
 import json
 from importlib import resources
 
-from dmljax.descriptors import OPERATORS
+from dmljax.directml import OPERATORS
 from dmljax.text import did_you_mean
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")

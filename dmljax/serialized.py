@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import dmljax.directml  # noqa: F401  # which knows every operator that a file may name
 from dmljax.assembly import Assembly, first_readers
 from dmljax.checks import UINT64_MAX, integer_in, parse_enum
 from dmljax.descriptors.base import Operator

@@ -1,4 +1,4 @@
-"""Writes what follows from the families and the pages: `__init__.py`, `directml.py`, `elsewhere.json`, operators.md.
+"""Writes what follows from the families and the pages: `functions.py`, `directml.py`, `elsewhere.json`, operators.md.
 
 Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
 """
@@ -51,44 +51,20 @@ DIRECTML = {
         "TensorFlags",
     ),
 }
-TEXT = '''\
-"""The operators of DirectML for JAX: a function of arrays for each.
+FUNCTIONS_TEXT = '''\
+"""What `dmljax` exports: the operators' functions and what belongs to them.
 
-`dmljax.directml` has their descriptors, which mirror directml.h. `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`,
-`dmljax.pydirectml` and `dmljax.serialized` are public as well; nothing else is.
 `python tests/public_names.py` writes this file.
 """
-
-import typing as _typing
 
 # fmt: off
 {imports}
 {all}
 # fmt: on
 
-__version__ = "{version}"
-
-_ROOMS = ("dxdispatch", "onnx", "pydirectml", "serialized")  # which are imported when they are needed
-
 for _name in __all__:
     if _name != "directml":
         globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
-
-if not _typing.TYPE_CHECKING:  # type checkers know the names that there are
-
-    def __dir__():
-        return ["__version__", *_ROOMS, *__all__]
-
-    def __getattr__(name):
-        if name in _ROOMS:
-            from importlib import import_module
-
-            return import_module(f"dmljax.{{name}}")
-        if not name.startswith("_") and hasattr(directml, name):
-            raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}, did you mean dmljax.directml.{{name}}?")
-        from dmljax.relatives import hint
-
-        raise AttributeError(f"module 'dmljax' has no attribute {{name!r}}{{hint(name)}}")
 '''
 DIRECTML_TEXT = '''\
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
@@ -107,13 +83,10 @@ for _name in __all__:
 '''
 
 
-def text() -> str:
-    """The text of `dmljax/__init__.py`."""
-    version = (PACKAGE / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
-    if not version:
-        raise ValueError('dmljax/__init__.py must say __version__ = "..."')
+def functions_text() -> str:
+    """The text of `dmljax/functions.py`."""
     modules = _modules(FUNCTIONS, is_desc=False) | {"": ("directml",)}
-    return TEXT.format(imports=_imports(modules), all=_exported(modules), version=version)
+    return FUNCTIONS_TEXT.format(imports=_imports(modules), all=_exported(modules))
 
 
 def directml_text() -> str:
@@ -221,7 +194,7 @@ operators/*
 
 def operators_text() -> str:
     """The text of `notebooks/operators.md`: each operator with what it does and what it is called elsewhere."""
-    from dmljax.describe import function_name, markdown_table, operators_by_family  # when `__init__.py` is written
+    from dmljax.describe import function_name, markdown_table, operators_by_family  # when `functions.py` is written
 
     families = []
     for title, operators in operators_by_family().items():
@@ -247,7 +220,7 @@ def called_elsewhere(name: str) -> str:
 
 
 if __name__ == "__main__":
-    (PACKAGE / "__init__.py").write_text(text())
+    (PACKAGE / "functions.py").write_text(functions_text())
     (PACKAGE / "directml.py").write_text(directml_text())
     (PACKAGE / "elsewhere.json").write_text(elsewhere_text())
     OPERATORS_PAGE.write_text(operators_text())

@@ -60,6 +60,16 @@ def test_the_command_is_installed() -> None:
     assert finished.stdout == f"dmljax {dmljax.__version__}, jax {jax.__version__}\n"
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_what_needs_no_jax_does_not_wait_for_it(option: str) -> None:
+    program = f"import sys; from dmljax.cli import main; sys.argv = ['dmljax', '{option}']; main()"
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", program], capture_output=True, check=True, text=True
+    )
+    assert told.stdout.startswith(("usage: dmljax", "dmljax "))
+    assert not re.search(r"\| +(jax|numpy)$", told.stderr, re.MULTILINE)
+
+
 def test_an_error_in_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
     path = written(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
     finished = in_a_process("run", path)
@@ -104,7 +114,7 @@ def test_a_reader_may_leave_early() -> None:
 def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
     for command in (["check", ROUTING, "--json"], ["--help"]):
         finished = in_a_shell(command, ">&-")
-        assert finished == (2, b"", b"dmljax: the standard output must be open; got it closed\n")
+        assert finished == (2, b"", b"error: the standard output is closed\n")
     assert in_a_shell(["check", ROUTING], "2>&-")[::2] == (0, b"")
     assert in_a_shell(["walk"], "2>&-") == (2, b"", b"")
     assert in_a_shell(["check", tmp_path], ">&- 2>&-") == (2, b"", b"")
@@ -113,7 +123,7 @@ def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
 def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
-    message = b"dmljax: the standard output must be writable; got No space left on device\n"
+    message = b"error: cannot write to the standard output: No space left on device\n"
     for command in (["run", ROUTING], ["ops", "--json"]):
         assert in_a_shell(command, ">/dev/full") == (2, b"", message)
     status, _, err = in_a_shell(["run", "nothing", "--json"], ">/dev/full")
@@ -330,7 +340,7 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
     finished = in_a_process("run", ROUTING, "--platform", platform)
     rule = "--platform must name a platform that JAX has on this machine"
     reasons = r"JAX gives no reason|Unable to .*|pip install 'jax\[\w+\]' brings it.*"
-    message = rf"dmljax: {rule}; got {platform}( \(({reasons})\))?\n"
+    message = rf"error: {rule}; got {platform}( \(({reasons})\))?\n(tip: {reasons}\n)?"
     assert finished.returncode == 2
     assert re.fullmatch(message, finished.stderr.decode())
     assert "Error" not in finished.stderr.decode()
@@ -344,7 +354,7 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
 def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
     finished = in_a_process(*command, JAX_PLATFORMS="no_such")
     assert finished.returncode == 2
-    assert re.fullmatch(r"dmljax: JAX must have a platform \(.+\)\n", finished.stderr.decode())
+    assert re.fullmatch(r"error: JAX must have a platform \(.+\)\n", finished.stderr.decode())
     assert "Error" not in finished.stderr.decode()
 
 
@@ -399,9 +409,9 @@ def test_what_nobody_foresaw_ends_with_status_2(
     def broken(*_: Any, **__: Any) -> Any:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("dmljax.cli.load", broken)
+    monkeypatch.setattr("dmljax.commands.load", broken)
     assert main(["run", str(ROUTING)]) == 2
-    assert capsys.readouterr().err == "dmljax: MemoryError: no room (--debug shows where)\n"
+    assert capsys.readouterr().err == "error: MemoryError: no room\ntip: --debug shows where\n"
     assert main(["run", str(ROUTING), "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
 
@@ -462,6 +472,21 @@ def test_several_models_run_one_after_the_other(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.full
+def test_a_serialized_graph_is_taken_as_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = MODELS / "gemm.bin"  # x @ w + b, of x = [0, 1/2]
+    graph = dmljax.serialized.load(path)
+    expected = dmljax.directml.lower(graph)(np.array([[[[0, 0.5]]]], np.float32))
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: no findings at DML_FEATURE_LEVEL_6_4\n"
+    assert main(["run", str(path), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["results"][-1]
+    assert printed["values"] == np.ravel(expected["y"] if isinstance(expected, dict) else expected).tolist()
+    broken = tmp_path / "broken.BIN"
+    broken.write_bytes(b"graph")
+    assert main(["check", str(broken)]) == 2
+    assert capsys.readouterr().err.startswith(f"{broken}: the model ")
+
+
 def test_a_model_is_read_from_the_standard_input() -> None:
     command = [sys.executable, "-m", "dmljax"]
     checked = subprocess.run(
@@ -572,8 +597,8 @@ def test_an_operator_is_found_by_what_it_is_called_elsewhere(
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("one_hott", ", did you mean one_hot?"),
-        ("tanh", ", did you mean activation_tanh or element_wise_tanh?"),
+        ("one_hott", "\ntip: did you mean one_hot?"),
+        ("tanh", "\ntip: did you mean activation_tanh or element_wise_tanh?"),
         ("xyzzy", ""),
     ],
 )
@@ -590,7 +615,9 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["walk"], "invalid choice: 'walk'"),
+        (["walk"], "error: unrecognized command: walk\ntip: the commands are run, "),
+        (["estimte", "x.onnx"], "error: unrecognized command: estimte\ntip: did you mean estimate?\n"),
+        (["x.bin"], "error: unrecognized command: x.bin\ntip: `dmljax run x.bin` runs a model\n"),
         (["run"], "the following arguments are required: model"),
         (["run", "x.json", "-i", "0"], r"must be a whole number in [1, 4294967295]; got '0'"),
         (["run", "x.json", "-w", "-1"], r"must be a whole number in [0, 4294967295]; got '-1'"),
@@ -599,10 +626,10 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
         (["run", "x.json", "--emit", "ptx"], "invalid choice: 'ptx'"),
         (["run", "x.json", "--platform", "npu"], "invalid choice: 'npu'"),
         (["run", "x.json", "--dml_feature_level", "9"], "must be one of FL_1_0"),
-        (["run", "x.json", "--input_pat"], "unrecognized arguments: --input_pat, did you mean --input_path?"),
-        (["run", "x.json", "--platfrom=cpu"], "unrecognized arguments: --platfrom=cpu, did you mean --platform?"),
-        (["check", "x.json", "--platform", "cpu"], "usage: dmljax check"),
-        (["--verson"], "unrecognized arguments: --verson, did you mean --version?"),
+        (["run", "x.json", "--input_pat"], "unrecognized arguments: --input_pat\ntip: did you mean --input_path?"),
+        (["run", "x.json", "--platfrom=cpu"], "unrecognized arguments: --platfrom=cpu\ntip: did you mean --platform?"),
+        (["check", "x.json", "--platform", "cpu"], "tip: `dmljax check --help` lists the options\n"),
+        (["--verson"], "unrecognized arguments: --verson\ntip: did you mean --version?"),
         (["ops", "relu"], "unrecognized arguments: relu\n"),
     ],
 )

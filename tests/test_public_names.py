@@ -18,7 +18,8 @@ from dmljax import directml, dxdispatch, onnx
 
 
 def test_every_operator_is_exported() -> None:
-    assert (public_names.PACKAGE / "__init__.py").read_text() == public_names.text(), "run tests/public_names.py"
+    functions = (public_names.PACKAGE / "functions.py").read_text()
+    assert functions == public_names.functions_text(), "run tests/public_names.py"
     assert (public_names.PACKAGE / "directml.py").read_text() == public_names.directml_text()
     assert (public_names.PACKAGE / "elsewhere.json").read_text() == public_names.elsewhere_text()
     assert public_names.OPERATORS_PAGE.read_text() == public_names.operators_text()
@@ -32,7 +33,8 @@ def test_every_operator_of_the_header_is_there() -> None:
 
 
 def public_names_of(module: ModuleType) -> dict[str, Any]:
-    return {n: v for n, v in vars(module).items() if not n.startswith("_") and not inspect.ismodule(v)}
+    names = [name for name in dir(module) if not name.startswith("_")]
+    return {n: v for n in names if not inspect.ismodule(v := getattr(module, n))}
 
 
 def test_what_is_public_is_found_where_users_find_it() -> None:
@@ -46,8 +48,10 @@ def test_the_package_has_the_functions_and_what_belongs_to_them() -> None:
     functions = {operator.short_name.lower() for operator in dmljax.directml.OPERATORS.values()}
     results = {name for name in public_names_of(dmljax) if name[0].isupper() and name != "DmlError"}
     assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
-    rooms = {"directml", "dxdispatch", "onnx", "pydirectml", "serialized"}
-    assert set(dir(dmljax)) == {"DmlError", "estimate", "show", "__version__"} | functions | results | rooms
+    rooms = {"directml", "dxdispatch", "examples", "onnx", "pydirectml", "serialized"}
+    listed = {name for name in dir(dmljax) if not name.startswith("_")}
+    assert listed == {"DmlError", "estimate", "show"} | functions | results | rooms
+    assert {"__all__", "__doc__", "__file__", "__version__"} <= set(dir(dmljax))
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -93,11 +97,17 @@ def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> 
     assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"
 
 
-@pytest.mark.parametrize("room", few_of(["dxdispatch", "onnx", "pydirectml", "serialized"], "onnx"))
+@pytest.mark.parametrize("room", few_of(["directml", "dxdispatch", "onnx", "pydirectml", "serialized"], "onnx"))
 def test_a_format_is_there_when_it_is_needed(room: str) -> None:
     program = f"import dmljax, sys; assert 'dmljax.{room}' not in sys.modules; print(dmljax.{room}.__name__)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == (f"dmljax.{room}\n", "")
+
+
+def test_the_package_is_imported_without_jax() -> None:
+    program = "import dmljax, sys; assert 'jax' not in sys.modules; print(dmljax.gather.__module__, dir(dmljax)[-1])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("dmljax value_scale_2d\n", "")
 
 
 def test_the_version_is_the_changelogs() -> None:

@@ -15,7 +15,7 @@ from dmljax import directml
 PACKAGE = Path(dmljax.__file__).parent
 # From the lowest to the highest; a module imports from its own room and from lower ones.
 ROOMS = [
-    ["text"],
+    ["terminal", "text"],
     ["errors"],
     ["types"],
     ["checks", "files", "inference", "scalars", "tensor"],
@@ -32,12 +32,15 @@ ROOMS = [
     ["to_graph"],
     ["relatives"],
     ["estimation"],
+    ["functions"],
     ["__init__"],
     ["flatbuffer"],
     ["onnx", "serialized"],
     ["examples", "dxdispatch", "pydirectml"],
     ["describe"],
-    ["cli", "__main__"],
+    ["commands"],
+    ["cli"],
+    ["__main__"],
 ]
 HEIGHTS = {room: height for height, rooms in enumerate(ROOMS) for room in rooms}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))

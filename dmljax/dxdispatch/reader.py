@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dmljax.checks import parse_enum, uints
+from dmljax.dxdispatch.alone import model_text
 from dmljax.dxdispatch.commands import check_targets, read_command
 from dmljax.dxdispatch.context import Context, TooManyFindingsError, given_of_kind, sizes_by_name
 from dmljax.dxdispatch.dispatchables import read_dispatchable
@@ -76,6 +77,8 @@ def load(
 
 
 def _read_file(file: Path) -> bytes:
+    if file.suffix.lower() == ".bin":
+        return model_text(file).encode()
     if file.suffix.lower() == ".onnx":
         raise Unsupported(Problem((), "must be JSON, in which a dispatchable names an ONNX model"))
     with opened(file, MAX_TEXT_BYTES) as stream:

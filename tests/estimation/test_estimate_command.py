@@ -48,10 +48,13 @@ def test_a_program_reads_json_and_several_chips_have_an_example_each(
 def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100:2", "--batch", "3"]) == 2
     expected = "inputs[0] must have a first dimension that 2 devices can share; got (3, 3, 4, 4)"
-    assert capsys.readouterr().err.splitlines()[-1].startswith(f"dmljax: estimate: {expected} (a batch of 2, ")
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: estimate: {expected}",
+        "tip: a batch of 2, or target='h100'",
+    ]
     assert main(["estimate", path, "--for", "h100", "--batch", "3", "-f", "n:2"]) == 2
     assert (
-        "batch must be for a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4] ("
+        "batch must be for a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4]\n"
         in capsys.readouterr().err
     )
 
@@ -63,7 +66,7 @@ def test_operators_and_serialized_graphs_are_estimated(path: str, capsys: pytest
     assert [line for line in lines if line in titles] == titles
     assert f"{MODELS / 'gemm.bin'}" in lines
     assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h100", "--batch", "3"]) == 2
-    assert capsys.readouterr().err == f"dmljax: --batch must be for ONNX models alone; got {MODELS / 'gemm.bin'}\n"
+    assert capsys.readouterr().err == f"error: --batch must be for ONNX models alone; got {MODELS / 'gemm.bin'}\n"
 
 
 DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "fetch": "GATHER_ND1"}
@@ -72,4 +75,4 @@ DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "
 def test_an_unknown_chip_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h10"]) == 2
     known = "h100, a100, b200, v5e, v5p, v6e, or several of them as in h100:8, v5e:4x4"
-    assert capsys.readouterr().err == f"dmljax: target must be {known}; got 'h10', did you mean h100?\n"
+    assert capsys.readouterr().err == f"error: target must be {known}; got 'h10'\ntip: did you mean h100?\n"

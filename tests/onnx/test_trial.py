@@ -95,7 +95,7 @@ def test_an_image_has_its_channels_where_the_input_has_them(
 def test_an_input_that_is_no_image_takes_none(path: str, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "image.png").write_bytes(b"none")
     assert main(["run", path, "--input", f"x={tmp_path}/image.png"]) == 2
-    assert "dmljax: image.png must be an image; got cannot identify image file" in capsys.readouterr().err
+    assert "error: image.png must be an image; got cannot identify image file" in capsys.readouterr().err
     tokens = tmp_path / "tokens.onnx"
     proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", INT64, [1, 3, 4, 4])], ["y"])
     tokens.write_bytes(proto.SerializeToString())
@@ -129,8 +129,8 @@ def test_an_input_with_a_default_may_be_given(tmp_path: Path, capsys: Any) -> No
 
 
 WRONG = {
-    ("--input", "x"): "dmljax: input must be NAME=FILE, or an .npz file; got x",
-    ("--input", "z=a.npy"): "dmljax: input.z must be of one of x; got z",
+    ("--input", "x"): "error: input must be NAME=FILE, or an .npz file; got x",
+    ("--input", "z=a.npy"): "error: input.z must be of one of x; got z",
     ("--input", "x=none.npy"): ".npy, .npz, .bmp, .gif, .jpeg, .jpg, .png, .webp; got No such file or directory",
     ("--input", "x=none.png"): "must be a file that can be read; got 'none.png' (No such file or directory)",
     ("--shape", "x"): "argument --shape: must be NAME=1,3,224,224; got 'x'",

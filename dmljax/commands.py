@@ -1,0 +1,366 @@
+"""What `dmljax run`, `check`, `estimate`, `ops` and `explain` do; each takes the options that `dmljax.cli` reads."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+import dmljax
+from dmljax.describe import (
+    OPERATORS_HEAD,
+    coverage,
+    explained,
+    explanation,
+    find_operator,
+    markdown_table,
+    operator_rows,
+    summaries,
+    table,
+)
+from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
+from dmljax.dxdispatch.fusion import fuse
+from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnreadableModel
+from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
+from dmljax.dxdispatch.reader import load
+from dmljax.errors import DmlError, InvalidDesc, Problem
+from dmljax.estimation import table as estimate_table
+from dmljax.estimation.targets import Place, place_of
+from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
+from dmljax.text import escape_controls, json_text, one_line
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs DxDispatch models and ONNX models, or prints a model's operators as StableHLO, HLO or jaxprs."""
+    if options.x64:
+        jax.config.update("jax_enable_x64", True)
+    for path in options.models:
+        if _is_onnx(path):
+            _run_onnx(path, options)
+            continue
+        model = _load(path, options)
+        _warn(model.warnings)
+        if len(options.models) > 1 and not options.json:
+            print(f"{escape_controls(path)}:")
+        _run_model(model, options)
+    return 0
+
+
+def report_error(error: Exception, *, as_json: bool) -> int:
+    """Prints an error as the command line does, and for programs as JSON, too; returns the exit status."""
+    findings = error.findings if isinstance(error, InvalidModel) else ()
+    text = str(error) if isinstance(error, DmlError) else f"{type(error).__name__}: {error}"
+    message, tip = text, None
+    if not isinstance(error, DmlError):
+        tip = "--debug shows where"
+    elif len(error.problems) == 1 and (remedy := error.problems[0].remedy):
+        message, tip = text.removesuffix(f" ({remedy})"), remedy
+    elif meant := _MEANT.search(text):
+        message, tip = text[: meant.start()], meant[1]
+    if as_json:
+        print(json.dumps({"error": text, "findings": [finding.to_json() for finding in findings]}))
+    if findings:
+        print(message, file=sys.stderr)
+        return REFUSED
+    return say_error(message, tip)
+
+
+_MEANT = re.compile(r", (did you mean .*\?)$")
+
+
+def _load(path: str, options: argparse.Namespace) -> DispatchModel:
+    return load(
+        sys.stdin.buffer if path == "-" else path,
+        input_path=options.input_path,
+        feature_level=options.dml_feature_level,
+        free_dimension_name_overrides=dict(options.onnx_free_dim_name_override),
+        free_dimension_denotation_overrides=dict(options.onnx_free_dim_denotation_override),
+        binding_shapes=dict(options.binding_shape),
+    )
+
+
+def _is_onnx(path: str) -> bool:
+    return path.lower().endswith(".onnx")
+
+
+def _run_onnx(path: str, options: argparse.Namespace) -> None:
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx import trial
+
+    if options.emit or options.fuse:
+        given = "--emit" if options.emit else "--fuse"
+        raise InvalidDesc(Problem((), f"{given} must be for DxDispatch models alone", escape_controls(path)))
+    device = _device(options.platform)
+    begin = time.perf_counter()
+    model = trial.load(path)
+    loaded = time.perf_counter() - begin
+    inputs = trial.make_inputs(
+        model,
+        trial.files_by_name(options.input),
+        _shapes_of_inputs(model, options) | dict(options.shape),
+        dict(options.onnx_free_dim_name_override),
+        dict(options.onnx_free_dim_denotation_override),
+    )
+    own = trial.try_model(model, inputs)
+    other = trial.try_onnxruntime(path, inputs) if options.compare else None
+    differences = {
+        name: trial.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
+    }
+    if options.json:
+        outputs = {
+            name: {"type": jax.typeof(one).str_short(), "values": one.tolist()} for name, one in own.results.items()
+        }
+        times = {"load": loaded, "compile": own.compilation, "call": own.median}
+        compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
+        print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
+        return
+    print(f"Running on '{device.device_kind}'")
+    print(f"{escape_controls(path)}: {model}")
+    print(f"{loaded:.2f} s to load, {own.compilation:.2f} s to compile, {own.median * 1e3:.3f} ms for a call")
+    for name, result in own.results.items():
+        print(f"{escape_controls(name)}: {trial.shown(result)}")
+    if other:
+        print(f"onnxruntime takes {other.median * 1e3:.3f} ms, and differs by at most:")
+        for name, difference in differences.items():
+            print(f"{escape_controls(name)}: {difference:.3g}")
+
+
+def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
+    """The shapes that `--binding_shape` gives, without those of outputs, which the model computes."""
+    outputs = {one.name for one in model.outputs}
+    return {name: shape for name, shape in options.binding_shape if name not in outputs}
+
+
+def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
+    device = _device(None if options.emit else options.platform)
+    if options.fuse:
+        is_repeated = options.milliseconds_to_run is not None
+        model = fuse(model, is_repeated=is_repeated or max(options.dispatch_iterations, options.dispatch_repeat) > 1)
+    if options.emit:
+        _emit(model, options)
+        return
+    execution = Execution(model, output_path=options.output_path, device=device)
+    say: Callable[[str], None] = (lambda text: None) if options.json else print
+    say(f"Running on '{device.device_kind}'")
+    compiled = {}
+    for name in model.dispatchables:
+        begin = time.perf_counter()
+        execution.compile(name)
+        compiled[name] = (time.perf_counter() - begin) * 1e3
+        if options.timing_verbosity >= 1:
+            say(f"Initialize '{escape_controls(name)}': {compiled[name]:.4f} ms")
+    repetition = Repetition(
+        iterations=2**32 - 1 if options.milliseconds_to_run is not None else options.dispatch_iterations,
+        runs=options.dispatch_repeat,
+        milliseconds=options.milliseconds_to_run,
+        interval_in_milliseconds=options.dispatch_interval,
+    )
+    results: list[Any] = []
+    dispatched: list[Dispatched] = []
+    for index in range(len(model.commands)):
+        numbers = model.numbers_of(index) if options.print_commands else ()
+        for number in numbers:
+            say(f"[StartCmd][{number:04}]\t: {json_text(model.document.root['commands'][number])}")
+        result = execution.result(index, repetition)
+        if options.json:
+            results.append(result_json(result, options.warmup_samples))
+        else:
+            sys.stdout.writelines(
+                result_pieces(result, device.platform, options.timing_verbosity, options.warmup_samples)
+            )
+            print(flush=True)
+        dispatched += [result] if isinstance(result, Dispatched) else []
+        for number in numbers:
+            say(f"[EndCmd][{number:04}]\t: hr=0x00000000 \n")
+    milliseconds = total_milliseconds(dispatched, options.warmup_samples)
+    if len(dispatched) > 1 and options.timing_verbosity >= 1:
+        say(f"All {len(dispatched)} dispatches: {milliseconds:.4f} ms, the sum of the hot medians")
+    if options.json:
+        times = {"compile_milliseconds": compiled, "dispatch_milliseconds": milliseconds}
+        print(json.dumps({"device": device.device_kind, **times, "results": results}))
+
+
+def _device(platform: str | None) -> jax.Device:
+    if platform:
+        jax.config.update("jax_platforms", platform)
+    try:
+        return jax.local_devices()[0]
+    except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
+        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
+        if platform:
+            # JAX tells of a plugin that nobody asked for where it was installed without one.
+            is_installed = "list of known backends" not in reason
+            given = f"{platform} ({reason})" if is_installed else platform
+            remedy = None if is_installed else _INSTALLED_BY.get(platform)
+            rule = "--platform must name a platform that JAX has on this machine"
+            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
+        raise InvalidDesc(Problem((), f"JAX must have a platform ({reason})")) from None
+
+
+_INSTALLED_BY = {
+    "gpu": "pip install 'jax[cuda13]' brings it for NVIDIA's GPUs",
+    "cuda": "pip install 'jax[cuda13]' brings it",
+    "tpu": "pip install 'jax[tpu]' brings it",
+}
+_REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
+
+
+def _emit(model: DispatchModel, options: argparse.Namespace) -> None:
+    platform = "cuda" if options.platform == "gpu" else options.platform  # as JAX's lowering calls it
+    texts = {}
+    for name, dispatchable in model.dispatchables.items():
+        with model.part(*model.desc_place(name)):
+            traced = trace(dispatchable)
+        if options.emit == "jaxpr":
+            texts[name] = str(traced.jaxpr)
+            continue
+        with jax.disable_jit(False):
+            lowered = traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
+        texts[name] = lowered.as_text(options.emit)
+    if options.json:
+        print(json.dumps(texts))
+    else:
+        for name, text in texts.items():
+            print(f"// {escape_controls(name)}: {model.dispatchables[name].desc.title}\n{text.rstrip()}\n")
+
+
+def check(options: argparse.Namespace) -> int:
+    """Lists every error in DxDispatch models, and all that is missing for ONNX models."""
+    statuses = []
+    for path in options.models:
+        try:
+            statuses.append((_check_onnx if _is_onnx(path) else _check_model)(path, options))
+        except UnreadableModel as error:  # the other models are checked all the same
+            statuses.append(report_error(error, as_json=options.json))
+    return max(statuses)
+
+
+def _check_onnx(path: str, options: argparse.Namespace) -> int:
+    from dmljax.onnx.trial import checked
+
+    problems, left, nodes_left = checked(path)
+    if options.json:
+        print(json.dumps({"findings": [*problems], "left_to_cpu": [*left], "nodes_left_to_cpu": nodes_left}))
+    else:
+        for problem in problems:
+            print(f"{escape_controls(path)}: {escape_controls(problem)}")
+        for sentence in left:
+            print(f"{escape_controls(path)}: {escape_controls(sentence)}")
+        count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
+        nodes = f"{_count_text(nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+        print(f"{escape_controls(path)}: {count}, {nodes}")
+    return FINDINGS if problems else 0
+
+
+def _check_model(path: str, options: argparse.Namespace) -> int:
+    findings: Sequence[Finding] = ()
+    try:
+        model = _load(path, options)
+        warnings = model.warnings
+    except UnreadableModel:
+        raise
+    except InvalidModel as error:
+        findings, warnings = error.findings, error.warnings
+    if options.json:
+        lists = {"findings": findings, "warnings": warnings}
+        print(json.dumps({key: [one.to_json() for one in listed] for key, listed in lists.items()}))
+    else:
+        _warn(warnings, file=sys.stdout)
+        for finding in findings:
+            print(finding)
+        count = colored(_count_text(len(findings), "finding"), RED if findings else GREEN)
+        name = "<stdin>" if path == "-" else escape_controls(path)
+        print(f"{name}: {count} at {options.dml_feature_level}")
+    return FINDINGS if findings else 0
+
+
+def estimate(options: argparse.Namespace) -> int:
+    """Estimates what DxDispatch and ONNX models cost on GPUs and TPUs that are not here."""
+    jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for target in options.targets:
+        place_of(target)  # fail early if the chip is unknown or the extra is missing
+    listed = []
+    for path in options.models:
+        for title, function, inputs, weights in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
+            estimates = []
+            for target in options.targets:
+                print(f"compiling {title} for {target}", file=sys.stderr, flush=True)
+                given = inputs(place_of(target)) if callable(inputs) else inputs
+                estimates.append(
+                    dmljax.estimate(function, *given, target=target, weights=weights, gradient=options.gradient)
+                )
+            listed += [{"program": title, **one.to_json()} for one in estimates]
+            if not options.json:
+                print(title, *estimate_table(estimates), "", sep="\n")
+    if options.json:
+        print(json.dumps(listed, indent=1))
+    return FINDINGS if any(one["reason"] for one in listed) else 0
+
+
+def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
+    """The dispatchables of a DxDispatch model, or a serialized graph: title, function, inputs and weights of each."""
+    if options.batch:
+        raise InvalidDesc(Problem((), "--batch must be for ONNX models alone", escape_controls(path)))
+    if path.lower().endswith(".bin"):
+        yield escape_controls(path), dmljax.serialized.load(path), (), None
+        return
+    model = _load(path, options)
+    _warn(model.warnings)
+    for name, dispatchable in model.dispatchables.items():
+        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, (), None
+
+
+def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
+    """An ONNX model for each batch; without one, each chip is given one example."""
+    from dmljax.onnx import trial
+
+    model = trial.load(path)
+    function = partial(model.apply, key=jax.random.key(trial.SEED)) if model.is_random else model.apply
+    shapes = _shapes_of_inputs(model, options)
+    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    for batch in options.batch or [None]:
+
+        def inputs(place: Place, batch: int | None = batch) -> list[Any]:
+            count = len(place.devices)
+            return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
+
+        title = escape_controls(path) + (f", batch {batch}" if batch else "")
+        yield title, function, inputs, model.weights
+
+
+def _count_text(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
+    file = file or sys.stderr
+    for warning in warnings:
+        print(f"{colored('warning', YELLOW, file)}: {warning}", file=file)
+
+
+def ops(options: argparse.Namespace) -> int:
+    """Lists the operators that dmljax has."""
+    if options.json:
+        print(json.dumps(summaries(), indent=1))
+        return 0
+    make_table = markdown_table if options.markdown else table
+    print("\n".join(make_table(operator_rows(), OPERATORS_HEAD)))
+    print(f"\n{coverage()}")
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Explains an operator: its function, members, rules, data types and an example."""
+    operator = find_operator(options.operator)
+    _device(None)  # refuses early if JAX has no platform to compute the example on
+    width = min(shutil.get_terminal_size().columns, 120)
+    print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
+    return 0

@@ -1,0 +1,28 @@
+"""A serialized graph as a model of its own, for commands that take the file of a graph where they take a model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dmljax.serialized import load
+from dmljax.tensor import TensorDesc
+
+
+def model_text(path: Path) -> str:
+    """The JSON of a model that dispatches a graph once, and prints its outputs.
+
+    Inputs of floats go from 0 to 1 in even steps; integers, which may be indices, are 0.
+    """
+    graph = load(path)
+    resources = {name: _filled(desc) for name, desc in [*graph.inputs.items(), *graph.results.items()]}
+    dispatchable = {"type": "dmlSerializedGraph", "sourcePath": str(path.absolute())}
+    dispatch = {"type": "dispatch", "dispatchable": path.stem, "bindings": {name: name for name in resources}}
+    prints = [{"type": "print", "resource": name} for name in graph.results]
+    commands = [dispatch, *prints]
+    return json.dumps({"resources": resources, "dispatchables": {path.stem: dispatchable}, "commands": commands})
+
+
+def _filled(desc: TensorDesc) -> dict[str, Any]:
+    is_float = desc.data_type.name.startswith("FLOAT")
+    values = {"valueStart": 0, "valueDelta": 1 / desc.span} if is_float else {"value": 0}
+    return {"initialValuesDataType": desc.data_type.name, "initialValues": values | {"valueCount": desc.span}}
