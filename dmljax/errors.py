@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+
 from dmljax.text import join_words, json_text
 
 Path = tuple[str | int, ...]  # names of members and indices of elements, from the outermost to the innermost
@@ -151,14 +153,25 @@ def unusable_file(problem: Problem, error: OSError, filename: str) -> UnusableFi
     return made
 
 
-@contextmanager
-def within(operator: str) -> Iterator[None]:
+def hide_frames(error: DmlError) -> None:
+    """Removes the frames inside of dmljax from the error's traceback, unless JAX shows its own as well."""
+    if jax.config.jax_traceback_filtering != "off":
+        error.__traceback__ = None
+
+
+class within:  # noqa: N801  # a statement's word, as `contextlib.suppress` is
     """Names the operator in a DmlError raised inside, so that inner code need not know its caller."""
-    try:
-        yield
-    except DmlError as error:
-        error.operator = operator
-        raise
+
+    def __init__(self, operator: str) -> None:
+        self.operator = operator
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, DmlError):
+            error.operator = self.operator
+            hide_frames(error)
 
 
 @contextmanager

@@ -1,15 +1,21 @@
 """Errors: the rules that they tell, as data and as text, wherever they are sent."""
 
+import contextlib
 import copy
 import dataclasses
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import jax
+import jax.numpy as jnp
 import pytest
+from models import MODELS
 
-from dmljax import DmlError
+import dmljax
+from dmljax import DmlError, directml
 from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
 from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
@@ -140,3 +146,38 @@ def test_a_desc_tells_each_rule_that_it_breaks() -> None:
 def test_a_long_name_is_abridged_in_messages() -> None:
     problem = Problem(("resources", "x" * 50 + "y" * 10_000 + "z" * 50, 3), "must be short")
     assert str(problem) == f'resources["{"x" * 45} ... {"z" * 45}"][3] must be short'
+
+
+def frames(call: Callable[[], Any]) -> list[str]:
+    with pytest.raises(DmlError) as refused:
+        call()
+    return [Path(entry.path).name for entry in refused.traceback][1:]  # without that of this function
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "function": lambda: dmljax.gather(jnp.ones(3), jnp.array([1]), axis=5),
+    "jitted": lambda: jax.jit(lambda x: dmljax.reduce(x, "SUM", axes=7))(jnp.ones(3)),
+    "lowered": lambda: directml.lower(hardmax())(jnp.ones(3)),
+    "onnx": lambda: dmljax.onnx.load(MODELS / "dense.onnx")(jnp.ones((2, 7), jnp.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_traceback_ends_in_the_users_line(kind: str) -> None:
+    assert set(frames(CALLS[kind])) == {"test_errors.py"}
+    with config_of("jax_traceback_filtering", "off"):
+        assert frames(CALLS[kind])[-1] != "test_errors.py"
+
+
+def hardmax() -> directml.Operator:
+    return ActivationHardmaxDesc(input=TensorDesc("FLOAT32", (1, 2)), output=TensorDesc("FLOAT32", (1, 2)))
+
+
+@contextlib.contextmanager
+def config_of(name: str, value: str) -> Iterator[None]:
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

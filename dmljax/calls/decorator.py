@@ -28,7 +28,7 @@ from dmljax.calls.arguments import (
 )
 from dmljax.calls.extents import require_addressable
 from dmljax.checks import JAX_ARRAYS, bound_arguments
-from dmljax.errors import DmlError
+from dmljax.errors import DmlError, hide_frames
 from dmljax.scalars import ScaleBias
 from dmljax.types import x64_enabled
 
@@ -62,6 +62,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             return called.recorded(record, statics, values)
         except DmlError as error:
             error.operator = function.__name__
+            hide_frames(error)
             raise
 
     return call

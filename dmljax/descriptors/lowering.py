@@ -5,7 +5,7 @@ from typing import Any
 
 from dmljax.checks import JAX_ARRAYS
 from dmljax.descriptors.validation import validate
-from dmljax.errors import DmlError
+from dmljax.errors import DmlError, hide_frames
 from dmljax.types import LATEST, FeatureLevel
 
 
@@ -37,6 +37,7 @@ def lower(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> Callable[
             return compiled(*given, **named)
         except DmlError as error:
             error.operator = desc.title
+            hide_frames(error)
             raise
 
     desc.describe(function)

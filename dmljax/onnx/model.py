@@ -100,10 +100,10 @@ class Model:
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         key = self._taken_key(named) if "key" in named else None
-        results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
-        if results is not NotImplemented:
-            return results
         with within("onnx"):
+            results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
+            if results is not NotImplemented:
+                return results
             return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
