@@ -190,8 +190,12 @@ class Model:
         cannot share is whole on each of them, and so is one that only functions or subgraphs of the model read.
 
         >>> import onnx.parser
-        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 1] x) => (float[N, 1] y)'
-        >>> weights = "<float[1, 2] up = {1, 2}, float[2] bias = {3, 4}, float[2, 1] down = {5, 6}>"
+        >>> head = (
+        ...     '<ir_version: 10, opset_import: ["": 21]> f (float[N, 1] x) => (float[N, 1] y)'
+        ... )
+        >>> weights = (
+        ...     "<float[1, 2] up = {1, 2}, float[2] bias = {3, 4}, float[2, 1] down = {5, 6}>"
+        ... )
         >>> nodes = "{ a = MatMul(x, up)  b = Add(a, bias)  c = Relu(b)  y = MatMul(c, down) }"
         >>> model = load(onnx.parser.parse_model(head + weights + nodes))
         >>> specs = model.partition(jax.sharding.AbstractMesh((4, 2), ("data", "model")))
@@ -211,8 +215,14 @@ class Model:
         arrays are new, and may be donated. An optimizer's state has the same shardings if it is made of them.
 
         >>> import onnx.parser
-        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)'
-        >>> model = load(onnx.parser.parse_model(head + "<float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"))
+        >>> head = (
+        ...     '<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)'
+        ... )
+        >>> model = load(
+        ...     onnx.parser.parse_model(
+        ...         head + "<float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"
+        ...     )
+        ... )
         >>> weights = model.shard(jax.make_mesh((1, 1), ("data", "model")))
         >>> tuple(weights["w"].sharding.spec)
         (None, 'model')
