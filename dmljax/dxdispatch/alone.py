@@ -11,7 +11,7 @@ from dmljax.tensor import TensorDesc
 def model_text(path: Path) -> str:
     """The JSON of a model that dispatches a graph once, and prints its outputs.
 
-    Inputs of floats go from 0 to 1 in even steps; integers, which may be indices, are 0.
+    Inputs of floats go from 0 to 1 in even steps. Integers may be indices, so they are 0.
     """
     graph = load(path)
     resources = {name: _filled(desc) for name, desc in [*graph.inputs.items(), *graph.results.items()]}
@@ -24,5 +24,5 @@ def model_text(path: Path) -> str:
 
 def _filled(desc: TensorDesc) -> dict[str, Any]:
     is_float = desc.data_type.name.startswith("FLOAT")
-    values = {"valueStart": 0, "valueDelta": 1 / desc.span} if is_float else {"value": 0}
+    values = {"valueStart": 0, "valueDelta": 1 / max(desc.span - 1, 1)} if is_float else {"value": 0}
     return {"initialValuesDataType": desc.data_type.name, "initialValues": values | {"valueCount": desc.span}}

@@ -38,6 +38,9 @@ def load(
 ) -> DispatchModel:
     """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
 
+    A serialized graph (`.bin`) is read as a model that dispatches it once and prints its outputs: its inputs of floats
+    go from 0 to 1 in even steps, and its integers are 0.
+
     Files that the model names are looked up in `input_path`, which is the model's folder by default, and then relative
     to the current folder. The model itself is looked up in `input_path` if `path` does not exist. A stream of bytes
     serves as well as a path; its folder is the current one.
