@@ -107,9 +107,14 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
             return enumeration(value)  # type: ignore[arg-type]  # its _missing_ finds names
         except ValueError:
             pass
+    raise InvalidDesc(no_member(enumeration, where, value))
+
+
+def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
+    """The problem of what is no member of `enumeration`, nor the name of one."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    raise InvalidDesc(Problem(where, f"must be one of {', '.join(names)}", show(value) + hint))
+    return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint)
 
 
 JAX_ARRAYS: set[type] = set()  # the types of JAX arrays seen by `array`, traced ones too: to look a type up is quick

@@ -45,10 +45,10 @@ def reason_of(error: BaseException) -> str:
     return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
-def join_words(words: Iterable[Any]) -> str:
+def join_words(words: Iterable[Any], conjunction: str = "and") -> str:
     """The words as a sentence lists them: `a, b and c`."""
     *most, last = map(str, words)
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
 
 
 def join_sizes(sizes: Iterable[float]) -> str:

@@ -2,7 +2,9 @@
 
 import enum
 import string
-from typing import Any, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +16,30 @@ from dmljax.errors import InvalidDesc, Problem
 class HeaderEnum(enum.IntEnum):
     """An enumeration of directml.h, whose members are found by value, by name and by the header's full spelling.
 
-    >>> DataType("FLOAT32") is DataType("DML_TENSOR_DATA_TYPE_FLOAT32") is DataType(1)
+    The case of names does not matter. `in_jax` has what JAX calls some members, with their names here.
+
+    >>> DataType("float32") is DataType("DML_TENSOR_DATA_TYPE_FLOAT32") is DataType(1)
     True
     """
 
     prefix: str
+    in_jax: Mapping[str, str]
 
-    def __init_subclass__(cls, *, prefix: str, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, prefix: str, in_jax: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.prefix = prefix
+        cls.prefix, cls.in_jax = prefix, in_jax
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
-        return cls.__members__.get(value.removeprefix(cls.prefix)) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            return None
+        name = value.upper().removeprefix(cls.prefix)
+        return cls.__members__.get(cls.in_jax.get(name.lower(), name))
+
+    @classmethod
+    def of(cls, value: Self | str) -> Self:
+        """The member that is given, or has that name."""
+        return value if isinstance(value, cls) else cls(value)  # type: ignore[arg-type]  # _missing_ finds names
 
     @property
     def spelling(self) -> str:
@@ -107,7 +120,8 @@ class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        return cls.__members__.get(value) or cls.__members__.get("FL_" + value.removeprefix(cls.prefix))
+        name = value.upper().removeprefix(cls.prefix)
+        return cls.__members__.get(name) or cls.__members__.get(f"FL_{name}")
 
     @property
     def spelling(self) -> str:
@@ -145,7 +159,14 @@ class AxisDirection(HeaderEnum, prefix="DML_AXIS_DIRECTION_"):
     DECREASING = 1
 
 
-class ReduceFunction(HeaderEnum, prefix="DML_REDUCE_FUNCTION_"):
+AxisDirectionLike = AxisDirection | Literal["increasing", "decreasing"]
+
+
+class ReduceFunction(
+    HeaderEnum,
+    prefix="DML_REDUCE_FUNCTION_",
+    in_jax={"mean": "AVERAGE", "prod": "MULTIPLY", "logsumexp": "LOG_SUM_EXP"},
+):
     """`DML_REDUCE_FUNCTION`: what `reduce` makes of the elements along its axes.
 
     >>> reduce(jnp.array([3.0, 4.0]), function=ReduceFunction.L2, axes=0).tolist()
@@ -166,6 +187,28 @@ class ReduceFunction(HeaderEnum, prefix="DML_REDUCE_FUNCTION_"):
     SUM_SQUARE = 11
 
 
+ReduceFunctionLike = (
+    ReduceFunction
+    | Literal[
+        "argmax",
+        "argmin",
+        "average",
+        "l1",
+        "l2",
+        "log_sum",
+        "log_sum_exp",
+        "max",
+        "min",
+        "multiply",
+        "sum",
+        "sum_square",
+        "mean",
+        "prod",
+        "logsumexp",
+    ]
+)
+
+
 class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
     """`DML_ROUNDING_MODE`: how numbers are rounded to integers.
 
@@ -181,6 +224,9 @@ class RoundingMode(HeaderEnum, prefix="DML_ROUNDING_MODE_"):
     HALVES_TO_NEAREST_EVEN = 0
     TOWARD_ZERO = 1
     TOWARD_INFINITY = 2
+
+
+RoundingModeLike = RoundingMode | Literal["halves_to_nearest_even", "toward_zero", "toward_infinity"]
 
 
 class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
@@ -200,7 +246,10 @@ class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
     COLUMN_ROW_DEPTH = 1
 
 
-class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_"):
+DepthSpaceOrderLike = DepthSpaceOrder | Literal["depth_column_row", "column_row_depth"]
+
+
+class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_", in_jax={"reflect": "REFLECTION"}):
     """`DML_PADDING_MODE`: what padding consists of.
 
     CONSTANT is one value, and EDGE the nearest element. REFLECTION mirrors the elements without those at the edges,
@@ -218,6 +267,9 @@ class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_"):
     WRAP = 4
 
 
+PaddingModeLike = PaddingMode | Literal["constant", "edge", "reflection", "symmetric", "wrap", "reflect"]
+
+
 class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
     """`DML_MATRIX_TRANSFORM`: whether a matrix is transposed before it is multiplied.
 
@@ -229,7 +281,9 @@ class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
     TRANSPOSE = 1
 
 
-class InterpolationMode(HeaderEnum, prefix="DML_INTERPOLATION_MODE_"):
+class InterpolationMode(
+    HeaderEnum, prefix="DML_INTERPOLATION_MODE_", in_jax={"nearest": "NEAREST_NEIGHBOR", "bilinear": "LINEAR"}
+):
     """`DML_INTERPOLATION_MODE`: what a resampled element is made of.
 
     NEAREST_NEIGHBOR copies the nearest element, and LINEAR averages the two nearest ones along each dimension.
@@ -242,6 +296,9 @@ class InterpolationMode(HeaderEnum, prefix="DML_INTERPOLATION_MODE_"):
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
+
+
+InterpolationModeLike = InterpolationMode | Literal["nearest_neighbor", "linear", "nearest", "bilinear"]
 
 
 class ConvolutionMode(HeaderEnum, prefix="DML_CONVOLUTION_MODE_"):
@@ -258,6 +315,9 @@ class ConvolutionMode(HeaderEnum, prefix="DML_CONVOLUTION_MODE_"):
     CROSS_CORRELATION = 1
 
 
+ConvolutionModeLike = ConvolutionMode | Literal["convolution", "cross_correlation"]
+
+
 class ConvolutionDirection(HeaderEnum, prefix="DML_CONVOLUTION_DIRECTION_"):
     """`DML_CONVOLUTION_DIRECTION`: a convolution, or its gradient, the transposed convolution.
 
@@ -268,6 +328,9 @@ class ConvolutionDirection(HeaderEnum, prefix="DML_CONVOLUTION_DIRECTION_"):
 
     FORWARD = 0
     BACKWARD = 1
+
+
+ConvolutionDirectionLike = ConvolutionDirection | Literal["forward", "backward"]
 
 
 class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECTION_"):
@@ -287,6 +350,9 @@ class RecurrentNetworkDirection(HeaderEnum, prefix="DML_RECURRENT_NETWORK_DIRECT
     FORWARD = 0
     BACKWARD = 1
     BIDIRECTIONAL = 2
+
+
+RecurrentNetworkDirectionLike = RecurrentNetworkDirection | Literal["forward", "backward", "bidirectional"]
 
 
 class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
@@ -319,6 +385,9 @@ class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     NEGATIVE = 2
 
 
+IsInfinityModeLike = IsInfinityMode | Literal["either", "positive", "negative"]
+
+
 class RandomGeneratorType(HeaderEnum, prefix="DML_RANDOM_GENERATOR_TYPE_"):
     """`DML_RANDOM_GENERATOR_TYPE`: the generator of random bits. There is one.
 
@@ -327,6 +396,9 @@ class RandomGeneratorType(HeaderEnum, prefix="DML_RANDOM_GENERATOR_TYPE_"):
     """
 
     PHILOX_4X32_10 = 0
+
+
+RandomGeneratorTypeLike = RandomGeneratorType | Literal["philox_4x32_10"]
 
 
 class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MASK_TYPE_"):
@@ -351,6 +423,12 @@ class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MAS
     KEY_SEQUENCE_END_START = 2
     KEY_QUERY_SEQUENCE_LENGTH_START_END = 3
     BOOLEAN = 4
+
+
+MultiheadAttentionMaskTypeLike = (
+    MultiheadAttentionMaskType
+    | Literal["none", "key_sequence_length", "key_sequence_end_start", "key_query_sequence_length_start_end", "boolean"]
+)
 
 
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})

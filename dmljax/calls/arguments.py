@@ -28,7 +28,7 @@ from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
-from dmljax.text import show
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, widened, x64_enabled
 
 # Arrays
@@ -296,16 +296,35 @@ def _integer_dtype(where: Where, value: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _one_of(enumeration: type[HeaderEnum]) -> Static:
-    """A static argument that is a member of `enumeration`."""
+@dataclass(frozen=True)
+class OneOf:
+    """A static argument that is a member of `enumeration`, or the name of one in any case."""
 
-    def member(where: Where, value: Any) -> HeaderEnum:
-        if not isinstance(value, enumeration):
-            article = "an" if enumeration.__name__[0] in "AEIOU" else "a"
-            raise InvalidType(Problem(where, f"must be {article} {enumeration.__name__}", show(value)))
-        return value
+    enumeration: type[HeaderEnum]
 
-    return member
+    def __call__(self, where: Where, value: Any) -> HeaderEnum:
+        if isinstance(value, self.enumeration):
+            return value
+        try:
+            if isinstance(value, str):
+                return self.enumeration.of(value)
+        except ValueError:
+            problem = Problem(where, self._rule, show(value) + did_you_mean(value, self._names))
+            raise InvalidDesc(problem) from None
+        raise InvalidType(Problem(where, self._rule, show(value)))
+
+    @property
+    def _names(self) -> list[str]:
+        return [name.lower() for name in self.enumeration.__members__]
+
+    @property
+    def _rule(self) -> str:
+        return f"must be {join_words(self._names, 'or')}"
+
+    def told(self, name: str) -> str:
+        """What help says of an argument of this kind."""
+        names = join_words((f'"{one}"' for one in self._names), "or")
+        return f"`{name}` is {names}, or a `directml.{self.enumeration.__name__}`."
 
 
 def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPreset:
@@ -368,8 +387,9 @@ def read_annotation(annotation: Any) -> tuple[Kind, Any]:
         given: Any = Union[*(one for one in get_args(annotation) if one is not type(None))]
         kind, own_type = read_annotation(given)
         return kind, annotation if own_type is given else own_type | None
-    if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
-        return _one_of(annotation), annotation
+    for one in get_args(annotation):
+        if isinstance(one, type) and issubclass(one, HeaderEnum):
+            return OneOf(one), annotation
     if annotation not in _KINDS:
         raise TypeError(f"an argument must have an annotation that says its kind; got {annotation}")
     return _KINDS[annotation], annotation

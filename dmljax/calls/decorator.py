@@ -3,7 +3,8 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
@@ -17,6 +18,7 @@ from dmljax.calls.arguments import (
     ARRAY,
     ARRAYS,
     OPERANDS,
+    ArrayKind,
     Kind,
     NumberKind,
     as_array,
@@ -39,14 +41,15 @@ R = TypeVar("R")
 def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a plain function of arrays an operator: an eager call is one dispatch of one compiled computation.
 
-    The annotation of each argument says of which kind it is. Keyword-only arguments are static. JAX arrays are checked
-    while tracing, once for each combination of types and shapes, so that a call with JAX arrays costs little more than
-    one of a function under `jax.jit`.
+    The annotation of each argument says of which kind it is; what is no array and no number is static. JAX arrays are
+    checked while tracing, once for each combination of types and shapes, so that a call with JAX arrays costs little
+    more than one of a function under `jax.jit`.
     """
     result = function.__annotations__.pop("return", None)
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
     kinds = {key: kind for key, (kind, _) in read.items()}
     function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
+    function.__doc__ = _with_choices(function.__doc__ or "", kinds)
     called: _Call | None = None  # made at the first call: of a hundred operators, a program calls some
 
     @functools.wraps(function)
@@ -66,6 +69,14 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def _with_choices(documentation: str, kinds: Mapping[str, Kind]) -> str:
+    """The docstring with what can be chosen for enumerations and activations, before its examples."""
+    told = [kind.told(key) for key, kind in kinds.items() if hasattr(kind, "told")]
+    text, mark, examples = documentation.partition("\n\n    >>>")
+    paragraph = textwrap.fill(" ".join(told), 120, initial_indent="    ", subsequent_indent="    ")
+    return f"{text}\n\n{paragraph}{mark}{examples}" if told else documentation
 
 
 def result(form: type[R]) -> type[R]:
@@ -107,8 +118,9 @@ class _Call:
     def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
         self.signature = inspect.signature(function)
         parameters = self.signature.parameters
-        arrays = [key for key, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
+        arrays = [key for key in parameters if isinstance(kinds[key], ArrayKind | NumberKind)]
         statics = [key for key in parameters if key not in arrays]
+        self.by_position = [key for key in statics if parameters[key].kind is not inspect.Parameter.KEYWORD_ONLY]
         self.optional = {key for key, one in parameters.items() if type(None) in get_args(one.annotation)}
         self.kinds: dict[str, Kind] = {key: kinds[key] for key in arrays}
         self.converters: dict[str, Any] = {key: kinds[key] for key in statics}
@@ -180,8 +192,12 @@ class _Call:
         """The arrays and numbers in their order, and the static arguments in theirs."""
         if "axis" in kwargs and "axes" in self.static_places and "axes" not in kwargs:  # as jax.numpy calls it
             kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
+        given, count = (args, kwargs), len(self.defaults)
+        by_position = dict(zip(self.by_position, args[count:], strict=False))
+        if by_position and not by_position.keys() & kwargs.keys():
+            args, kwargs = args[:count] + args[count + len(by_position) :], kwargs | by_position
         values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
-        is_accepted = len(args) <= len(self.defaults) and self.required_statics <= kwargs.keys()
+        is_accepted = len(args) <= count and self.required_statics <= kwargs.keys()
         for key, value in kwargs.items():
             if self.places.get(key, -1) >= len(args):
                 values[self.places[key]] = value
@@ -190,7 +206,7 @@ class _Call:
         for value in values:
             is_accepted = is_accepted and value is not _MISSING
         if not is_accepted:
-            bound_arguments(self.signature, args, kwargs)  # which refuses them
+            bound_arguments(self.signature, *given)  # which refuses them
         for key, value in kwargs.items():
             if key in self.static_places:
                 statics[self.static_places[key]] = self._static(key, value)

@@ -1,17 +1,20 @@
 """Bases of descriptors that share their members, and the tables and rules that go with them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from functools import cache, partial
+from inspect import Parameter, signature
+from typing import Annotated, Any, ClassVar, cast
 
 from jax import Array
 
 from dmljax.checks import element, sequence
-from dmljax.descriptors.base import LevelRule, Operator, Rule
+from dmljax.descriptors.base import OPERATORS, LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes, same_type_and_rank
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, rows, support
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where
-from dmljax.text import join_words, show
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, inside
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOAT, FeatureLevel
 
 # One input
@@ -161,33 +164,83 @@ def _type_of(desc: Operator | None) -> str:
     return "" if desc is None else type(desc).type
 
 
-def fusable_into(operator: str) -> Callable[[Where, Any], Activation]:
-    """The argument of a function that takes the descriptor of an activation, without tensors, to fuse it."""
+_AN_ACTIVATION = (
+    'an activation: the name of its function, such as "relu"; the function, perhaps in a `functools.partial` with '
+    "numbers; or a descriptor without tensors"
+)
 
-    def fusable(where: Where, value: Any) -> Activation:
-        if not isinstance(value, Operator):
-            raise InvalidType(Problem(where, "must be a descriptor", show(value)))
+
+@dataclass(frozen=True)
+class FusableInto:
+    """An argument that is an activation to fuse into an operator: a descriptor, or a function or its name."""
+
+    operator: str = ""  # its type; whatever takes an activation, if it is empty
+
+    def __call__(self, where: Where, value: Any) -> Activation:
+        if isinstance(value, Operator):
+            return self._accepted(where, value)
+        function, numbers = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
+        name = function if isinstance(function, str) else getattr(function, "__name__", "")
+        known = _activations(self.operator)
+        operator = known.get(_short(name.lower()))
+        if operator is not None and (isinstance(function, str) or operator.function is function):
+            with inside(where):
+                return operator(**_defaults(operator) | numbers)
+        rule = f"must be {join_words(known, 'or')}, dmljax's function of that name, or its descriptor"
+        hint = did_you_mean(name, known) if name else ""
+        raise (InvalidDesc if isinstance(value, str) else InvalidType)(Problem(where, rule, show(value) + hint))
+
+    def _accepted(self, where: Where, value: Operator) -> Activation:
         tensors = value.tensors()
-        if not isinstance(value, Activation) or tensors or value.fused_since(operator) is None:
+        if not isinstance(value, Activation) or tensors or value.fused_since(self.operator) is None:
             given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
             raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
         return value
 
-    return fusable
+    def told(self, name: str) -> str:
+        """What help says of an argument of this kind."""
+        return f"`{name}` is {_AN_ACTIVATION}."
 
 
-def _each_fusable(where: Where, values: Any) -> tuple[Activation, ...]:
-    each = enumerate(sequence(where, values, "descriptors of activations"))
-    return tuple(fusable_into("")(element(where, i), value) for i, value in each)
+@cache
+def _activations(into: str) -> dict[str, type[Activation]]:
+    """The activations that can be fused into an operator, by the names of their functions without what they share."""
+    fusable = (one for one in OPERATORS.values() if issubclass(one, Activation) and one.fused_since(into) is not None)
+    found = {_short(one.short_name.lower()): one for one in fusable}
+    return {name: found[name] for name in sorted(found)}
 
 
-Fusable = Annotated[Operator, fusable_into("")]  # an activation that can be fused into whatever takes one
-Fusables = Annotated[Sequence[Operator], _each_fusable]
+def _short(function: str) -> str:
+    return function.removeprefix("activation_").removeprefix("element_wise_")
 
 
-def fused(result: Array, activation: Operator | None) -> Array:
+def _defaults(operator: type[Operator]) -> dict[str, Any]:
+    """The members that must be given, as the operator's function has them by default."""
+    parameters = signature(operator.function).parameters
+    defaults = {one.field: parameters[one.field].default for one in operator.members() if not one.is_optional}
+    return {field: value for field, value in defaults.items() if value not in (None, Parameter.empty)}
+
+
+class Fusables:
+    """An argument that is several activations, to work on what any operator computes."""
+
+    def __call__(self, where: Where, values: Any) -> tuple[Activation, ...]:
+        each = enumerate(sequence(where, values, "activations"))
+        return tuple(FusableInto()(element(where, i), value) for i, value in each)
+
+    def told(self, name: str) -> str:
+        """What help says of an argument of this kind."""
+        return f"Each of `{name}` is {_AN_ACTIVATION}."
+
+
+ActivationLike = Operator | Callable[..., Any] | str
+Fusable = Annotated[ActivationLike, FusableInto()]  # into whatever takes an activation
+EachFusable = Annotated[Sequence[ActivationLike], Fusables()]
+
+
+def fused(result: Array, activation: ActivationLike | None) -> Array:
     """The activation of a result, rounded to its type as if the activation were an operator of its own."""
     if activation is None:
         return result
-    activated: Array = activation.compute(input=result)
+    activated: Array = cast(Operator, activation).compute(input=result)  # names are resolved before a call
     return activated

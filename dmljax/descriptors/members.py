@@ -16,6 +16,7 @@ from dmljax.checks import (
     element,
     integer,
     integer_in,
+    no_member,
     parse_enum,
     sequence,
     uints,
@@ -218,8 +219,9 @@ class Enumeration(Kind):
     def to_json(self, value: HeaderEnum) -> str:
         return value.spelling
 
-    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> str:
-        return json_string(where, value)
+    def from_json(self, where: Where, value: Any, data_type: DataType | None) -> HeaderEnum:
+        member: HeaderEnum = json_enum(self.enumeration, where, value)
+        return member
 
 
 @dataclass(frozen=True)
@@ -425,8 +427,11 @@ def json_string(where: Where, value: Any) -> str:
 
 
 def json_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
-    """The enumerator of that name."""
-    return parse_enum(enumeration, where, json_string(where, value))
+    """The enumerator of that name, which a program must spell as directml.h does."""
+    member = enumeration.__members__.get(json_string(where, value).removeprefix(enumeration.prefix))
+    if member is None:
+        raise InvalidDesc(no_member(enumeration, where, value))
+    return member
 
 
 def checks_of_flags(enumeration: type[HeaderEnum], where: Where, value: Any) -> list[Callable[[], Any]]:

@@ -294,7 +294,9 @@ class ActivationSoftplusDesc(dml.Activation, function=activation_softplus):
 
 
 @calls.operator_function
-def activation_parametric_softplus(input: ArrayLike, alpha: calls.FloatNumber, beta: calls.FloatNumber) -> Array:
+def activation_parametric_softplus(
+    input: ArrayLike, alpha: calls.FloatNumber = 1.0, beta: calls.FloatNumber = 1.0
+) -> Array:
     """Computes the parametric softplus, `alpha * ln(1 + exp(beta * input))`, even where the exponential overflows.
 
     >>> activation_parametric_softplus(jnp.array([-jnp.inf, 1000.0]), 3.0, 2.0).tolist()
@@ -460,7 +462,7 @@ class ActivationIdentityDesc(dml.Activation, function=activation_identity):
 
 
 @calls.operator_function
-def activation_linear(input: ArrayLike, alpha: calls.FloatNumber, beta: calls.FloatNumber) -> Array:
+def activation_linear(input: ArrayLike, alpha: calls.FloatNumber = 1.0, beta: calls.FloatNumber = 0.0) -> Array:
     """Computes the linear function `alpha * input + beta`.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()

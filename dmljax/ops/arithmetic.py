@@ -65,11 +65,7 @@ class ElementWiseAddDesc(dml.Binary, function=element_wise_add):
 def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: dml.Fusable | None = None) -> Array:
     """Adds two arrays element by element, and applies an activation to the sum.
 
-    The activation is a descriptor without tensors.
-
-    >>> element_wise_add1(
-    ...     jnp.array([1.0, 2.0]), -1.5, fused_activation=ActivationReluDesc()
-    ... ).tolist()
+    >>> element_wise_add1(jnp.array([1.0, 2.0]), -1.5, fused_activation="relu").tolist()
     [0.0, 0.5]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)

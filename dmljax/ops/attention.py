@@ -23,7 +23,15 @@ from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.text import join_sizes, join_words
-from dmljax.types import FLOAT, FLOATS, ONLY_INT32, DataType, MultiheadAttentionMaskType, widened
+from dmljax.types import (
+    FLOAT,
+    FLOATS,
+    ONLY_INT32,
+    DataType,
+    MultiheadAttentionMaskType,
+    MultiheadAttentionMaskTypeLike,
+    widened,
+)
 
 _BOOLEAN = MultiheadAttentionMaskType.BOOLEAN
 
@@ -364,7 +372,7 @@ def multihead_attention(
     mask_filter_value: calls.WideNumber = -10000.0,
     *,
     head_count: int,
-    mask_type: MultiheadAttentionMaskType = _BOOLEAN,
+    mask_type: MultiheadAttentionMaskTypeLike = _BOOLEAN,
     has_present: bool = False,
     precision: calls.Precision | None = None,
 ) -> Any:
@@ -389,8 +397,8 @@ def multihead_attention(
     """
     sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
     others = bias, mask, relative_position_bias, past_key, past_value
-    heads = {"head_count": head_count}
-    return _attended((*sources, *others), scale, mask_filter_value, heads, mask_type, None, has_present, precision)
+    heads, kind = {"head_count": head_count}, MultiheadAttentionMaskType.of(mask_type)
+    return _attended((*sources, *others), scale, mask_filter_value, heads, kind, None, has_present, precision)
 
 
 _PRESENT = ("output_present_key", "output_present_value")
@@ -542,7 +550,7 @@ def multihead_attention1(
     *,
     query_head_count: int,
     key_value_head_count: int | None = None,
-    mask_type: MultiheadAttentionMaskType = _BOOLEAN,
+    mask_type: MultiheadAttentionMaskTypeLike = _BOOLEAN,
     total_sequence_length: calls.Size | None = None,
     has_present: bool = False,
     precision: calls.Precision | None = None,
@@ -585,8 +593,8 @@ def multihead_attention1(
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count
     heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
-    arrays = (*sources, *others)
-    return _attended(arrays, scale, mask_filter_value, heads, mask_type, total_sequence_length, has_present, precision)
+    arrays, kind = (*sources, *others), MultiheadAttentionMaskType.of(mask_type)
+    return _attended(arrays, scale, mask_filter_value, heads, kind, total_sequence_length, has_present, precision)
 
 
 class MultiheadAttention1Desc(_Attention, function=multihead_attention1):

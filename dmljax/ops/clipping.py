@@ -27,8 +27,8 @@ from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, DataType, FeatureLevel
 @calls.operator_function
 def element_wise_clip(
     input: ArrayLike,
-    min: calls.LowerBound | None,
-    max: calls.UpperBound | None,
+    min: calls.LowerBound | None = None,
+    max: calls.UpperBound | None = None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """Clips each element, after the ScaleBias, to the range `[min, max]`.
@@ -41,7 +41,7 @@ def element_wise_clip(
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]
-    >>> element_wise_clip(jnp.array([-jnp.inf, jnp.nan, 3.0]), -1.0, None).tolist()
+    >>> element_wise_clip(jnp.array([-jnp.inf, jnp.nan, 3.0]), -1.0).tolist()
     [-1.0, nan, 3.0]
     """
     return _clip(input, min, max, scale_bias)
@@ -50,8 +50,8 @@ def element_wise_clip(
 @calls.operator_function
 def element_wise_clip1(
     input: ArrayLike,
-    min: calls.LowerBound | None,
-    max: calls.UpperBound | None,
+    min: calls.LowerBound | None = None,
+    max: calls.UpperBound | None = None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
     """Clips each element to a range, as `element_wise_clip` does.
@@ -142,7 +142,10 @@ class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
 
 @calls.operator_function
 def element_wise_clip_grad(
-    input: calls.Operand, input_gradient: calls.Operand, min: calls.LowerBound | None, max: calls.UpperBound | None
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    min: calls.LowerBound | None = None,
+    max: calls.UpperBound | None = None,
 ) -> Array:
     """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
@@ -156,7 +159,10 @@ def element_wise_clip_grad(
 
 @calls.operator_function
 def element_wise_clip_grad1(
-    input: calls.Operand, input_gradient: calls.Operand, min: calls.LowerBound | None, max: calls.UpperBound | None
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    min: calls.LowerBound | None = None,
+    max: calls.UpperBound | None = None,
 ) -> Array:
     """Computes the gradient of `element_wise_clip1`, as `element_wise_clip_grad` does.
 

@@ -29,7 +29,9 @@ from dmljax.types import (
     ONLY_FLOAT32,
     ONLY_INT32,
     ConvolutionDirection,
+    ConvolutionDirectionLike,
     ConvolutionMode,
+    ConvolutionModeLike,
     widened,
 )
 
@@ -45,7 +47,7 @@ def _convolved(
     end_padding: calls.EachDimension,
     group_count: int,
     bias: Sizes | None = None,
-    direction: ConvolutionDirection = FORWARD,
+    direction: ConvolutionDirectionLike = FORWARD,
     output_padding: calls.EachDimension = 0,
     output_sizes: Sizes | None = None,
 ) -> Slid:
@@ -105,15 +107,15 @@ def convolution(
     filter: ArrayLike,
     bias: ArrayLike | None = None,
     *,
-    mode: ConvolutionMode = CROSS_CORRELATION,
-    direction: ConvolutionDirection = FORWARD,
+    mode: ConvolutionModeLike = CROSS_CORRELATION,
+    direction: ConvolutionDirectionLike = FORWARD,
     strides: calls.EachDimension = 1,
     dilations: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     output_padding: calls.EachDimension = 0,
     group_count: int = 1,
-    fused_activation: Annotated[dml.Operator, dml.fusable_into("DML_OPERATOR_CONVOLUTION")] | None = None,
+    fused_activation: Annotated[dml.ActivationLike, dml.FusableInto("DML_OPERATOR_CONVOLUTION")] | None = None,
     output_sizes: Sequence[int] | None = None,
     precision: lax.Precision | str | None = None,
 ) -> Array:
@@ -126,7 +128,7 @@ def convolution(
     By default, filters are not flipped: mode CROSS_CORRELATION. FORWARD, `output_padding` appends elements that are
     the bias alone. BACKWARD, it appends what the windows add there, and `output_sizes`, the shape of the result, may be
     larger by less than a stride: what is beyond is the bias alone. Sums of 16-bit floats and the bias are computed in
-    float32 and rounded once; the activation, a descriptor without tensors, is applied to what was rounded. By default,
+    float32 and rounded once; the activation is applied to what was rounded. By default,
     products of float32 are computed in float32 on all platforms; `precision` is JAX's.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])

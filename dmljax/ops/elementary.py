@@ -30,6 +30,7 @@ from dmljax.types import (
     UP_TO_64_BIT,
     DataType,
     RoundingMode,
+    RoundingModeLike,
     widened,
 )
 
@@ -239,7 +240,9 @@ class ElementWiseFloorDesc(dml.ScaledUnary, function=element_wise_floor):
 
 
 @calls.operator_function
-def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = RoundingMode.HALVES_TO_NEAREST_EVEN) -> Array:
+def element_wise_round(
+    input: ArrayLike, *, rounding_mode: RoundingModeLike = RoundingMode.HALVES_TO_NEAREST_EVEN
+) -> Array:
     """Rounds each element to an integer, by default to the nearest, and halves to the even one.
 
     TOWARD_ZERO drops the fraction. TOWARD_INFINITY rounds to the nearest integer, and halves away from zero.
@@ -247,7 +250,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
     >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5])).tolist()
     [-2.0, 2.0, 2.0]
     >>> element_wise_round(
-    ...     jnp.array([-1.75, 1.5, 2.5]), rounding_mode=RoundingMode.TOWARD_ZERO
+    ...     jnp.array([-1.75, 1.5, 2.5]), rounding_mode="toward_zero"
     ... ).tolist()
     [-1.0, 1.0, 2.0]
     """
@@ -256,7 +259,7 @@ def element_wise_round(input: ArrayLike, *, rounding_mode: RoundingMode = Roundi
         RoundingMode.TOWARD_ZERO: jnp.trunc,
         RoundingMode.TOWARD_INFINITY: lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     }
-    return calls.of_floats(rounding[rounding_mode], input=input)
+    return calls.of_floats(rounding[RoundingMode.of(rounding_mode)], input=input)
 
 
 class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):

@@ -19,7 +19,17 @@ from dmljax.lowerings.philox import advanced, random_words
 from dmljax.lowerings.sharding import partitioned
 from dmljax.lowerings.sizes import is_symbolic, largest_size, number
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, FLOATS, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, DataType, RandomGeneratorType, widened
+from dmljax.types import (
+    FLOAT,
+    FLOATS,
+    UINT32,
+    UP_TO_32_BIT,
+    UP_TO_64_BIT,
+    DataType,
+    RandomGeneratorType,
+    RandomGeneratorTypeLike,
+    widened,
+)
 
 # DIAGONAL_MATRIX and DIAGONAL_MATRIX1
 
@@ -258,7 +268,7 @@ def random_generator(
     input_state: ArrayLike,
     *,
     output_sizes: Sequence[int],
-    type: RandomGeneratorType = RandomGeneratorType.PHILOX_4X32_10,
+    type: RandomGeneratorTypeLike = RandomGeneratorType.PHILOX_4X32_10,
 ) -> RandomGenerator:
     """Generates random bits, a uint32 for each element, from a state: `output`, and the next `state`.
 

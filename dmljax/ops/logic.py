@@ -25,6 +25,7 @@ from dmljax.types import (
     UP_TO_64_BIT,
     DataType,
     IsInfinityMode,
+    IsInfinityModeLike,
 )
 
 FLOAT16 = frozenset({DataType.FLOAT16})
@@ -241,7 +242,7 @@ class ElementWiseIsNanDesc(dml.Predicate, function=element_wise_is_nan):
 
 @calls.operator_function
 def element_wise_is_infinity(
-    input: ArrayLike, *, infinity_mode: IsInfinityMode = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
+    input: ArrayLike, *, infinity_mode: IsInfinityModeLike = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
 ) -> Array:
     """Tests for infinity: 1 where the element is an infinity of the sign that `infinity_mode` asks for, 0 elsewhere.
 
@@ -254,7 +255,7 @@ def element_wise_is_infinity(
         IsInfinityMode.POSITIVE: ~jnp.signbit(input),
         IsInfinityMode.NEGATIVE: jnp.signbit(input),
     }
-    return (is_infinite(input) & wanted[infinity_mode]).astype(dtype)
+    return (is_infinite(input) & wanted[IsInfinityMode.of(infinity_mode)]).astype(dtype)
 
 
 class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity):

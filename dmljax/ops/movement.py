@@ -18,7 +18,7 @@ from dmljax.inference import Sizes, called, called_array, require_dimensions, re
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import replaced
-from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder
+from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
 # SLICE and SLICE1
 
@@ -426,7 +426,7 @@ def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
 
 @calls.operator_function
 def space_to_depth1(
-    input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
+    input: ArrayLike, *, block_size: int, order: DepthSpaceOrderLike = DepthSpaceOrder.DEPTH_COLUMN_ROW
 ) -> Array:
     """Moves each block of `block_size` by `block_size` elements of an image into the channels.
 
@@ -435,12 +435,10 @@ def space_to_depth1(
     `input`; with COLUMN_ROW_DEPTH, by the channel of `input` first.
 
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
-    >>> space_to_depth1(
-    ...     image, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH
-    ... ).ravel().tolist()
+    >>> space_to_depth1(image, block_size=2, order="column_row_depth").ravel().tolist()
     [1, 2, 1, 2, 5, 6, 5, 6]
     """
-    return _space_to_depth(input, block_size, order)
+    return _space_to_depth(input, block_size, DepthSpaceOrder.of(order))
 
 
 @calls.operator_function
@@ -457,7 +455,7 @@ def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
 
 @calls.operator_function
 def depth_to_space1(
-    input: ArrayLike, *, block_size: int, order: DepthSpaceOrder = DepthSpaceOrder.DEPTH_COLUMN_ROW
+    input: ArrayLike, *, block_size: int, order: DepthSpaceOrderLike = DepthSpaceOrder.DEPTH_COLUMN_ROW
 ) -> Array:
     """Moves the channels of an image into blocks of `block_size` by `block_size` elements; inverts `space_to_depth1`.
 
@@ -466,12 +464,10 @@ def depth_to_space1(
     result; with COLUMN_ROW_DEPTH, by the channel of the result first.
 
     >>> channels = jnp.arange(8).reshape(8, 1, 1)
-    >>> depth_to_space1(
-    ...     channels, block_size=2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH
-    ... ).tolist()
+    >>> depth_to_space1(channels, block_size=2, order="column_row_depth").tolist()
     [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
     """
-    return _depth_to_space(input, block_size, order)
+    return _depth_to_space(input, block_size, DepthSpaceOrder.of(order))
 
 
 def _deeper_sizes(input: Sizes, block_size: int) -> Sizes:

@@ -92,7 +92,6 @@ def batch_normalization(
     """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
     The other arrays broadcast to the shape of `input`: for images in the layout NCHW, they have the shape (C, 1, 1).
-    The activation is a descriptor without tensors.
 
     >>> batch_normalization(
     ...     jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0
@@ -389,8 +388,7 @@ def mean_variance_normalization1(
 
     Layer, instance and group normalization are this along different axes. The variance is the mean of squares. Without
     `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. In float32, the
-    squares overflow where elements are 1.8e19 from the mean, and the row becomes 0. The activation is a descriptor
-    without tensors.
+    squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
 
     >>> mean_variance_normalization1(
     ...     jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0
@@ -433,7 +431,7 @@ def _mean_variance_normalized(
     axes: calls.Axes,
     use_mean: bool,
     use_variance: bool,
-    fused_activation: dml.Operator | None,
+    fused_activation: dml.ActivationLike | None,
 ) -> Array:
     x, parameters = _input_and_parameters(input, scale=scale, bias=bias)
     axes = calls.normal_axes(axes, x)

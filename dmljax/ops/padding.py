@@ -23,7 +23,16 @@ from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, p
 from dmljax.lowerings.sizes import is_symbolic, number, replaced
 from dmljax.lowerings.windows import Slid, windows_over
 from dmljax.scalars import truncated
-from dmljax.types import FLOAT, UP_TO_32_BIT, UP_TO_64_BIT, DataType, FeatureLevel, PaddingMode, widened
+from dmljax.types import (
+    FLOAT,
+    UP_TO_32_BIT,
+    UP_TO_64_BIT,
+    DataType,
+    FeatureLevel,
+    PaddingMode,
+    PaddingModeLike,
+    widened,
+)
 
 # PADDING and PADDING1
 
@@ -42,7 +51,7 @@ def padding(
     input: ArrayLike,
     padding_value: calls.TruncatedNumber = 0,
     *,
-    padding_mode: PaddingMode = PaddingMode.CONSTANT,
+    padding_mode: PaddingModeLike = PaddingMode.CONSTANT,
     start_padding: Sequence[int],
     end_padding: Sequence[int],
 ) -> Array:
@@ -54,7 +63,7 @@ def padding(
     >>> padding(jnp.array([1, 2, 3]), 9.5, start_padding=(2,), end_padding=(-1,)).tolist()
     [9, 9, 1, 2]
     """
-    return _padded(input, padding_value, padding_mode, start_padding, end_padding)
+    return _padded(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
 
 
 @calls.operator_function
@@ -62,7 +71,7 @@ def padding1(
     input: ArrayLike,
     padding_value: calls.Number = 0,
     *,
-    padding_mode: PaddingMode = PaddingMode.CONSTANT,
+    padding_mode: PaddingModeLike = PaddingMode.CONSTANT,
     start_padding: Sequence[int],
     end_padding: Sequence[int],
 ) -> Array:
@@ -76,13 +85,13 @@ def padding1(
     [9, 9, 1, 2, 3, 9]
     >>> padding1(
     ...     jnp.array([1, 2, 3]),
-    ...     padding_mode=PaddingMode.WRAP,
+    ...     padding_mode="wrap",
     ...     start_padding=(2,),
     ...     end_padding=(5,),
     ... ).tolist()
     [2, 3, 1, 2, 3, 1, 2, 3, 1, 2]
     """
-    return _padded(input, padding_value, padding_mode, start_padding, end_padding)
+    return _padded(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
 
 
 def _padded(

@@ -159,7 +159,7 @@ def gemm(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    fused_activation: Annotated[dml.Operator, dml.fusable_into("DML_OPERATOR_GEMM")] | None = None,
+    fused_activation: Annotated[dml.ActivationLike, dml.FusableInto("DML_OPERATOR_GEMM")] | None = None,
     precision: calls.Precision | None = None,
 ) -> Array:
     """Multiplies matrices of floats: `alpha * (a @ b) + beta * c`, and applies an activation to that.
@@ -167,7 +167,6 @@ def gemm(
     Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. It is all computed in
     at least float32 and rounded once; the activation is applied to what was rounded. With `precision`, or if JAX has
     a setting for all matrix products, `jax.default_matmul_precision`, GPUs and TPUs may round the factors of float32.
-    The activation is a descriptor without tensors.
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
     >>> gemm(
@@ -176,7 +175,7 @@ def gemm(
     ...     jnp.array([0.5, -9.0]),
     ...     2.0,
     ...     transpose_b=True,
-    ...     fused_activation=ActivationReluDesc(),
+    ...     fused_activation="relu",
     ... ).tolist()
     [[2.5, 0.0], [6.5, 11.0]]
     """

@@ -18,7 +18,15 @@ from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
-from dmljax.types import FLOAT, UINT32, FeatureLevel, RecurrentNetworkDirection, TensorFlags, widened
+from dmljax.types import (
+    FLOAT,
+    UINT32,
+    FeatureLevel,
+    RecurrentNetworkDirection,
+    RecurrentNetworkDirectionLike,
+    TensorFlags,
+    widened,
+)
 
 _DIRECTIONS = {
     RecurrentNetworkDirection.FORWARD: FORWARD,
@@ -37,10 +45,12 @@ _QUICKER: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax
 
 
 def activation_functions(
-    activations: Sequence[dml.Operator] | None, defaults: Sequence[dml.Operator], direction: RecurrentNetworkDirection
+    activations: Sequence[dml.ActivationLike] | None,
+    defaults: Sequence[dml.Operator],
+    direction: RecurrentNetworkDirection,
 ) -> list[_Function]:
     """The functions in place of `defaults`: of all directions, or given for one direction after the other."""
-    given, count = defaults if activations is None else activations, len(defaults)
+    given, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
     if len(given) not in (count, count * len(_DIRECTIONS[direction])):
         is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
         rule = f"must be {count}, or {count} for each direction" if is_both else f"must be {count}"
@@ -209,9 +219,7 @@ class RecurrentNetwork(NamedTuple):
     `sequence` has the shape (steps, directions, batch, hidden size), `single` the same without the steps.
 
     >>> one = jnp.ones((1, 1, 1))
-    >>> sequence, single = rnn(
-    ...     jnp.ones((3, 1, 1)), one, one, activations=[ActivationReluDesc()]
-    ... )
+    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, one, activations=["relu"])
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 2.0, 3.0], [3.0])
     """
@@ -341,8 +349,8 @@ def rnn(
     hidden_init: ArrayLike | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
-    activations: dml.Fusables | None = None,
-    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    activations: dml.EachFusable | None = None,
+    direction: RecurrentNetworkDirectionLike = RecurrentNetworkDirection.FORWARD,
     has_sequence: bool = True,
     precision: calls.Precision | None = None,
 ) -> RecurrentNetwork:
@@ -357,19 +365,18 @@ def rnn(
     all beyond is 0 in `sequence`. `single` is the last state of each direction, which is `hidden_init` if the length is
     0; a length beyond the number of steps counts as that number.
 
-    `activations` are descriptors without tensors: f, by default the hyperbolic tangent, or one for each direction.
+    `activations` are f, by default the hyperbolic tangent, or one for each direction.
     Without `has_sequence`, the states on the way are not kept, and `sequence` is None. `precision` is as in `gemm`.
 
     >>> one = jnp.ones((1, 1, 1))
-    >>> sequence, single = rnn(
-    ...     jnp.ones((3, 1, 1)), one, 0.5 * one, activations=[ActivationReluDesc()]
-    ... )
+    >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, 0.5 * one, activations=["relu"])
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 1.5, 1.75], [1.75])
     """
+    way = RecurrentNetworkDirection.of(direction)
     return rnn_of(
-        activation_functions(activations, RnnDesc.defaults, direction),
-        *(direction, has_sequence, precision),
+        activation_functions(activations, RnnDesc.defaults, way),
+        *(way, has_sequence, precision),
         input=input,
         weight=weight,
         recurrence=recurrence,
@@ -414,8 +421,8 @@ def gru(
     hidden_init: ArrayLike | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
-    activations: dml.Fusables | None = None,
-    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    activations: dml.EachFusable | None = None,
+    direction: RecurrentNetworkDirectionLike = RecurrentNetworkDirection.FORWARD,
     linear_before_reset: bool = False,
     has_sequence: bool = True,
     precision: calls.Precision | None = None,
@@ -435,9 +442,10 @@ def gru(
     ... ).sequence.ravel().tolist()
     [4.0, 2.0, 1.0]
     """
+    way = RecurrentNetworkDirection.of(direction)
     return gru_of(
-        activation_functions(activations, GruDesc.defaults, direction),
-        *(direction, has_sequence, precision),
+        activation_functions(activations, GruDesc.defaults, way),
+        *(way, has_sequence, precision),
         linear_before_reset=linear_before_reset,
         input=input,
         weight=weight,
@@ -506,8 +514,8 @@ def lstm(
     peephole: ArrayLike | None = None,
     clip_threshold: calls.WideNumber | None = None,
     *,
-    activations: dml.Fusables | None = None,
-    direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
+    activations: dml.EachFusable | None = None,
+    direction: RecurrentNetworkDirectionLike = RecurrentNetworkDirection.FORWARD,
     couple_input_forget: bool = False,
     has_sequence: bool = True,
     precision: calls.Precision | None = None,
@@ -525,12 +533,14 @@ def lstm(
     gates, of c and of the cell, by default a sigmoid and two hyperbolic tangents, or three for each direction.
     Everything else is as in `rnn`.
 
-    >>> relus = [ActivationReluDesc()] * 3
     >>> ones = jnp.ones((1, 4, 1))
-    >>> lstm(jnp.ones((2, 1, 1)), ones, 0 * ones, activations=relus).cell_single.tolist()
+    >>> lstm(
+    ...     jnp.ones((2, 1, 1)), ones, 0 * ones, activations=["relu"] * 3
+    ... ).cell_single.tolist()
     [[[2.0]]]
     """
-    f, g, h = activation_functions(activations, LstmDesc.defaults, direction)
+    way = RecurrentNetworkDirection.of(direction)
+    f, g, h = activation_functions(activations, LstmDesc.defaults, way)
 
     def make_cell(weights: _Weights) -> Cell:
         peephole: Any = weights.peephole
@@ -561,7 +571,7 @@ def lstm(
         return Cell(step, weights.bias)
 
     results = _run(
-        *(make_cell, LstmDesc.gates, ("hidden_init", "cell_mem_init"), direction, has_sequence, precision),
+        *(make_cell, LstmDesc.gates, ("hidden_init", "cell_mem_init"), way, has_sequence, precision),
         clip_threshold=clip_threshold,
         input=input,
         weight=weight,

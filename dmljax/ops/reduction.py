@@ -32,8 +32,10 @@ from dmljax.types import (
     UINT32,
     UP_TO_32_BIT,
     AxisDirection,
+    AxisDirectionLike,
     FeatureLevel,
     ReduceFunction,
+    ReduceFunctionLike,
     widened,
 )
 
@@ -45,7 +47,7 @@ def argmax(
     input: ArrayLike,
     *,
     axes: calls.Axes,
-    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     dtype: calls.IntegerDType = jnp.uint32,
 ) -> Array:
     """Computes the index of the largest element along `axes`, which the result keeps with size 1.
@@ -60,7 +62,7 @@ def argmax(
     ... ).tolist()
     [[7]]
     """
-    return _arg_reduce(input, axes, axis_direction, dtype, largest=True)
+    return _arg_reduce(input, axes, AxisDirection.of(axis_direction), dtype, largest=True)
 
 
 @calls.operator_function
@@ -68,7 +70,7 @@ def argmin(
     input: ArrayLike,
     *,
     axes: calls.Axes,
-    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     dtype: calls.IntegerDType = jnp.uint32,
 ) -> Array:
     """Computes the index of the smallest element along `axes`, which the result keeps with size 1.
@@ -76,12 +78,10 @@ def argmin(
     NaN is smaller than every number. Several axes, equal elements, zeros and subnormal numbers are treated as by
     `argmax`.
 
-    >>> argmin(
-    ...     jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction=AxisDirection.DECREASING
-    ... ).tolist()
+    >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction="decreasing").tolist()
     [4]
     """
-    return _arg_reduce(input, axes, axis_direction, dtype, largest=False)
+    return _arg_reduce(input, axes, AxisDirection.of(axis_direction), dtype, largest=False)
 
 
 def _reduced_sizes(input: Sizes, axes: Sequence[int]) -> Sizes:
@@ -144,9 +144,13 @@ class ArgminDesc(_ArgReduceDesc, function=argmin):
 
 @calls.operator_function
 def reduce(
-    input: ArrayLike, *, function: ReduceFunction, axes: calls.Axes, dtype: calls.IntegerDType | None = None
+    input: ArrayLike,
+    function: ReduceFunctionLike,
+    *,
+    axes: calls.Axes,
+    dtype: calls.IntegerDType | None = None,
 ) -> Array:
-    """Reduces the elements along `axes` by a `ReduceFunction`; the result keeps the axes with size 1.
+    """Reduces the elements along `axes` by a function such as their sum; the result keeps the axes with size 1.
 
     SUM, MULTIPLY, L1 (the sum of absolute values) and SUM_SQUARE (the sum of squares) take floats, and integers, which
     wrap around. AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (the logarithm of the sum) and LOG_SUM_EXP
@@ -158,11 +162,10 @@ def reduce(
     of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where
     factors are 0.
 
-    >>> reduce(
-    ...     jnp.array([[3.0, 4.0], [0.0, 0.0]]), function=ReduceFunction.L2, axes=1
-    ... ).tolist()
+    >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), "l2", axes=1).tolist()
     [[5.0], [0.0]]
     """
+    function = ReduceFunction.of(function)
     to_array = calls.real_array if function in _OF_ORDER else calls.number_array
     input = to_array("input", input)
     axes = calls.normal_axes(axes, input)

@@ -38,7 +38,17 @@ from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
 from dmljax.scalars import Size2D
 from dmljax.tensor import TensorDesc
-from dmljax.types import FLOAT, UINT32, UINT32_OR_64, DataType, InterpolationMode, ReduceFunction, widened
+from dmljax.types import (
+    FLOAT,
+    UINT32,
+    UINT32_OR_64,
+    DataType,
+    InterpolationMode,
+    InterpolationModeLike,
+    ReduceFunction,
+    ReduceFunctionLike,
+    widened,
+)
 
 AVERAGE, MAX = ReduceFunction.AVERAGE, ReduceFunction.MAX
 LINEAR = InterpolationMode.LINEAR
@@ -237,8 +247,8 @@ def roi_align(
     out_of_bounds_input_value: calls.WideNumber = 0.0,
     *,
     output_size: Size2D | int,
-    reduction_function: ReduceFunction = AVERAGE,
-    interpolation_mode: InterpolationMode = LINEAR,
+    reduction_function: ReduceFunctionLike = AVERAGE,
+    interpolation_mode: InterpolationModeLike = LINEAR,
     spatial_scale_x: float = 1.0,
     spatial_scale_y: float = 1.0,
     minimum_samples_per_output: int = 1,
@@ -261,7 +271,8 @@ def roi_align(
     ... ).tolist()
     [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
-    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    modes = ReduceFunction.of(reduction_function), InterpolationMode.of(interpolation_mode)
+    scales = spatial_scale_x, spatial_scale_y
     sampling = _Sampling(*modes, *scales, minimum_samples_per_output, maximum_samples_per_output)
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
@@ -274,8 +285,8 @@ def roi_align1(
     out_of_bounds_input_value: calls.WideNumber = 0.0,
     *,
     output_size: Size2D | int,
-    reduction_function: ReduceFunction = AVERAGE,
-    interpolation_mode: InterpolationMode = LINEAR,
+    reduction_function: ReduceFunctionLike = AVERAGE,
+    interpolation_mode: InterpolationModeLike = LINEAR,
     spatial_scale_x: float = 1.0,
     spatial_scale_y: float = 1.0,
     input_pixel_offset: float = 0.5,
@@ -310,7 +321,8 @@ def roi_align1(
     ... ).tolist()
     [[[[0.0, 10.0, 20.0, 30.0]]]]
     """
-    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    modes = ReduceFunction.of(reduction_function), InterpolationMode.of(interpolation_mode)
+    scales = spatial_scale_x, spatial_scale_y
     counts = minimum_samples_per_output, maximum_samples_per_output
     sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
@@ -477,8 +489,8 @@ def roi_align_grad(
     output_sizes: Sequence[int] | None = None,
     of_input: bool = True,
     of_roi: bool = False,
-    reduction_function: ReduceFunction = AVERAGE,
-    interpolation_mode: InterpolationMode = LINEAR,
+    reduction_function: ReduceFunctionLike = AVERAGE,
+    interpolation_mode: InterpolationModeLike = LINEAR,
     spatial_scale_x: float = 1.0,
     spatial_scale_y: float = 1.0,
     input_pixel_offset: float = 0.5,
@@ -507,12 +519,13 @@ def roi_align_grad(
     """
     gradient, given_roi = calls.float_array("input_gradient", input_gradient), calls.float_array("roi", roi)
     numbers = calls.integer_array("batch_indices", batch_indices)
-    modes, scales = (reduction_function, interpolation_mode), (spatial_scale_x, spatial_scale_y)
+    modes = ReduceFunction.of(reduction_function), InterpolationMode.of(interpolation_mode)
+    scales = spatial_scale_x, spatial_scale_y
     counts = minimum_samples_per_output, maximum_samples_per_output
     sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
     sampling.check()
     require((), of_input or of_roi, "of_input or of_roi must be true", "neither")
-    image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or reduction_function is MAX)
+    image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or sampling.reduction_function is MAX)
     _align_gradient_sizes(image.shape, gradient.shape, given_roi.shape, numbers.shape)
     regions, indices, shape = given_roi.reshape(given_roi.shape[-2:]), numbers.reshape(-1), gradient.shape
     size = Size2D(shape[3], shape[2])

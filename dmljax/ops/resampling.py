@@ -36,7 +36,15 @@ from dmljax.lowerings.resampling import (
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, require_positions
 from dmljax.scalars import Size2D
-from dmljax.types import FLOAT, FLOATS, INTEGER_8, AxisDirection, InterpolationMode
+from dmljax.types import (
+    FLOAT,
+    FLOATS,
+    INTEGER_8,
+    AxisDirection,
+    AxisDirectionLike,
+    InterpolationMode,
+    InterpolationModeLike,
+)
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 
@@ -56,7 +64,7 @@ def upsample_2d(
     input: ArrayLike,
     *,
     scale_size: Size2D | int,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
 ) -> Array:
     """Makes the last two dimensions, height and width, a whole number of times as large.
 
@@ -70,7 +78,7 @@ def upsample_2d(
     sizes = _upsampled_sizes(input.shape, scale)
     factors = (*(1 for _ in input.shape[2:]), scale.height, scale.width)
     steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
-    return _resampled(input, sizes, steps, interpolation_mode, Fraction(1, 2))
+    return _resampled(input, sizes, steps, InterpolationMode.of(interpolation_mode), Fraction(1, 2))
 
 
 class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
@@ -97,7 +105,7 @@ def resample(
     *,
     output_sizes: Sequence[int] | None = None,
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
 ) -> Array:
     """Resizes an array: the centers of its elements, as pixels of an image, are where they were, times `scales`.
 
@@ -109,12 +117,11 @@ def resample(
     >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
     >>> image = jnp.array([[[[0.0, 8.0]]]])
-    >>> resample(
-    ...     image, output_sizes=(1, 1, 1, 4), interpolation_mode=InterpolationMode.LINEAR
-    ... ).tolist()
+    >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode="linear").tolist()
     [[[[0.0, 2.0, 6.0, 8.0]]]]
     """
-    return _resample(input, output_sizes, scales, interpolation_mode, 0.5, -0.5, Fraction(1, 2))
+    mode = InterpolationMode.of(interpolation_mode)
+    return _resample(input, output_sizes, scales, mode, 0.5, -0.5, Fraction(1, 2))
 
 
 @calls.operator_function
@@ -123,7 +130,7 @@ def resample1(
     *,
     output_sizes: Sequence[int] | None = None,
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
@@ -138,8 +145,8 @@ def resample1(
     >>> resample1(row, scales=0.5, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 3]
     """
-    offsets = input_pixel_offsets, output_pixel_offsets
-    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
+    mode, offsets = InterpolationMode.of(interpolation_mode), (input_pixel_offsets, output_pixel_offsets)
+    return _resample(input, output_sizes, scales, mode, *offsets, Fraction(1, 2))
 
 
 # RESAMPLE2 and RESAMPLE3
@@ -151,8 +158,8 @@ def resample2(
     *,
     output_sizes: Sequence[int] | None = None,
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
-    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirectionLike = AxisDirection.DECREASING,
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
@@ -171,9 +178,9 @@ def resample2(
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 2, 3]
     """
-    how = interpolation_mode, rounding_direction
-    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
-    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
+    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
+    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
+    return _resample(input, output_sizes, scales, mode, *offsets, _ROUNDING[direction])
 
 
 @calls.operator_function
@@ -182,8 +189,8 @@ def resample3(
     *,
     output_sizes: Sequence[int] | None = None,
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
-    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirectionLike = AxisDirection.DECREASING,
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
     antialiased: bool = False,
@@ -193,16 +200,15 @@ def resample3(
     The weights fall to 0 over as many elements as lie between two of the result, where that is more than one. Beyond
     the edges, the elements at the edges count again.
 
-    >>> row, linear = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0]), InterpolationMode.LINEAR
-    >>> resample3(row, scales=0.5, interpolation_mode=linear).tolist()
+    >>> row = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0])
+    >>> resample3(row, scales=0.5, interpolation_mode="linear").tolist()
     [0.0, 4.0, 0.0]
-    >>> resample3(row, scales=0.5, interpolation_mode=linear, antialiased=True).tolist()
+    >>> resample3(row, scales=0.5, interpolation_mode="linear", antialiased=True).tolist()
     [1.0, 3.0, 0.0]
     """
-    how = interpolation_mode, rounding_direction
-    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
-    rounding = _ROUNDING[rounding_direction]
-    return _resample(input, output_sizes, scales, interpolation_mode, *offsets, rounding, antialiased)
+    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
+    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
+    return _resample(input, output_sizes, scales, mode, *offsets, _ROUNDING[direction], antialiased)
 
 
 # What is added to a position before it is rounded down; None rounds it up.
@@ -227,7 +233,7 @@ def resample_grad(
     *,
     output_sizes: Sequence[int],
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
@@ -238,8 +244,8 @@ def resample_grad(
     >>> resample_grad(jnp.array([4.0, 5.0, 6.0, 7.0]), output_sizes=(3,)).tolist()
     [4.0, 11.0, 7.0]
     """
-    offsets = input_pixel_offsets, output_pixel_offsets
-    return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, Fraction(1, 2))
+    mode, offsets = InterpolationMode.of(interpolation_mode), (input_pixel_offsets, output_pixel_offsets)
+    return _gradient(input_gradient, output_sizes, scales, mode, *offsets, Fraction(1, 2))
 
 
 @calls.operator_function
@@ -248,8 +254,8 @@ def resample_grad1(
     *,
     output_sizes: Sequence[int],
     scales: calls.EachNumber | None = None,
-    interpolation_mode: InterpolationMode = NEAREST_NEIGHBOR,
-    rounding_direction: AxisDirection = AxisDirection.DECREASING,
+    interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
+    rounding_direction: AxisDirectionLike = AxisDirection.DECREASING,
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
@@ -257,13 +263,15 @@ def resample_grad1(
 
     `output_sizes` is the shape of the result, the input of `resample2`. Sums of 16-bit floats are rounded once.
 
-    >>> gradient, up = jnp.array([4.0, 5.0, 6.0, 7.0]), AxisDirection.INCREASING
-    >>> resample_grad1(gradient, output_sizes=(2,), rounding_direction=up).tolist()
+    >>> gradient = jnp.array([4.0, 5.0, 6.0, 7.0])
+    >>> resample_grad1(
+    ...     gradient, output_sizes=(2,), rounding_direction="increasing"
+    ... ).tolist()
     [9.0, 13.0]
     """
-    how = interpolation_mode, rounding_direction
-    offsets = _centers(*how, input_pixel_offsets), output_pixel_offsets
-    return _gradient(input_gradient, output_sizes, scales, interpolation_mode, *offsets, _ROUNDING[rounding_direction])
+    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
+    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
+    return _gradient(input_gradient, output_sizes, scales, mode, *offsets, _ROUNDING[direction])
 
 
 # The computation

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.lowerings.scans import running_product, running_sum
 from dmljax.lowerings.sharding import dimension_axes, partitioned
-from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, widened
+from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, AxisDirectionLike, widened
 
 
 @calls.operator_function
@@ -20,7 +20,7 @@ def cumulative_summation(
     input: ArrayLike,
     *,
     axis: int,
-    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     has_exclusive_sum: bool = False,
 ) -> Array:
     """Adds up the elements along `axis`: each result is the sum of the elements up to this one.
@@ -34,7 +34,7 @@ def cumulative_summation(
     ... ).tolist()
     [0, 2, 3, 6]
     """
-    return _along(running_sum, input, axis, axis_direction, has_exclusive_sum)
+    return _along(running_sum, input, axis, AxisDirection.of(axis_direction), has_exclusive_sum)
 
 
 @calls.operator_function
@@ -42,7 +42,7 @@ def cumulative_product(
     input: ArrayLike,
     *,
     axis: int,
-    axis_direction: AxisDirection = AxisDirection.INCREASING,
+    axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     has_exclusive_product: bool = False,
 ) -> Array:
     """Multiplies the elements along `axis`: each result is the product of the elements up to this one.
@@ -53,7 +53,7 @@ def cumulative_product(
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]
     """
-    return _along(running_product, input, axis, axis_direction, has_exclusive_product)
+    return _along(running_product, input, axis, AxisDirection.of(axis_direction), has_exclusive_product)
 
 
 def _along(

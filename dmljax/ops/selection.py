@@ -19,7 +19,7 @@ from dmljax.lowerings.platform import choose
 from dmljax.lowerings.selection import largest_positions
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, largest_size, replaced
-from dmljax.types import FLOAT, FLOATS, INTEGER_64, UINT32, UINT32_OR_64, UP_TO_32_BIT, AxisDirection
+from dmljax.types import FLOAT, FLOATS, INTEGER_64, UINT32, UINT32_OR_64, UP_TO_32_BIT, AxisDirection, AxisDirectionLike
 
 
 @calls.result
@@ -57,7 +57,7 @@ def top_k1(
     *,
     axis: int,
     k: calls.Size,
-    axis_direction: AxisDirection = AxisDirection.DECREASING,
+    axis_direction: AxisDirectionLike = AxisDirection.DECREASING,
     dtype: calls.IntegerDType = jnp.uint32,
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
@@ -67,11 +67,11 @@ def top_k1(
     are as in `top_k`.
 
     >>> row = jnp.array([2.0, jnp.nan, 1.0, 1.0])
-    >>> values, indices = top_k1(row, axis=0, k=3, axis_direction=AxisDirection.INCREASING)
+    >>> values, indices = top_k1(row, axis=0, k=3, axis_direction="increasing")
     >>> values.tolist(), indices.tolist()
     ([1.0, 1.0, 2.0], [2, 3, 0])
     """
-    return _top_k(input, axis, k, axis_direction, dtype)
+    return _top_k(input, axis, k, AxisDirection.of(axis_direction), dtype)
 
 
 def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:

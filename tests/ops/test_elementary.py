@@ -273,10 +273,7 @@ def test_other_types_are_refused(name: str, dtype: str, kind: str) -> None:
         function(name)(np.ones(2, dtype))
 
 
-def test_a_rounding_mode_is_no_number() -> None:
-    mode: Any = 1
-    with refuses("element_wise_round: rounding_mode must be a RoundingMode; got 1", InvalidType):
-        dmljax.element_wise_round(np.ones(2, np.float32), rounding_mode=mode)
+def test_a_rounding_mode_is_one_of_the_headers() -> None:
     with refuses("RoundingMode must be one of HALVES_TO_NEAREST_EVEN, TOWARD_ZERO, ...; got 3", InvalidDesc):
         directml.ElementWiseRoundDesc(input=f32(2), output=f32(2), rounding_mode=3)  # type: ignore[arg-type]
 

@@ -518,7 +518,6 @@ def test_the_recipes_of_the_page_are_those_of_jax_random() -> None:
         ({"input_state": np.zeros((2, 6), np.uint32)}, InvalidDesc, "input_state must be 6 words...; got shape (2, 6)"),
         ({"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
         ({"output_sizes": (2**16, 2**16)}, InvalidDesc, "output_sizes must have at most 4294967295 elements; got 429"),
-        ({"type": 0}, InvalidType, "type must be a RandomGeneratorType; got 0"),
     ],
 )
 def test_random_words_are_refused(change: dict[str, Any], error: Any, message: str) -> None:

@@ -122,12 +122,6 @@ def test_operands_are_refused(name: str, a: Any, b: Any, error: type[Exception],
 # Tests for NaN and infinity
 
 
-def test_a_mode_is_no_number() -> None:
-    mode: Any = 1
-    with refuses("element_wise_is_infinity: infinity_mode must be an IsInfinityMode; got 1", InvalidType):
-        dmljax.element_wise_is_infinity(np.ones(2, np.float32), infinity_mode=mode)
-
-
 # IF
 
 

@@ -225,7 +225,6 @@ CALLS: dict[str, dict[str, Any]] = {
         ("join", {"inputs": [ROW, IMAGE[0, 0]]}, "inputs[1] must be of int32, as inputs[0] is; got float32"),
         ("tile", {"repeats": (2**32 - 1,)}, "result.shape[0] must be in [0, 4294967295]; got 42949672950"),
         ("depth_to_space", {"input": IMAGE[0], "block_size": 2}, "input must have at least 3 dimensions; got 2"),
-        ("depth_to_space1", {"order": 0}, "order must be a DepthSpaceOrder; got 0"),
     ],
 )
 def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:

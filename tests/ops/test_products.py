@@ -507,7 +507,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             InvalidDesc,
             "fused_activation must be an activation without tensors; got DML_OPERATOR_ELEMENT_WISE_ABS",
         ),
-        ("gemm", {"fused_activation": "relu"}, InvalidType, "fused_activation must be a descriptor"),
         ("integer", {"a": np.ones((2, 2), np.float32)}, InvalidType, "a must be of an integer type; got float32"),
         ("integer", {"b": np.ones((2, 3), np.int16)}, InvalidType, "b must be int8 or uint8; got int16"),
         ("integer", {"a_zero_point": np.array(1, np.uint8)}, InvalidType, "must be of int8, as a is; got uint8"),

@@ -288,15 +288,13 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
         ("RNN", {"sequence_lengths": np.ones(3, np.float32)}, InvalidType, "must be of an integer type"),
         ("RNN", {"weight": np.ones((1, 4, 2), np.float16)}, InvalidType, "be of float32, as input is; got float16"),
         ("RNN", {"input": np.ones((5, 3, 2), np.int32)}, InvalidType, "input must be of a floating type"),
-        ("RNN", {"activations": TANH}, InvalidType, "activations must be a sequence of descriptors of activations"),
-        ("RNN", {"activations": [jnp.tanh]}, InvalidType, "activations[0] must be a descriptor"),
+        ("RNN", {"activations": TANH}, InvalidType, "activations must be a sequence of activations"),
         (
             "RNN",
             {"activations": [directml.ActivationSoftmaxDesc()]},
             InvalidDesc,
             "activations[0] must be an activation without tensors",
         ),
-        ("RNN", {"direction": "FORWARD"}, InvalidType, "direction must be a RecurrentNetworkDir"),
     ],
 )
 def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], kind: type[Exception], message: str) -> None:

@@ -202,7 +202,6 @@ def test_empty_batches_stay_empty() -> None:
         ("top_k", {"k": 0}, InvalidDesc, "k must be in [1, 3], the size of input along axis 1; got 0"),
         ("top_k", {"k": 4}, InvalidDesc, "k must be in [1, 3], the size of input along axis 1; got 4"),
         ("top_k1", {"axis": 2}, InvalidDesc, "axis must be in [-2, 2); got 2"),
-        ("top_k1", {"axis_direction": "DECREASING"}, InvalidType, "must be an AxisDirection; got 'DECREASING'"),
         ("top_k", {"dtype": jnp.float32}, InvalidType, "dtype must be an integer type; got float32"),
     ],
 )
