@@ -156,7 +156,7 @@ def frames(call: Callable[[], Any]) -> list[str]:
 
 CALLS: dict[str, Callable[[], Any]] = {
     "function": lambda: dmljax.gather(jnp.ones(3), jnp.array([1]), axis=5),
-    "jitted": lambda: jax.jit(lambda x: dmljax.reduce(x, "SUM", axes=7))(jnp.ones(3)),
+    "jitted": lambda: jax.jit(lambda x: dmljax.reduce(x, "sum", axes=7))(jnp.ones(3)),
     "lowered": lambda: directml.lower(hardmax())(jnp.ones(3)),
     "onnx": lambda: dmljax.onnx.load(MODELS / "dense.onnx")(jnp.ones((2, 7), jnp.float32)),
 }
