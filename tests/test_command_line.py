@@ -471,11 +471,10 @@ def test_several_models_run_one_after_the_other(capsys: pytest.CaptureFixture[st
     assert [json.loads(line)["device"] for line in capsys.readouterr().out.splitlines()] == ["cpu", "cpu"]
 
 
-@pytest.mark.full
 def test_a_serialized_graph_is_taken_as_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = MODELS / "gemm.bin"  # x @ w + b, of x = [0, 1/2]
+    path = MODELS / "gemm.bin"  # x @ w + b, of x = [0, 1]
     graph = dmljax.serialized.load(path)
-    expected = dmljax.directml.lower(graph)(np.array([[[[0, 0.5]]]], np.float32))
+    expected = dmljax.directml.lower(graph)(np.array([[[[0, 1]]]], np.float32))
     assert main(["check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: no findings at DML_FEATURE_LEVEL_6_4\n"
     assert main(["run", str(path), "--json"]) == 0
@@ -487,6 +486,7 @@ def test_a_serialized_graph_is_taken_as_a_model(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.startswith(f"{broken}: the model ")
 
 
+@pytest.mark.full
 def test_a_model_is_read_from_the_standard_input() -> None:
     command = [sys.executable, "-m", "dmljax"]
     checked = subprocess.run(
