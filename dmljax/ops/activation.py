@@ -1,9 +1,9 @@
-"""Activation functions of each element: ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU, without softmax and hardmax.
+"""Elementwise activations, ACTIVATION_CELU to ACTIVATION_THRESHOLDED_RELU.
 
 Each is the plain formula of JAX's own functions. 16-bit floats are computed in float32, and only the result is rounded
 to 16 bits. Attributes are FLOAT, whatever the type of the tensors. An element that an activation passes on unchanged
-keeps every bit. At a kink, the gradient is that of the branch which the formula in the DirectML documentation selects
-there. The parameters' defaults are the typical values that the page gives.
+keeps every bit. At a kink, the gradient follows the branch that the page's formula selects. Parameters default to the
+typical values that the page gives.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, Fea
 def _apply_below_zero(function: Callable[[Array], Array], x: Array) -> Array:
     """Applies `function` where `x` is negative, and returns `x` elsewhere.
 
-    `function` is given 0 in place of all other elements: their results, although discarded, could make a gradient NaN.
+    Other elements reach `function` as 0: their results are discarded, but could make a gradient NaN.
     """
     is_below = is_below_zero(x)
     return selected(is_below, function(jnp.where(is_below, x, jnp.zeros((), x.dtype))), x)
@@ -64,7 +64,7 @@ def activation_relu(input: ArrayLike) -> Array:
     return _relu(calls.number_array("input", input))
 
 
-# NaN passes through, but its gradient is 0, as on the page of ACTIVATION_RELU_GRAD. Tangents never move as bits, which
+# NaN passes through, but its gradient is 0, as ACTIVATION_RELU_GRAD's page has it. Never move tangents as bits, which
 # have no transpose.
 @with_slopes(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
 def _relu(x: Array) -> Array:
@@ -152,8 +152,7 @@ class ActivationThresholdedReluDesc(AlphaActivation, function=activation_thresho
 def activation_shrink(input: ArrayLike, bias: calls.WideNumber = 0.0, threshold: calls.FloatNumber = 0.5) -> Array:
     """Shrinks elements by `bias`: `input - bias` above `threshold`, `input + bias` below `-threshold`, 0 elsewhere.
 
-    NaN gives 0. Integers are compared with the threshold as it is, without rounding it; their bias must be an integer
-    of the same type.
+    NaN gives 0. Integers are compared with the exact threshold; their bias must be an integer of the same type.
 
     >>> activation_shrink(jnp.array([-2.0, 0.25, 3.0]), 1.0).tolist()
     [-1.0, 0.0, 2.0]
@@ -172,7 +171,7 @@ def activation_shrink(input: ArrayLike, bias: calls.WideNumber = 0.0, threshold:
 
 
 def _is_above(x: Array, bound: Array) -> Array:
-    """Where integers `x` are above a floating-point bound, which may be out of their type's range, or NaN."""
+    """Tells where integers are above a floating-point bound, which may be NaN or outside their type's range."""
     limits = np.iinfo(x.dtype)
     end = float(limits.max) + 1  # a power of 2, which a float holds exactly
     floor = jnp.where((bound < end) & (bound >= limits.min), jnp.floor(bound), jnp.zeros_like(bound)).astype(x.dtype)
@@ -180,7 +179,7 @@ def _is_above(x: Array, bound: Array) -> Array:
 
 
 def _is_below(x: Array, bound: Array) -> Array:
-    """Where integers `x` are below a floating-point bound, which may be out of their type's range, or NaN."""
+    """Tells where integers are below a floating-point bound, which may be NaN or outside their type's range."""
     limits = np.iinfo(x.dtype)
     end = float(limits.max) + 1
     ceil = jnp.where((bound < end) & (bound > limits.min), jnp.ceil(bound), jnp.zeros_like(bound))
@@ -199,7 +198,7 @@ class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
     )
 
     def _misfits(self) -> Iterator[Problem]:
-        # The page does not say what a Bias with a fraction does to an integer, so that it is refused.
+        # The page does not say what a fractional Bias does to an integer, so refuse it.
         if self.input is not None and self.input.dtype in INTEGERS:
             yield from dml.fitting("Bias", self.bias, self.input.dtype)
 
@@ -380,7 +379,7 @@ class ActivationScaledTanhDesc(AlphaBetaActivation, function=activation_scaled_t
 def activation_softsign(input: ArrayLike) -> Array:
     """Computes the softsign, `input / (1 + |input|)`.
 
-    An infinity gives NaN, as the formula on the page does.
+    An infinity gives NaN, as in the page's formula.
 
     >>> activation_softsign(jnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
@@ -399,8 +398,7 @@ class ActivationSoftsignDesc(dml.Activation, function=activation_softsign):
 def activation_gelu(input: ArrayLike) -> Array:
     """Computes the Gaussian error linear unit (GELU), `0.5 * input * (1 + erf(input / sqrt(2)))`.
 
-    It is computed by the complementary error function, so that the sum in this formula does not cancel. -infinity gives
-    NaN, as the formula on the page does.
+    The complementary error function avoids the cancellation in this sum. -infinity gives NaN, as in the page's formula.
 
     >>> activation_gelu(jnp.array([-100.0, 0.0, 20.0])).tolist()
     [-0.0, 0.0, 20.0]

@@ -1,4 +1,4 @@
-"""Arithmetic on two tensors, ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and powers, also those with a constant exponent.
+"""Arithmetic on two tensors, ELEMENT_WISE_ADD to ELEMENT_WISE_ATAN_YX, and powers.
 
 An integer result that does not fit its type wraps around. The functions broadcast their operands as NumPy does. In a
 descriptor, all tensors have the same sizes, and a stride of 0 broadcasts a dimension. 16-bit floats are computed in
@@ -41,8 +41,8 @@ _SINCE_1_0 = dml.support(
 def element_wise_add(a: calls.Operand, b: calls.Operand) -> Array:
     """Adds two arrays element by element.
 
-    A Python number takes the type of the other operand, and is refused if it does not fit. If it is an argument of a
-    function under `jax.jit`, it is traced, and an integer that does not fit wraps around, as in `jnp.add`.
+    A Python number takes the type of the other operand, and is refused if it does not fit. Under `jax.jit`, a traced
+    integer that does not fit wraps around, as in `jnp.add`.
 
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
@@ -205,7 +205,7 @@ def _floor_modulus(remainder: Remainder, a: Array, b: Array) -> Array:
 
 
 def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, b: Array) -> Array:
-    """The modulus of floats, for which XLA on CPU would call scalar code for each element."""
+    """Computes the modulus of floats, for which XLA on a CPU would call scalar code element by element."""
     by_xla = partial(modulus, lax.rem)
 
     def by_divisions(steps: int, otherwise: Remainder, a: Array, b: Array) -> Array:
@@ -219,7 +219,7 @@ def _by_platform(modulus: Callable[[Remainder, Array, Array], Array], a: Array, 
     return choose(a, b, cpu=partial(by_divisions, 1, partial(by_divisions, 5, by_xla)), default=by_xla)
 
 
-_STEP = 23  # binary digits of a quotient that one division finds
+_STEP = 23  # binary digits of the quotient found by one division
 
 
 def _is_reached(steps: int, a: Array, b: Array) -> Array:
@@ -229,7 +229,7 @@ def _is_reached(steps: int, a: Array, b: Array) -> Array:
 
 
 def _remainder_by_divisions(steps: int, a: Array, b: Array) -> Array:
-    """The exact remainder of truncated division of float32 numbers whose quotient has up to `23 * steps` digits."""
+    """Computes the exact remainder of float32 numbers whose truncated quotient has up to `23 * steps` binary digits."""
     rest = jnp.abs(a)
     for step in reversed(range(steps)):
         rest = _remainder_of_small_quotient(rest, jnp.abs(b) * np.float32(2.0 ** (_STEP * step)))
@@ -237,7 +237,7 @@ def _remainder_by_divisions(steps: int, a: Array, b: Array) -> Array:
 
 
 def _remainder_of_small_quotient(dividend: Array, divisor: Array) -> Array:
-    """The exact remainder of positive numbers, `dividend` itself if `divisor` is infinite.
+    """Computes the exact remainder of positive numbers: `dividend` itself if `divisor` is infinite.
 
     The quotient and the divisor are split into halves of 12 bits, so that their products are exact. Each difference is
     exact, with or without a fused multiply-add. Rounding can make the quotient too large by 1.
@@ -486,7 +486,7 @@ def _float_to_integer_power(base: Array, exponent: Array) -> Array:
 def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> tuple[Array, Array]:
     """The derivative of a power.
 
-    A tangent or an exponent of zero contributes zero: it is not multiplied by a factor that may be infinite or NaN.
+    A tangent or an exponent of zero contributes zero, even where its factor is infinite or NaN.
     """
     (base, exponent), (base_tangent, exponent_tangent) = primals, tangents
     power = function(base, exponent)
@@ -497,7 +497,7 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
         slope = exponent.astype(base.dtype) * function(base, one_less)
         tangent += jnp.where(is_constant, jnp.zeros_like(slope), slope) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
-        # `0 ** x` jumps at x = 0, where its value is 1: its slope there is taken as 0, as in JAX and PyTorch.
+        # `0 ** x` jumps to 1 at x = 0. Take its slope there as 0, as JAX and PyTorch do.
         is_flat = (power == 0) | ((base == 0) & (exponent == 0))
         tangent += power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base)) * exponent_tangent
     return power, tangent

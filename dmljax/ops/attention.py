@@ -1,8 +1,8 @@
-"""Attention of several heads: MULTIHEAD_ATTENTION, and its version with groups of heads and a buffer of past keys.
+"""Multi-head attention: MULTIHEAD_ATTENTION, and MULTIHEAD_ATTENTION1 with grouped heads and a buffer of past keys.
 
-16-bit floats are computed in float32, and each result is rounded once. Many scores, how many depends on the platform,
-are computed in blocks of queries and keys, forward and backward, and never stand in memory all at once. On an explicit
-mesh, the result is sharded as the queries are, and present keys and values as the keys are.
+16-bit floats are computed in float32, and each result is rounded once. Where there are many scores, they are computed
+in blocks of queries and keys, forward and backward, and are never in memory all at once; how many depends on the
+platform. On an explicit mesh, the result is sharded as the queries are, and present keys and values as the keys are.
 """
 
 import math
@@ -56,7 +56,7 @@ Shapes = Mapping[str, Sequence[int]]  # by the names of the function's arguments
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes of an attention, which all shapes follow from."""
+    """The sizes that determine all shapes of an attention."""
 
     batch: int
     queries: int
@@ -69,7 +69,7 @@ class _Sizes:
     value_size: int
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each array but the mask, present or not."""
+        """Returns the shape of each array except the mask, whether it is given or not."""
         of_keys = (self.batch, self.key_heads, self.past, self.size)
         of_values = (*of_keys[:3], self.value_size)
         parts = (self.heads * self.size, self.key_heads * self.size, self.key_heads * self.value_size)
@@ -141,7 +141,7 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None) ->
 
 
 def _sources(shapes: Shapes) -> dict[str, str]:
-    """The names of the arrays that have the queries, keys and values; past ones alone may be all that there are."""
+    """Returns the names of the arrays that hold the queries, keys and values; keys and values may all be past ones."""
     pasts = ("past_key", "past_value")
     given = [name for name in pasts if name in shapes]
     if len(given) == 1:
@@ -164,7 +164,7 @@ def _sources(shapes: Shapes) -> dict[str, str]:
 
 @calls.result
 class MultiheadAttention(NamedTuple):
-    """The result of an attention with `has_present`, and the keys and values that a next call takes as its past ones.
+    """The output of an attention with `has_present`, and the keys and values to pass to the next call.
 
     >>> x = jnp.array([[[1.0], [3.0]]])
     >>> multihead_attention(x, x, x, head_count=1, has_present=True).present_key.tolist()
@@ -254,7 +254,7 @@ def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: Multihead
 
 
 def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttentionMaskType) -> None:
-    """Refuses arrays whose shapes are not those that follow from the sizes, or do not broadcast to the scores."""
+    """Refuses arrays whose shapes do not follow from the sizes, or do not broadcast to the scores."""
     if "mask" in shapes and mask_type is MultiheadAttentionMaskType.NONE:
         raise InvalidDesc(Problem("mask", "must not be given with a mask_type of NONE"))
     expected = sizes.shapes() | {"mask": sizes.mask(mask_type)}
@@ -271,7 +271,7 @@ def _inverse_root(size: int, wide: Any) -> Any:
 
 
 def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
-    """The queries, or new keys or values, with the bias added to them: of the shape (batch, heads, positions, size)."""
+    """Returns the queries, keys or values plus their bias, in the shape (batch, heads, positions, size)."""
     if role not in source:
         return None
     x, shapes = given[source[role]], sizes.shapes()
@@ -298,7 +298,7 @@ def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) 
 
 
 def _in_buffer(past: Array | None, new: Array, sizes: _Sizes, lengths: Array) -> Array:
-    """A buffer of all positions with the new keys or values, of each batch behind as many past ones as it has."""
+    """Writes the new keys or values into the buffer, after the past ones of each batch."""
     if past is None:
         past = jnp.zeros_like(new[:, :, :0])
     past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=2).astype(new.dtype)
@@ -316,7 +316,7 @@ _FAR = 2**30  # a position that no key has
 
 
 def _near(positions: Array, sizes: _Sizes) -> Array:
-    """Positions as int32, those that are out of range of any type not farther out than `_FAR`."""
+    """Returns positions as int32, clamped to `_FAR` beyond the range."""
     limits = jnp.iinfo(positions.dtype)
     return jnp.clip(positions, max(limits.min, -_FAR), min(limits.max, _FAR)).astype(jnp.int32)
 
@@ -331,7 +331,7 @@ def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
 
 
 def _mask(mask_type: MultiheadAttentionMaskType, sizes: _Sizes, given: Mapping[str, Array]) -> Mask:
-    """The keys that the mask shows and that, with past lengths, are not behind the query."""
+    """Tells which keys the mask shows; with past lengths, only those up to the query's own position."""
 
     def bound(positions: Array) -> Array:
         return _near(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
@@ -379,15 +379,14 @@ def multihead_attention(
     """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
 
     The scores of a head are `query @ key.T * scale`, where `scale` is by default 1 / sqrt(head size), plus
-    `relative_position_bias`, plus `mask_filter_value` where the mask hides the key. As that is added, the keys of a
-    query that sees none of them have the weights that they would have without a mask; -inf hides them altogether, and
-    then such a query gives NaN.
+    `relative_position_bias`, plus `mask_filter_value` where the mask hides the key. Because the value is added, a query
+    whose keys are all hidden attends to them as without a mask. With -inf, such a query gives NaN.
 
     `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
     positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
-    `past_key` and `past_value`, (batch, heads, positions, head size), stand before new ones. A mask of type BOOLEAN,
-    which is True where a key is seen, and `relative_position_bias` broadcast to (batch, heads, queries, keys), past
-    keys included. With `has_present`, all keys and values are returned, too, in the shape of past ones.
+    `past_key` and `past_value`, (batch, heads, positions, head size), come before the new keys and values. A mask of
+    type BOOLEAN is True where a key is seen. It and `relative_position_bias` broadcast to (batch, heads, queries,
+    keys), past keys included. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
 
     >>> query, key = jnp.zeros((1, 2, 2)), jnp.ones((1, 3, 2))
     >>> value = jnp.array([[[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]]])
@@ -405,7 +404,7 @@ _PRESENT = ("output_present_key", "output_present_value")
 
 
 def _implied_scale(call: dml.Call) -> Any:
-    """One over the root of a head's size, unless it is given."""
+    """The scale, or 1 / sqrt(head size)."""
     stacked = call.arrays["stacked_query_key"] or call.arrays["stacked_query_key_value"]
     heads = call.argument("head_count" if call.operator is MultiheadAttentionDesc else "query_head_count")
     size = call.arrays["query"].sizes[-1] // heads if stacked is None else stacked.sizes[-1]
@@ -413,7 +412,7 @@ def _implied_scale(call: dml.Call) -> Any:
 
 
 class _Attention(dml.Operator):
-    """The inputs that both operators have, and the rules that both pages have."""
+    """The inputs and rules that both operators share."""
 
     query: dml.OptionalInput = None
     key: dml.OptionalInput = None
@@ -555,14 +554,13 @@ def multihead_attention1(
     has_present: bool = False,
     precision: calls.Precision | None = None,
 ) -> Any:
-    """Computes the attention of several heads as `multihead_attention`, where heads of queries may share keys.
+    """Computes multi-head attention as `multihead_attention` does, with heads of queries that may share keys.
 
-    Each of the `key_value_head_count` heads of keys and values, by default one for each head of the queries, serves as
-    many heads of queries that follow each other. With `past_sequence_lengths`, (batch,), past keys and values are
-    buffers of which the first so many positions of each batch are filled. New ones are written behind them, or dropped
-    where they are out of the buffer, and a query sees no key behind its own: the attention is causal. The buffer has
-    `total_sequence_length` positions: by default those of the past and the new ones, and as many as the past has where
-    a loop goes on with it.
+    Each of the `key_value_head_count` heads of keys and values serves an equal number of consecutive heads of queries;
+    by default it serves one. With `past_sequence_lengths`, (batch,), past keys and values are buffers, filled up to
+    these lengths. New keys and values are written after them, and dropped where the buffer ends. The attention is then
+    causal: a query sees no key after its own. The buffer has `total_sequence_length` positions, by default the sum of
+    past and new ones; in a loop, pass the past's own length to keep it.
 
     >>> query, new, cache = (
     ...     jnp.zeros((1, 1, 2)),

@@ -74,7 +74,7 @@ def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) ->
 
 
 def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:
-    """Where the lower bound holds, and where the upper one, unless the lower one does; both from the same keys of x."""
+    """Tells where the lower bound applies, and where only the upper one does."""
     is_low = low is not None and greater_equal(low, x)
     is_high = high is not None and greater_equal(x, high)
     if low is not None and high is not None:
@@ -102,7 +102,7 @@ _BOUNDS_FIT = dml.Rule(
 
 
 def _bound(field: str, call: dml.Call) -> Any:
-    """The bound, or one that all numbers keep."""
+    """Returns the bound, or one that every number satisfies."""
     dtype = call.arrays["input"].dtype
     if call.operator is ElementWiseClip1Desc and dtype.kind in "iu":
         return call.argument(field) or getattr(np.iinfo(dtype), field)

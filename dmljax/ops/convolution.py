@@ -1,7 +1,7 @@
 """Convolutions of images with filters: CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION.
 
 The dimensions of an image are batch, channels and one to three of space. Sums of 16-bit floats are computed in float32
-and rounded once, those of integers are exact. On an explicit mesh, the dimensions of the result are sharded as those of
+and rounded once; sums of integers are exact. On an explicit mesh, the dimensions of the result are sharded as those of
 the input are, and its channels as the filters are, if their sizes allow it.
 """
 
@@ -51,7 +51,7 @@ def _convolved(
     output_padding: calls.EachDimension = 0,
     output_sizes: Sizes | None = None,
 ) -> Slid:
-    """The windows slide over the input, or in the direction BACKWARD over the result."""
+    """The windows slide over the input, or BACKWARD over the result."""
     require("input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and space", len(input))
     require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, as input does", len(filter))
     require("filter", 0 not in filter[2:], "must have elements in each dimension of space", f"shape {filter}")
@@ -94,7 +94,7 @@ def _is_between(low: int, size: int, high: int) -> bool:
 
 
 def _of_channels(channels: int, input: Sizes) -> Sizes:
-    """The shape of what has a number for each output channel, which broadcasts to the result."""
+    """Returns the shape in which one number for each output channel broadcasts to the result."""
     return (1, channels, *(1 for _ in input[2:]))
 
 
@@ -125,11 +125,11 @@ def convolution(
     input channels of a group, and space; in the direction BACKWARD, input channels and output channels of a group.
     `bias` has one number for each output channel. One number stands for all dimensions of space.
 
-    By default, filters are not flipped: mode CROSS_CORRELATION. FORWARD, `output_padding` appends elements that are
-    the bias alone. BACKWARD, it appends what the windows add there, and `output_sizes`, the shape of the result, may be
-    larger by less than a stride: what is beyond is the bias alone. Sums of 16-bit floats and the bias are computed in
-    float32 and rounded once; the activation is applied to what was rounded. By default,
-    products of float32 are computed in float32 on all platforms; `precision` is JAX's.
+    By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
+    elements that hold only the bias. BACKWARD, it appends what the windows add there; `output_sizes`, the shape of the
+    result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit floats and the bias
+    are computed in float32 and rounded once, before the activation. `precision` is JAX's; by default, products of
+    float32 are computed in float32 on all platforms.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()
@@ -172,7 +172,7 @@ def _partitioned(
 ) -> Array:
     batch, _, *space = axes = dimension_axes(input)
     filter_axes = dimension_axes(filter)
-    # A backward filter's output channels are those of a group, which are no dimension of the result.
+    # A backward filter counts the output channels of one group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
     kept = [dividing_axes(one, size, input) for one, size in zip(space, sizes[2:], strict=True)]
     operands = [(input, axes), (filter, filter_axes), *((one, dimension_axes(one)) for one in others)]
@@ -235,8 +235,8 @@ def convolution_integer(
     """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
 
     A zero point is subtracted from each element of `input`, and one from each of `filter`, or one for each output
-    channel. The padding is the zero point of `input`, so that it adds nothing. Filters are not flipped. Sums that
-    int32 cannot hold, which are of more than 33,025 products, wrap around.
+    channel. The padding is the zero point of `input`, so it adds nothing. Filters are not flipped. Sums wrap around
+    where int32 cannot hold them, which takes more than 33,025 products.
 
     >>> image, filter = (
     ...     jnp.array([[[0, 255, 7]]], "uint8"),
@@ -254,7 +254,7 @@ _Sliding = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, 
 
 
 class _Products(NamedTuple):
-    """The convolution of integers without their zero points, and how its result is sharded."""
+    """The convolution of integers minus their zero points, and how its result is sharded."""
 
     input: Array
     filter: Array
@@ -308,7 +308,7 @@ def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple
 
 
 def _quantized_by(where: str, given: Array, sizes: tuple[int, ...]) -> Array:
-    """A scale or zero point in a shape that broadcasts to `sizes`, of which at most one, of channels, is not 1."""
+    """Returns a scale or zero point in a shape that broadcasts to `sizes`, which are 1 except for the channels."""
     _require_parameter(where, given.shape, max(sizes))
     return given.reshape(sizes if given.size > 1 else (1,) * len(sizes))
 
@@ -400,11 +400,11 @@ def quantized_linear_convolution(
 ) -> Array:
     """Computes the convolution of a quantized image with quantized filters, and quantizes it.
 
-    The sums of integers, plus `bias` of int32, one for each output channel, are exact. As float32, they are multiplied
-    by the scale of the input, then by that of the filter. The product is then quantized as in
-    `element_wise_quantize_linear`: divided by `output_scale`, rounded, halves to the nearest even integer, and
-    saturated to the range of the output's type. That type is `dtype`, otherwise that of `output_zero_point`, otherwise
-    that of `input`. The scale and the zero point of `filter` are one number, or one for each output channel.
+    The integer sums, plus an int32 `bias` for each output channel, are exact. They are multiplied in float32 by the
+    scale of the input, then by the scale of the filter. The product is quantized as in `element_wise_quantize_linear`:
+    divided by `output_scale`, rounded with halves to even, and saturated to the output's type. That type is `dtype`,
+    otherwise that of `output_zero_point`, otherwise that of `input`. The scale and the zero point of `filter` are one
+    number, or one for each output channel.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(

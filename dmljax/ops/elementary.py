@@ -1,6 +1,6 @@
 """Elementary functions of one tensor, ELEMENT_WISE_ABS to ELEMENT_WISE_TANH, most of them with a ScaleBias.
 
-Also CAST, and VALUE_SCALE_2D, whose bias is one for each channel.
+Also CAST, and VALUE_SCALE_2D with a bias for each channel.
 
 A ScaleBias is applied to the input first. 16-bit floats are computed in float32, and only the result is rounded to 16
 bits.
@@ -78,10 +78,10 @@ class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
 
 @calls.operator_function
 def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -> Array:
-    """Computes `scale * input + bias` with a bias for each channel, which dimension 1 of `input` counts.
+    """Computes `scale * input + bias` with a bias for each channel, dimension 1 of `input`.
 
-    It is computed in at least float32. `bias` is one number, or an array of one for each
-    channel; beside 16-bit floats, scale and bias are of float32.
+    The computation uses at least float32. `bias` is one number or an array with one for each channel; with 16-bit
+    floats, scale and bias are float32.
 
     >>> value_scale_2d(
     ...     jnp.ones((1, 3, 1, 1)), 2.0, jnp.array([10.0, 20.0, 30.0])
@@ -124,9 +124,9 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
 def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
     """Converts each element to `dtype`.
 
-    A float becomes an integer by truncation toward zero; beyond the range the nearest end of it, and NaN becomes 0. An
-    integer that another integer type cannot hold wraps around. Whatever becomes a float is rounded as `x.astype` does.
-    All but zeros are True, subnormal numbers too.
+    Floats are truncated toward zero to integers and saturate at the ends of the range; NaN becomes 0. Integers wrap
+    around in a smaller integer type. Results that are floats are rounded as by `x.astype`. Every number except zero is
+    True, subnormal numbers included.
 
     >>> cast(jnp.array([-1.5, 1.5, 300.0, jnp.nan]), dtype="uint8").tolist()
     [0, 1, 255, 0]
@@ -138,7 +138,7 @@ def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
 
 class CastDesc(dml.Predicate, function=cast):
     support = dml.support(
-        # The page has no INT32 and no UINT32 here, though all integers beside them: a misprint, it seems.
+        # The page omits INT32 and UINT32 here but has all other integers: apparently a misprint.
         FL_1_0=dml.rows(dml.RANK_4, UP_TO_32_BIT - INTEGER_32),
         FL_3_0=dml.rows(dml.RANK_4, UP_TO_64_BIT - {DataType.FLOAT64}),
         FL_3_1=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT - {DataType.FLOAT64}),

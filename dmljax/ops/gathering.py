@@ -28,10 +28,10 @@ _IN_BOUNDS, _DROP = lax.GatherScatterMode.PROMISE_IN_BOUNDS, lax.GatherScatterMo
 
 
 def _positions(indices: Array, size: int, dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
-    """The indices counted from the start, as integers of `dtype`; what is out of range is clamped, or else `size`.
+    """Counts the indices from the start, as integers of `dtype`; indices out of range are clamped, or become `size`.
 
-    The bounds are limited to the range of the indices' own type, so that indices are clamped before they are converted
-    and the conversion to `dtype` cannot change one.
+    The bounds are limited to the range of the indices' own type, so that clamping comes before the conversion to
+    `dtype`, which then cannot change an index.
     """
     indices, last = _beside_limit(indices, size - 1)
     lowest = ~last if np.iinfo(indices.dtype).min else np.zeros((), indices.dtype)
@@ -50,9 +50,8 @@ def _beside_limit(integers: Array, limit: int) -> tuple[Array, Any]:
 
 
 def _tuples(indices: Array, bounds: Sequence[int], dtype: np.dtype[Any], *, is_clamped: bool) -> Array:
-    """The positions of the tuples in the last dimension of `indices`, whose coordinates have these bounds."""
-    # One coordinate at a time: XLA cannot partition a gather whose tuples were computed as a whole and are sharded
-    # along the tuple.
+    """Returns the positions of the tuples in the last dimension of `indices`, whose coordinates have these bounds."""
+    # Compute one coordinate at a time: XLA cannot partition a gather whose tuples are sharded along the tuple.
     coordinates = zip(jnp.unstack(indices, axis=-1), bounds, strict=True)
     return jnp.stack([_positions(index, size, dtype, is_clamped=is_clamped) for index, size in coordinates], axis=-1)
 
@@ -77,7 +76,7 @@ def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[Me
 
 
 def _fetch_blocks(source: Array, position: Array, axis: int) -> Array:
-    """`source` with `axis` replaced by the dimensions of `position`, which is in range."""
+    """Returns `source` with `axis` replaced by the dimensions of `position`, which is in range."""
     end = axis + position.ndim
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(*range(axis), *range(end, end + source.ndim - axis - 1)),
@@ -329,9 +328,9 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
 
 
 class _Tuples(dml.Operator):
-    """How many trailing dimensions tensors really have, after the tensors.
+    """The members that count the trailing dimensions in use, after the tensors.
 
-    The dimensions before these only fill a tensor up to the common DimensionCount.
+    Leading dimensions of 1 only pad a tensor to the common DimensionCount.
     """
 
     input_dimension_count: dml.Uint
@@ -393,10 +392,10 @@ def _overwritten(
     *,
     by_any: bool = False,
 ) -> Array:
-    """`input` with the last one of the updates at each position; a position out of range is ignored.
+    """Returns `input` with the last update at each position; positions out of range are ignored.
 
-    Updates meet only along `axis`, from which `fetch` gets those with some numbers. With `by_any`, a GPU and a TPU may
-    write any of the updates at a position, which takes them a third of the time.
+    Updates collide only along `axis`; `fetch` gets those with the given numbers. With `by_any`, a GPU or TPU may write
+    any of the updates at a position, which takes a third of the time.
     """
     dtype = index_dtype("updates", updates.shape[axis])
 
@@ -419,19 +418,19 @@ def _overwritten(
         return jnp.where(is_found, found, input)
 
     def move(arrays: tuple[Array, ...], position: Array) -> Array:
-        # XLA promises no order. On a CPU one thread writes the updates in their order (JAX 0.8 to 0.12), which takes
-        # less time than to find the last ones.
+        # XLA promises no order. On a CPU, one thread writes the updates in order (JAX 0.8 to 0.12), which is faster
+        # than finding the last ones.
         elsewhere = one_after_another if by_any else last_ones
         written: Array = choose(arrays, position, cpu=one_after_another, default=elsewhere)
         return written
 
-    # JAX's derivative of a scatter is that of any one of several updates, not of the last.
+    # JAX differentiates any one of several updates, not the last.
     return copied(move, (input, updates), position, derivative=last_ones)
 
 
 def _is_flattened(input: Array) -> bool:
-    """Whether elements are written to one dimension: that takes XLA on CPU three quarters of the time."""
-    # Several devices share out the other dimensions, which they could not do with a single one.
+    """Tells whether to write to one flattened dimension, which takes XLA on a CPU three quarters of the time."""
+    # With a single dimension, several devices could not divide the others.
     is_known = not any(map(is_symbolic, input.shape))
     return is_known and not may_be_sharded(input) and input.size <= np.iinfo(np.int32).max
 
@@ -456,7 +455,7 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
 
     `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
     index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
-    element, the last of them in row-major order wins, and alone has a gradient.
+    element, the last in row-major order wins, and only it has a gradient.
 
     >>> scatter(
     ...     jnp.array([0, 1, 2, 3]),
@@ -530,9 +529,9 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
     """Copies `input`, and overwrites `input[tuple]` for each index tuple in the last dimension of `indices`.
 
     A tuple that has fewer coordinates than `input` has dimensions overwrites a block: `updates` has the shape
-    `indices.shape[:-1] + input.shape[indices.shape[-1]:]`. A negative index counts from the end; a tuple of which any
-    index is still out of range overwrites nothing. Where several updates go to one element, the last of them in
-    row-major order wins, and alone has a gradient.
+    `indices.shape[:-1] + input.shape[indices.shape[-1]:]`. A negative index counts from the end; a tuple with an index
+    that is still out of range overwrites nothing. Where several updates go to one element, the last in row-major order
+    wins, and only it has a gradient.
 
     >>> scatter_nd(
     ...     jnp.zeros((3, 2), int),

@@ -41,7 +41,7 @@ def diagonal_matrix(
     """Makes matrices with `value` on the diagonal where column - row equals `offset`, and 0 elsewhere.
 
     The last two of `output_sizes` are the height and width of the matrix; the dimensions before them are batches. A
-    Python number given as `value` is truncated toward zero if `dtype` is an integer type.
+    Python number as `value` is truncated toward zero if `dtype` is an integer type.
 
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
@@ -67,8 +67,7 @@ def diagonal_matrix1(
     is greater than end, all elements outside the diagonals `[end, begin)` are filled; if begin equals end, no element
     is filled. The last two dimensions are the matrix, and the dimensions before them are batches.
 
-    If the type of `input`, or `dtype` where `input` is None, is an integer type, a Python number given as `value` must
-    be exactly representable in that type.
+    If the result is of an integer type, a Python number as `value` must be exactly representable in it.
 
     >>> diagonal_matrix1(
     ...     None, 7, diagonal_fill_begin=0, diagonal_fill_end=2, output_sizes=(2, 3)
@@ -117,7 +116,7 @@ def _band_mask(sizes: tuple[int, ...], begin: int, end: int) -> Array:
     """A mask of the elements to fill, by the page's pseudo-code."""
     *batch, height, width = sizes
     dtype = np.int32 if max(map(largest_size, (height, width))) <= INT_MAX else np.int64
-    with jax.enable_x64(True):  # for int64, of which a matrix of more than INT_MAX rows or columns has diagonals
+    with jax.enable_x64(True):  # int64 for the diagonals of a matrix with more than INT_MAX rows or columns
         rows = lax.broadcasted_iota(dtype, (1,) * len(batch) + (height, 1), len(batch))
         diagonal = lax.broadcasted_iota(dtype, sizes, len(batch) + 1) - rows
         if end == begin + 1:
@@ -179,7 +178,7 @@ class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
 def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dtype: DTypeLike | None = None) -> Array:
     """Fills an array of `output_sizes` with `value`.
 
-    If `dtype` is an integer type, a Python number given as `value` must be exactly representable in `dtype`.
+    If `dtype` is an integer type, a Python number as `value` must be exactly representable in it.
 
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
@@ -214,7 +213,7 @@ def fill_value_sequence(
 ) -> Array:
     """Fills an array of `output_sizes`, row by row, with `value_start`, `value_start + value_delta` and so on.
 
-    Element `i` is `value_start + i * value_delta`, so that no error adds up. The first one is `value_start` itself,
+    Element `i` is `value_start + i * value_delta`, so errors do not accumulate. The first element is `value_start`,
     even if `value_delta` is infinite. 16-bit floats are computed in float32. Integers wrap around, and `value_delta`
     may be negative even in an unsigned type.
 
@@ -273,9 +272,9 @@ def random_generator(
     """Generates random bits, a uint32 for each element, from a state: `output`, and the next `state`.
 
     `input_state` is six words of uint32: a counter of 128 bits, the lowest word first, and a key of 64 bits. The output
-    depends on nothing else. Each four elements, row by row, are the block that Philox 4x32-10 makes of the counter,
-    which then counts on, also where fewer than four were left. To begin, choose a key and set the counter to 0. The
-    bits are not fit for secrets.
+    depends on nothing else. Every four elements, row by row, are the block that Philox 4x32-10 makes of the counter,
+    which then advances, even if fewer than four elements were left. To begin, choose a key and set the counter to 0.
+    The bits are not suited for cryptography.
 
     >>> state = jnp.array([0, 0, 0, 0, 7, 0], "uint32")
     >>> output, state = random_generator(state, output_sizes=(2, 3))

@@ -1,4 +1,4 @@
-"""Normalizations: of batches, by mean and variance, of local responses and by norms, and the gradients of some.
+"""Normalization by batch, by mean and variance, by local response and by norm, with gradients.
 
 16-bit floats are computed in float32 and rounded once, before the fused activation. On an explicit mesh, a result is
 sharded as the input is.
@@ -27,7 +27,7 @@ from dmljax.types import FLOAT, FeatureLevel, widened
 
 
 def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> tuple[Array, list[Any]]:
-    """`input`, and the other arrays with as many dimensions, whose sizes are those of `input` or 1.
+    """Returns `input`, and the other arrays broadcast to as many dimensions, with the sizes of `input` or 1.
 
     All are of one floating type.
     """
@@ -234,7 +234,7 @@ class BatchNormalizationGradDesc(_BatchGradients, function=batch_normalization_g
 
 @calls.result
 class BatchNormalizationTraining(NamedTuple):
-    """The result of `batch_normalization_training`, with the mean and the variance that it was normalized by.
+    """The result of `batch_normalization_training`: the output, and the batch's mean and variance.
 
     >>> batch_normalization_training(
     ...     jnp.array([1.0, 3.0]), jnp.ones(1), jnp.zeros(1)
@@ -259,10 +259,10 @@ def batch_normalization_training(
 ) -> BatchNormalizationTraining:
     """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
 
-    The output is `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`, of which the activation is
-    taken. Mean and variance are computed along the dimensions in which `scale` and `bias`, which have one shape that
-    broadcasts to that of `input`, have size 1: for images in the layout NCHW, their shape is (C, 1, 1). The variance is
-    that of the batch itself, the mean of squares, not an estimate of the variance of what the batch is a sample of.
+    The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. Mean and
+    variance are computed along the dimensions in which `scale` and `bias`, which have one shape that broadcasts to that
+    of `input`, have size 1: for images in the layout NCHW, their shape is (C, 1, 1). The variance is the population
+    variance of the batch, the mean of squares.
 
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
     >>> output, mean, variance = batch_normalization_training(
@@ -323,7 +323,7 @@ def batch_normalization_training_grad(
     """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
 
     `input_gradient` is the gradient with respect to the output, before the activation. `mean` and `variance` are those
-    that `batch_normalization_training` returned; the gradient with respect to the input goes through them, too.
+    that `batch_normalization_training` returned; the gradient with respect to the input passes through them as well.
 
     >>> row, gradient = jnp.array([1.0, 3.0, 3.0, 1.0]), jnp.array([4.0, 0.0, 0.0, 0.0])
     >>> mean, variance, scale = jnp.array([2.0]), jnp.array([1.0]), jnp.array([1.0])
@@ -387,7 +387,7 @@ def mean_variance_normalization1(
     """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
     Layer, instance and group normalization are this along different axes. The variance is the mean of squares. Without
-    `normalize_variance`, nothing is divided by. `scale` and `bias` broadcast to the shape of `input`. In float32, the
+    `normalize_variance`, there is no division. `scale` and `bias` broadcast to the shape of `input`. In float32, the
     squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
 
     >>> mean_variance_normalization1(
@@ -412,8 +412,7 @@ def mean_variance_normalization2(
 ) -> Array:
     """Normalizes as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
 
-    Nothing is subtracted then, and the mean of squares takes the place of the variance. Without `use_variance`, nothing
-    is divided by.
+    RMS subtracts nothing, and uses the mean of squares as the variance. Without `use_variance`, there is no division.
 
     >>> mean_variance_normalization2(
     ...     jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0
@@ -529,9 +528,9 @@ def local_response_normalization(
     """Divides by a power of the squares nearby: `input / (bias + alpha / local_size * squares) ** beta`.
 
     The dimensions of `input` are batch, channels, and those of space. `squares` is the sum of the squares of
-    `local_size` channels around each element, or, without `cross_channel`, of a region of space that is `local_size`
-    wide in each of its dimensions; what lies outside of `input` counts as 0. Of an even number of elements, one more
-    comes after the element than before it. `alpha` is divided by `local_size` in both cases, as the page has it.
+    `local_size` channels around each element or, without `cross_channel`, of a spatial region `local_size` wide in each
+    dimension; elements outside `input` count as 0. If `local_size` is even, the region has one more element after the
+    center than before it. `alpha` is divided by `local_size` in both cases, as on the page.
 
     >>> local_response_normalization(
     ...     jnp.array([[2.0, 0.0, 2.0]]), 3.0, 1.0, 0.0, local_size=3

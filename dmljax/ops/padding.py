@@ -1,7 +1,7 @@
 """Padding, and sliding windows: PADDING, PADDING1, UNFOLD and FOLD.
 
-All but FOLD, which adds up, copy bit for bit. On an explicit mesh, each dimension of a padded array is sharded as that
-of the input is, if its size allows it; of windows and images, the batches and the channels are.
+All copy bit for bit, except FOLD, which adds. On an explicit mesh, each dimension of a padded array is sharded as in
+the input, if its size allows it; windows and images are sharded along batches and channels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,10 +55,10 @@ def padding(
     start_padding: Sequence[int],
     end_padding: Sequence[int],
 ) -> Array:
-    """Adds `start_padding[i]` elements before, and `end_padding[i]` after those of each dimension `i`.
+    """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
-    Negative numbers take elements away. As `padding1`, but a Python number given as `padding_value` is truncated toward
-    zero if `input` is of an integer type.
+    Works as `padding1`, except that a Python number as `padding_value` is truncated toward zero if `input` is of an
+    integer type.
 
     >>> padding(jnp.array([1, 2, 3]), 9.5, start_padding=(2,), end_padding=(-1,)).tolist()
     [9, 9, 1, 2]
@@ -75,11 +75,11 @@ def padding1(
     start_padding: Sequence[int],
     end_padding: Sequence[int],
 ) -> Array:
-    """Adds `start_padding[i]` elements before, and `end_padding[i]` after those of each dimension `i`.
+    """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
-    They are `padding_value` in the mode CONSTANT, and elements of the same row in the other modes, in which
-    `padding_value` does not matter and no padded dimension may be empty. Negative numbers take elements away. If
-    `input` is of an integer type, a Python number given as `padding_value` must be exactly representable in that type.
+    The mode CONSTANT pads with `padding_value`; the other modes pad with elements of the same row, ignore
+    `padding_value`, and refuse to pad an empty dimension. Negative numbers crop. If `input` is of an integer type, a
+    Python number as `padding_value` must be exactly representable in it.
 
     >>> padding1(jnp.array([1, 2, 3]), 9, start_padding=(2,), end_padding=(1,)).tolist()
     [9, 9, 1, 2, 3, 9]
@@ -311,8 +311,8 @@ def unfold(
     """Copies each window of an image, or of an array of one or more spatial dimensions, into a column: im2col.
 
     The dimensions of `input` are batch, channels and those that windows slide over. Those of the result are batch, the
-    elements of a window, channel by channel, and the windows. Windows are `strides` apart, their elements `dilations`.
-    The padding is 0. One number stands for all spatial dimensions.
+    elements of a window, channel by channel, and the windows. Windows are `strides` apart, and their elements
+    `dilations` apart. The padding is 0. One number stands for all spatial dimensions.
 
     >>> unfold(jnp.arange(5).reshape(1, 1, 5), window_sizes=(3,)).tolist()
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]
@@ -339,11 +339,11 @@ def fold(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
 ) -> Array:
-    """Adds up columns at the places that `unfold` takes them from: the gradient of `unfold`, col2im.
+    """Adds columns back to the places that `unfold` takes them from (col2im): the gradient of `unfold`.
 
-    `output_sizes` is the shape of the result, the input of `unfold`. Where windows overlap, their elements are added
-    up; elements without a window are 0, and what falls into the padding is dropped. Sums of 16-bit floats are rounded
-    once, those of integers wrap around.
+    `output_sizes` is the shape of the result, the input of `unfold`. Overlapping windows are summed, elements outside
+    every window are 0, and elements in the padding are dropped. Sums of 16-bit floats are rounded once; sums of
+    integers wrap around.
 
     >>> columns = unfold(jnp.ones((1, 1, 5)), window_sizes=(3,))
     >>> fold(columns, output_sizes=(1, 1, 5), window_sizes=(3,)).tolist()

@@ -1,4 +1,4 @@
-"""Pooling: the averages, norms and largest elements of windows that slide over an image, their gradients and inverse.
+"""Pooling: averages, norms and maxima of windows that slide over an image, with gradients and inverses.
 
 The dimensions of an image are batch, channels and those that windows slide over: two in the descriptors, or three, and
 one or more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit
@@ -71,8 +71,8 @@ def average_pooling(
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
     The dimensions of `input` are batch, channels and those that windows slide over; one number stands for all of these.
-    Elements at the end that are too few for another window belong to none. The padding is 0, and is counted only with
-    `include_padding`: otherwise a window is divided by the number of its elements that are the input's.
+    Trailing elements that do not fill a window are dropped. The padding is 0. With `include_padding` it counts in the
+    average; otherwise a window is divided by the number of its elements that belong to the input.
 
     >>> row = jnp.array([[[2.0, 4.0, 6.0]]])
     >>> average_pooling(row, window_sizes=2, start_padding=1).tolist()
@@ -116,7 +116,7 @@ def _averages(input: ArrayLike, *arguments: Any) -> Array:
 
 
 def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
-    """What `function` makes of windows of the image: an element of each, on any mesh."""
+    """Applies `function` to the windows of the image, on any mesh."""
 
     def pool(image: Array) -> Array:
         if all(one.is_whole for one in windows):
@@ -196,9 +196,8 @@ def average_pooling_grad(
 ) -> Array:
     """Computes the gradient of `average_pooling` from the gradient of its result.
 
-    `output_sizes` is the shape of the result, which is the shape of the image that `average_pooling` took. Each element
-    is the sum of what it contributed to: of the gradients of its windows, each divided by the number that
-    `average_pooling` divides the window by.
+    `output_sizes` is the shape of the result, the image that `average_pooling` took. Each element is the sum of the
+    gradients of its windows, each divided by the number that `average_pooling` divides the window by.
 
     >>> average_pooling_grad(
     ...     jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2
@@ -324,7 +323,8 @@ def max_pooling(
 
     Dimensions and windows are those of `average_pooling`. The padding is never selected, and each window must have an
     element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
-    Elements are copied bit for bit; of equal ones, the first in row-major order is selected, and has the gradient.
+    Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and has the
+    gradient.
 
     >>> max_pooling(
     ...     jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1
@@ -415,8 +415,8 @@ def max_pooling_grad(
 ) -> Array:
     """Computes the gradient of `max_pooling2` from its input and the gradient of its values.
 
-    Each element of `input_gradient` is added at the place of the element of `input` that `max_pooling2` selects, the
-    first of equal ones; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
+    Each element of `input_gradient` is added where `max_pooling2` selects an element of `input`, the first among
+    equals; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
 
     >>> max_pooling_grad(
     ...     jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2
@@ -447,7 +447,7 @@ def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
 
 @calls.operator_function
 def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
-    """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`, which drops others.
+    """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`.
 
     The result has the shape `output_sizes`. Indices are those of the whole result, all batches and channels included.
     As in `scatter`, an index that is out of range writes nothing, and a negative index counts from the end. Elements
@@ -493,10 +493,10 @@ def quantized_linear_average_pooling(
 ) -> Array:
     """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
 
-    Windows are those of `average_pooling1`; the padding is 0, and so `input_zero_point` as it is quantized. Scales and
-    zero points are scalars, or have the shape (1, channels, 1, 1). The sums are exact, of integers; halves are rounded
-    to the nearest even integer. The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of
-    `input`, which has 8 or 16 bits.
+    Windows are those of `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. Scales and zero
+    points are scalars, or have the shape (1, channels, 1, 1). The integer sums are exact; halves are rounded to even.
+    The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`, which has 8 or 16
+    bits.
 
     >>> quantized_linear_average_pooling(
     ...     jnp.array([[[10, 20, 255]]], "uint8"),
@@ -565,7 +565,7 @@ def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) ->
 
 
 class _Sliding(dml.Operator):
-    """The windows that slide over the image, after the tensors; what has Dilations declares it after these."""
+    """The windows that slide over the image, after the tensors; operators with Dilations declare it after these."""
 
     strides: dml.UintDimensions
     window_size: dml.UintDimensions

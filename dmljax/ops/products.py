@@ -1,7 +1,8 @@
-"""Matrix products: GEMM of floats, MATRIX_MULTIPLY_INTEGER of integers, and what multiplies quantized matrices.
+"""Matrix products: GEMM of floats, MATRIX_MULTIPLY_INTEGER of integers, and products of quantized matrices.
 
-The matrices are the last two dimensions. The functions broadcast those before them, and transpose or repeat nothing in
-memory. On an explicit mesh, each dimension of the result is sharded as that of the matrix which it comes from.
+The matrices are the last two dimensions. The functions broadcast the dimensions before them, and neither transpose nor
+repeat anything in memory. On an explicit mesh, each dimension of the result is sharded as in the matrix that it comes
+from.
 """
 
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) ->
 
 
 def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tuple[int, ...], axis: int) -> Any:
-    """The zero point `name` of the matrix `quantized`, whose type it has; None if there is none."""
+    """Returns the zero point `name`, of the type of its matrix, or None."""
     if value is None:
         return None
     given = calls.integer_array(name, value)
@@ -162,11 +163,11 @@ def gemm(
     fused_activation: Annotated[dml.ActivationLike, dml.FusableInto("DML_OPERATOR_GEMM")] | None = None,
     precision: calls.Precision | None = None,
 ) -> Array:
-    """Multiplies matrices of floats: `alpha * (a @ b) + beta * c`, and applies an activation to that.
+    """Multiplies matrices of floats, `alpha * (a @ b) + beta * c`, and applies an activation.
 
-    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. It is all computed in
-    at least float32 and rounded once; the activation is applied to what was rounded. With `precision`, or if JAX has
-    a setting for all matrix products, `jax.default_matmul_precision`, GPUs and TPUs may round the factors of float32.
+    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. All is computed in at
+    least float32 and rounded once, before the activation. With `precision`, or under `jax.default_matmul_precision`,
+    GPUs and TPUs may round the factors of float32.
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
     >>> gemm(
@@ -304,10 +305,10 @@ def matrix_multiply_integer_to_float(
 ) -> Array:
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
-    Sums of int8 and uint8 are exact, however long they are; wider integers are multiplied in float32. They are
-    multiplied by one scale after the other in float32, and `bias`, which broadcasts, is added. The result is of the
-    type of the scales, float32 for Python numbers. A zero point has the type of its matrix. It and a scale are one
-    number, or one for each row of `a` or column of `b`.
+    Sums of int8 and uint8 are exact, however long; wider integers are multiplied in float32. The sums are multiplied by
+    one scale after the other in float32, and `bias`, which broadcasts, is added. The result has the type of the scales,
+    float32 for Python numbers. A zero point has the type of its matrix. Scales and zero points are one number, or one
+    for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(
@@ -371,11 +372,10 @@ def quantized_linear_matrix_multiply(
 ) -> Array:
     """Multiplies quantized matrices of int8 or uint8, and quantizes the product.
 
-    The sums of integers are exact. As float32, they are multiplied by `a_scale`, then by `b_scale`. The product is
-    quantized as in `element_wise_quantize_linear`: divided by `output_scale`, rounded, halves to the nearest even
-    integer, and saturated to the range of the output's type. That type is `dtype`, otherwise that of
-    `output_zero_point`, otherwise that of `a`. A scale or zero point is one number, or one for each row of `a` and of
-    the output, or for each column of `b`.
+    The integer sums are exact. They are multiplied in float32 by `a_scale`, then by `b_scale`. The product is quantized
+    as in `element_wise_quantize_linear`: divided by `output_scale`, rounded with halves to even, and saturated to the
+    output's type. That type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `a`. A scale or zero
+    point is one number, or one for each row of `a` and of the output, or for each column of `b`.
 
     >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
     >>> quantized_linear_matrix_multiply(

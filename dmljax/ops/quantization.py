@@ -1,8 +1,8 @@
 """Linear quantization with scales and zero points: of elements, of blocks, and by the range of a tensor.
 
-The pages say `round` without saying how halves are rounded: here they go to the nearest even integer, as in ONNX.
-Computations are in float32, also for FLOAT16, and in float64 if the input or a scale is float64. A result that depends
-on a scale of 0 is undefined.
+The pages do not say how `round` treats halves: here they go to the nearest even integer, as in ONNX. Computations use
+float32, even for FLOAT16, and float64 if the input or a scale is float64. Results that depend on a scale of 0 are
+undefined.
 """
 
 from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _saturated_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
-    """The same of float32, without `lax.round`, which takes a CPU half as long again."""
+    """Does the same for float32 without `lax.round`, which takes a CPU half as long again."""
     limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
     inside = _or_zero(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
     return (_bits_of(inside) + zero.astype(np.int32)).astype(dtype)
@@ -228,7 +228,7 @@ def element_wise_dequantize_linear(
 ) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
-    The integer difference is exact. A Python number given as `scale` is a float32.
+    The integer difference is exact. A Python number as `scale` is a float32.
 
     >>> element_wise_dequantize_linear(
     ...     jnp.array([0, 255], "uint8"), jnp.array(0.5), 128
@@ -351,7 +351,7 @@ def quantize(
 
 
 def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
-    """The arrays with the shape of the first, of which each element of the others is for one block.
+    """Returns the arrays in the shape of the first; each element of the others is for one block.
 
     Along each dimension, the size of a block is the quotient of the two sizes. An array of fewer dimensions has leading
     ones of size 1.
@@ -494,12 +494,12 @@ class DynamicQuantizeLinear(NamedTuple):
 
 @calls.operator_function
 def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = jnp.uint8) -> DynamicQuantizeLinear:
-    """Quantizes linearly with the scale and the zero point that the smallest and the largest element ask for.
+    """Quantizes linearly with the scale and zero point that fit the smallest and largest elements.
 
-    The range from the smallest to the largest element, and to 0, which is always in it, is divided into the steps of
-    `dtype`, an integer type of at most 16 bits. The scale is the size of a step, in float32, or in float64 for float64,
-    and the zero point is rounded. If all elements are 0 or subnormal, the scale is 1; otherwise it is no less than the
-    smallest normal number. NaN in the input makes the scale NaN.
+    The range from the smallest to the largest element, widened to include 0, is divided into the steps of `dtype`, an
+    integer type of at most 16 bits. The scale is the size of a step, in float32 (float64 for float64), and the zero
+    point is rounded. If all elements are 0 or subnormal, the scale is 1; otherwise it is at least the smallest normal
+    number. NaN in the input makes the scale NaN.
 
     >>> dynamic_quantize_linear(jnp.array([-1.0, 0.0, 0.4, 254.0])).output.tolist()
     [0, 1, 1, 255]

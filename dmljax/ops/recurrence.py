@@ -1,7 +1,7 @@
 """Recurrent networks of one layer: RNN, GRU and LSTM.
 
-They compute in at least float32, in which the state stays from step to step; it is rounded to 16 bits only where it is
-put out. Weights and states have a dimension for the directions, of which there are one or two.
+They compute in at least float32, which also holds the state from step to step; only outputs are rounded to 16 bits.
+Weights and states have a dimension for one or two directions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,7 +124,7 @@ def _network_sizes(
 def _checked(
     gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
 ) -> dict[str, Array]:
-    """The arrays that are given, of one floating type but for the lengths, and of the sizes that they must have."""
+    """Returns the given arrays, checked: of one floating type except for the lengths, and of the right sizes."""
     given: dict[str, Array] = {}
     for name, value in values.items():
         if name == "sequence_lengths" and value is not None:
@@ -172,7 +172,7 @@ def _run(
     clip_threshold: ArrayLike | None = None,
     **values: ArrayLike | None,
 ) -> tuple[Any, ...]:
-    """What each step puts out, or None, and then the last `states`, the first of which may be among the values."""
+    """Returns the output of each step, or None, and then the last `states`."""
     reverses = _DIRECTIONS[direction]
     given = _checked(gates, direction, values)
     dtype, wide = given["input"].dtype, widened(given["input"].dtype)
@@ -214,7 +214,7 @@ def _run(
 
 @calls.result
 class RecurrentNetwork(NamedTuple):
-    """The result of `rnn` and `gru`: what each step puts out, and the last of it in each direction.
+    """The result of `rnn` and `gru`: the output of each step, and the last output in each direction.
 
     `sequence` has the shape (steps, directions, batch, hidden size), `single` the same without the steps.
 
@@ -230,7 +230,7 @@ class RecurrentNetwork(NamedTuple):
 
 @calls.result
 class Lstm(NamedTuple):
-    """The result of `lstm`: as of the other networks, and the last of the cell's memory in each direction.
+    """The result of `lstm`: `sequence` and `single` as in `RecurrentNetwork`, and the last cell in each direction.
 
     >>> ones = jnp.ones((1, 4, 1))
     >>> sequence, single, cell_single = lstm(jnp.ones((3, 1, 1)), ones, ones)
@@ -357,16 +357,16 @@ def rnn(
     """Computes a simple recurrent network: each state h becomes `f(x @ weight.T + h @ recurrence.T + biases)`.
 
     `input` is (steps, batch, input size), `weight` (directions, hidden size, input size), and `recurrence` (directions,
-    hidden size, hidden size); `bias`, (directions, 2 * hidden size), has those of both products one after the other.
-    `hidden_init`, (directions, batch, hidden size), is the state before the first step, 0 unless given. The backward
-    direction, which is the second of two, begins at the last step; what it puts out stands where its input does.
+    hidden size, hidden size); `bias`, (directions, 2 * hidden size), has the biases of both products one after the
+    other. `hidden_init`, (directions, batch, hidden size), is the state before the first step, by default 0. The
+    backward direction, the second of two, begins at the last step; its outputs keep the order of the inputs.
 
-    Each of the batch may have a length of its own in `sequence_lengths`: the backward direction begins at its end, and
-    all beyond is 0 in `sequence`. `single` is the last state of each direction, which is `hidden_init` if the length is
+    Each sequence of the batch may have its own length in `sequence_lengths`: the backward direction begins at its end,
+    and `sequence` is 0 beyond it. `single` is the last state of each direction, which is `hidden_init` if the length is
     0; a length beyond the number of steps counts as that number.
 
-    `activations` are f, by default the hyperbolic tangent, or one for each direction.
-    Without `has_sequence`, the states on the way are not kept, and `sequence` is None. `precision` is as in `gemm`.
+    `activations` are f, by default the hyperbolic tangent, or one for each direction. Without `has_sequence`,
+    intermediate states are not kept, and `sequence` is None. `precision` is as in `gemm`.
 
     >>> one = jnp.ones((1, 1, 1))
     >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, 0.5 * one, activations=["relu"])
@@ -429,12 +429,12 @@ def gru(
 ) -> RecurrentNetwork:
     """Computes a network of gated recurrent units (GRU): each state h becomes `(1 - z) * new + z * h`.
 
-    The update gate z and the reset gate r are `f(x @ weight.T + h @ recurrence.T + biases)`, and new is the same of g
-    and of `r * h` in place of h; with `linear_before_reset`, as PyTorch has it, r is multiplied by the product of h
-    and its bias instead. `weight`, (directions, 3 * hidden size, input size), has the rows of z, r and new one after
-    the other, and so have `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`,
-    (directions, 6 * hidden size). `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g
-    of each direction. Everything else is as in `rnn`.
+    The update gate z and the reset gate r are `f(x @ weight.T + h @ recurrence.T + biases)`, and new is the same with g
+    and with `r * h` in place of h; with `linear_before_reset`, as in PyTorch, r is multiplied by the product of h and
+    its bias instead. `weight`, (directions, 3 * hidden size, input size), has the rows of z, r and new one after the
+    other, and so have `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`, (directions,
+    6 * hidden size). `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g of each
+    direction. Everything else is as in `rnn`.
 
     >>> zeros = jnp.zeros((1, 3, 1))
     >>> gru(
@@ -522,10 +522,10 @@ def lstm(
 ) -> Lstm:
     """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
 
-    The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, which are
-    first clipped to [-clip_threshold, clip_threshold], if that is given. `peephole`, (directions, 3 * hidden size), is
-    multiplied by the cell and added for i, o and f, before they are clipped: by the cell before the step for i and f,
-    by the new one for o. With `couple_input_forget`, f is `1 - i`.
+    The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, first
+    clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. `peephole`, (directions, 3 * hidden
+    size), is multiplied by the cell and added for i, o and f, before they are clipped: by the cell before the step for
+    i and f, by the new one for o. With `couple_input_forget`, f is `1 - i`.
 
     `weight`, (directions, 4 * hidden size, input size), has the rows of i, o, f and c one after the other, and so have
     `recurrence`, (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).

@@ -110,9 +110,9 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
 
     Each row of `roi` has the index of an image and two corners: `[batch, x1, y1, x2, y2]`. The corners are multiplied
     by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong to the region, which is at
-    least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. What lies outside
-    of the image is no element, and 0 the result of a bin without elements. NaN is larger than every number; of equal
-    elements, the first one in row-major order has the gradient.
+    least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. A bin has no
+    elements outside the image; a bin without elements gives 0. NaN is larger than every number; of equal elements, the
+    first one in row-major order has the gradient.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
@@ -258,11 +258,11 @@ def roi_align(
 
     Each row of `roi` has two corners of a region, `[x1, y1, x2, y2]`, which are multiplied by the scales; the first
     pixel reaches from 0 to 1, and its center is at 0.5. `batch_indices` has the index of the image of each region. Each
-    element of the result is the AVERAGE or MAX of samples: of so many along each dimension as the region has pixels for
-    each element, rounded up, and at least `minimum_samples_per_output`, at most `maximum_samples_per_output`. A region
-    may be empty, and is mirrored where `x2 < x1`.
+    element of the result is the AVERAGE or MAX of samples. Along each dimension it has as many samples as the region
+    has pixels for each element, rounded up, between `minimum_samples_per_output` and `maximum_samples_per_output`. A
+    region may be empty, and is mirrored where `x2 < x1`.
 
-    A sample that is up to half a pixel outside of the image reads the pixels at its edge, and one further away is
+    A sample up to half a pixel outside the image reads the pixels at its edge; one farther away is
     `out_of_bounds_input_value`. As in `gather`, a batch index of -1 is the last one, and others are clamped.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
@@ -455,7 +455,7 @@ class RoiAlign1Desc(_AlignTensors, function=roi_align1):
 
 @calls.result
 class RoiAlignGradients(NamedTuple):
-    """The gradients of `roi_align1` with respect to its input and to its regions; None for one that is not asked for.
+    """The gradients of `roi_align1` with respect to its input and its regions; None for the one not asked for.
 
     >>> image, roi = jnp.ones((1, 1, 2, 2)), jnp.array([[0.0, 0.0, 2.0, 2.0]])
     >>> roi_align_grad(image, jnp.ones((1, 1, 1, 1)), roi, jnp.array([0])).input.tolist()

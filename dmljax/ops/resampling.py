@@ -1,9 +1,9 @@
 """Resampling: UPSAMPLE_2D, RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3, and the gradients of RESAMPLE1 and RESAMPLE2.
 
 All are one computation: element `i` of the result lies at `(i - output_pixel_offset) / scale - input_pixel_offset` in
-the input. A scale or an offset stands for the simplest fraction that rounds to the same float32, and positions are
-computed exactly, so that 0.33333334 is a third. Positions outside of the input are moved to its edges. On an explicit
-mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
+the input. A scale or offset stands for the simplest fraction that rounds to the same float32, so 0.33333334 means a
+third; positions are computed exactly. Positions outside of the input are moved to its edges. On an explicit mesh, each
+dimension of the result is sharded as that of the input is, if its size allows it.
 """
 
 import math
@@ -66,7 +66,7 @@ def upsample_2d(
     scale_size: Size2D | int,
     interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
 ) -> Array:
-    """Makes the last two dimensions, height and width, a whole number of times as large.
+    """Enlarges the last two dimensions, height and width, by whole factors.
 
     One number stands for both. A `Size2D` has the width first.
 
@@ -111,8 +111,8 @@ def resample(
 
     `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
     all dimensions. Either follows from the other, sizes rounded down. If both are given, the result is cropped to
-    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; those of integers, of
-    8 bits alone, to the nearest integer, and halves to the even one.
+    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers,
+    which must have 8 bits, are rounded to the nearest integer, halves to even.
 
     >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
@@ -165,9 +165,9 @@ def resample2(
 ) -> Array:
     """Resizes an array as `resample1`, with positions that NEAREST_NEIGHBOR rounds down or up.
 
-    Without `input_pixel_offsets`, they are such that the center of each pixel is looked at: 0.5 for LINEAR; 0, rounded
-    down (DECREASING), or 1, rounded up (INCREASING), for NEAREST_NEIGHBOR, so that the nearest element is found, and of
-    two that are as near, the second or the first.
+    By default, `input_pixel_offsets` sample the center of each pixel: 0.5 for LINEAR; for NEAREST_NEIGHBOR, 0 when
+    rounding down (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element, and of two equally
+    near the second or the first.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> [
@@ -195,7 +195,7 @@ def resample3(
     output_pixel_offsets: calls.EachNumber = -0.5,
     antialiased: bool = False,
 ) -> Array:
-    """Resizes an array as `resample2`; if `antialiased`, LINEAR averages all that a smaller pixel covers.
+    """Resizes an array as `resample2`; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
 
     The weights fall to 0 over as many elements as lie between two of the result, where that is more than one. Beyond
     the edges, the elements at the edges count again.

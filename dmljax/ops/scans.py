@@ -1,4 +1,4 @@
-"""Running tallies along an axis: CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT.
+"""Running sums and products along an axis: CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT.
 
 16-bit floats are computed in float32 and rounded once; integers wrap around.
 """
@@ -25,9 +25,9 @@ def cumulative_summation(
 ) -> Array:
     """Adds up the elements along `axis`: each result is the sum of the elements up to this one.
 
-    With `AxisDirection.DECREASING` the sum begins at the last element. With `has_exclusive_sum` it leaves out the
-    element at its own place, so that the first sum is 0. Floats are added in blocks, in which rounding errors are at
-    most 8 for every factor of 8 in the size of the axis.
+    With `AxisDirection.DECREASING` the sum begins at the last element. With `has_exclusive_sum` it leaves out its own
+    element, so the first sum is 0. Floats are added in blocks, in which rounding errors are at most 8 for every factor
+    of 8 in the size of the axis.
 
     >>> cumulative_summation(
     ...     jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True
@@ -48,7 +48,7 @@ def cumulative_product(
     """Multiplies the elements along `axis`: each result is the product of the elements up to this one.
 
     With `AxisDirection.DECREASING` the product begins at the last element. With `has_exclusive_product` it leaves out
-    the element at its own place, so that the first product is 1. The derivative is right where factors are 0.
+    its own element, so the first product is 1. The derivative is right where factors are 0.
 
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]

@@ -39,10 +39,10 @@ class TopK(NamedTuple):
 def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDType = jnp.uint32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
-    Of equal elements, the one with the lower index comes first. NaN is larger than every number. On a CPU, -0 equals +0
-    and subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values
-    are copied bit for bit; the gradient of each goes to the element that it is copied from. The indices are uint32, as
-    in DirectML; `dtype` may be any integer type.
+    Equal elements are in the order of their indices. NaN is larger than every number. On a CPU, -0 equals +0 and
+    subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values are
+    copied bit for bit; the gradient of each goes to the element that it is copied from. The indices are uint32, as in
+    DirectML; `dtype` may be any integer type.
 
     >>> values, indices = top_k(jnp.array([1.0, 2.0, 2.0, 3.0]), axis=0, k=3)
     >>> values.tolist(), indices.tolist()
@@ -62,9 +62,8 @@ def top_k1(
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
 
-    Equal elements are in the order of their indices in either direction. NaN is larger than every number in either
-    direction, too: among the smallest elements it comes last. Zeros, subnormal numbers, copies, gradients and `dtype`
-    are as in `top_k`.
+    In either direction, equal elements are in the order of their indices, and NaN is larger than every number: among
+    the smallest elements it comes last. Zeros, subnormal numbers, copies, gradients and `dtype` are as in `top_k`.
 
     >>> row = jnp.array([2.0, jnp.nan, 1.0, 1.0])
     >>> values, indices = top_k1(row, axis=0, k=3, axis_direction="increasing")

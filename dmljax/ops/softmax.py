@@ -1,7 +1,7 @@
 """Softmax, log-softmax and hardmax: ACTIVATION_SOFTMAX, LOG_SOFTMAX, HARDMAX, and their versions with Axes.
 
 16-bit floats are computed in float32 and rounded once. The first version of each works along the last axis, the second
-along several axes together.
+along any axes together.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ _INTO_GEMM = {"DML_OPERATOR_GEMM": FeatureLevel.FL_6_1}
 
 @calls.operator_function
 def activation_softmax(input: ArrayLike) -> Array:
-    """Computes the softmax of each row along the last axis: exponentials of its elements, divided by their sum.
+    """Computes the softmax of each row along the last axis: the exponentials of its elements, divided by their sum.
 
     No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
 
@@ -117,7 +117,7 @@ class ActivationLogSoftmax1Desc(AxesActivation, function=activation_log_softmax1
 
 
 def _along(function: Callable[..., Array], axes: calls.Axes, input: Array) -> Array:
-    """JAX's `function` of the rows along `axes`: XLA knows this formula, and makes one kernel of it on a GPU."""
+    """Applies JAX's `function` along `axes`: XLA recognizes it, and compiles it to one kernel on a GPU."""
     return function(input, calls.normal_axes(axes, input))
 
 

@@ -57,8 +57,9 @@ def adam_optimizer(
     where `alpha = sqrt(1 - beta2**training_step) / (1 - beta1**training_step)`. Count the steps from 1: at step 0,
     `alpha` divides 0 by 0, and all parameters become NaN.
 
-    `epsilon` is added before the correction of the second moment, and in Optax and PyTorch after it: theirs is this one
-    divided by `sqrt(1 - beta2**training_step)`. Under `jax.jit(..., donate_argnums=(0, 1, 2))` the update is in place.
+    `epsilon` is added before the second moment is corrected; Optax and PyTorch add it afterwards, so their `epsilon` is
+    this one divided by `sqrt(1 - beta2**training_step)`. Under `jax.jit(..., donate_argnums=(0, 1, 2))` the update is
+    in place.
 
     >>> weights, zeros, gradient = (
     ...     jnp.array([1.0, 2.0]),
@@ -98,14 +99,14 @@ def adam_optimizer(
     lambda beta, count: -lax.pow(beta, count) * jnp.where(beta > 0, lax.log(beta), 0),
 )
 def _one_minus_power(beta: Array, count: Array) -> Array:
-    """`1 - beta ** count`, of which `pow` would lose half of the digits where it is near 1."""
+    """Computes `1 - beta ** count`, where `pow` would lose half of the digits of a result near 1."""
     exponent = count * lax.log(beta)
     return jnp.where(exponent < -0.25, 1 - lax.pow(beta, count), -lax.expm1(exponent))
 
 
 @with_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))
 def _root(v: Array) -> Array:
-    """The square root. Its slope at 0 counts as 0, as that of the gradient's magnitude, whose square it is taken of."""
+    """Computes the square root, with a slope of 0 at 0: its argument is the square of the gradient's magnitude."""
     return lax.sqrt(v)
 
 
