@@ -397,7 +397,7 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats):
-        pytest.skip("the result is no float, or follows from the bits of a number and not from its value")
+        pytest.skip("the result is not a float, or depends on the bits of a number rather than its value")
     if CASES[operator].domain is None:
         check_linear_gradients(function, (floats,))
     else:  # roughly: `test_derivatives.py` compares these with exact ones
@@ -409,7 +409,7 @@ def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
     """Where floats move as integers, which have no transpose."""
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats):
-        pytest.skip("the result is no float, or follows from the bits of a number and not from its value")
+        pytest.skip("the result is not a float, or depends on the bits of a number rather than its value")
     mesh = jax.make_mesh((2,), ("devices",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
 
     def on_the_mesh(x: Any) -> jax.ShapeDtypeStruct:
@@ -526,7 +526,7 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
             array.flat[0], array.flat[-1] = -np.inf, np.inf  # whose difference or product with 0 would be NaN
     expected = function(floats)
     if any(np.isnan(output).any() for output in jax.tree.leaves(expected)):
-        pytest.skip("the result is NaN by definition, of infinite or negative operands")
+        pytest.skip("infinite or negative operands give NaN by definition")
     with jax.debug_nans(True):
         assert_agree(operator, function(floats), expected)
         assert_agree(operator, jax.jit(function)(floats), expected)

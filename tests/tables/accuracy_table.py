@@ -10,33 +10,32 @@ import pytest
 PAGE = """\
 # Accuracy
 
-Operators that round nothing agree bit for bit with DirectML's pages. Elementwise operators that round are within 4
-units in the last place (ULP) of a float64 reference in FLOAT32, and within 1 in FLOAT16. Where one is not, it computes
-what JAX's own function computes, and is at most one unit further off: for all operands and all finite attributes that
-the tests tried, including NaN, infinities and both ends of the range. A subnormal operand or result of floating-point
-arithmetic may be replaced by a zero of the same sign, as in Direct3D; predicates, selections, copies and bitwise
-operators keep subnormals. DirectML's pages list float64 for none of the operators that round; in float64 dmljax is as
-accurate as XLA's functions.
+Operators that do not round agree bit for bit with DirectML's pages. Elementwise operators that round are accurate to 4
+units in the last place (ULP) in FLOAT32, against a float64 reference, and to 1 in FLOAT16. The exceptions compute what
+JAX's own function computes, and are at most 1 ULP further off. The tests tried NaN, infinities, both ends of the range,
+and all finite attributes. Floating-point arithmetic may replace a subnormal operand or result by a zero of the same
+sign, as in Direct3D; predicates, selections, copies and bitwise operators keep subnormals. DirectML's pages list
+float64 for none of the operators that round; in float64, dmljax is as accurate as XLA's functions.
 
 Exceptions and their reasons:
 
 | operator | exception | reason |
 | --- | --- | --- |
 | ELEMENT_WISE_MODULUS_FLOOR | may be 0 where `b` is below 1e-30 | the remainder may be subnormal before `b` is added |
-| ELEMENT_WISE_ADD1 | rounds twice | it rounds the sum, and then the result of the fused activation |
-| operators with a ScaleBias | round up to three times | the product, the sum, and then the result |
-| ELEMENT_WISE_POW, integer with float exponent | truncates | the result is an integer, computed in floating point |
+| ELEMENT_WISE_ADD1 | rounds twice | it rounds the sum, then the result of the fused activation |
+| operators with a ScaleBias | round up to three times | they round the product, the sum and the result |
+| ELEMENT_WISE_POW, integer with float exponent | truncates | it computes an integer in floating point |
 
 Derivatives with respect to inputs and attributes, in forward and reverse mode, have at least 4 correct digits for
 arguments and attributes between 1e-3 and 1e3, or are off by less than 1e-5 of the result divided by the argument: the
-slope of tanh is computed as `1 - tanh(x)**2`, and is 0 from 9 on. What is below 1e-30 may be 0. Gradients with respect
-to the input are finite wherever the operator and its true gradient are, also at infinity. The derivative of `0 ** 0`
-with respect to the exponent is 0, as in JAX and PyTorch.
+slope of tanh is `1 - tanh(x)**2`, which is 0 from 9 on. Derivatives below 1e-30 may be 0. Gradients with respect to the
+input are finite wherever the operator and its true gradient are, even at infinity. The derivative of `0 ** 0` with
+respect to the exponent is 0, as in JAX and PyTorch.
 
 ## On a GPU and a TPU
 
-All errors on this page were measured on a CPU. We have run nothing on a GPU or a TPU; this follows from the functions
-that dmljax chooses there:
+All errors on this page were measured on a CPU. We have run nothing on a GPU or a TPU, where dmljax uses these
+functions:
 
 | computation | CPU | GPU | TPU |
 | --- | --- | --- | --- |
@@ -48,23 +47,23 @@ that dmljax chooses there:
 
 ## Elementwise operators
 
-The table lists the largest errors, in units in the last place, that `pytest tests/test_accuracy.py --accuracy-table
-notebooks/accuracy.md` found. In FLOAT32, all three libraries compute with the same 400,000 operands, none of which is
-subnormal, infinite or NaN, and the same attributes; `tests/benchmarks/idioms.py` and `tests/test_peers_elementwise.py`
-have the functions that stand for JAX and PyTorch. An error of 1e+06 or more is a normal number that became 0, as GELU
-does below -13 and swish below -87; an infinite one is an intermediate result that is out of range where the exact
-result is not. In FLOAT16, the tests try all operands; with two inputs, each value of one input meets one value of the
-other. The tests also search for the worst combination of operands and attributes, which they hold to the same bounds.
-ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 are held to them by tests of their own.
+The table lists the largest errors in ULP that `pytest tests/test_accuracy.py --accuracy-table notebooks/accuracy.md`
+found. In FLOAT32, all three libraries compute with the same attributes and the same 400,000 operands, without
+subnormals, infinities and NaNs; the functions of JAX and PyTorch are in `tests/benchmarks/idioms.py` and
+`tests/test_peers_elementwise.py`. An error of 1e+06 or more is a normal number that became 0, as in GELU below -13 and
+swish below -87. An infinite error is an intermediate result that overflows where the exact result does not. In FLOAT16,
+the tests try all operands; with two inputs, they pair each value of one input with one value of the other. They also
+search for the worst operands and attributes, and hold them to the same bounds. ELEMENT_WISE_POW and ELEMENT_WISE_ADD1
+have tests of their own.
 
 {elementwise}
 
 ## Sums
 
-Sums have a bound relative to the sum of the magnitudes, which is on the operators' pages. In softmax, each element's
-distance from the largest of its row is also rounded before the exponential. The table lists the largest errors for the
-float32 workloads of `tests/benchmarks/every.py`, in units in the last place of the largest result; where the numbers of
-a workload are whole, they are replaced by normally distributed ones.
+The operators' pages bound the error of sums relative to the sum of the magnitudes. Softmax also rounds each element's
+distance from the largest of its row before the exponential. The table lists the largest errors for the float32
+workloads of `tests/benchmarks/every.py`, in ULP of the largest result; workloads of whole numbers use normally
+distributed ones here.
 
 {sums}
 """

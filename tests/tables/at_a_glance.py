@@ -30,17 +30,17 @@ TEXT = """\
 notebooks/at-a-glance.md` writes this page from the support tables, the tests' cases, [the table of
 accuracy](accuracy.md) and what `python tests/benchmarks/every.py` measured.
 
-- **data types**: those of all tensors in the newest support table. The functions take more: bfloat16, float64 and
-  64-bit integers wherever the computation has a meaning for them.
+- **data types**: what the newest support table lists for all tensors. Functions also take bfloat16, float64 and 64-bit
+  integers where the computation makes sense for them.
 - **since**: the first feature level that has the operator.
-- **gradient**: that of the function, in forward and reverse mode. It is *0* where the function is constant between its
-  steps, and there is *none* where no input or no result is a float.
-- **exact**: *to the bit*, or *rounded*: [accuracy](accuracy.md) has the largest errors that were found. *Sums* of
-  floats are rounded several times, and have a bound relative to the sum of the magnitudes, which is on the operator's
-  page; sums of integers, maxima and copies are exact there as well.
-- **speed**: how many times as fast as its fastest rival dmljax was, of jax.numpy's idiom, PyTorch and ONNX Runtime, on
-  one workload of about 2^20 elements, with two cores of a shared machine; nothing where no rival computes the same. A
-  difference of a tenth means nothing. [Beside other libraries](beside.md) says more.
+- **gradient**: whether the function has one, in forward and reverse mode. *0* marks step functions, and *none* marks
+  functions without a float among their inputs or results.
+- **exact**: *to the bit* or *rounded*; [accuracy](accuracy.md) has the largest errors. *Sums* of floats round several
+  times; the operator's page bounds the error relative to the sum of the magnitudes. Sums of integers, maxima and copies
+  are exact.
+- **speed**: how many times as fast as the fastest rival dmljax is. The rivals are jax.numpy's idiom, PyTorch and ONNX
+  Runtime, on one workload of about 2^20 elements and two cores of a shared machine. Differences of a tenth are noise,
+  and a cell is empty where no rival computes the same. [Other libraries](beside.md) says more.
 
 {families}
 """

@@ -24,15 +24,16 @@ CHIPS = {"h100": "NVIDIA H100", "v5e": "TPU v5e"}
 TEXT = """\
 # On a GPU and a TPU
 
-Nothing on this page was run on a GPU or a TPU. XLA's compilers for both run on any x86-64 CPU, and the compiled program
-says how many kernels it launches and how many bytes they move. `python tests/benchmarks/compilers.py` compiles every
-operator's workload, about 2^20 elements of float32, and what a JAX user would write instead, and writes this page.
+These are estimates: we have run nothing on a GPU or a TPU. XLA's compilers for both run on any x86-64 CPU, and a
+compiled program shows how many kernels it launches and how many bytes they move. `python
+tests/benchmarks/compilers.py` compiles a workload of about 2^20 float32 elements for every operator, and what a JAX
+user would write instead, and writes this page.
 
 {summary}
 
-- **time**: dmljax's estimated time over the idiom's, then both in microseconds. It is empty where JAX has no idiom, or
-  where XLA cannot compile the idiom for the chip.
-- **kernels**: dmljax's, and the idiom's after a slash where it has another number; with loops, conditionals and sorts,
+- **time**: dmljax's estimated time over the idiom's, then both in microseconds. It is empty where JAX has no idiom or
+  XLA cannot compile the idiom for the chip.
+- **kernels**: dmljax's, then the idiom's after a slash if the numbers differ. Loops, conditionals and sorts are listed
   where there are any.
 
 On the H100, the estimate is a lower bound: 1.5 us for each kernel, the bytes of its operands and results at 2.8 TB/s,
@@ -43,12 +44,12 @@ does not estimate, their bytes at 819 GB/s. dmljax and the idioms both compute p
 
 Where dmljax costs clearly more, it computes something else:
 
-- SCATTER and SCATTER_ND write the last of several updates of an element, as DirectML's page has it; `x.at[i].set`
+- SCATTER and SCATTER_ND keep the last of several updates of an element, as DirectML's page says; `x.at[i].set`
   promises no order.
 - RANDOM_GENERATOR is Philox, bit for bit; `jax.random.bits` is Threefry, which needs no multiplications. A TPU has no
-  64-bit integers, so that dmljax multiplies there by halves.
-- Products of 8-bit integers with zero points are products of int8, of which sums of rows and columns are subtracted;
-  the idiom's are products of int32, whose arithmetic the estimate for the H100 does not count.
+  64-bit integers, so dmljax multiplies in halves there.
+- Products of 8-bit integers with zero points multiply int8 and subtract sums of rows and columns. The idiom multiplies
+  int32, whose arithmetic the estimate for the H100 does not count.
 
 ## Operators
 
@@ -56,8 +57,8 @@ Where dmljax costs clearly more, it computes something else:
 
 ## Networks
 
-Networks that PyTorch exports to ONNX, and the same networks in plain JAX: inferences of one input, and the gradients of
-all weights.
+Networks that PyTorch exports to ONNX, beside the same networks in plain JAX: inference on one input, and the gradients
+of all weights.
 
 {networks}
 """

@@ -12,7 +12,7 @@ import pytest
 PAGE = """\
 # Transformations
 
-Each of the {count} operators comes through each of these transformations, except where one does not apply (below).
+All {count} operators work under these transformations, except where one does not apply (see below).
 `pytest --transformation-table notebooks/transformations.md` writes this page from the results of the tests in
 `tests/test_every_operator.py`, on a CPU with eight devices.
 
@@ -22,9 +22,8 @@ Each of the {count} operators comes through each of these transformations, excep
 
 {exceptions}
 
-`jax.linear_transpose`, which transposes the function itself and not its derivative, fails for linear operators that
-dmljax differentiates by a rule of their own: quotients, means, `activation_linear`, operators with a ScaleBias, and
-copies of bfloat16. `jax.vjp` works for all operators.
+`jax.linear_transpose` fails for linear operators with a derivative rule of their own: quotients, means,
+`activation_linear`, operators with a ScaleBias, and copies of bfloat16. `jax.vjp` works for all operators.
 """
 PASSED = "passed"
 tried: dict[str, set[str]] = {}  # what the tests of a transformation say that they try
