@@ -5,8 +5,8 @@ Every family imports what it needs from here. Knows nothing of descriptors.
 
 # fmt: off
 from dmljax.calls.arguments import (
-    Axes, EachDimension, EachNumber, FloatNumber, FloatScaleBias, IntegerDType, LowerBound, Number, Operand, Precision,
-    Quantized, QuantizedDType, Size, Step, TruncatedNumber, UpperBound, WideNumber, bring_into_one_type
+    Axes, AxisName, EachDimension, EachNumber, FloatNumber, FloatScaleBias, IntegerDType, LowerBound, Number, Operand,
+    Precision, Quantized, QuantizedDType, Size, Step, TruncatedNumber, UpperBound, WideNumber, bring_into_one_type
 )
 from dmljax.calls.arrays import (
     broadcast, float_array, integer_array, normal_axes, normal_axis, number_array, of_floats, operands, quantized_array,
@@ -15,8 +15,8 @@ from dmljax.calls.arrays import (
 from dmljax.calls.decorator import operator_function, result
 
 __all__ = [
-    "Axes", "EachDimension", "EachNumber", "FloatNumber", "FloatScaleBias", "IntegerDType", "LowerBound", "Number",
-    "Operand", "Precision", "Quantized", "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound",
+    "Axes", "AxisName", "EachDimension", "EachNumber", "FloatNumber", "FloatScaleBias", "IntegerDType", "LowerBound",
+    "Number", "Operand", "Precision", "Quantized", "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound",
     "WideNumber", "bring_into_one_type", "broadcast", "float_array", "integer_array", "normal_axes", "normal_axis",
     "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array", "require_same_shape",
     "require_type", "result"

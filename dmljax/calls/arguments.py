@@ -339,6 +339,12 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
         raise InvalidType(Problem(where, rule, show(value))) from None
 
 
+def _axis_name(where: Where, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidType(Problem(where, "must be the name of an axis of a mesh", show(value)))
+    return value
+
+
 Kind = ArrayKind | NumberKind | Static
 
 
@@ -361,6 +367,7 @@ EachNumber = Annotated[float | Sequence[float], _number_or_several]  # likewise;
 Size = Annotated[int, _size]  # an integer, or the symbolic size of a dimension
 IntegerDType = Annotated[DTypeLike, _integer_dtype]
 QuantizedDType = Annotated[DTypeLike, partial(_dtype, kind=QUANTIZED)]  # which may be an integer of 4 bits
+AxisName = Annotated[str, _axis_name]  # of a mesh
 Precision = lax.Precision | lax.DotAlgorithmPreset | str  # of a matrix product or a convolution
 
 _KINDS: dict[Any, Kind] = {

@@ -1,14 +1,15 @@
 """Attention: the softmax of scaled products of queries and keys, times values, in blocks where the scores are many.
 
 Queries, keys and values are arrays of the shape (..., positions, size); the dimensions before the last two, such as
-batches and heads, broadcast. Scores have the shape (..., queries, keys).
+batches and heads, broadcast. Scores have the shape (..., queries, keys). Inside `jax.shard_map`, the devices along an
+axis of the mesh may each hold a block of the positions, and pass their keys and values round.
 """
 
 import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,13 +43,17 @@ def attention(
     bias: Array | None = None,
     mask: Mask | None = None,
     precision: Any = None,
+    axis_name: str | None = None,
 ) -> Array:
     """The softmax of `query @ key.mT * scale + bias` along the keys, times the values, in at least float32.
 
-    There may be several arrays of keys, and of values: they follow each other.
+    There may be several arrays of keys, and of values: they follow each other. With `axis_name`, each device along that
+    axis has a block of the positions, and the bias and the mask have the keys of all blocks.
     """
-    given = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
-    given = {name: x for name, x in given.items() if x is not None}
+    optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
+    given = {name: x for name, x in optional.items() if x is not None}
+    if axis_name is not None:
+        return _among_devices(axis_name, precision, given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
@@ -62,6 +67,8 @@ def attention(
     return result
 
 
+R = TypeVar("R")  # an array, or a tree of arrays
+S = TypeVar("S")  # likewise
 Arrays = dict[str, Array]  # by the names of the arguments above
 Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # of the keys and values, each one or several arrays
 
@@ -145,7 +152,7 @@ _MOST_ON_CPU = 2**21  # scores that a CPU computes at once
 _MOST_ELSEWHERE = 2**27
 _MOST_QUERIES = 512  # of a block
 
-_ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end")
+_ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end", "highest")
 
 
 def _exceed(most: int, *sizes: int) -> bool:
@@ -171,7 +178,8 @@ def _in_blocks(
 
     of_all = partial(_over_queries, of_block, most)
     axes = [axis for axis in range(-given["key"].ndim, -2) if given["key"].shape[axis] > 1] if is_one_by_one else []
-    return functools.reduce(lambda of_one, axis: partial(_over_axis, axis, of_one), reversed(axes), of_all)(given)
+    of_each = functools.reduce(lambda of_one, axis: partial(_over_axis, axis, of_one), reversed(axes), of_all)
+    return cast(Array, of_each(given))
 
 
 def _over_axis(axis: int, of_one: Callable[[Arrays], Array], given: Arrays) -> Array:
@@ -181,7 +189,7 @@ def _over_axis(axis: int, of_one: Callable[[Arrays], Array], given: Arrays) -> A
     return jnp.moveaxis(jnp.squeeze(results, axis), 0, axis)
 
 
-def _over_queries(of_block: Callable[[Arrays], Array], most: int, given: Arrays) -> Array:
+def _over_queries(of_block: Callable[[Arrays], R], most: int, given: Arrays) -> R:
     """The results of `of_block` for each block of queries, one after the other, as one."""
     query, key = given["query"], given["key"]
     whole = query.shape[-2]
@@ -195,8 +203,12 @@ def _over_queries(of_block: Callable[[Arrays], Array], most: int, given: Arrays)
         for name in _ALONG_QUERIES
         if name in given and given[name].shape[-2] > 1
     }
-    rows = jnp.moveaxis(lax.map(lambda some: of_block(given | some), blocks), 0, -3)
-    return lax.slice_in_dim(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1]), 0, whole, axis=-2)
+
+    def joined(results: Array) -> Array:
+        rows = jnp.moveaxis(results, 0, -3)
+        return lax.slice_in_dim(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1]), 0, whole, axis=-2)
+
+    return cast(R, jax.tree.map(joined, lax.map(lambda some: of_block(given | some), blocks)))
 
 
 def _blocks_of(x: Array, axis: int, size: int) -> Array:
@@ -206,3 +218,152 @@ def _blocks_of(x: Array, axis: int, size: int) -> Array:
     filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
     filled = jnp.pad(x, filling, mode="edge")
     return jnp.moveaxis(filled.reshape(replaced(x.shape, axis, count, size)), axis, 0)
+
+
+# A ring of devices
+
+# Each device has the keys and values of one block at a time. The backward pass sends them round once more, with their
+# gradients, and computes the scores again, so that a device never keeps more than a few blocks.
+
+
+_PASSED = ("key", "value")
+
+
+class _Ring(NamedTuple):
+    """Says how devices compute an attention together."""
+
+    axis_name: str
+    precision: Any
+    most: int  # scores that a device computes at once
+
+    def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
+        """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed.
+
+        `step` returns the next state, and what to pass on. In the end, each device has its own again.
+        """
+        count, own = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
+        onward = [(i, (i + 1) % count) for i in range(count)]
+
+        def one_step(i: Array, carried: tuple[S, R]) -> tuple[S, R]:
+            state, passed = carried
+            state, passed = step(state, (own - i) % count, passed)
+            return state, lax.ppermute(passed, self.axis_name, onward)
+
+        return cast(tuple[S, R], lax.fori_loop(0, count, one_step, (state, passed)))
+
+    def sums(self, given: Arrays, device: Array) -> "_Sums":
+        """Sums over the keys in `given`, which come from `device`."""
+
+        @jax.checkpoint  # so that a derivative computes a block again, and does not keep it
+        def of_block(given: Arrays) -> _Sums:
+            scores = _scores(_product(given["query"], given["key"].mT, self.precision), given)
+            highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
+            powers = jnp.exp(scores - _finite(highest))
+            total = _product(powers, given["value"], self.precision)
+            return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
+
+        return cast(_Sums, _over_queries(of_block, self.most, _of_keys(given, device)))
+
+
+class _Sums(NamedTuple):
+    """For each query, sums over some keys."""
+
+    highest: Array  # score
+    weight: Array  # the sum of exp(score - highest)
+    total: Array  # of the values times that
+
+    def plus(self, other: "_Sums") -> "_Sums":
+        highest = jnp.maximum(self.highest, other.highest)
+        mine, others = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
+        return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
+
+
+def _no_sums(given: Arrays) -> _Sums:
+    query, key, value = given["query"], given["key"], given["value"]
+    batch, wide = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2]), widened(query.dtype)
+    zero = jnp.broadcast_to(jnp.sum(jnp.zeros_like(query, wide), -1, keepdims=True), (*batch, query.shape[-2], 1))
+    return _Sums(zero - np.inf, zero, jnp.broadcast_to(zero, (*zero.shape[:-1], value.shape[-1])))
+
+
+def _finite(highest: Array) -> Array:
+    """Replaces -inf by 0, so that the exponentials of scores that are all -inf are 0 and not NaN."""
+    return jnp.where(highest == -np.inf, jnp.zeros_like(highest), highest)
+
+
+def _of_keys(given: Arrays, device: Array) -> Arrays:
+    """Cuts the mask and the bias of all keys down to the keys of one device."""
+    count = given["key"].shape[-2]
+    first = device * count
+    cut = {
+        name: lax.dynamic_slice_in_dim(given[name], first, count, -1)
+        for name in ("bias", "is_seen")
+        if name in given and given[name].shape[-1] > 1
+    }
+    return given | cut | {name: given[name] - first for name in ("begin", "end") if name in given}
+
+
+def _among_devices(axis_name: str, precision: Any, given: Arrays) -> Array:
+    """Computes the attention to the keys of all devices along an axis of the mesh."""
+    on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_ELSEWHERE))
+    floats, others = _apart(_varying_alike(axis_name, given))
+    result: Array = choose(floats, others, cpu=partial(_in_ring, on_cpu), default=partial(_in_ring, elsewhere))
+    return result
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _in_ring(ring: _Ring, floats: Arrays, others: Arrays) -> Array:
+    return _forward(ring, floats, others)[0]
+
+
+def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
+    given = floats | others
+
+    def step(sums: _Sums, device: Array, passed: Arrays) -> tuple[_Sums, Arrays]:
+        return sums.plus(ring.sums(given | passed, device)), passed
+
+    passed = {name: given[name] for name in _PASSED}
+    sums, _ = ring.walk(step, _no_sums(given), passed)
+    result = sums.total / sums.weight
+    return result, (floats, others, sums, result)
+
+
+def _backward(ring: _Ring, kept: Any, slope: Array) -> tuple[Arrays, None]:
+    floats, others, sums, result = kept
+    # The result is a quotient of two sums over all keys. Each block's part of a sum has the slope of that sum.
+    slopes = _Sums(
+        jnp.zeros_like(sums.highest), -jnp.sum(slope * result, -1, keepdims=True) / sums.weight, slope / sums.weight
+    )
+    at_home = {name: x for name, x in floats.items() if name not in _PASSED}
+    others = others | {"highest": sums.highest}
+
+    def step(state: Arrays, device: Array, passed: Any) -> tuple[Arrays, Any]:
+        block, summed = passed
+        _, pulled = jax.vjp(lambda floats: ring.sums(floats | others, device), at_home | block)
+        (more,) = pulled(slopes)
+        added = {name: x + more[name].astype(x.dtype) for name, x in (state | summed).items()}
+        return {name: added[name] for name in state}, (block, {name: added[name] for name in summed})
+
+    wide = {name: jnp.zeros_like(x, widened(x.dtype)) for name, x in floats.items()}
+    block, summed = ({name: tree[name] for name in _PASSED} for tree in (floats, wide))
+    state, (_, summed) = ring.walk(step, {name: wide[name] for name in at_home}, (block, summed))
+    return {name: x.astype(floats[name].dtype) for name, x in (state | summed).items()}, None
+
+
+_in_ring.defvjp(_forward, _backward)
+
+
+def _apart(given: Arrays) -> tuple[Arrays, Arrays]:
+    """Splits the arrays into those that have derivatives and the others."""
+    floats = {name: x for name, x in given.items() if jnp.issubdtype(x.dtype, jnp.inexact)}
+    return floats, {name: x for name, x in given.items() if name not in floats}
+
+
+def _varying_alike(axis_name: str, given: Arrays) -> Arrays:
+    """Lets all arrays vary over the same axes of the mesh of `jax.shard_map`, as the state of a loop must.
+
+    XLA drops the selects. JAX has a function for this, but not the same one in all versions since 0.8.0.
+    """
+    varying = functools.reduce(
+        jnp.logical_or, [jnp.any(jnp.zeros_like(x, bool)) for x in given.values()], lax.axis_index(axis_name) < 0
+    )
+    return {name: jnp.where(varying, x, x) for name, x in given.items()}

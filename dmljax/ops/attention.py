@@ -106,8 +106,8 @@ class _Sizes:
                 return self.scores()
 
 
-def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None) -> _Sizes:
-    """The sizes of an attention to arrays of these shapes."""
+def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, blocks: int = 1) -> _Sizes:
+    """The sizes of an attention to arrays of these shapes, which are those of one of `blocks` blocks of positions."""
     source = _sources(shapes)
     for name, count in head_counts.items():
         require(name, count >= 1, "must be at least 1", count)
@@ -132,7 +132,7 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None) ->
         queries=shapes[source["query"]][1],
         keys=keys,
         past=past,
-        total=past + keys if total is None else total,
+        total=past + keys * blocks if total is None else total,
         heads=heads,
         key_heads=key_heads,
         size=size_of("query", heads),
@@ -188,17 +188,21 @@ def _attended(
     mask_filter_value: ArrayLike,
     head_counts: Mapping[str, int],
     mask_type: MultiheadAttentionMaskType,
-    total: int | None,
+    *,
+    total: int | None = None,
     has_present: bool,
     precision: Any,
+    is_causal: bool,
+    axis_name: str | None,
 ) -> Any:
     """An array, or with `has_present` a `MultiheadAttention`, of the first of `_ARRAYS`."""
     given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), mask_type)
+    blocks = 1 if axis_name is None else _blocks_in_ring(axis_name, given, has_present=has_present)
     shapes = {name: x.shape for name, x in given.items()}
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
             raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
-    sizes, source = _sizes(shapes, head_counts, total), _sources(shapes)
+    sizes, source = _sizes(shapes, head_counts, total, blocks), _sources(shapes)
     _require_shapes(sizes, shapes, mask_type)
     dtype = given[source["query"]].dtype
     wide = widened(dtype)
@@ -207,6 +211,7 @@ def _attended(
 
     def compute(*operands: Array) -> Any:
         named = dict(zip(given, operands, strict=True))
+        first = sizes.past if axis_name is None else lax.axis_index(axis_name) * sizes.queries
         query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
         keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
         if has_present:
@@ -217,8 +222,9 @@ def _attended(
             [x[:, :, None] for x in values],
             named["scale"],
             _over_scores(named.get("relative_position_bias"), sizes),
-            _mask(mask_type, sizes, named),
+            _mask(mask_type, sizes, named, is_causal=is_causal, first=first),
             precision,
+            axis_name,
         )
         output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"])
         results = [x.astype(dtype) for x in (output, *(keys + values if has_present else []))]
@@ -232,6 +238,17 @@ def _attended(
     of_results = [outer, *([present, present] if has_present else [])]
     outputs: Any = partitioned(compute, [(x, axes[name]) for name, x in given.items()], *of_results)
     return MultiheadAttention(*outputs) if has_present else outputs
+
+
+def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], *, has_present: bool) -> int:
+    """Returns how many devices there are along an axis of the mesh, each with one block of the positions."""
+    for name in (*(name for name in given if name.startswith("past_")), *["has_present"] * has_present):
+        raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
+    try:
+        return int(lax.axis_size(axis_name))
+    except NameError:
+        remedy = "call the function inside jax.shard_map over a mesh with that axis"
+        raise InvalidDesc(Problem("axis_name", "must be a manual axis of the mesh", axis_name, remedy=remedy)) from None
 
 
 def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
@@ -330,8 +347,18 @@ def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
     return x.reshape(batch, *groups, queries, keys)
 
 
-def _mask(mask_type: MultiheadAttentionMaskType, sizes: _Sizes, given: Mapping[str, Array]) -> Mask:
-    """Tells which keys the mask shows; with past lengths, only those up to the query's own position."""
+def _mask(
+    mask_type: MultiheadAttentionMaskType,
+    sizes: _Sizes,
+    given: Mapping[str, Array],
+    *,
+    is_causal: bool,
+    first: int | Array,
+) -> Mask:
+    """Tells which keys the mask shows; if causal or with past lengths, only those up to the query's own position.
+
+    `first` is the position of the first query, unless past lengths say it.
+    """
 
     def bound(positions: Array) -> Array:
         return _near(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
@@ -346,8 +373,10 @@ def _mask(mask_type: MultiheadAttentionMaskType, sizes: _Sizes, given: Mapping[s
             mask = mask._replace(end=bound(bounds[0]), begin=bound(bounds[1]))
         case _, lengths:
             mask = mask._replace(end=bound(lengths.reshape(-1)[: sizes.batch]))
-    if "past_sequence_lengths" in given:
-        own = bound(given["past_sequence_lengths"]) + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
+    has_lengths = "past_sequence_lengths" in given
+    if has_lengths or is_causal:
+        begin = bound(given["past_sequence_lengths"]) if has_lengths else first
+        own = begin + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
         mask = mask._replace(end=own + 1 if mask.end is None else jnp.minimum(mask.end, own + 1))
     return mask
 
@@ -375,6 +404,8 @@ def multihead_attention(
     mask_type: MultiheadAttentionMaskTypeLike = _BOOLEAN,
     has_present: bool = False,
     precision: calls.Precision | None = None,
+    is_causal: bool = False,
+    axis_name: calls.AxisName | None = None,
 ) -> Any:
     """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
 
@@ -386,7 +417,13 @@ def multihead_attention(
     positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
     `past_key` and `past_value`, (batch, heads, positions, head size), come before the new keys and values. A mask of
     type BOOLEAN is True where a key is seen. It and `relative_position_bias` broadcast to (batch, heads, queries,
-    keys), past keys included. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
+    keys), past keys included. With `is_causal`, a query sees no key after its own position, counted after the past
+    ones. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
+
+    For a sequence that is spread over several devices, call this inside `jax.shard_map` on each device's block of the
+    queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values round in a
+    ring, and the result is that of the whole sequence. The mask and the bias have the queries of the block and the keys
+    of the whole sequence. Only reverse-mode derivatives are supported then.
 
     >>> query, key = jnp.zeros((1, 2, 2)), jnp.ones((1, 3, 2))
     >>> value = jnp.array([[[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]]])
@@ -396,8 +433,17 @@ def multihead_attention(
     """
     sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
     others = bias, mask, relative_position_bias, past_key, past_value
-    heads, kind = {"head_count": head_count}, MultiheadAttentionMaskType.of(mask_type)
-    return _attended((*sources, *others), scale, mask_filter_value, heads, kind, None, has_present, precision)
+    return _attended(
+        (*sources, *others),
+        scale,
+        mask_filter_value,
+        {"head_count": head_count},
+        MultiheadAttentionMaskType.of(mask_type),
+        has_present=has_present,
+        precision=precision,
+        is_causal=is_causal,
+        axis_name=axis_name,
+    )
 
 
 _PRESENT = ("output_present_key", "output_present_value")
@@ -553,6 +599,8 @@ def multihead_attention1(
     total_sequence_length: calls.Size | None = None,
     has_present: bool = False,
     precision: calls.Precision | None = None,
+    is_causal: bool = False,
+    axis_name: calls.AxisName | None = None,
 ) -> Any:
     """Computes multi-head attention as `multihead_attention` does, with heads of queries that may share keys.
 
@@ -591,8 +639,18 @@ def multihead_attention1(
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count
     heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
-    arrays, kind = (*sources, *others), MultiheadAttentionMaskType.of(mask_type)
-    return _attended(arrays, scale, mask_filter_value, heads, kind, total_sequence_length, has_present, precision)
+    return _attended(
+        (*sources, *others),
+        scale,
+        mask_filter_value,
+        heads,
+        MultiheadAttentionMaskType.of(mask_type),
+        total=total_sequence_length,
+        has_present=has_present,
+        precision=precision,
+        is_causal=is_causal,
+        axis_name=axis_name,
+    )
 
 
 class MultiheadAttention1Desc(_Attention, function=multihead_attention1):

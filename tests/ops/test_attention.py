@@ -1,5 +1,6 @@
 """MULTIHEAD_ATTENTION and MULTIHEAD_ATTENTION1."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -447,6 +448,166 @@ def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, qu
     for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     assert [result.sharding.spec[0] for result in results] == ["batch"] * 3
+
+
+# Rings of devices
+
+
+ROUND = {"query_head_count": 4, "key_value_head_count": 2}
+RING_KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"scale": np.float32(0.4)},
+    "causal": {"is_causal": True, "mask_filter_value": -INF},
+    "a mask and a bias": {
+        "mask": RNG.random((2, 1, 16, 24)) < 0.6,
+        "relative_position_bias": normal(4, 16, 24),
+    },
+    "lengths": {"mask": np.array([20, 7], np.int32), "mask_type": MaskType.KEY_SEQUENCE_LENGTH},
+    "biases": {"bias": normal(4 * 4 + 2 * 4 + 2 * 3), "is_causal": True},
+}
+
+
+def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
+    """The attention of `kind` to a sequence that devices hold blocks of, as a function of the whole arrays."""
+    sequence, along_queries = P(None, "sequence"), P(None, None, "sequence")
+    specs = {"mask": along_queries, "relative_position_bias": P(None, "sequence"), "query": sequence}
+    specs |= dict.fromkeys(("key", "value"), sequence)
+    statics = {name: one for name, one in RING_KINDS[kind].items() if not isinstance(one, np.ndarray | np.generic)}
+
+    def whole(arrays: Any) -> Any:
+        function = functools.partial(grouped, **ROUND, **statics, axis_name="sequence")
+        own = {name: specs.get(name, P()) if x.ndim > 1 else P() for name, x in arrays.items()}
+        mapped = jax.shard_map(
+            lambda given: function(**given), mesh=mesh, in_specs=(own,), out_specs=sequence, **options
+        )
+        placed = {name: jax.device_put(x, NamedSharding(mesh, own[name])) for name, x in arrays.items()}
+        return mapped(placed)
+
+    return whole
+
+
+def arrays_of(kind: str, dtype: Any = np.float32) -> tuple[dict[str, Any], Any]:
+    """The arrays of an attention of `kind`, and its function on one device."""
+    given = {name: one for name, one in RING_KINDS[kind].items() if isinstance(one, np.ndarray | np.generic)}
+    floats = {"query": normal(2, 16, 16), "key": normal(2, 24, 8), "value": normal(2, 24, 6)}
+    arrays = {
+        name: jnp.asarray(x.astype(dtype) if x.dtype == np.float32 else x) for name, x in (given | floats).items()
+    }
+    statics = {name: one for name, one in RING_KINDS[kind].items() if name not in given}
+    return arrays, lambda arrays: grouped(**arrays, **ROUND, **statics)
+
+
+def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
+    floats = {name: x for name, x in arrays.items() if jnp.issubdtype(x.dtype, jnp.floating)}
+    weights = jnp.cos(jnp.arange(2 * 16 * 12, dtype=np.float32)).reshape(2, 16, 12)
+    return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", few_of(RING_KINDS, "causal", "a mask and a bias"))
+def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:
+    arrays, one_device = arrays_of(kind)
+    ring = in_ring(mesh_of(axis_type, sequence=8), kind)
+    np.testing.assert_allclose(jax.jit(ring)(arrays), one_device(arrays), rtol=2e-6, atol=2e-6)
+    slopes, expected = jax.jit(functools.partial(slopes_of, ring))(arrays), slopes_of(one_device, arrays)
+    for name, one in expected.items():
+        np.testing.assert_allclose(slopes[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_a_ring_rounds_16_bits_once() -> None:
+    arrays, one_device = arrays_of("plain", jnp.bfloat16)
+    ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "plain")
+    whole: Any = {"result": one_device(arrays)} | slopes_of(one_device, arrays)
+    parts: Any = {"result": jax.jit(ring)(arrays)} | jax.jit(functools.partial(slopes_of, ring))(arrays)
+    for name, one in whole.items():
+        assert parts[name].dtype == one.dtype == jnp.bfloat16
+        parted, one = parts[name].astype(np.float32), one.astype(np.float32)
+        np.testing.assert_allclose(parted, one, rtol=2**-7, atol=2**-8 * float(jnp.max(jnp.abs(one))))
+
+
+def test_a_ring_sums_derivatives_in_32_bits() -> None:
+    # Each of seven devices adds so little to 1/8 that bfloat16 would drop it.
+    mesh, blocks = mesh_of(AxisType.Auto, sequence=8), P(None, "sequence")
+    attended = functools.partial(attention, head_count=1, axis_name="sequence")
+    ring = jax.shard_map(attended, mesh=mesh, in_specs=(blocks,) * 3, out_specs=blocks)
+    x = jax.device_put(jnp.zeros((1, 8, 1), jnp.bfloat16), NamedSharding(mesh, blocks))
+    _, pulled = jax.vjp(jax.jit(lambda value: ring(x, x, value)), x)
+    slopes = jax.device_put(jnp.asarray([[[1]] + [[2**-9]] * 7], jnp.bfloat16), x.sharding)
+    expected = np.float32((1 + 7 * 2**-9) / 8).astype(jnp.bfloat16)
+    assert_same_bits(pulled(slopes)[0], np.full((1, 8, 1), expected))
+
+
+def test_a_ring_exchanges_only_its_keys_and_values() -> None:
+    arrays, _ = arrays_of("causal")
+    ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "causal")
+    names = {name for name, _ in collectives(jax.jit(functools.partial(slopes_of, ring)).lower(arrays).compile())}
+    assert names == {"collective-permute"}
+    forward = collectives(jax.jit(ring).lower(arrays).compile())
+    assert sum(size for _, size in forward) == (arrays["key"].nbytes + arrays["value"].nbytes) // 8
+
+
+def test_the_memory_of_a_ring_is_that_of_blocks() -> None:
+    # 8 heads of 16,384 positions have 8 GiB of scores, and each device 128 MiB of those of its block with another one.
+    x = jax.ShapeDtypeStruct((1, 16384, 8 * 16), np.float32)
+    attended = functools.partial(attention, head_count=8, is_causal=True, axis_name="sequence")
+    sequence = P(None, "sequence")
+    mesh = mesh_of(AxisType.Auto, sequence=8)
+    ring = jax.shard_map(lambda x: attended(x, x, x), mesh=mesh, in_specs=sequence, out_specs=sequence)
+    slopes = jax.jit(jax.grad(lambda x: jnp.sum(ring(x) ** 2)), in_shardings=NamedSharding(mesh, sequence))
+    analysis: Any = slopes.lower(x).compile().memory_analysis()
+    assert analysis.temp_size_in_bytes < 96 * 2**20
+
+
+def test_a_ring_has_a_batch_beside_it() -> None:
+    # One axis of the mesh is that of the ring, and the other one is left to JAX.
+    arrays, one_device = arrays_of("causal")
+    for axis_type in (AxisType.Explicit, AxisType.Auto):
+        mesh = mesh_of(axis_type, batch=2, sequence=4)
+        ring = in_ring(mesh, "causal", axis_names={"sequence"})
+        with jax.set_mesh(mesh):
+            result = jax.jit(ring)(arrays)
+        np.testing.assert_allclose(result, one_device(arrays), rtol=2e-6, atol=2e-6)
+
+
+def test_a_ring_computes_large_blocks_in_parts(in_blocks: Callable[[], None]) -> None:
+    arrays, one_device = arrays_of("a mask and a bias")
+    expected = slopes_of(one_device, arrays)
+    in_blocks()
+    ring = in_ring(mesh_of(AxisType.Auto, sequence=2), "a mask and a bias")
+    for name, one in jax.jit(functools.partial(slopes_of, ring))(arrays).items():
+        np.testing.assert_allclose(one, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_a_query_in_a_ring_that_sees_no_key_is_nan_as_on_one_device() -> None:
+    seen = np.ones((16, 24), bool)
+    seen[3], seen[4, :20] = False, False
+    arrays, _ = arrays_of("plain")
+    arrays = {name: arrays[name] for name in ("query", "key", "value")} | {"mask": jnp.asarray(seen)[None, None]}
+    mesh = mesh_of(AxisType.Auto, sequence=8)
+    ring = in_ring(mesh, "plain")
+    result = ring(arrays | {"mask_filter_value": jnp.float32(-INF)})
+    assert np.isnan(result[:, 3]).all()
+    expected = grouped(**arrays, **ROUND, mask_filter_value=-INF)
+    np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, "axis_name must be a manual axis of the mesh; got ring (call the function inside jax.shard_map"),
+        ({"axis_name": ("a", "b")}, "axis_name must be the name of an axis of a mesh; got ('a', 'b')"),
+        ({"has_present": True}, "axis_name must not be given with has_present"),
+        ({"past_key": normal(2, 2, 1, 4), "past_value": normal(2, 2, 1, 3)}, "must not be given with past_key"),
+    ],
+)
+def test_a_ring_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
+    with refuses(message):
+        attended(**{"axis_name": "ring"} | changed)
+
+
+def test_a_causal_attention_is_one_with_a_band_as_its_mask() -> None:
+    past = {"past_key": normal(2, 2, 2, 4), "past_value": normal(2, 2, 2, 3)}
+    band = np.tri(QUERIES, 2 + KEYS, 2, dtype=bool)
+    assert_same_bits(attended(**past, is_causal=True), attended(**past, mask=band))
 
 
 # What is refused
