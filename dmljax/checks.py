@@ -1,4 +1,4 @@
-"""Arguments checked and brought to one form, or refused by name: integers, enumerators and arrays."""
+"""Checks and normalizes arguments, or refuses them by name: integers, enumerators and arrays."""
 
 import inspect
 import operator
@@ -21,7 +21,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 def element(where: Where, index: int) -> Path:
-    """The path of an element of what stands at `where`."""
+    """The path of an element of the sequence at `where`."""
     return (*path_of(where), index)
 
 
@@ -38,7 +38,7 @@ def integer(where: Where, value: Any) -> int:
 
 
 def not_static(where: Where, rule: str, value: Any, unknown: type[Any]) -> Problem:
-    """The problem of a value that breaks a rule; if its type is `unknown`, only because it is traced."""
+    """The problem of a value that breaks a rule, perhaps only because it is traced: then its type is `unknown`."""
     if not isinstance(value, unknown):
         return Problem(where, rule, show(value))
     argument = str(path_of(where)[0])
@@ -111,13 +111,15 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 
 def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
-    """The problem of what is no member of `enumeration`, nor the name of one."""
+    """The problem of a value that is neither a member of `enumeration` nor the name of one."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint)
 
 
-JAX_ARRAYS: set[type] = set()  # the types of JAX arrays seen by `array`, traced ones too: to look a type up is quick
+JAX_ARRAYS: set[type] = (
+    set()
+)  # the types of JAX arrays that `array` has seen, including tracers: looking up a type is quick
 
 
 def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
@@ -131,7 +133,7 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
     if isinstance(value, jax.Array):
-        if isinstance(value.dtype, np.dtype):  # random keys have a dtype of JAX's own, and a type of their own
+        if isinstance(value.dtype, np.dtype):  # random keys have their own type, with a dtype of JAX's own
             JAX_ARRAYS.add(type(value))
         return value
     native = np.asarray(value)
@@ -139,7 +141,7 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
 
 
 def bound_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter; what Python itself would refuse is refused in Python's words."""
+    """Binds the arguments of a call to parameters, and refuses what Python would refuse in Python's words."""
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
@@ -157,7 +159,7 @@ _CALLED_HERE = {
 
 
 def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """What to write instead of arguments that a function does not take; None if there is no saying."""
+    """What to write instead of arguments that a function does not take; None if no hint applies."""
     parameters = signature.parameters
     by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
     if len(args) > len(parameters) - len(by_name) and by_name:

@@ -1,6 +1,6 @@
 """The command line: `dmljax run`, `check`, `estimate`, `ops` and `explain`.
 
-This module reads the options, and imports `dmljax.commands`, which does the work, only when there is some: JAX takes
+This module reads the options. It imports `dmljax.commands`, which does the work, only when needed, because JAX takes
 seconds to import.
 """
 
@@ -116,7 +116,7 @@ EXPLAIN_EXAMPLES = """examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in a line, and the nearest option or command in another."""
+    """A parser whose errors are one line, followed by the nearest option or command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         args = sys.argv[1:] if args is None else [*args]
@@ -140,7 +140,7 @@ def _tip_for_command(given: str) -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the versions, which reading the packages' metadata takes less time for than importing them."""
+    """Prints the versions from the packages' metadata, without importing JAX."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print(f"dmljax {dmljax.__version__}, jax {version('jax')}")
@@ -287,14 +287,14 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse._ActionsContainer, *options: tuple[str, str, dict[str, Any]]) -> None:
-    """Adds options: their names, what they say, and how they are read."""
+    """Adds options: names, help, and how to read them."""
     for names, told, reading in options:
         default = f" (default: {reading['default']})" if type(reading.get("default")) is int else ""
         parser.add_argument(*names.split(), help=told + default, **reading)
 
 
 def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """How a repeatable option of this form is read: a name, a colon or an equals sign, and what `parse` reads."""
+    """Returns how to read a repeatable option of this form: a name, a colon or equals sign, and what `parse` reads."""
 
     def read(text: str) -> tuple[str, Any]:
         name, _, given = text.rpartition("=" if "=" in form else ":")

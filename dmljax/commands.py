@@ -1,4 +1,4 @@
-"""What `dmljax run`, `check`, `estimate`, `ops` and `explain` do; each takes the options that `dmljax.cli` reads."""
+"""The commands `dmljax run`, `check`, `estimate`, `ops` and `explain`, with the options that `dmljax.cli` reads."""
 
 import argparse
 import json
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def report_error(error: Exception, *, as_json: bool) -> int:
-    """Prints an error as the command line does, and for programs as JSON, too; returns the exit status."""
+    """Prints an error, for programs also as JSON, and returns the exit status."""
     findings = error.findings if isinstance(error, InvalidModel) else ()
     text = str(error) if isinstance(error, DmlError) else f"{type(error).__name__}: {error}"
     message, tip = text, None
@@ -133,7 +133,7 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
 
 
 def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
-    """The shapes that `--binding_shape` gives, without those of outputs, which the model computes."""
+    """Returns the shapes from `--binding_shape` except those of outputs, which the model computes."""
     outputs = {one.name for one in model.outputs}
     return {name: shape for name, shape in options.binding_shape if name not in outputs}
 
@@ -195,7 +195,7 @@ def _device(platform: str | None) -> jax.Device:
     except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
         if platform:
-            # JAX tells of a plugin that nobody asked for where it was installed without one.
+            # Without plugins, JAX complains about one that nobody asked for.
             is_installed = "list of known backends" not in reason
             given = f"{platform} ({reason})" if is_installed else platform
             remedy = None if is_installed else _INSTALLED_BY.get(platform)
@@ -283,7 +283,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
 
 def estimate(options: argparse.Namespace) -> int:
     """Estimates what DxDispatch and ONNX models cost on GPUs and TPUs that are not here."""
-    jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
+    jax.config.update("jax_platforms", "cpu")  # or else JAX would look for the chips of the installed compilers
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
@@ -319,7 +319,7 @@ def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any
 
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
-    """An ONNX model for each batch; without one, each chip is given one example."""
+    """Yields an ONNX model for each batch; without `--batch`, each chip gets one example."""
     from dmljax.onnx import trial
 
     model = trial.load(path)

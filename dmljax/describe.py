@@ -23,7 +23,7 @@ from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 
 
 def find_operator(name: str) -> type[Operator]:
-    """Finds an operator by its type, descriptor or function, or by the only one that a name elsewhere stands for.
+    """Finds an operator by its type, descriptor or function, or by a name elsewhere that means only one operator.
 
     `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, and `relu` is ACTIVATION_RELU.
     """

@@ -1,4 +1,4 @@
-"""The errors that dmljax raises: each carries its problems as data, and renders them in one place.
+"""The errors that dmljax raises. Each carries its problems as data, and renders them here.
 
 An error reads `<operator>[ at <level>]: <member> must <rule>; got <value>`, with a line for each further problem.
 """
@@ -33,8 +33,8 @@ class Problem:
     path: Path
     rule: str
     given: str | None
-    others: tuple[Path, ...]  # the further members that the rule is about, as their operator names them
-    remedy: str | None  # what a caller can do who has the habits of another library
+    others: tuple[Path, ...]  # the other members that the rule is about, as their operator names them
+    remedy: str | None  # what to write instead
 
     def __init__(
         self, path: Where, rule: str, given: Any = None, others: Sequence[Path] = (), *, remedy: str | None = None
@@ -73,7 +73,7 @@ def _spell_name(name: str) -> str:
 
 
 class DmlError(Exception):
-    """The base of all errors of dmljax; `problems` are the rules that are broken, `operator` the operator that refuses.
+    """The base of all errors of dmljax: `problems` are the broken rules, and `operator` is the operator that refuses.
 
     >>> try:
     ...     one_hot(jnp.array([[0]]), jnp.array([0, 1]), axis=-3, depth=3)
@@ -194,7 +194,7 @@ MAX_PROBLEMS = 1000  # in one error: nobody reads more
 
 
 def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
-    """The results of the checks, or one error with the problems of all that fail, of the type of the first."""
+    """Returns the results of the checks, or raises one error of the first one's type with the problems of all."""
     results, refusals = [], []
     for check in checks:
         try:

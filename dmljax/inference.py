@@ -1,8 +1,8 @@
-"""Sizes of results, inferred from the sizes of arrays and from attributes: for functions and descriptors alike.
+"""Infers the sizes of results from the sizes of arrays and from attributes, for functions and descriptors alike.
 
-A function that infers sizes takes them and attributes under the names of its operator's arguments. It refuses what does
-not fit by problems at these names, in words that `called` and `spelled` bring into the caller's spelling: `input` with
-the shape `(2, 3)` in a function, `InputTensor` with the Sizes `{2,3}` in a descriptor.
+A function that infers sizes takes them and attributes under the names of its operator's arguments. Its errors use these
+names, which `called` and `spelled` turn into the caller's spelling: `input` with the shape `(2, 3)` in a function,
+`InputTensor` with the Sizes `{2,3}` in a descriptor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _LEADS: ContextVar[bool] = ContextVar("_LEADS", default=False)
 
 @contextmanager
 def names_of_members(names: Mapping[str, Path], *, has_leading_ones: bool) -> Iterator[None]:
-    """Problems inside speak of members: each argument is called by the path that `names` has for it.
+    """Names the members in problems raised inside: `names` has a path for each argument.
 
     Where tensors may have leading 1s, `require_sizes` accepts them.
     """
@@ -60,7 +60,7 @@ def called_array(argument: str) -> str:
 
 
 def spelled(sizes: Sequence[float]) -> str:
-    """Sizes, or other numbers of each dimension, as the caller writes them."""
+    """Spells sizes, or other numbers for each dimension, as the caller writes them."""
     return str(tuple(sizes)) if _NAMES.get() is None else join_sizes(sizes)
 
 

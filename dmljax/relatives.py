@@ -1,4 +1,4 @@
-"""Functions by what they are called elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
+"""Finds functions by their names elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ def functions_named(name: str) -> list[str]:
 
 
 def functions_called(name: str) -> list[str]:
-    """The functions that are called `name` here or elsewhere, those of dmljax's own name first.
+    """The functions called `name` here or elsewhere, dmljax's own names first.
 
     >>> from dmljax.relatives import functions_called
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")

@@ -1,4 +1,4 @@
-"""Scalars with a data type: conversion of numbers, which refuses what does not fit, and comparison by bits."""
+"""Scalars with a data type: converts numbers, refuses those that do not fit, and compares by bits."""
 
 import math
 import numbers
@@ -38,7 +38,7 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """As `exact`, but a negative step between two numbers of an unsigned type is taken modulo the type's range.
+    """Works as `exact`, but wraps a negative step of an unsigned type around.
 
     >>> step(-2, np.dtype("uint8")).item()
     254

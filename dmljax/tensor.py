@@ -1,6 +1,6 @@
 """TensorDesc: the layout of a tensor in a buffer.
 
-No other module computes with strides or bytes, but lowerings/strides.py, which does in JAX what is done in NumPy here.
+Only this module computes with strides and bytes, and lowerings/strides.py does the same in JAX.
 """
 
 import math
@@ -132,7 +132,7 @@ class TensorDesc:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The strides of the dimensions that have more than one element; those of the others do not matter."""
+        """The strides of the dimensions with more than one element; the others do not matter."""
         strides = self.strides or packed_strides(self.sizes)
         return tuple(stride for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
 
@@ -185,14 +185,14 @@ class TensorDesc:
         return data[: self.span_in_bytes]
 
     def _view(self, data: NDArray[np.uint8]) -> NDArray[Any]:
-        """The logical array as a view of bytes in which each element has bytes of its own."""
+        """Views bytes as the logical array, where each element has its own bytes."""
         strides = [stride * self.dtype.itemsize for stride in self.strides or packed_strides(self.sizes)]
         # NumPy also refuses a view that exceeds the buffer, as a second check.
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
     @property
     def overlaps(self) -> bool:
-        """Whether any two elements share a place in the buffer, which an output must not do."""
+        """Whether any two elements share a place in the buffer, which is refused for an output."""
         strides = self.strides or packed_strides(self.sizes)
         steps = sorted((stride, size - 1) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
         # A dimension cannot make elements overlap if its stride exceeds the reach of all dimensions with smaller ones.
@@ -274,7 +274,7 @@ def _combination_count(steps: _Steps) -> int:
 def _distances(steps: _Steps) -> Iterator[NDArray[np.int64]]:
     """The absolute distances of all combinations of steps, in batches.
 
-    Opposite steps have the same absolute distance, so that along one of the dimensions only steps forward are taken.
+    Opposite steps have the same absolute distance, so one dimension takes only forward steps.
     """
     (stride, count), *rest = sorted(steps, key=lambda step: step[1], reverse=True)
     inner = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""What all commands write to a terminal, and the statuses that they exit with."""
+"""Writes errors and colors to a terminal, and defines the exit statuses of commands."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ RED, GREEN, YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for c
 
 
 def say_error(message: str, tip: str | None = None) -> int:
-    """Prints an error, and what may help, on a line each; returns the exit status."""
+    """Prints an error and a tip on a line each, and returns the exit status."""
     print(f"error: {message}", *([f"tip: {tip}"] if tip else []), sep="\n", file=sys.stderr)
     return REFUSED
 
 
 def colored(text: str, color: str, file: Any = None) -> str:
-    """The text in a color, if it goes to a terminal; https://no-color.org says how users switch that off."""
+    """Colors the text if it goes to a terminal; https://no-color.org says how users switch that off."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (file or sys.stdout).isatty()
     return text if is_plain else f"\033[{color}m{text}\033[0m"

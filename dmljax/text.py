@@ -58,7 +58,7 @@ def join_sizes(sizes: Iterable[float]) -> str:
 
 
 def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> str:
-    """The name, or the first of those with a number from 2 on that is not used."""
+    """The name, or the first unused one with a number, counting from 2."""
     if name not in used:
         return name
     return next(new for i in count(2) if (new := spelled.format(name, i)) not in used)
@@ -66,7 +66,7 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """`, did you mean X?` for the known name that `name` begins or resembles; nothing if there is none."""
-    # One comparison takes some 20 us, so that only the first 200 names are compared.
+    # A comparison takes some 20 us, so compare only the first 200 names.
     by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
     wanted = str(name)[:100].lower()
     longer = [one for one in by_lower if one.startswith(f"{wanted}_")]

@@ -1,4 +1,4 @@
-"""The enumerations of directml.h, and the sets of data types that support tables and functions name."""
+"""The enumerations of directml.h, and the sets of data types in support tables and functions."""
 
 import enum
 import string
@@ -232,8 +232,8 @@ RoundingModeLike = RoundingMode | Literal["halves_to_nearest_even", "toward_zero
 class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
     """`DML_DEPTH_SPACE_ORDER`: how channels count the elements of blocks, with the fastest dimension first.
 
-    With DEPTH_COLUMN_ROW, neighboring channels are of the same element of a block, and with COLUMN_ROW_DEPTH, of the
-    same channel of the image whose blocks are moved.
+    With DEPTH_COLUMN_ROW, neighboring channels belong to the same element of a block; with COLUMN_ROW_DEPTH, to the
+    same channel of the image.
 
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
     >>> space_to_depth1(
@@ -302,7 +302,7 @@ InterpolationModeLike = InterpolationMode | Literal["nearest_neighbor", "linear"
 
 
 class ConvolutionMode(HeaderEnum, prefix="DML_CONVOLUTION_MODE_"):
-    """`DML_CONVOLUTION_MODE`: whether filters are flipped, as mathematics has it, or not, as neural networks have it.
+    """`DML_CONVOLUTION_MODE`: whether filters are flipped, as in mathematics, or not, as in neural networks.
 
     >>> image, filter = jnp.array([[[1.0, 2.0, 4.0]]]), jnp.array([[[1.0, 10.0]]])
     >>> convolution(image, filter, mode=ConvolutionMode.CROSS_CORRELATION).tolist()
@@ -358,7 +358,7 @@ RecurrentNetworkDirectionLike = RecurrentNetworkDirection | Literal["forward", "
 class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
     """`DML_QUANTIZATION_TYPE`: what QUANTIZE and DEQUANTIZE take beside their input.
 
-    SCALE is a scale, and SCALE_ZERO_POINT a scale and a zero point. They refuse NONE, which is neither.
+    SCALE is a scale, and SCALE_ZERO_POINT a scale and a zero point. Both operators refuse NONE.
 
     >>> QuantizationType(
     ...     "DML_QUANTIZATION_TYPE_SCALE_ZERO_POINT"
@@ -404,9 +404,9 @@ RandomGeneratorTypeLike = RandomGeneratorType | Literal["philox_4x32_10"]
 class MultiheadAttentionMaskType(HeaderEnum, prefix="DML_MULTIHEAD_ATTENTION_MASK_TYPE_"):
     """`DML_MULTIHEAD_ATTENTION_MASK_TYPE`: what the mask of an attention holds.
 
-    BOOLEAN is a mask of positions. KEY_SEQUENCE_LENGTH is the number of keys in each batch that are seen,
-    KEY_SEQUENCE_END_START the position after the last of them and that of the first, and
-    KEY_QUERY_SEQUENCE_LENGTH_START_END the numbers followed by where sequences begin and end in memory.
+    BOOLEAN is a mask of positions. KEY_SEQUENCE_LENGTH is the number of visible keys in each batch.
+    KEY_SEQUENCE_END_START is the position after the last visible key, then the position of the first.
+    KEY_QUERY_SEQUENCE_LENGTH_START_END holds these numbers, and where sequences begin and end in memory.
 
     >>> x, two = (
     ...     jnp.array([[[1.0], [4.0], [9.0]]]),
@@ -455,7 +455,7 @@ INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
 INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
-INTEGERS_4 = frozenset(map(jnp.dtype, ("int4", "uint4")))  # which quantization alone takes, as in DirectML
+INTEGERS_4 = frozenset(map(jnp.dtype, ("int4", "uint4")))  # which only quantization takes, as in DirectML
 
 
 def widened(dtype: Any) -> np.dtype[Any]:

@@ -1,6 +1,6 @@
-"""How operators are called: the decorator of their functions, arguments before `jax.jit`, and arrays inside it.
+"""Calls of operators: the decorator, arguments before `jax.jit`, and arrays inside it.
 
-Every family imports what it needs from here. Knows nothing of descriptors.
+Every family imports what it needs from here. This package knows nothing of descriptors.
 """
 
 # fmt: off

@@ -1,13 +1,12 @@
 """Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
 
-There are three sorts. An array is an ARRAY, or an OPERAND where it has the same type as the other operands, or
-QUANTIZED where that type may also be an integer of 4 bits; a sequence of arrays is ARRAYS. A number is brought into the
-type of the arrays, as a `NumberKind` says. The others are static: known while tracing, and brought to one form first,
-because equal keys of the compilation cache must mean equal requests, and 1 equals `True` and `1.0`. The annotation of
-an argument says which kind it is.
+An argument's annotation says its kind. An array is an ARRAY, an OPERAND if it has the type of the other operands, or
+QUANTIZED if that type may have 4 bits; a sequence of arrays is ARRAYS. A number is converted to the type of the arrays,
+as a `NumberKind` says. All other arguments are static: known while tracing, and normalized first, because equal keys of
+the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
 
-The value of a JAX array is never looked at, so that JAX arrays are checked while tracing. Only the values of Python and
-NumPy are checked before each call.
+JAX arrays are checked while tracing, and their values are never read. Only values of Python and NumPy are checked
+before each call.
 """
 
 import enum
@@ -35,7 +34,7 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, wi
 
 
 class ArrayKind(enum.Enum):
-    """What an array has to do with the other arrays of its call."""
+    """How an array relates to the other arrays of its call."""
 
     ARRAY = enum.auto()  # of a type of its own
     OPERAND = enum.auto()  # of the same type as the other operands; a Python number is converted to that type
@@ -74,7 +73,7 @@ def is_number(value: Any) -> bool:
 
 
 def require_available(where: Where, given: jax.Array, kind: "Kind" = ARRAY) -> None:
-    """Refuses what is not real numbers, and numbers of 64 bits where JAX has no 64-bit types."""
+    """Refuses arrays that are not real numbers, and 64-bit types where JAX has none."""
     _require_type(where, given.dtype, kind)
     if given.dtype.itemsize == 8 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
@@ -135,7 +134,7 @@ def _clamp(value: Any, dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class NumberKind:
-    """How a number is brought into a type, which may be another one than that of the arrays."""
+    """How a number is converted to a type, which may differ from the type of the arrays."""
 
     convert: Callable[[Any, Any], np.generic | None]
     dtype: Callable[[Any], np.dtype[Any]] = np.dtype
@@ -165,7 +164,7 @@ def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: 
 
 
 def _quickest(number: Any) -> Any:
-    """A NumPy float32 as a Python float, which `jax.jit` takes in less time and converts to the same float32."""
+    """Returns a NumPy float32 as a Python float: `jax.jit` takes it faster and converts it to the same float32."""
     # XLA on CPU rounds a float64 to zero where its float32 is subnormal.
     is_same = type(number) is np.float32 and (number == 0 or abs(number) >= 2.0**-126)
     return float(number) if is_same else number
@@ -174,9 +173,9 @@ def _quickest(number: Any) -> Any:
 def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak: bool) -> Any:
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
-    The value of a Python or NumPy number is known, so that it can be checked. That of a JAX array is not looked at:
-    it has `dtype` already, or is a Python number that a transformation traced, which JAX rounds or takes modulo a type.
-    A Python number beside nothing, or beside what is weakly typed, stays so: a mask does not widen what it is added to.
+    A Python or NumPy number is checked. A JAX array is not read: it already has `dtype`, or is a traced Python number,
+    which JAX rounds or wraps. A Python number without an array, or with weakly typed ones, stays weakly typed: a mask
+    does not widen what it is added to.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         if isinstance(value, np.ndarray | np.generic):
@@ -194,7 +193,7 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak
 
 
 def convert_array(where: Where, value: Any, dtype: Any, kind: NumberKind = NUMBER) -> Any:
-    """An array whose numbers are not known in `dtype`: a type that holds them all, or the array is weakly typed."""
+    """Converts an array with unknown numbers to `dtype`, which must hold them all unless the array is weakly typed."""
     is_weak = getattr(value, "weak_type", False)
     if value.dtype == dtype and not is_weak:
         return value
@@ -222,7 +221,7 @@ Static = Callable[[Any, Any], Any]  # of the argument's name and value, its one 
 
 
 def _integer(where: Where, value: Any) -> int:
-    """`value` as an int that int64 holds, so that no computation on static arguments has to expect more digits."""
+    """Returns `value` as an int that fits int64, so that no computation on static arguments meets a larger one."""
     return integer_in(where, value, INT64_MIN, INT64_MAX)
 
 
@@ -249,7 +248,7 @@ def _number_or_several(where: Where, values: Any) -> float | tuple[float, ...]:
 
 
 def _float32(where: Where, value: Any) -> float:
-    """`value` rounded to a finite FLOAT, as descriptors have it; -0 is 0, which it equals as a key."""
+    """Rounds `value` to a finite FLOAT, as descriptors do; -0 becomes 0, which it equals as a key."""
     is_array = isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0
     if isinstance(value, bool | np.bool_) or not (is_array or isinstance(value, int | float)):
         raise InvalidType(not_static(where, "must be a number", value, jax.Array))
@@ -263,7 +262,7 @@ def _float32(where: Where, value: Any) -> float:
 def _size_2d(where: Where, value: Any) -> Size2D:
     if isinstance(value, Size2D):
         return Size2D(*(_integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
-    if isinstance(value, Sequence):  # is it the width or the height that comes first?
+    if isinstance(value, Sequence):  # whether the width or the height comes first would be a guess
         raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value)))
     both = _integer(where, value)
     return Size2D(both, both)
@@ -331,7 +330,7 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
     if isinstance(value, lax.Precision | lax.DotAlgorithmPreset):
         return value
     try:
-        if not isinstance(value, str):  # JAX takes None for the default, which is not what it means here
+        if not isinstance(value, str):  # None means the default to JAX, but not here
             raise ValueError
         return lax.Precision(value)
     except ValueError:
@@ -354,7 +353,7 @@ Operand = Annotated[ArrayLike, OPERAND]
 Quantized = Annotated[ArrayLike, QUANTIZED]
 Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, exactly where that is an integer type
 TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # as Number, but without its fraction in an integer type
-Step = Annotated[ArrayLike, NumberKind(step)]  # as Number; a negative one is taken modulo the range of an unsigned type
+Step = Annotated[ArrayLike, NumberKind(step)]  # as Number; a negative number wraps around in an unsigned type
 # Like TruncatedNumber, but a number beyond all integers of the type sets no bound.
 LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
 UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]

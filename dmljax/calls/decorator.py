@@ -41,16 +41,16 @@ R = TypeVar("R")
 def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a plain function of arrays an operator: an eager call is one dispatch of one compiled computation.
 
-    The annotation of each argument says of which kind it is; what is no array and no number is static. JAX arrays are
-    checked while tracing, once for each combination of types and shapes, so that a call with JAX arrays costs little
-    more than one of a function under `jax.jit`.
+    Annotations say the kinds of arguments; those that are neither arrays nor numbers are static. JAX arrays are checked
+    while tracing, once for each combination of types and shapes, so a call costs little more than one of a function
+    under `jax.jit`.
     """
     result = function.__annotations__.pop("return", None)
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
     kinds = {key: kind for key, (kind, _) in read.items()}
     function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
     function.__doc__ = _with_choices(function.__doc__ or "", kinds)
-    called: _Call | None = None  # made at the first call: of a hundred operators, a program calls some
+    called: _Call | None = None  # made at the first call, as programs call few of the operators
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -72,7 +72,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _with_choices(documentation: str, kinds: Mapping[str, Kind]) -> str:
-    """The docstring with what can be chosen for enumerations and activations, before its examples."""
+    """Returns the docstring with the choices for enumerations and activations before its examples."""
     told = [kind.told(key) for key, kind in kinds.items() if hasattr(kind, "told")]
     text, mark, examples = documentation.partition("\n\n    >>>")
     paragraph = textwrap.fill(" ".join(told), 120, initial_indent="    ", subsequent_indent="    ")
@@ -274,12 +274,12 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_free(value: jax.Array) -> bool:
-    """Whether a JAX array is one that JAX may move: it lies on the default device, where numbers can lie, too."""
+    """Tells whether JAX may move an array: it is on the default device, where numbers can be as well."""
     return not isinstance(value, jax.core.Tracer) and not value.committed
 
 
 def _on_device(number: Any) -> Any:
-    """A number as an array of JAX, so that not each call has to bring it to the device: 6 us of 10."""
+    """Puts a number on the device once: doing so at each call takes 6 of its 10 us."""
     if not isinstance(number, np.generic | bool | int | float):
         return number
     with jax.ensure_compile_time_eval():  # the call may be made while a program is traced

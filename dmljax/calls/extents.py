@@ -1,7 +1,7 @@
 """Refuses computations with arrays that XLA cannot compile.
 
-XLA multiplies the size of an element by one dimension after the other, in an int64. Where that overflows, it ends the
-process, or raises an error that names no operator.
+XLA multiplies an element's size by each dimension in an int64. Where that overflows, it aborts the process, or raises
+an error that names no operator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def _is_too_large(array: jax.core.ShapedArray) -> bool:
 
 
 def _padded(equation: JaxprEqn) -> Iterator[jax.core.ShapedArray]:
-    """The image with all of its padding, which XLA may make before it crops or convolves it."""
+    """Returns the fully padded image, which XLA may materialize before it crops or convolves it."""
     padding = _padding(equation)
     if not padding:
         return
@@ -66,7 +66,7 @@ def _padded(equation: JaxprEqn) -> Iterator[jax.core.ShapedArray]:
 
 
 def _padding(equation: JaxprEqn) -> Sequence[tuple[int, int, int, int]]:
-    """The axes that an equation pads, each with what is padded before it, after it and between its elements."""
+    """Returns the axes that an equation pads, each with its padding before, after and between elements."""
     given = equation.params
     match equation.primitive.name:
         case "pad":

@@ -1,4 +1,4 @@
-"""Descriptors: what `directml.h` knows of an operator. Every family imports what it needs from here, as `dml`."""
+"""Descriptors: what `directml.h` declares of an operator. Every family imports what it needs from here, as `dml`."""
 
 # fmt: off
 from dmljax.descriptors.base import (

@@ -1,4 +1,4 @@
-"""The arrays that a lowered descriptor or graph is called with."""
+"""Binds and checks the arrays that a lowered descriptor or graph is called with."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import NEEDS_X64, x64_enabled
 
-Counts = Mapping[str, int | None]  # of the inputs that are present: how many tensors an array has, None for a tensor
+Counts = Mapping[str, int | None]  # for each input that is present: how many tensors an array has, or None for a tensor
 Given = tuple[Sequence[Any], Mapping[str, Any]]  # arrays by position, and those by name
 Bind = Callable[[Sequence[Any], dict[str, Any]], Given]
 
 
 def signature(counts: Counts) -> inspect.Signature:
-    """The inputs that are present; the tensors of an array are one parameter by name, and several by position."""
+    """The signature of the inputs present; an array of tensors is one parameter by name, and several by position."""
     kinds = inspect.Parameter
     is_plain = all(count is None for count in counts.values())
     kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY

@@ -1,4 +1,4 @@
-"""The base of all descriptors, and the registry of those that have a type."""
+"""The base of all descriptors, and the registry of operators."""
 
 import dataclasses
 import functools
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class LevelRule(Rule):
-    """A rule that is not the same at every feature level: the check takes the desc and the level."""
+    """A rule that depends on the feature level: the check takes the desc and the level."""
 
     check: Callable[[Any, FeatureLevel], Iterable[Problem]]  # type: ignore[assignment]
 
@@ -61,7 +61,7 @@ class LevelRule(Rule):
 
 
 class SizesRule(Rule):
-    """A rule of sizes, checked only where all ranks are supported and the rules before the first such rule hold."""
+    """A rule of sizes, checked only if all ranks are supported and the rules before the first rule of sizes hold."""
 
 
 class Lowerable(ABC):
@@ -142,30 +142,29 @@ class _Signature:
 class Operator(Lowerable):
     """The base of all descriptors: frozen dataclasses that mirror the `DML_*_OPERATOR_DESC` of directml.h.
 
-    A subclass has the `function` that it is lowered to, from whose name its type follows. It annotates its members in
-    the header's order, and has its page's support tables and rules as data. It is a dataclass without a decorator. Its
-    `function` is called with its members by name, or by the names that `arguments` and `spread` have for them, and with
-    what is `derived`; with `implied`, these also turn a call of the function back into a desc. A subclass may have
-    `attributes` of its own, and `natural_sizes` where arrays have other sizes.
-    `infer` takes arguments of the function, with sizes in place of arrays, and gives the sizes of the output, those of
-    each output by its field, or something that has them as `sizes`. An operator's member may be called `type` or
-    `function` itself: `type(desc).type` is always the operator's type.
+    A subclass names the `function` that it is lowered to, whose name determines its type. It annotates its members in
+    the header's order, and has its page's support tables and rules as data; it is a dataclass without a decorator. Its
+    `function` is called with the members by name, or by the names in `arguments` and `spread`, and with what is
+    `derived`; `implied` turns a call of the function back into a desc. A subclass may override `attributes`, and
+    `natural_sizes` where arrays have other sizes. `infer` takes the function's arguments, with sizes in place of
+    arrays, and returns the sizes of the output, those of each output by its field, or an object that has them as
+    `sizes`. An operator may have a member called `type` or `function`: `type(desc).type` is always the operator's type.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
     """
 
     type: ClassVar[str]
-    short_name: ClassVar[str]  # the type without its prefix, as pages and formats abridge it
+    short_name: ClassVar[str]  # the type without its prefix
     support: ClassVar[Mapping[FeatureLevel, Table]]
     rules: ClassVar[tuple[Rule, ...]] = ()  # of the page, besides the support tables
     function: ClassVar[Callable[..., Any]]
     infer: ClassVar[Callable[..., Any]]
-    arguments: ClassVar[Mapping[str, str]] = {}  # the function's arguments for members that it calls by other names
+    arguments: ClassVar[Mapping[str, str]] = {}  # the function's argument for each member that has another name there
     spread: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # its arguments for the tensors of an array
-    derived: ClassVar[Derived] = {}  # its arguments that no member is, of a desc
-    implied: ClassVar[Implied] = {}  # members that no argument is, of a call: see Call
-    has_images: ClassVar[bool] = False  # tensors have two dimensions of space or more, where the arrays may have one
+    derived: ClassVar[Derived] = {}  # arguments that are not members, computed from a desc
+    implied: ClassVar[Implied] = {}  # members that are not arguments, computed from a call: see Call
+    has_images: ClassVar[bool] = False  # tensors have at least two spatial dimensions; arrays may have one
     has_leading_ones: ClassVar[bool] = False  # tensors may have leading 1s that the function's arrays do not have
     Outputs: ClassVar[Any] = None  # the named tuple of the outputs, where an operator has several
     __signature__: ClassVar[Any] = _Signature()
@@ -183,7 +182,7 @@ class Operator(Lowerable):
             name = type or OPERATOR_PREFIX + function.__name__.upper()
             header_name = name.removeprefix(OPERATOR_PREFIX)
             cls.__doc__ = cls.__doc__ or f"`DML_{header_name}_OPERATOR_DESC`, lowered to `{function.__name__}`."
-        # All that a dataclass would generate is written once, below: to generate it costs a millisecond for each class.
+        # What a dataclass would generate is written once below: generating it takes a millisecond for each class.
         dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=True)(cls)
         declared = dataclasses.fields(cls)  # type: ignore[arg-type]  # it is a dataclass now
         # Annotations are strings where their module has `from __future__ import annotations`.
@@ -271,7 +270,7 @@ class Operator(Lowerable):
         return [one.field for one in cls._members if one.tensor_kind and one.tensor_kind.is_input]
 
     def leaves(self, *, is_input: bool | None = None) -> tuple[Leaf, ...]:
-        """The tensors that are present in the header's order: all of them, or the inputs or outputs alone."""
+        """The tensors that are present, in the header's order: all of them, or only the inputs or outputs."""
         return self._leaves[is_input]
 
     @functools.cached_property
@@ -342,9 +341,9 @@ class Operator(Lowerable):
         return places | {self.arguments.get(one.field, one.field): (one.name,) for one in self._members}
 
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
-        """The sizes of the outputs that are present by their keys, or an error where the others do not fit together.
+        """Infers the sizes of the outputs present, by their keys; raises an error if the inputs do not fit together.
 
-        Those that the outputs of a draft have do not matter.
+        The outputs' own sizes do not matter.
         """
         sizes = {field: _sizes(getattr(self, field)) for field in self._input_fields()}
         natural = self.natural_sizes()
@@ -382,7 +381,7 @@ class Operator(Lowerable):
     def attributes(self) -> dict[str, Any]:
         """The function's arguments besides its arrays: members that are no tensors, the first output's type and sizes.
 
-        A scalar is passed as a number of its data type, so that the member with that data type is left out.
+        A scalar is passed as a number of its data type, so the member with that data type is left out.
         """
         members = [member for member in self._members if member.tensor_kind is None and member.kind != SCALAR_TYPE]
         named = {self.arguments.get(one.field, one.field): _number(getattr(self, one.field)) for one in members}
@@ -445,7 +444,7 @@ class Operator(Lowerable):
         }
 
     def _without_layout(self: Self) -> Self:
-        """The desc with packed tensors: equal computations are equal descs, whatever their strides and flags."""
+        """Returns the desc with packed tensors, so that equal computations are equal descs."""
 
         def packed(value: Any) -> Any:
             if isinstance(value, TensorDesc):

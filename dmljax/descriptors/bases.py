@@ -60,7 +60,7 @@ class Predicate(Unary):
 
 
 class Gradient(Operator):
-    """The gradient of an operator with one input, of which it takes the input too."""
+    """The gradient of an operator with one input, which it takes as well."""
 
     input: Input
     input_gradient: Input
@@ -95,12 +95,12 @@ class Binary(Operator):
 
 
 class Activation(Operator):
-    """An operator that can be fused into another one, whose tensors it then works on: it has none itself."""
+    """An operator that can be fused into another; it then works on that operator's tensors and has none itself."""
 
     input: OptionalInput = None
     output: OptionalOutput = None
-    # The types of the operators that it can be fused into, with the levels that brought it; None if they are all that
-    # take an activation, from the level on that has the activation itself.
+    # The types of the operators that it can be fused into, with the levels that brought it. None means all that take an
+    # activation, from the activation's own level on.
     fused_into: ClassVar[Mapping[str, FeatureLevel] | None] = None
 
     @classmethod
@@ -117,7 +117,7 @@ class Activation(Operator):
         Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
         alike("input", "output"),
     )
-    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # these hold for a fused activation too
+    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # these hold for fused activations as well
 
 
 def fused_activation_rules(
@@ -204,7 +204,7 @@ class FusableInto:
 
 @cache
 def _activations(into: str) -> dict[str, type[Activation]]:
-    """The activations that can be fused into an operator, by the names of their functions without what they share."""
+    """The activations that can be fused into an operator, by the names of their functions without `activation_`."""
     fusable = (one for one in OPERATORS.values() if issubclass(one, Activation) and one.fused_since(into) is not None)
     found = {_short(one.short_name.lower()): one for one in fusable}
     return {name: found[name] for name in sorted(found)}
@@ -215,7 +215,7 @@ def _short(function: str) -> str:
 
 
 def _defaults(operator: type[Operator]) -> dict[str, Any]:
-    """The members that must be given, as the operator's function has them by default."""
+    """The required members, with the defaults of the operator's function."""
     parameters = signature(operator.function).parameters
     defaults = {one.field: parameters[one.field].default for one in operator.members() if not one.is_optional}
     return {field: value for field, value in defaults.items() if value not in (None, Parameter.empty)}
@@ -239,7 +239,7 @@ EachFusable = Annotated[Sequence[ActivationLike], Fusables()]
 
 
 def fused(result: Array, activation: ActivationLike | None) -> Array:
-    """The activation of a result, rounded to its type as if the activation were an operator of its own."""
+    """Applies the activation to a result rounded to its type, as if the activation were a separate operator."""
     if activation is None:
         return result
     activated: Array = cast(Operator, activation).compute(input=result)  # names are resolved before a call

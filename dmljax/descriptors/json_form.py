@@ -1,4 +1,4 @@
-"""Descriptors as JSON objects, in the spelling of directml.h; and the descs of activations inside other descs."""
+"""Descriptors as JSON objects in the spelling of directml.h, including fused activations."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -52,7 +52,7 @@ def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
 def members_from_json(
     operator: type[Operator], fields: Mapping[str, Any], scope: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> dict[str, Any]:
-    """The members of a desc from its JSON fields, each read inside a `scope`, which may note what is wrong."""
+    """Reads the members of a desc from its JSON fields, each inside a `scope`, which may record errors."""
     members: dict[str, Any] = {}
     data_type = None
     for member in operator.members():

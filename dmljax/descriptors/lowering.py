@@ -10,11 +10,11 @@ from dmljax.types import LATEST, FeatureLevel
 
 
 def lower(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Any]:
-    """A function of the inputs of a descriptor or a graph, by position or name, that returns its output or outputs.
+    """Lowers a descriptor or graph to a function that takes its inputs, by position or name, and returns its outputs.
 
-    It takes and returns arrays with exactly the descs' sizes and data types, and works under every transformation. The
-    tensors of an array are given one after the other, or by name as a sequence; they are returned as a tuple. Several
-    outputs come as a named tuple with the members' names, or, of a graph, as a dictionary.
+    The function takes and returns arrays with exactly the descs' sizes and data types, and works under every
+    transformation. Pass an array of tensors one after the other, or by name as a sequence; it is returned as a tuple.
+    Several outputs are a named tuple with the members' names, or a dictionary for a graph.
 
     >>> tensor = TensorDesc("FLOAT32", (1, 3))
     >>> hardmax = lower(ActivationHardmaxDesc(input=tensor, output=tensor))

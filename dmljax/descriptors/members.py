@@ -1,4 +1,4 @@
-"""What a member of an operator desc can be: how a value is checked, and how it is spelled in JSON."""
+"""The kinds of members of an operator desc: how to check a value, and how to spell it in JSON."""
 
 import math
 from abc import ABC, abstractmethod
@@ -56,7 +56,7 @@ class Kind(ABC):
         return value
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
-        """JSON as something that `coerce` takes; only what JSON alone can get wrong is refused here."""
+        """Reads JSON as a value that `coerce` takes, and refuses only errors of JSON itself."""
         return value
 
 
@@ -228,7 +228,7 @@ class Enumeration(Kind):
 class Number(Kind):
     """A FLOAT, or a DML_SCALAR_UNION in the data type that the desc's one DataType member gives.
 
-    A step may be negative in an unsigned type: it is then taken modulo the type's range.
+    A step may be negative in an unsigned type: it wraps around.
     """
 
     own_type: DataType | None
@@ -270,9 +270,9 @@ class Number(Kind):
 
     def _union_field(self, where: Where, fields: dict[str, Any], data_type: DataType) -> tuple[Where, Any]:
         typed = data_type.name.replace("UINT", "UInt").replace("INT", "Int").replace("FLOAT", "Float")
-        raw = f"UInt{data_type.bits}"  # how DxDispatch spells a FLOAT16, and dmljax any NaN with bits of its own
+        raw = f"UInt{data_type.bits}"  # how DxDispatch spells a FLOAT16, and dmljax a NaN with unusual bits
         allowed = (raw,) if data_type is DataType.FLOAT16 else (typed, raw)
-        key = next((key for key in allowed if key in fields), None)  # a union has one value; others are not looked at
+        key = next((key for key in allowed if key in fields), None)  # a union has one value; ignore others
         if key is None:
             raise InvalidDesc(Problem(where, f"must have the field {' or '.join(allowed)}", show(list(fields))))
         place = (*path_of(where), key)
@@ -393,7 +393,7 @@ class Leaf:
 
 
 def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """`value`, if it is an object without any other key than `keys`."""
+    """Returns `value` if it is an object with no keys other than `keys`."""
     if not isinstance(value, dict):
         raise InvalidType(Problem(where, "must be an object", show(value)))
     for key in value:
@@ -406,7 +406,7 @@ def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]
 
 
 def check_count(name: str, count: Any, counted: str, length: int) -> None:
-    """Refuses a count that is given, as in a C program, and is not the length of what it counts."""
+    """Refuses a given count that is not the length of its array."""
     if count is not None and integer(name, count) != length:
         raise InvalidDesc(Problem(name, f"must be {length}, the length of {counted}", count))
 
@@ -419,7 +419,7 @@ def json_given(where: Where, value: Any) -> Any:
 
 
 def json_string(where: Where, value: Any) -> str:
-    """`value`, if it is a string: the format names its enumerators, and never gives their numbers."""
+    """Returns `value` if it is a string: the format names enumerators and never gives their numbers."""
     json_given(where, value)
     if not isinstance(value, str):
         raise InvalidType(Problem(where, "must be a name", show(value)))

@@ -102,7 +102,7 @@ def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
 
 
 def inferred(*sentences: str) -> tuple[Rule, ...]:
-    """The rules that the operator's `infer` checks, in one go, in as many sentences as it takes to tell them."""
+    """The rules that the operator's `infer` checks together, in as many sentences as needed."""
     *others, last = sentences
     return (*(Rule(one, lambda desc: ()) for one in others), SizesRule(last, _misfits))
 
@@ -154,7 +154,7 @@ def distinct_axes(field: str) -> Rule:
     """Axes names one or more different dimensions of the tensor `field`."""
 
     def check(desc: Any) -> Iterator[Problem]:
-        # The pages give the range; they are silent on a reduction over no axis or twice over one, which ONNX refuses.
+        # The pages give the range, but not what reducing over no axis or twice over one means; ONNX refuses both.
         if getattr(desc, field) is None:
             return
         axes, rank = desc.axes, getattr(desc, field).rank
@@ -168,7 +168,7 @@ def distinct_axes(field: str) -> Rule:
 
 
 def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:
-    # The pages are silent on what 1.5 would do to an integer.
+    # The pages do not say what 1.5 would do to an integer.
     if desc.input is None or desc.scale_bias is None or desc.input.dtype not in INTEGERS:
         return
     for name, number in zip(("Scale", "Bias"), desc.scale_bias, strict=True):

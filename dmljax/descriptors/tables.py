@@ -33,7 +33,7 @@ class Cell:
         return [data_type.name for data_type in DataType if data_type in self.data_types]
 
     def problems(self, path: Path, tensor: TensorDesc) -> Iterator[Problem]:
-        """What keeps the tensor at `path` from being one of these."""
+        """The problems that keep the tensor at `path` from being one of these."""
         if tensor.rank not in self.ranks:
             lowest, highest = self.ranks[0], self.ranks[-1]
             allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
@@ -51,7 +51,7 @@ _OTHERS = ""  # the key of the cell of tensors that are not named
 
 
 def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: frozenset[DataType] | Cell) -> Table:
-    """One support table. `ranks` apply to tensors without a Cell of their own, `types` to those that are not named."""
+    """One support table. `ranks` apply to tensors without their own Cell, and `types` to tensors that are not named."""
     named = tensors if others is None else {_OTHERS: others, **tensors}
     return {field: given if isinstance(given, Cell) else Cell(ranks, given) for field, given in named.items()}
 

@@ -1,4 +1,4 @@
-"""What keeps a device from accepting a descriptor: its support tables, and the rules of its page."""
+"""Validates descriptors by their support tables and the rules of their pages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from dmljax.types import LATEST, FeatureLevel
 
 
 def find_broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
-    """Everything that keeps a device of `feature_level` from accepting a descriptor or a graph, a sentence each.
+    """Lists why a device of `feature_level` would refuse a descriptor or a graph, a sentence for each broken rule.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
     >>> find_broken_rules(
@@ -38,7 +38,7 @@ def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
 
 
 def find_minimum_feature_level(desc: Any) -> FeatureLevel:
-    """The lowest level whose devices accept a descriptor or a graph; what none accepts is refused.
+    """Finds the lowest level whose devices accept a descriptor or a graph; raises an error if none does.
 
     >>> tensor = TensorDesc("FLOAT16", (2, 3))
     >>> find_minimum_feature_level(ActivationHardmaxDesc(input=tensor, output=tensor))
