@@ -130,7 +130,7 @@ class Unsupported(DmlError, NotImplementedError):
 
     >>> from_json({"Type": "DML_OPERATOR_NO_SUCH_THING"})
     Traceback (most recent call last):
-    dmljax.directml.Unsupported: Type must be an operator that `dmljax ops` lists; got 'DML_OPERATOR_NO_SUCH_THING'
+    dmljax.directml.Unsupported: Type: unknown operator 'DML_OPERATOR_NO_SUCH_THING' (`dmljax ops` lists them)
     """
 
 

@@ -354,7 +354,7 @@ def constant(name: str, *edges: str) -> Any:
         (written({8: ["y"]}), "graphOutputNames must be names of outputs of nodes; got y"),
         (written({6: ["x"]}), "graphInputNames must be names that a node reads; got x"),
         (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc must be given; got none for"),
-        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "must be an operator that `dmljax ops` lists"),
+        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "unknown operator 'DML_OPERATOR_NONE'"),
         (
             written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}),
             r"nodes\[0\]\.data must be a constant's name \(kind 1\) or its bytes",

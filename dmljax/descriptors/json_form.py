@@ -45,7 +45,7 @@ def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
     operator = OPERATORS.get(OPERATOR_PREFIX + name)
     if operator is None:
         hint = did_you_mean(name, (known.short_name for known in OPERATORS.values()))
-        raise Unsupported(Problem(where, "must be an operator that `dmljax ops` lists", show(spelled) + hint))
+        raise Unsupported(Problem(where, f"unknown operator {show(spelled)}{hint}", remedy="`dmljax ops` lists them"))
     return operator
 
 
