@@ -37,5 +37,5 @@ def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
 
 
 def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
-    """Gives a function a custom JVP rule: one partial derivative for each argument, as a function of all arguments."""
+    """Gives a function a custom JVP rule: one partial derivative per argument, each a function of all arguments."""
     return with_slopes(*(lambda tangent, *given, derivative=one: tangent * derivative(*given) for one in derivatives))

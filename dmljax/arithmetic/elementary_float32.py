@@ -31,7 +31,7 @@ def sinh(x: Array) -> Array:
 
 
 def _hyperbolic_half(x: Array) -> Array:
-    """exp(|x|) / 2, without overflow where this quotient itself is finite."""
+    """exp(|x|) / 2, without overflow where this quotient is finite."""
     root = lax.exp(jnp.abs(x) / 2)
     return root / 2 * root
 
@@ -61,7 +61,7 @@ def tan(x: Array) -> Array:
 
 
 def _sine_after_quarters(x: Array, more: int) -> Array:
-    """The sine of an `x` that is not negative, after `more` quarter turns."""
+    """The sine of a nonnegative `x` after `more` quarter turns."""
     turned, angle, _ = _nearest_quarter(x)
     turned = turned + more
     square = angle * angle
@@ -73,9 +73,9 @@ def _sine_after_quarters(x: Array, more: int) -> Array:
 
 
 def _nearest_quarter(x: Array) -> tuple[Array, Array, Array]:
-    """How many quarter turns are nearest to an `x` that is not negative, modulo 4, and the angle that is left.
+    """The number of quarter turns nearest to a nonnegative `x`, modulo 4, and the remaining angle.
 
-    The angle is a float and what rounding took from it.
+    The angle is a float and its rounding error.
     """
     turned, angle, error = _quarter_turns(x)
     is_near, zero = x < np.float32(np.pi / 4), jnp.zeros_like(x)
@@ -105,8 +105,8 @@ _QUARTERS = (
 def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
     """`_nearest_quarter` of an `x` of at least pi / 4.
 
-    This is the reduction of Payne and Hanek: an integer of 24 bits, the digits of `x`, times those 96 bits of 2 / pi
-    that neither make whole turns nor are too small to count, modulo 2**96, which is four quarter turns.
+    This is the reduction of Payne and Hanek. It multiplies a 24-bit integer, the digits of `x`, by those 96 bits of 2 /
+    pi that neither make whole turns nor are too small to count, modulo 2**96, which is four quarter turns.
     """
     bits = lax.bitcast_convert_type(x, np.uint32)
     digits = (bits & _word(0x7FFFFF)) | _word(0x800000)
@@ -123,13 +123,13 @@ def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
     second = product + _high_word(digits, low)
     first = digits * high + _high_word(digits, middle) + (second < product).astype(np.uint32)
     turned = (first + _word(1 << 29)) >> _word(30)
-    # What is left, between -1/2 and 1/2 of a quarter turn: its sign, and a magnitude of two words
+    # The rest, between -1/2 and 1/2 of a quarter turn: its sign, and a magnitude of two words.
     left, rest = (first << _word(2)) | (second >> _word(30)), second << _word(2)
     is_negative = (left >> _word(31)) == 1
     left, rest = (jnp.where(is_negative, ~word, word) for word in (left, rest))
     large, small = _to_float(left & _word(0x7FFF0000)), _to_float(left & _word(0xFFFF))
     tiny = _to_float(rest >> _word(1)) * np.float32(2.0**-31)
-    # The first factor has so few digits that its products with `large` and `small` are exact.
+    # The first factor has few digits, so its products with `large` and `small` are exact.
     factor = np.pi / 2 * 2.0**-32
     coarse = np.float32(1.5703125 * 2.0**-32)
     high = large * coarse
@@ -141,7 +141,7 @@ def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
 
 
 def _high_word(a: Array, b: Array) -> Array:
-    """The upper word of the product of an `a` of 24 bits and a `b` of 32 bits."""
+    """The upper word of the product of a 24-bit `a` and a 32-bit `b`."""
     (a_high, a_low), (b_high, b_low) = ((one >> _word(16), one & _word(0xFFFF)) for one in (a, b))
     cross = a_low * b_high
     middle = (a_low * b_low >> _word(16)) + a_high * b_low + (cross & _word(0xFFFF))
@@ -149,7 +149,7 @@ def _high_word(a: Array, b: Array) -> Array:
 
 
 def _to_float(x: Array) -> Array:
-    """Words of less than 2**31 as floats, by way of signed integers, which processors convert faster."""
+    """Words below 2**31 as floats, through signed integers, which processors convert faster."""
     return x.astype(np.int32).astype(np.float32)
 
 
@@ -181,10 +181,10 @@ def acos(x: Array) -> Array:
 
 
 def _arc_of_small_sine(x: Array) -> tuple[Array, Array, Array]:
-    """A sine of at most 1/2, and what its arc adds to it, for the sine or cosine `x`, which is not negative.
+    """A sine of at most 1/2 and what its arc adds to it, for a nonnegative sine or cosine `x`.
 
-    It is `x` itself up to 1/2. Above, which the first result tells, it is the sine of half the angle whose cosine is
-    `x`.
+    Up to 1/2, the sine is `x` itself. Above, which the first result reports, it is the sine of half the angle whose
+    cosine is `x`.
     """
     is_steep = x > np.float32(0.5)
     square = jnp.where(is_steep, (1 - x) / 2, x * x)
@@ -202,8 +202,8 @@ def angle(y: Array, x: Array) -> Array:
     slope = jnp.where(longer == 0, shorter, slope)
     arc = _arc_of_slope(jnp.where(jnp.isnan(x), x, slope))
     is_left = jnp.signbit(x)
-    # The arc is added to or subtracted from the angle of the nearest axis in one step: with a second step, the rounding
-    # would depend on the version of XLA.
+    # Add or subtract the arc from the angle of the nearest axis in one step: with two, the rounding would depend on the
+    # version of XLA.
     axis, low = (
         jnp.where(is_steep, quarter, jnp.where(is_left, 2 * quarter, jnp.zeros_like(x))) for quarter in _RIGHT_ANGLE
     )
@@ -222,6 +222,6 @@ def _arc_of_slope(slope: Array) -> Array:
 
 
 def reciprocal_power(x: Array) -> Array:
-    """A power of 2 whose product with `x`, if `x` is positive and normal, is between 1 and 4."""
+    """A power of 2 whose product with a positive normal `x` is between 1 and 4."""
     exponent = lax.bitcast_convert_type(x, np.int32) >> 23
     return lax.bitcast_convert_type(jnp.maximum(254 - exponent, 1) << 23, np.float32)

@@ -1,7 +1,6 @@
-"""Floats by their bits: predicates and sort keys.
+"""Predicates and sort keys of floats, from their bits.
 
-Predicates and keys use the bits because a backend may flush subnormal operands to zero before it compares them, as XLA
-on CPU does.
+XLA on CPU, for example, may flush subnormal operands to zero before it compares floats; bits avoid that.
 """
 
 from typing import Any
@@ -37,15 +36,15 @@ def sort_keys(x: Array, *, nan_is_largest: bool, zeros_are_equal: bool = True) -
 
 
 def order(x: Array, *, zeros_are_equal: bool = True) -> Array:
-    """Maps floats to integers in the same order; NaNs come after the infinities at both ends."""
+    """Maps floats to integers in the same order; NaNs come beyond the infinities at both ends."""
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
-    sign = bits >> (bits.dtype.itemsize * 8 - 1)  # -1 or 0: by arithmetic, since XLA on CPU is slower with selects
+    sign = bits >> (bits.dtype.itemsize * 8 - 1)  # -1 or 0 by arithmetic, because XLA on CPU is slower with selects
     magnitude = bits & np.iinfo(bits.dtype).max
     return (magnitude ^ sign) - sign if zeros_are_equal else magnitude ^ sign
 
 
 def _magnitude(x: Array) -> Array:
-    """The bits of `x` without the sign bit, as a signed integer; they are in the order of the absolute values."""
+    """The bits of `x` without the sign, as a signed integer, in the order of the absolute values."""
     signed = np.dtype(f"int{x.dtype.itemsize * 8}")
     return lax.bitcast_convert_type(x, signed) & np.array(np.iinfo(signed).max, signed)
 
@@ -56,26 +55,26 @@ def infinity_bits(x: Array) -> Array:
 
 
 def is_nan(x: Array) -> Array:
-    """True where `x` is NaN, which no integer is."""
+    """True where `x` is NaN; False for integers."""
     return _magnitude(x) > infinity_bits(x) if x.dtype in FLOATS else jnp.zeros_like(x, bool)
 
 
 def is_not_negative(x: Array) -> Array:
-    """True where `x` is NaN, +0 or positive; of floats by one comparison, which is quick where XLA cannot vectorize."""
+    """True where `x` is NaN, +0 or positive, by one comparison of floats, for loops that XLA cannot vectorize."""
     if x.dtype not in FLOATS:
         return x >= np.zeros((), x.dtype)
     bits, infinity, negative_zero = _unsigned(x)
-    # The bits from -0 to -inf are one range; all other numbers, and NaN, are outside of it.
+    # The bits from -0 to -inf form one range; all other numbers and NaN are outside it.
     return lax.gt(bits - negative_zero, infinity)
 
 
 def is_infinite(x: Array) -> Array:
-    """True where `x`, which must have a float type, is infinite."""
+    """True where `x`, which must be a float, is infinite."""
     return _magnitude(x) == infinity_bits(x)
 
 
 def is_above_zero(x: Array) -> Array:
-    """True where `x > 0`, by IEEE 754; of floats by one comparison."""
+    """True where `x > 0` as in IEEE 754; one comparison for floats."""
     if x.dtype not in FLOATS:
         return x > np.zeros((), x.dtype)
     bits, infinity, _ = _unsigned(x)
@@ -83,7 +82,7 @@ def is_above_zero(x: Array) -> Array:
 
 
 def is_below_zero(x: Array) -> Array:
-    """True where `x < 0`, by IEEE 754; of floats by one comparison."""
+    """True where `x < 0` as in IEEE 754; one comparison for floats."""
     if x.dtype not in FLOATS:
         return x < np.zeros((), x.dtype)
     bits, infinity, negative_zero = _unsigned(x)
@@ -91,7 +90,7 @@ def is_below_zero(x: Array) -> Array:
 
 
 def sign(x: Array) -> Array:
-    """-1 where `x` is below zero, 1 where it is above, and +0 where it is a zero or NaN."""
+    """-1 where `x` is negative, 1 where it is positive, and +0 for zeros and NaN."""
     if x.dtype not in FLOATS:
         return jnp.sign(x)
     magnitude, one = _magnitude(x), _magnitude(jnp.ones((), x.dtype))
@@ -115,7 +114,7 @@ def layout(dtype: Any, kind: str = "int") -> tuple[np.dtype[Any], int, int]:
 def signed_zeros_of(x: Array) -> Array:
     """Zeros with the signs of `x`.
 
-    They depend on `x` because under vmap, a select of constants makes JAX lose the explicit mesh.
+    They depend on `x` because under vmap a select of constants makes JAX lose the explicit mesh.
     """
     integer, _, _ = layout(x.dtype)
     return lax.bitcast_convert_type(lax.bitcast_convert_type(x, integer) & np.iinfo(integer).min, x.dtype)

@@ -1,1 +1,1 @@
-"""Ways to compute, by platform, where the formula by itself is slow or breaks a rule. Nothing here knows operators."""
+"""Fast ways to compute, by platform, where the formula is slow or breaks a rule. Nothing here knows operators."""

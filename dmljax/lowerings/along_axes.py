@@ -23,7 +23,7 @@ from dmljax.lowerings.sizes import index_dtype, is_symbolic, number
 
 
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
-    """The position of each element in the flattened `axes`, of which the last changes fastest (row-major order)."""
+    """The position of each element in the flattened `axes`, in row-major order."""
     sizes = [elements.shape[axis] for axis in axes]
     dtype = index_dtype(("input", "size"), math.prod(sizes))
     position = sharded_like(elements, jnp.zeros(elements.shape, dtype))
@@ -36,8 +36,8 @@ def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
 def extreme_position(input: Array, axes: tuple[int, ...], *, largest: bool, last: bool = False) -> Array:
     """The position along `axes` of the first (or last) largest (or smallest) element; the axes keep size 1.
 
-    As in ONNX, NumPy and JAX, a NaN is larger (or smaller) than every number, and all NaNs are equal. Subnormal numbers
-    are told apart on a CPU; elsewhere, elements compare as the platform compares them.
+    As in ONNX, NumPy and JAX, a NaN is larger (or smaller) than every number, and all NaNs are equal. A CPU
+    distinguishes subnormal numbers; elsewhere, elements compare as on the platform.
     """
     by_keys = partial(_position_by_keys, axes=axes, largest=largest, last=last)
     if len(axes) != 1 or last:
@@ -68,15 +68,15 @@ def _position_by_keys(input: Array, *, axes: tuple[int, ...], largest: bool, las
     keys = sort_keys(input, nan_is_largest=largest)
     extreme = _extreme(keys, axes, largest=largest)
     if is_row:
-        # The barrier makes XLA on CPU compute the keys again for the second pass: if XLA knew that the keys are the
-        # same, it would materialize them.
+        # The barrier makes XLA on CPU compute the keys again for the second pass. Otherwise it would keep them in
+        # memory.
         input, extreme = lax.optimization_barrier((input, extreme))
         keys = sort_keys(input, nan_is_largest=largest)
     return _position_where(keys == extreme, axes, last=last)
 
 
 def _is_known_and_unsharded(x: Array, axis: int) -> bool:
-    """Whether the size of `axis` is not symbolic, and the axis is not sharded over an explicit mesh."""
+    """Whether the size of `axis` is known and the axis is not sharded over an explicit mesh."""
     return not is_symbolic(x.shape[axis]) and not dimension_axes(x)[axis]
 
 
@@ -84,10 +84,10 @@ _SHORT_ROW = 16
 
 
 def _position_in_short_row(input: Array, *, largest: bool, last: bool) -> Array:
-    """The position of the extreme element in each short row, by comparing element after element.
+    """The position of the extreme element in each short row, found by comparing one element after another.
 
-    This is a single pass, which XLA fuses into its consumers. For rows of 10 elements it takes half the time of the two
-    passes that longer rows need.
+    XLA fuses this single pass into its consumers. For rows of 10 elements it takes half the time of the two passes that
+    longer rows need.
     """
     size = input.shape[-1]
     elements = [lax.slice_in_dim(input, i, i + 1, axis=-1) for i in range(size)]
@@ -106,8 +106,8 @@ def _position_in_short_row(input: Array, *, largest: bool, last: bool) -> Array:
 def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     """The largest (or smallest) element along `axes`, which keep size 1.
 
-    As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number, and on a CPU +0 is larger than
-    -0, and subnormal numbers are told apart.
+    As in `floats.maximum` and `minimum`, a NaN is larger (or smaller) than every number. A CPU orders +0 above -0 and
+    distinguishes subnormal numbers.
     """
     keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
 
@@ -118,19 +118,19 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
 
 
 def itself(x: Array) -> Array:
-    """`x`, where a function of it is asked for."""
+    """Returns `x`, where a function is required."""
     return x
 
 
 def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = itself, *, largest: bool) -> Array:
-    """The largest (or smallest) of the integers that `keys` makes of the elements along `axes`."""
+    """The largest (or smallest) of the integers that `keys` computes from the elements along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
     whole = partial(_reduce_whole, reduce, keys, axis=axes)
     if len(axes) != 1:
         return whole(x)
     (axis,) = axes
     if _suits_rows(x, axis):
-        # The keys are made row by row: a loop over keys that were made before would read and write them once more.
+        # Compute the keys row by row: a loop over finished keys would write and read them once more.
         return choose(x, cpu=partial(_reduce_rows, combine, keys, axis=axis), default=whole)
     if axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
         return choose(x, cpu=lambda x: _reduce_in_parts(reduce, combine, keys(x)), default=whole)
@@ -148,8 +148,9 @@ def _reduce_in_parts(reduce: Callable[..., Array], combine: Callable[..., Array]
     """Reduces the last axis to size 1 by maxima or minima, in a shape that suits XLA on CPU.
 
     Each round combines 8 parts of the row element by element, which XLA on CPU vectorizes, and then reduces runs of 16
-    elements, which it fuses. A longer axis would be materialized before the reduction, which takes four times as long.
-    If 8 parts do not divide the row, they overlap: a repeated element does not change a maximum or minimum.
+    elements, which it fuses. It would write a longer axis to memory before the reduction, which takes four times as
+    long. If the row does not split into 8 parts, they overlap: repeating an element does not change a maximum or
+    minimum.
     """
     size = rows.shape[-1]
     if size <= _RUN:
@@ -164,7 +165,7 @@ def _reduce_in_parts(reduce: Callable[..., Array], combine: Callable[..., Array]
 def _suits_rows(x: Array, axis: int) -> bool:
     """Whether XLA on a CPU reduces an axis faster in a loop over its rows, by up to a factor of 20.
 
-    XLA is slow for less than 16 neighbors, and for few rows that are long.
+    XLA is slow with fewer than 16 neighbors, and with few long rows.
     """
     if any(map(is_symbolic, x.shape)) or x.size == 0 or axis == x.ndim - 1 or may_be_sharded(x):
         return False
@@ -172,19 +173,19 @@ def _suits_rows(x: Array, axis: int) -> bool:
     return x.shape[axis] > 1 and (neighbors < 16 or (x.shape[axis] <= 512 and neighbors * x.shape[axis] == x.size))
 
 
-_WIDTH = 256  # elements of a row: in fewer, the overhead of a loop shows
+_WIDTH = 256  # elements of a row; with fewer, the overhead of a loop shows
 
 
 def _reduce_rows(
     combine: Callable[[Array, Array], Array], term: Callable[[Array], Array], x: Array, *, axis: int
 ) -> Array:
-    """Reduces `axis` to size 1, where `combine` combines what `term` makes of elements.
+    """Reduces `axis` to size 1: `combine` combines what `term` computes from elements.
 
-    Neighbors along the axis that fill a row are combined with the next row, in a loop: on a CPU, XLA takes up to 30
-    times as long where it reduces one column after the other.
+    A loop combines as many neighbors as fill a row with the next row. XLA on a CPU takes up to 30 times as long,
+    because it reduces one column after another.
     """
     size, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    # So many neighbors that they fill a row, and that at most some 256 rows are added; at least two rows.
+    # Enough neighbors to fill a row, for a sum of about 256 rows at most, and at least two.
     height = min(max(-(-_WIDTH // inner), size // 256), size // 2)
     if size == 1:
         return term(x)
@@ -206,7 +207,7 @@ def _reduce_rows(
 
 
 def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = itself) -> Array:
-    """The sum of what `term` makes of the elements along `axes`, which keep size 1."""
+    """The sum of `term` of the elements along `axes`, which keep size 1."""
 
     def plain(x: Array) -> Array:
         terms = term(x)

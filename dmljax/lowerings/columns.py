@@ -1,4 +1,4 @@
-"""Windows of an image as columns, of all elements of a window each: im2col."""
+"""Windows of an image as columns, each with all elements of a window: im2col."""
 
 import math
 import operator
@@ -17,7 +17,7 @@ from dmljax.lowerings.windows import Window
 
 
 def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
-    """Batch, the elements of a window of all channels, and windows."""
+    """Batch, elements of a window over all channels, and number of windows."""
     batch, channels, *_ = image_sizes
     return batch, channels * math.prod(one.size for one in windows), math.prod(one.blocks for one in windows)
 
@@ -31,7 +31,7 @@ def unfolded(image: Array, windows: Sequence[Window]) -> Array:
 
 
 def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
-    """The sum of the columns at the places of their windows in an image."""
+    """Adds up the columns at the places of their windows in an image."""
     at_once, by_dimension = (
         partial(add, image_sizes=tuple(image_sizes), windows=windows) for add in (_added_at_once, _added_by_dimension)
     )
@@ -57,13 +57,13 @@ def _added_at_once(columns: Array, image_sizes: tuple[int, ...], windows: Sequen
 
 
 def _added_by_dimension(columns: Array, image_sizes: tuple[int, ...], windows: Sequence[Window]) -> Array:
-    image = jnp.zeros_like(columns, shape=image_sizes)  # only its type is looked at
+    image = jnp.zeros_like(columns, shape=image_sizes)  # only its type matters
     total: Array = jax.linear_transpose(partial(_by_dimension, windows=windows), image)(columns)[0]
     return total
 
 
 def _at_once(image: Array, windows: Sequence[Window]) -> Array:
-    """A slice for each element of a window."""
+    """Takes a slice for each element of a window."""
     padding = [(0, 0, 0), (0, 0, 0), *((one.start_padding, one.end_padding, 0) for one in windows)]
     padded, strides = lax.pad(image, jnp.zeros((), image.dtype), padding), [one.stride for one in windows]
     lengths = [(one.blocks - 1) * one.stride + 1 for one in windows]
@@ -77,7 +77,7 @@ def _at_once(image: Array, windows: Sequence[Window]) -> Array:
 
 
 def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
-    """One dimension after the other, which are fewer operations, and the faster way on a CPU."""
+    """Handles one dimension after another, which takes fewer operations and is faster on a CPU."""
     slides = [_slide(one) for one in windows]
     amounts = [
         (one.start_padding, slide.length - one.start_padding - one.input_size, 0)
@@ -85,13 +85,14 @@ def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     ]
     found = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
     for slide in reversed(slides):
-        # The dimensions are: batch, channels, windows of later ones, those before this one, this one, later counts.
+        # The dimensions are: batch, channels, windows of later dimensions, those before this one, this one, later
+        # counts.
         found = _slid(found, len(windows) + 1, slide)
     return found.reshape(column_sizes(image.shape, windows))
 
 
 class _Slide(NamedTuple):
-    """How a window slides along a dimension of which every `common`-th element is looked at."""
+    """How a window slides along a dimension if only every `common`-th element counts."""
 
     common: int
     size: int
@@ -101,7 +102,7 @@ class _Slide(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Into how many groups of `stride` neighbors the elements of a window fall; 0 if they are no neighbors."""
+        """How many groups of `stride` neighbors the elements of a window form; 0 if they are not neighbors."""
         return -(-self.size // self.stride) if self.dilation == 1 < self.stride and self.size > 1 else 0
 
     @property
@@ -115,7 +116,7 @@ class _Slide(NamedTuple):
 
 
 def _slide(window: Window) -> _Slide:
-    # Of a single window the stride does not matter, and of a window of one element the dilation, however large.
+    # The stride does not matter to a single window, nor the dilation to a window of one element, however large.
     stride = 1 if window.blocks == 1 else window.stride
     dilation = 1 if window.size == 1 else window.dilation
     common = math.gcd(stride, dilation)
@@ -123,14 +124,14 @@ def _slide(window: Window) -> _Slide:
 
 
 def _slid(input: Array, axis: int, slide: _Slide) -> Array:
-    """The windows along `axis`, which then has their number; their elements are the new dimension 2."""
+    """The windows along `axis`, which now counts them; their elements are the new dimension 2."""
     common, size, stride, _, blocks = slide
     if common > 1:
         input = lax.slice_in_dim(input, 0, None, common, axis)
     if not slide.groups:
         return _windows_along(input, axis, slide)
-    # A group of neighbors begins where one of the next windows does, so that no slice has strides, and no part of the
-    # gradient is padded between its elements: of windows of 7, 2 apart, that takes half the time.
+    # Begin a group of neighbors where one of the next windows begins, so that no slice has strides and the gradient
+    # needs no interior padding: windows of 7 with stride 2 take half the time.
     places = blocks + slide.groups - 1
     grouped = input.reshape(replaced(input.shape, axis, places, stride))
     found = _windows_along(jnp.moveaxis(grouped, axis + 1, 2), axis + 1, _Slide(1, slide.groups, 1, 1, blocks))
@@ -138,7 +139,7 @@ def _slid(input: Array, axis: int, slide: _Slide) -> Array:
     return lax.slice_in_dim(merged, 0, size, axis=2)
 
 
-_MOST_SLICES = 32  # that are stacked at once; more are stacked in two steps, which compile in less time
+_MOST_SLICES = 32  # stacked at once; more are stacked in two steps, which compile faster
 
 
 def _windows_along(input: Array, axis: int, slide: _Slide) -> Array:
@@ -149,7 +150,7 @@ def _windows_along(input: Array, axis: int, slide: _Slide) -> Array:
 
 
 def _stacked(input: Array, axis: int, slide: _Slide, new_axis: int) -> Array:
-    """For each element of a window, where it is in each window: slices along `axis`, stacked along `new_axis`."""
+    """The place of each element of a window in every window: slices along `axis`, stacked along `new_axis`."""
     _, size, stride, dilation, blocks = slide
     if size <= _MOST_SLICES:
         length = (blocks - 1) * stride + 1
@@ -157,7 +158,7 @@ def _stacked(input: Array, axis: int, slide: _Slide, new_axis: int) -> Array:
         return jnp.stack([lax.slice_in_dim(input, i, i + length, stride, axis) for i in starts], new_axis)
     inner = math.isqrt(size - 1) + 1
     outer = -(-size // inner)
-    # The last of the outer steps may go beyond the window.
+    # The last outer step may go beyond the window.
     beyond = [(0, (outer * inner - size) * dilation if i == axis else 0, 0) for i in range(input.ndim)]
     whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
     every = whole.shape[axis] - (inner - 1) * dilation

@@ -1,8 +1,8 @@
 """Stream compaction: predicates packed into 32-bit words, and the element index of each set bit.
 
-Work that is done once for each word instead of once for each element costs a 32nd. The set bits, in their order, are
-numbered by *rows*: row r is for the set bit that has r set bits before it. A word with set bits *begins* at the row of
-its first set bit, and a row belongs to the last word that begins at or before it. Rows are handled in groups of 32.
+Working on words instead of elements costs a 32nd. *Rows* number the set bits in order: row r belongs to the set bit
+that has r set bits before it. A word with set bits *begins* at the row of its first set bit, and a row belongs to the
+last word that begins at or before it. Rows are handled in groups of 32.
 """
 
 import math
@@ -32,7 +32,7 @@ def packed(present: Array) -> Array:
 
 
 def _run_size_and_count(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The size of a run, which is packed into words of its own, and the number of runs.
+    """The size of a run, which is packed into its own words, and the number of runs.
 
     A run covers the fewest trailing dimensions that fill words of 32 bits well. The dimensions before them may be
     sharded: each device packs its own runs.
@@ -57,35 +57,35 @@ def _first_element(word: Array, shape: tuple[int, ...]) -> Array:
 def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """The number of set bits in `words`, and the element index of each of the first `size` rows.
 
-    Rows from the count on have an arbitrary index. `shape` is the shape of the predicates before they were packed.
+    Rows from the count on have an arbitrary index. `shape` is the shape of the predicates before packing.
     """
     group_count = (size + 31) // 32
     bits = _locate_words(words, group_count)
     every, needed = partial(_elements, shape=shape), partial(_needed_elements, shape=shape)
     if is_symbolic(group_count) or group_count <= _TINY or may_be_sharded(words):
-        elements = every(bits)  # rows can be sharded over several devices, the iterations of a loop cannot
+        elements = every(bits)  # rows can be sharded over several devices, but iterations of a loop cannot
     else:
         elements = choose(bits, cpu=needed, default=every)
     return bits.row_count, elements.reshape(-1)[:size]
 
 
 def count_and_elements_by_scatter(present: Array, size: int) -> tuple[Array, Array]:
-    """The same for up to INT_MAX predicates and rows.
+    """Does the same for up to INT_MAX predicates and rows.
 
     Row r belongs to element e if exactly e elements have a running count of at most r. A scatter makes a histogram of
-    the running counts, and its running sum is e. On a TPU this is faster than gathering from three tables.
+    the running counts, whose running sum is e. On a TPU this is faster than gathering from three tables.
     """
     ends = jnp.cumsum(present.reshape(-1), dtype=np.int32)
-    # Without the clip, a TPU's compiler lays the positions out anew, and the whole takes half as long again.
+    # Without the clip, a TPU's compiler changes the layout of the positions, which costs half as much time again.
     counts = jnp.zeros(size, np.int32).at[jnp.clip(ends, 0)].add(1, mode="drop")
     return jnp.sum(present, dtype=np.uint32), jnp.cumsum(counts, dtype=np.uint32)
 
 
 class _Bits(NamedTuple):
-    """The packed words, with what is needed to find the word and the bit of a row."""
+    """The packed words, and what finds the word and the bit of a row."""
 
     words: Array
-    first_row: Array  # for each word, the row of its first set bit, if it has any
+    first_row: Array  # for each word, the row of its first set bit, if any
     words_with_rows: Array  # the indices of the words that begin in one of the groups, in order
     begins: Array  # for each group of 32 rows, a bit mask of the rows at which a word begins
     begun_before: Array  # for each group, the number of words that begin in the groups before it
@@ -99,8 +99,7 @@ def _locate_words(words: Array, group_count: int) -> _Bits:
     group = first_row >> 5
     has_rows = (counts != 0) & (group < number(group_count, jnp.uint32))
 
-    # The scatter writes words without rows to a spare place at the end: with `mode="drop"` instead, XLA on CPU takes
-    # twice as long.
+    # Write words without rows to a spare place at the end. `mode="drop"` takes XLA on CPU twice as long.
     word_count = words.shape[0]
     with_rows = packed(has_rows)
     place = _bits_up_to(with_rows, _bits_before(with_rows)).reshape(-1)[:word_count] - 1
@@ -123,7 +122,7 @@ def _elements(bits: _Bits, shape: tuple[int, ...], first_group: Array | int = 0)
 
 
 def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """`_elements` of all groups at once, or, if the row count is small, of the groups up to it alone, in a loop.
+    """`_elements` of all groups at once or, if there are few rows, in a loop that ends at the row count.
 
     XLA on CPU runs a loop in one thread, where a row costs 2.5 times as much. Under vmap, the loop would run for all
     members of the batch until the one with the most rows is done, so a batch computes all groups at once.
@@ -145,12 +144,12 @@ def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
     return elements
 
 
-_TINY = 8  # groups: for so few, a loop takes longer to compile than it can save
-_CHUNK = 32  # groups: for more at once, XLA on CPU wakes another thread, which takes longer than the chunk itself
+_TINY = 8  # groups; with fewer, a loop takes longer to compile than it can save
+_CHUNK = 32  # groups; with more at once, XLA on CPU wakes another thread, which takes longer than the chunk itself
 
 
 def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """As `_elements`, but in a loop over chunks of groups that stops after the last row below the row count."""
+    """Computes `_elements` in a loop over chunks of groups that stops after the last row below the row count."""
     group_count = bits.begins.shape[0]
     size = min(_CHUNK, group_count)
 
@@ -165,8 +164,8 @@ def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
         found = _elements(bits._replace(begins=begins, begun_before=begun_before), shape, first_group)
         return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
 
-    # The initial value is computed from the words, so that inside shard_map it varies over the same axes of the mesh as
-    # the elements that are found.
+    # Compute the initial value from the words, so that inside shard_map it varies over the same axes of the mesh as the
+    # elements.
     nothing = jnp.broadcast_to(jnp.zeros_like(bits.begins)[:, None], (group_count, 32))
     return lax.while_loop(has_more, find_chunk, (jnp.uint32(0), nothing))[1]
 
@@ -182,21 +181,21 @@ def _place_of_set_bit(bits: Array, rank: Array) -> Array:
         below = lax.population_count((bits >> place) & jnp.uint32(2**half - 1))
         is_above = rank >= below
         rank = rank - jnp.where(is_above, below, jnp.uint32(0))
-        # A shift and not a select of two constants: under vmap, such a select makes JAX lose the explicit mesh.
+        # Shift instead of selecting from two constants: under vmap, such a select makes JAX lose the explicit mesh.
         place = place | is_above.astype(jnp.uint32) << exponent
     return place
 
 
 def _bits_before(words: Array) -> Array:
-    """The number of bits that are set in the words before each word."""
+    """The number of set bits in the words before each word."""
     counts = lax.population_count(words)
     return _running_sum(counts) - counts
 
 
 def _bits_up_to(words: Array, before: Array) -> Array:
-    """The number of bits that are set up to and including each bit, as an array [word, 32].
+    """The number of set bits up to and including each bit, as an array [word, 32].
 
-    `before` is the number of bits that are set before each word.
+    `before` is the number of set bits before each word.
     """
     place = lax.broadcasted_iota(jnp.uint32, (*words.shape, 32), 1)
     return before[:, None] + lax.population_count(words[:, None] & ((jnp.uint32(2) << place) - 1))

@@ -1,6 +1,6 @@
-"""Comparisons of IEEE 754, in which any comparison with NaN is false.
+"""Comparisons of IEEE 754, in which every comparison with NaN is false.
 
-XLA on a CPU flushes subnormal numbers to zero before it compares floats, so that a CPU compares their bits.
+XLA on a CPU flushes subnormal numbers to zero before it compares floats, so a CPU compares their bits.
 """
 
 import operator
@@ -40,7 +40,7 @@ def _compared(compare: Compare, a: Array, b: Array) -> Array:
 
 
 def _left(x: Array) -> Array:
-    """Keys of what is compared with `_right`: no NaN equals or exceeds anything there."""
+    """Keys to compare with those of `_right`: a NaN neither equals nor exceeds anything there."""
     keys = order(x)
     return jnp.where(keys <= infinity_bits(x), keys, np.iinfo(keys.dtype).min)
 

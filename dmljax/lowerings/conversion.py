@@ -13,10 +13,10 @@ from dmljax.types import FLOATS, INTEGERS
 
 
 def converted(x: Array, dtype: Any) -> Array:
-    """`x` in another type, which may be any.
+    """Converts `x` to any other type.
 
-    A float becomes an integer by truncation, the nearest integer beyond the range, and 0 if it is NaN. An integer
-    becomes one that equals it modulo the range. All but zeros are True, and True is 1. Floats are rounded by XLA.
+    Floats are truncated to integers, out-of-range floats become the nearest integer, and NaN becomes 0. An integer
+    wraps around. Everything but a zero becomes True, and True becomes 1. XLA rounds floats.
     """
     dtype = np.dtype(dtype)
     if dtype == np.bool_:
@@ -29,7 +29,7 @@ def converted(x: Array, dtype: Any) -> Array:
 
 
 def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
-    """`converted` of floats to integers; beyond the range, what XLA converts is its own on each platform."""
+    """Truncates floats to integers, within their range: beyond it, XLA's conversion depends on the platform."""
     x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
     limits = np.iinfo(dtype)
     lowest, highest = np.array(limits.min, x.dtype), np.array(limits.max, x.dtype)
@@ -42,7 +42,7 @@ def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
 def positions_as(dtype: Any, positions: Array) -> Array:
     """Converts positions, which are not negative, to another integer type.
 
-    Types of one width share the bits of such numbers, and to reinterpret them spares a GPU and a TPU a kernel.
+    Types of one width have the same bits for such numbers, and reinterpreting them saves a GPU and a TPU a kernel.
     """
     is_same_width = np.dtype(dtype).itemsize == positions.dtype.itemsize
     return lax.bitcast_convert_type(positions, dtype) if is_same_width else positions.astype(dtype)

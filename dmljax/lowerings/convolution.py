@@ -1,4 +1,4 @@
-"""Convolutions: sums of products of an image's windows with filters, in both directions, and which lowering is fastest.
+"""Convolutions: sums of products of an image's windows with filters, in both directions, by the fastest lowering.
 
 Images have the dimensions batch, channels and space; filters have output channels, the input channels of a group and
 space, and are not flipped.
@@ -42,12 +42,11 @@ class Sliding(NamedTuple):
 
 
 def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool = True) -> Array:
-    """The products of each window of the image with each filter, added up in float32, or in float64 if that is given.
+    """Adds up the products of each window of the image with each filter, in float32, or in float64 for float64 inputs.
 
-    The result has the type of the sums. If it is not `is_forward`, it is the gradient of that: each element of the
-    image, times the filter, is added to a window of the result. The windows slide over the result, and the image has an
-    element for each of them, or for the first of them. The filter has input channels first, and then the output
-    channels of a group.
+    The result has the type of the sums. If `is_forward` is false, this is the gradient: each element of the image,
+    times the filter, is added to a window of the result. The windows slide over the result; the image has an element
+    for each of them, or for the first few. The filter has input channels first, then the output channels of a group.
     """
     wide, (batch, *_), (first, second, *_) = widened(image.dtype), image.shape, filter.shape
     if 0 in (*image.shape, *filter.shape):
@@ -55,7 +54,7 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
         return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
     plain = partial(_convolution, steps=_steps(sliding)) if is_forward else partial(_plain_transposed, sliding=sliding)
 
-    @jax.checkpoint  # to save no intermediates for the backward pass
+    @jax.checkpoint  # save no intermediates for the backward pass
     def on_cpu(image: Array, filter: Array) -> Array:
         return (_on_cpu if is_forward else _transposed_on_cpu)(image.astype(wide), filter.astype(wide), sliding)
 
@@ -67,7 +66,7 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
 
 
 class _Steps(NamedTuple):
-    """How filters step along each dimension of space, as `lax.conv_general_dilated` has it."""
+    """How filters step along each spatial dimension, as `lax.conv_general_dilated` takes it."""
 
     strides: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
@@ -97,7 +96,7 @@ def _plain_transposed(image: Array, filter: Array, sliding: Sliding, *, is_on_cp
 
 
 def _swapped(filter: Array, group_count: int) -> Array:
-    """A filter with output channels first, of one with input channels first, or the other way round."""
+    """Swaps the input and output channels of a filter."""
     first, second, *space = filter.shape
     of_groups = filter.reshape(group_count, first // group_count, second, *space)
     return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
@@ -114,8 +113,8 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
 
     @convolution.def_vmap
     def mapped(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
-        # If images have filters of their own, JAX makes groups, whose number must be known, and which XLA gathers from
-        # all devices. Products of matrices stay where they are.
+        # If every image has its own filters, JAX makes groups, whose number must be known, and XLA gathers them from
+        # all devices. Matrix products stay sharded.
         way = partial(_in_columns, steps=steps) if all(is_batched) else plain
         return jax.vmap(way, [0 if one else None for one in is_batched])(image, filter), True
 
@@ -125,23 +124,23 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
 
 @_convolution.defjvp
 def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    # JAX does not transpose a convolution whose result is wider than its operands: derivatives are of wide operands.
+    # JAX does not transpose a convolution whose result is wider than its operands, so differentiate with wide operands.
     wide = widened(primals[0].dtype)
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
     by_image = by_filter = partial(_general_dilated, steps=steps, layouts=_OF_DIRECTML)
     if steps.is_on_cpu:
         channels, outputs, *_ = filter.shape
-        is_dense = math.prod(steps.strides) == 1  # otherwise, the transpose has gaps already
+        is_dense = math.prod(steps.strides) == 1  # otherwise the transpose has gaps already
         suited = _with_gaps(steps, image.shape, channels, outputs) if is_dense else steps
         by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
         by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
     return _convolution(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
 
 
-# The orders of dimensions that XLA is given, of image, filter and result, with {} for space. XLA's libraries on CPU
-# know one order. XLA reorders a convolution by itself at the top of a computation, but not in a loop or a branch, where
-# one in another order is computed without the libraries and takes 25 times as long. The last two are orders whose
-# transpose by the image and by the filter, as JAX has it, is that of libraries.
+# The orders of dimensions for XLA, of image, filter and result, with {} for space. XLA's libraries on CPU know one
+# order. XLA reorders a convolution itself at the top level of a computation, but in a loop or a branch it runs any
+# other order without the libraries, 25 times as slowly. The last two are orders whose transposes by the image and by
+# the filter, as JAX writes them, have the libraries' order.
 _OF_DIRECTML = "NC{}", "OI{}", "NC{}"
 _OF_LIBRARIES = "N{}C", "{}IO", "N{}C"
 _OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
@@ -172,12 +171,12 @@ _FEWEST_PLACES, _MANY_CHANNELS = 512, 256
 
 
 def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs: int) -> _Steps:
-    """The same convolution, of an image with gaps between its rows and filters with gaps that step over them.
+    """The same convolution with gaps between the rows of the image, and filters that step over them.
 
-    XLA on CPU leaves a convolution over two dimensions to YNNPACK, which computes one of 64 channels in one thread, but
-    one with gaps to Eigen, which computes it in all threads. Eigen has those of few channels and outputs anyway, and
-    images of few channels are slower with gaps, as are small ones: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04
-    without. Of a symbolic size, JAX does not see that the result has as many rows as without gaps.
+    XLA on CPU gives a two-dimensional convolution to YNNPACK, which computes 64 channels in one thread, but one with
+    gaps to Eigen, which uses all threads. Eigen gets those with few channels and outputs anyway. Gaps slow down images
+    of few channels and small ones: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04 without. With a symbolic size,
+    JAX does not see that the result has as many rows as without gaps.
     """
     batch, _, rows, *columns = image_sizes
     if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
@@ -198,7 +197,7 @@ def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs
 
 
 def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
-    """As a product of matrices, of the filters and of all elements of each window."""
+    """Computes the product of two matrices: the filters, and all elements of each window."""
     wide = widened(image.dtype)
     image, filter = image.astype(wide), filter.astype(wide)
     apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
@@ -222,22 +221,22 @@ def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
 # On a CPU
 
 
-# Which lowering a forward convolution has on a CPU, by milliseconds on two cores, of batch 1 and 8, beside those of
+# The lowering of a forward convolution on a CPU, with milliseconds on two cores for batch 1 and 8, beside those of
 # `lax.conv_general_dilated`:
-#   each channel of its own, 3 x 3, 96 x 112 x 112   shifted products       0.9 and 44, beside 194 and 485
+#   groups of one channel, 3 x 3, 96 x 112 x 112     shifted products       0.9 and 44, beside 194 and 485
 #   32 groups of 4 channels, 3 x 3, 128 x 56 x 56    shifted products       0.8 and 6.3, beside 18 and 199; matrices 3.0
 #   32 groups of 16 channels, 3 x 3, 512 x 14 x 14   matrices               0.65, beside 1.8
 #   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17, beside 2.1 and 104
 #   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19, beside 4.0 and 30
-#   16 x 16, 16 apart, 3 x 224 x 224 to 768          matrices               2.7, beside 3.6
-#   3 x 3, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   0.52 and 6.9, beside 1.1 and 13
-#   7 x 7, 2 apart, 3 x 224 x 224 to 64              matrices (few terms)   2.3 and 28, beside 2.8 and 42
+#   16 x 16, stride 16, 3 x 224 x 224 to 768         matrices               2.7, beside 3.6
+#   3 x 3, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   0.52 and 6.9, beside 1.1 and 13
+#   7 x 7, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   2.3 and 28, beside 2.8 and 42
 #   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.4, beside 4.6; gaps 3.7
 #     of batch 8                                     gaps                   11, beside 13; matrices 14
 #   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  1.4, beside 1.7; gaps 1.7
 #   3 x 3, 128 x 28 x 28 to 128                      gaps                   1.4 and 11, beside 1.5 and 12
 #   3 x 3, 64 x 56 x 56 to 64                        gaps                   1.6 and 18, beside 2.6 and 24
-#   3 x 3, 2 apart, 64 x 56 x 56 to 128              gaps                   0.83 and 8.0, beside 1.4 and 14
+#   3 x 3, stride 2, 64 x 56 x 56 to 128             gaps                   0.83 and 8.0, beside 1.4 and 14
 #   3 x 3, 32 x 27 x 27 to 128                       gaps                   0.48 and 3.2, beside 0.66 and 5.6
 #   3 x 3, 8 x 112 x 112 to 16                       plain                  0.52 and 4.2; gaps 0.64 and 5.0
 #   9 x 9, 16 x 180 x 180 to 3                       rows                   13, beside 64 (another, busy machine)
@@ -245,18 +244,17 @@ def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
 #   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4, beside 8.0
 #   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
 #   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
-#   3 x 3, 64 x 14 x 14 to 64                        plain                  0.19; gaps 0.26 (from here on, busy, too)
-#   3 x 3, 12 apart, 960 x 14 x 14 to 256            inner products         4.7; matrices 22
-#   3 x 3, 24 apart, 64 x 33 x 33 to 64              inner products         0.41; gaps 1.1
-#   3 x 3, 3 apart, 256 x 4 x 4 to 256               matrices               0.25; inner products 0.44
-#   7 x 7 x 7, 2 apart, 3 x 16 x 32 x 32 to 64       slices                 4.4, beside 30
+#   3 x 3, 64 x 14 x 14 to 64                        plain                  0.19; gaps 0.26 (from here on, busy as well)
+#   3 x 3, dilation 12, 960 x 14 x 14 to 256         inner products         4.7; matrices 22
+#   3 x 3, dilation 24, 64 x 33 x 33 to 64           inner products         0.41; gaps 1.1
+#   3 x 3, dilation 3, 256 x 4 x 4 to 256            matrices               0.25; inner products 0.44
+#   7 x 7 x 7, stride 2, 3 x 16 x 32 x 32 to 64      slices                 4.4, beside 30
 #   3 x 3 x 3, 64 x 8 x 14 x 14 to 64                slices                 4.5, beside 15
 #   3, 64 x 100 to 64                                matrices               0.05, beside 0.1
 #   5, 256 x 400 to 256                              matrices               2.6, beside 2.8
 #   7, 32 x 16000 to 1                               plain                  0.97; matrices 1.7
-# The columns of few places, and those of few terms, are larger than input and output together, for one image of a batch
-# at a time.
-_MOST_PRODUCTS = 49  # that are added up one after the other, and compiled in one loop
+# With few places or few terms, the columns of one image are larger than its input and output together.
+_MOST_PRODUCTS = 49  # added up one after another, and compiled as one loop
 _FEW_CHANNELS = 4
 _FEW_TERMS = 150
 _FEW_PLACES = 300
@@ -289,10 +287,10 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: b
 
 
 def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
-    """Whether a product of matrices is quickest: of windows that do not overlap, have few elements, or are few.
+    """Whether a matrix product is fastest: for windows that do not overlap, have few elements, or are few.
 
-    For few windows, XLA's convolution takes longest to reorder the filters. A product saves that, unless the filters
-    were reordered before, as they are in the other direction.
+    With few windows, XLA's convolution spends most of its time reordering the filters. A product avoids that, unless
+    the filters are in order already, as in the other direction.
     """
     if all(one.stride >= one.extent for one in windows):
         return True
@@ -310,7 +308,7 @@ def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_fil
 def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
     """Whether at least half of what windows with a stride of 1 read is padding, as with large dilations.
 
-    An image of few places does not repay taking the elements of filters apart.
+    Small images do not repay taking the filters apart.
     """
     if any(one.stride > 1 or is_symbolic(one.input_size) for one in windows):
         return False
@@ -322,7 +320,7 @@ def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
 
 
 def _inside(one: Window, i: int) -> range:
-    """The windows, a stride of 1 apart, whose element `i` is no padding."""
+    """The windows of stride 1 whose element `i` is not padding."""
     shift = i * one.dilation - one.start_padding
     return range(max(0, -shift), min(one.blocks, one.input_size - shift))
 
@@ -338,7 +336,7 @@ _MOST_PHASES = 27
 
 
 class _Phase(NamedTuple):
-    """Elements of a result that are a stride apart, as a convolution of stride 1 with some elements of the filter."""
+    """Elements of a result that are a stride apart: a convolution of stride 1 with some elements of the filter."""
 
     window: Window
     taps: slice
@@ -351,7 +349,7 @@ def _phases(one: Window, count: int) -> list[_Phase | None]:
     places = -(-one.input_size // one.stride)
     found: list[_Phase | None] = []
     for phase in range(one.stride):
-        # The element i of the image, times the element k of the filter, is added at i * stride + k * dilation.
+        # Element i of the image, times element k of the filter, is added at i * stride + k * dilation.
         first = next((k for k in range(step) if (phase + one.start_padding - k * one.dilation) % one.stride == 0), None)
         if first is None or first >= one.size:
             found.append(None)
@@ -369,7 +367,7 @@ def _in_phases(image: Array, filter: Array, sliding: Sliding) -> Array:
     swapped = _swapped(filter, group_count)
     each = [_phases(one, count) for one, count in zip(windows, image.shape[2:], strict=True)]
     places = [-(-one.input_size // one.stride) for one in windows]
-    # Phases that look at the same elements of the image are one convolution, of which each has some of the filters.
+    # Compute phases that read the same elements of the image as one convolution, each with some of the filters.
     numbers_by_windows: dict[tuple[Window, ...], list[int]] = {}
     parts: list[Any] = []
     for phases in itertools.product(*each):
@@ -390,21 +388,21 @@ def _in_phases(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 
 def _side_by_side(filters: Sequence[Array], group_count: int) -> Array:
-    """Several sets of filters as one, with the outputs of a group beside each other."""
+    """Joins several sets of filters, with the outputs of a group next to each other."""
     by_group = [one.reshape(group_count, -1, *one.shape[1:]) for one in filters]
     stacked = jnp.stack(by_group, 1)
     return stacked.reshape(-1, *stacked.shape[3:])
 
 
 def _apart(found: Array, count: int, group_count: int) -> list[Array]:
-    """The results of each of `count` sets of filters that were side by side."""
+    """Splits the results of `count` joined sets of filters."""
     batch, outputs, *space = found.shape
     by_set = jnp.moveaxis(found.reshape(batch, group_count, count, -1, *space), 2, 0)
     return list(by_set.reshape(count, batch, outputs // count, *space))
 
 
 def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
-    """An image of parts with elements that are `strides` apart, those of the last dimension first."""
+    """Interleaves parts of an image whose elements are `strides` apart; parts of the last dimension come first."""
     for axis, stride in reversed(list(enumerate(strides, 2))):
         sizes = replaced(parts[0].shape, axis, stride * parts[0].shape[axis])
         rows = [parts[i : i + stride] for i in range(0, len(parts), stride)]
@@ -416,7 +414,7 @@ def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
 
 
 def _with_channels_last(filter: Array, sliding: Sliding) -> Callable[[Array], Array] | None:
-    """The lowering of a convolution with these filters, or None where it is as it is without a network."""
+    """The lowering of a convolution with these filters, or None where a network changes nothing."""
     windows, group_count, precision = sliding
     outputs, channels = filter.shape[:2]
     places = math.prod(one.size for one in windows)
@@ -427,14 +425,14 @@ def _with_channels_last(filter: Array, sliding: Sliding) -> Callable[[Array], Ar
     return None
 
 
-# Of three channels and 3 x 3 filters, 2 apart, 224 x 224 to 32, a product takes 0.73 ms, and XLA's convolution 1.5. Of
-# one channel, 128 x 128 to 32, it takes 0.47 ms, and the convolution 0.24; of 7 x 7 filters, 3.5 and 2.5 ms.
+# For 3 x 3 filters, stride 2, 3 x 224 x 224 to 32, a product takes 0.73 ms, and XLA's convolution 1.5. For one channel,
+# 128 x 128 to 32, it takes 0.47 ms, and the convolution 0.24; for 7 x 7 filters, 3.5 and 2.5 ms.
 _FEW_TERMS_BESIDE = 32
 
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
-    """Of a filter for each channel: the sum of shifted images, each times an element of all filters."""
-    # In memory, because XLA would read elements of the filters that lie apart again in each step of the loop.
+    """Adds up shifted images, each times an element of all filters, if each channel has its own filter."""
+    # Keep them in memory, because XLA would read elements of the filters that lie apart in each step of the loop.
     factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
     products = (tap * factor for tap, factor in zip(_taps_before_channels(image, windows), factors, strict=True))
     total: Array = functools.reduce(operator.add, products)
@@ -442,14 +440,14 @@ def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]
 
 
 def _product_of_taps(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
-    """Of filters of few elements: the product of all elements of a window, side by side, and the filters."""
+    """Multiplies all elements of a window, side by side, by the filters, if these have few elements."""
     beside = lax.concatenate(_taps_before_channels(image, windows), image.ndim - 1)
     matrix = jnp.moveaxis(filter, 1, -1).reshape(filter.shape[0], -1)
     return lax.dot_general(beside, matrix, (((beside.ndim - 1,), (1,)), ((), ())), precision)
 
 
 def _taps_before_channels(image: Array, windows: Sequence[Window]) -> list[Array]:
-    """For each place of a window, the elements there."""
+    """The elements at each place of a window."""
     padded = _padded(image, windows, first_axis=1)
     return [_tap(padded, windows, place, first_axis=1) for place in _places(windows)]
 
@@ -464,7 +462,7 @@ def _padded(image: Array, windows: Sequence[Window], first_axis: int = 2) -> Arr
 
 
 def _tap(padded: Array, windows: Sequence[Window], place: Sequence[int], first_axis: int = 2) -> Array:
-    """The element at `place` of every window; the first dimension of windows is `first_axis`."""
+    """The element at `place` of every window; `first_axis` is the first spatial dimension."""
     for axis, (i, one) in enumerate(zip(place, windows, strict=True), first_axis):
         start = i * one.dilation
         padded = lax.slice_in_dim(padded, start, start + (one.blocks - 1) * one.stride + 1, one.stride, axis)
@@ -476,7 +474,7 @@ def _places(windows: Sequence[Window]) -> list[tuple[int, ...]]:
 
 
 def _shifted_products(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Of groups of few channels: the sum of shifted images, each times an element of the filters."""
+    """Adds up shifted images, each times an element of the filters, for groups of few channels."""
     windows, group_count, _ = sliding
     outputs, channels = filter.shape[:2]
     padded = _padded(image, windows)
@@ -493,7 +491,7 @@ def _shifted_products(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 
 def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Of few filters: the sum of shifted convolutions, of which each row of the filters is one, computed together."""
+    """Adds up shifted convolutions, one for each row of the filters and computed together, for few filters."""
     first, *others = sliding.windows
     outputs, channels, rows, *space = filter.shape
     each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
@@ -509,7 +507,7 @@ def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 
 def _in_slices(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool) -> Array:
-    """Over three dimensions, as over the last two, with the slices of each window as channels."""
+    """Convolves three dimensions as the last two, with the slices of each window as channels."""
     first, *others = sliding.windows
     padded = _padded(image, [first])
     slices = [_tap(padded, [first], [i]) for i in range(first.size)]
@@ -525,7 +523,7 @@ def _in_slices(image: Array, filter: Array, sliding: Sliding, *, is_filter_given
 
 
 def _inner_products(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """The sum of products of matrices, one for each place of a window, with what is no padding; channels are last."""
+    """Adds up matrix products, one for each place of a window, without padding; channels are last."""
     windows, _, precision = sliding
     products = []
     for place in _places(windows):
@@ -545,7 +543,7 @@ def _inner_products(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 
 def _in_matrices(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """As products of matrices, of which one for each image of a batch takes down to half the time of one for all."""
+    """Computes matrix products, one per image of a batch, which takes down to half the time of one for all."""
     batch = image.shape[0]
     if is_symbolic(batch) or batch == 1 or may_be_sharded(image):
         return _product_of_columns(image, filter, sliding)
@@ -555,13 +553,13 @@ def _in_matrices(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 # Integers
 
-_EXACT = 2**24  # up to which float32 holds every whole number
+_EXACT = 2**24  # float32 holds every integer up to this
 
 
 def integer_convolved(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
-    """`convolved` of whole numbers in float32, exactly, as int32 parts that are yet to be added up.
+    """`convolved` of integers in float32, exactly, as int32 parts that the caller adds up.
 
-    `largest` are the largest magnitudes in the image and in the filter, of at most 8 bits.
+    `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits.
     """
     if _terms(filter) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
         return _parts_of_floats(image, filter, sliding, largest)
@@ -577,7 +575,7 @@ def _of_integers(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 
 def _terms(filter: Array) -> int:
-    """How many products each element of a convolution is the sum of."""
+    """The number of products in each sum of a convolution."""
     return math.prod(filter.shape[1:])
 
 
@@ -600,10 +598,10 @@ def _parts_of_floats(image: Array, filter: Array, sliding: Sliding, largest: tup
 
 
 def _in_two_digits(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """With filters as `16 * high + low`, whose sums are exact where theirs are not, in one convolution."""
+    """Splits filters into `16 * high + low`, whose sums are exact, and computes both in one convolution."""
     outputs, channels, *space = filter.shape
     high = jnp.floor(filter / 16)
-    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the digits of an output channel are neighbors
+    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the two digits of an output channel are neighbors
     both = convolved(image, digits.reshape(2 * outputs, channels, *space), sliding).astype(np.int32)
     pairs = both.reshape(replaced(both.shape, 1, outputs, 2))
     return 16 * pairs[:, :, 0] + pairs[:, :, 1]

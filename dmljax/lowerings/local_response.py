@@ -24,7 +24,7 @@ def local_response(
 def local_response_gradient(
     gradient: Array, x: Array, alpha: Array, beta: Array, bias: Array, *, axes: tuple[int, ...], local_size: int
 ) -> Array:
-    """The gradient with respect to `x`, where `gradient` is that with respect to the result."""
+    """The gradient with respect to `x`, from `gradient`, the gradient with respect to the result."""
     base = _base(x, alpha, bias, axes, local_size)
     direct = _divided_by_power(gradient, base, beta)
     # Each element is in the regions around its neighbors, which are the neighbors in the mirrored region.
@@ -47,7 +47,7 @@ def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrore
         return mirrored(x)
 
     def slope(tangent: Array, _: Array) -> Array:
-        # The transpose of a transpose, so that the gradient adds up neighbors: JAX's own takes 3 times as long.
+        # A transpose of a transpose, so that the gradient adds up neighbors: JAX's own takes 3 times as long.
         transposed: Array = jax.linear_transpose(mirrored, tangent)(tangent)[0]
         return transposed
 

@@ -1,6 +1,6 @@
-"""Norms, means and variances along axes, as XLA recognizes them: one kernel on a GPU.
+"""Norms, means and variances along axes, written so that XLA makes one GPU kernel of each.
 
-16-bit floats are computed in float32, where no square leaves the range.
+16-bit floats are computed in float32, where squares do not overflow.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ def norm(x: Array, axes: tuple[int, ...], order: int = 2) -> Array:
 
 
 def root(x: Array, degree: int = 2) -> Array:
-    """The root of numbers that are not negative, with a derivative of 0 at 0."""
+    """The root of nonnegative numbers, with a derivative of 0 at 0."""
 
     def slope(x: Array) -> Array:
         is_zero = x == 0
@@ -44,10 +44,10 @@ def root(x: Array, degree: int = 2) -> Array:
 
 
 class Moments(NamedTuple):
-    """What rows are normalized with: `centered * inverse` has mean 0 and variance 1, except for epsilon."""
+    """What normalizes rows: `centered * inverse` has mean 0 and variance 1, except for epsilon."""
 
     centered: Array
-    inverse: Array  # of the root of the variance plus epsilon
+    inverse: Array  # 1 / sqrt(variance + epsilon)
     mean: Array
     variance: Array
 
@@ -65,6 +65,6 @@ def moments(
     centered = x - mean
     if not use_variance:
         return Moments(centered, jnp.ones_like(mean), mean, jnp.ones_like(mean))
-    # The mean of squares of what is centered keeps digits that the mean of squares minus the square of the mean loses.
+    # The mean of centered squares keeps digits that the mean of squares minus the square of the mean loses.
     variance = jnp.mean(jnp.square(centered), axis=axes, keepdims=True)
     return Moments(centered, lax.rsqrt(variance + epsilon), mean, variance)

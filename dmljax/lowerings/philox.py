@@ -1,6 +1,6 @@
-"""Random bits by Philox 4x32-10, which encrypts a counter with a key: each block of four words is a function of both.
+"""Random bits by Philox 4x32-10, which encrypts a counter with a key: each block of four words depends on both.
 
-A counter of 128 bits and a key of 64 are words of 32 bits, the lowest first. Salmon, Moraes, Dror and Shaw, "Parallel
+The 128-bit counter and the 64-bit key are words of 32 bits, lowest first. Salmon, Moraes, Dror and Shaw, "Parallel
 Random Numbers: As Easy as 1, 2, 3", 2011.
 """
 
@@ -20,11 +20,11 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """The words of as many blocks as `sizes` have room for, from `counter` on, in the order of the elements.
+    """The words of as many blocks as `sizes` has room for, from `counter` on, in the order of the elements.
 
-    Each element computes its own block, of which it keeps one word. To compute each block once takes less arithmetic,
-    but XLA on CPU does not vectorize the loop that shuffles the four words together, which then takes 10 times as long,
-    and a mesh would exchange words.
+    Each element computes its own block and keeps one word. Computing each block once takes less arithmetic, but XLA on
+    CPU does not vectorize the loop that shuffles the four words, which then takes 10 times as long, and a mesh would
+    exchange words.
     """
     position = _positions(sizes)
     words = advanced(counter, position >> np.uint32(2))
@@ -38,9 +38,9 @@ def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence
 def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
     """The word at `place` of each encrypted block.
 
-    Backends multiply the low halves of 64-bit integers by one instruction. Words that are cut to 32 bits after each
-    round take twice as long, and products of 16 bits 3 times. Where JAX has no 64-bit types, they are enabled for these
-    lines. JAX would cut a 64-bit constant when it maps them by `vmap`; so constants are converted as words are.
+    Backends multiply the low halves of 64-bit integers with one instruction. Truncating words to 32 bits after each
+    round takes twice as long, and products of 16 bits 3 times. Where JAX has no 64-bit types, these lines enable them.
+    `vmap` would truncate a 64-bit constant, so constants are converted as words are.
     """
     with jax.enable_x64(True):
         low_bits, shift, *factors = (_wide(lax.full_like(place, value)) for value in (2**32 - 1, 32, *_FACTORS))
@@ -53,7 +53,7 @@ def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Arr
 
 
 def _encrypted_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
-    """The same for a TPU, which has no 64-bit integers: their emulation takes half as long again."""
+    """Does the same for a TPU, which has no 64-bit integers; their emulation takes half as long again."""
     first, second, third, fourth = words
     for first_key, second_key in zip(*keys, strict=True):
         (left_high, left), (right_high, right) = (
@@ -79,7 +79,7 @@ def _at(place: Array, first: Array, second: Array, third: Array, fourth: Array) 
 
 
 def _wide(word: Array) -> Array:
-    """A word in 64 bits."""
+    """A word as a 64-bit integer."""
     return lax.convert_element_type(word, np.uint64)
 
 

@@ -1,6 +1,6 @@
-"""The choice between ways to compute, made by the platform that a program is compiled for.
+"""The choice between ways to compute, by the platform that a program is compiled for.
 
-The process that traces a program says nothing about that platform: a program exported on a CPU may run on a GPU.
+The process that traces a program does not know that platform: a program exported on a CPU may run on a GPU.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def choose(
     gpu: Callable[..., R] | None = None,
     tpu: Callable[..., R] | None = None,
 ) -> R:
-    """Applies to `operands` the function of the platform compiled for, or `default` where that has none."""
+    """Applies to `operands` the function for the platform compiled for, or `default` if it has none."""
     ways = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
     given = {platform: way for platform, way in ways.items() if way is not None}
     return cast(R, lax.platform_dependent(*operands, default=default, **given))

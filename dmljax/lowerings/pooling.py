@@ -1,11 +1,11 @@
-"""What pooling makes of windows: the largest element, sums and norms, and the transposes of all that is linear.
+"""Pooling of windows: the largest element, sums and norms, and the transposes of the linear ones.
 
-A GPU and a TPU reduce windows by `lax.reduce_window`. A CPU reduces them along one dimension after the other, the last
-one first, as slices that lie `stride` apart: XLA fuses the slices of a dimension into one loop, and the elements of a
-window are compared in row-major order.
+A GPU and a TPU reduce windows with `lax.reduce_window`. A CPU reduces one dimension after another, the last one first,
+as slices that lie `stride` apart: XLA fuses the slices of a dimension into one loop, which compares the elements of a
+window in row-major order.
 
-Measured on a CPU of 2 cores, float32: `lax.reduce_window` takes 2 to 3 times as long as the slices (windows of 3 x 3, 2
-apart, over 64 x 111 x 111: 1.8 ms beside 0.8), PyTorch 10 times (8.4).
+On a CPU of 2 cores with float32, `lax.reduce_window` takes 2 to 3 times as long as the slices (3 x 3 windows with
+stride 2 over 64 x 111 x 111: 1.8 ms against 0.8), and PyTorch 10 times (8.4).
 """
 
 import math
@@ -31,23 +31,23 @@ from dmljax.lowerings.windows import Window
 from dmljax.types import FLOATS, widened
 
 Windows = Sequence[Window]
-Places = tuple[Array, ...]  # for the last dimension first: the number of an element along the window's dimension
+Places = tuple[Array, ...]  # for the last dimension first: the element's number along the window's dimension
 Parts = tuple[Array, ...]  # arrays of one shape that are reduced together
 
 _FIRST_AXIS = 2  # after batch and channels; dimensions after those of the windows are left alone
-# That are combined in one loop over the results. XLA on CPU merges the loops of several dimensions, so that it combines
-# 25 slices of 5 x 5 windows, which takes no longer than to have those of rows in memory; of 9 x 9 windows, it takes 30
-# times as long. A loop over more slices is one that XLA does not merge.
+# Slices combined in one loop over the results. XLA on CPU merges the loops of several dimensions, so it combines 25
+# slices of 5 x 5 windows, as fast as with the rows in memory. For 9 x 9 windows, that takes 30 times as long. XLA does
+# not merge a loop over more slices than this.
 _MOST_SLICES = 5
 
 
 def pooled_sizes(sizes: Sequence[int], windows: Windows) -> tuple[int, ...]:
-    """The sizes of an image of which an element is left for each window."""
+    """The sizes of an image that keeps one element per window."""
     return (*sizes[:_FIRST_AXIS], *(one.blocks for one in windows), *sizes[_FIRST_AXIS + len(windows) :])
 
 
 class _Steps(NamedTuple):
-    """How a window slides along a dimension that is padded already."""
+    """How a window slides along a dimension that is already padded."""
 
     size: int
     stride: int
@@ -61,14 +61,14 @@ class _Steps(NamedTuple):
 
 
 def _steps(window: Window) -> _Steps:
-    # Of a single window the stride does not matter, and of a window of one element the dilation, however large.
+    # The stride does not matter to a single window, nor the dilation to a window of one element, however large.
     stride = 1 if window.blocks == 1 else window.stride
     dilation = 1 if window.size == 1 else window.dilation
     return _Steps(window.size, stride, dilation, window.blocks)
 
 
 def _padded(x: Array, windows: Windows, value: Any) -> Array:
-    """`x` with the padding that windows reach into, and without elements at the end that none of them reaches."""
+    """`x` with the padding that windows read, and without trailing elements that none of them reads."""
     amounts = [(0, 0, 0)] * x.ndim
     for axis, one in enumerate(windows, _FIRST_AXIS):
         amounts[axis] = (one.start_padding, _steps(one).length - one.start_padding - one.input_size, 0)
@@ -76,21 +76,21 @@ def _padded(x: Array, windows: Windows, value: Any) -> Array:
 
 
 def _element(x: Array, axis: int, steps: _Steps, i: int) -> Array:
-    """The element `i` of each window along `axis`."""
+    """Element `i` of each window along `axis`."""
     start = i * steps.dilation
     return lax.slice_in_dim(x, start, start + (steps.blocks - 1) * steps.stride + 1, steps.stride, axis)
 
 
 def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
-    """The integer type of positions along a dimension that has `size` with its padding."""
+    """The integer type for positions along a dimension of `size`, padding included."""
     return index_dtype(("input", "padded_shape", axis), size)
 
 
-Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # of parts, each with its number in the window
+Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines two parts, each with its number in the window
 
 
 def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_loop: bool = True) -> Parts:
-    """The windows along `axis`, each combined to one element; in a loop if they are large, unless it must not be."""
+    """Combines each window along `axis` to one element, in a loop if the windows are large and `has_loop` allows it."""
 
     def numbered(i: Any) -> tuple[Any, Parts]:
         if isinstance(i, int):
@@ -109,7 +109,7 @@ def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_lo
 
 
 def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
-    """The windows of an array, or of several of one `rank`, each combined to one element; padding is `nothing`."""
+    """Combines each window of one or several arrays of `rank` to one element; padding is `nothing`."""
     steps = [_steps(one) for one in windows]
     before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
     padding = [(one.start_padding, one.end_padding) for one in windows]
@@ -135,7 +135,7 @@ def _lowest(dtype: Any) -> Any:
 
 
 def largest_places(x: Array, windows: Windows) -> Places:
-    """The place of the largest element in each window, in row-major order the first one.
+    """The place of the largest element in each window, the first in row-major order.
 
     NaN is larger than every number, and -0 equals +0.
     """
@@ -145,8 +145,8 @@ def largest_places(x: Array, windows: Windows) -> Places:
     for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
         keys, place = _largest_along(keys, axis, _steps(window))
         if x.dtype not in FLOATS and window.start_padding:
-            # An integer may be as low as its padding, which comes first, but only if the whole window is so low. (The
-            # keys of floats are all higher.)
+            # An integer may equal its padding, which comes first, but only if the whole window is that low. (The keys
+            # of floats are all higher.)
             first = _elements_before(window.start_padding, window, axis, place.shape)
             place = jnp.maximum(place, first.astype(place.dtype))
         places.append(place)
@@ -173,17 +173,17 @@ def _largest_along(keys: Array, axis: int, steps: _Steps) -> tuple[Array, Array]
 
 
 def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
-    """How many elements of each window lie before the position `end` of the padded dimension."""
+    """The number of elements of each window before the position `end` of the padded dimension."""
     steps, dtype = _steps(window), _position_dtype(axis, window.padded_size)
     start = lax.broadcasted_iota(dtype, shape, axis) * np.array(steps.stride, dtype)
     before = number(end, dtype)
-    # Unsigned numbers must not fall below 0.
+    # Keep unsigned numbers from falling below 0.
     last = jnp.where(start < before, before - 1 - start, 0) // np.array(steps.dilation, dtype)
     return jnp.where(start < before, jnp.minimum(last + 1, np.array(steps.size, dtype)), 0)
 
 
 def _stages(windows: Windows, places: Places) -> list[tuple[int, Window, Array]]:
-    """Each dimension with its window and the places in it, the last one first."""
+    """Each dimension with its window and its places, the last dimension first."""
     axes = reversed(range(_FIRST_AXIS, _FIRST_AXIS + len(windows)))
     return list(zip(axes, reversed(windows), places, strict=True))
 
@@ -213,7 +213,7 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
     def by_places(gradient: Array, x: Array) -> Array:
         return spread_elements(gradient, largest_places(x, windows), windows)
 
-    # XLA's own way has no dilation, and its derivative selects any of equal elements.
+    # XLA's own way has no dilation, and its derivative picks any of equal elements.
     is_dilated = any(one.dilation > 1 and one.size > 1 for one in windows)
     by_xla = None if is_dilated else partial(_spread_by_xla, windows=windows)
 
@@ -227,9 +227,9 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
 
 
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
-    """`spread_to_largest` by XLA's own rule.
+    """Does `spread_to_largest` by XLA's own rule.
 
-    XLA skips NaN, which becomes infinity here, and its padding may win over -infinity, which becomes the lowest number.
+    XLA skips NaN, which becomes infinity here. Its padding may win over -infinity, which becomes the lowest number.
     """
     lowest, wide = np.array(jnp.finfo(gradient.dtype).min, gradient.dtype), x.astype(gradient.dtype)
     numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), jnp.maximum(wide, lowest))
@@ -239,7 +239,7 @@ def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
 
 
 def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array, Array]:
-    """The largest element of each window, and its index in the flattened image; the first of equal elements."""
+    """The largest element of each window with its index in the flattened image; the first of equal elements."""
 
     def by_places(x: Array) -> tuple[Array, Array]:
         places = largest_places(x, windows)
@@ -247,7 +247,7 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
         return values, positions_as(dtype, _flat_indices(places, x.shape, windows))
 
     def by_xla(x: Array) -> tuple[Array, Array]:
-        # To convert the result instead would take another kernel.
+        # Converting the result instead would take another kernel.
         index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
         nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
         found: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
@@ -287,17 +287,17 @@ def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
 def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
     """The elements of a tangent at `places`.
 
-    The transpose of a transpose, so that the gradient is what MAX_POOLING_GRAD computes, in a quarter of the time that
-    the transpose of the slices would take.
+    The transpose of a transpose: the gradient is then what MAX_POOLING_GRAD computes, in a quarter of the time that the
+    transpose of slices takes.
     """
-    wanted = jnp.zeros_like(tangent, shape=places[-1].shape)  # of which the type alone is looked at
+    wanted = jnp.zeros_like(tangent, shape=places[-1].shape)  # only its type matters
     spread = lambda gradient: spread_elements(gradient, places, windows)  # noqa: E731
     found: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
     return found
 
 
 def _taken(x: Array, axis: int, steps: _Steps, place: Array) -> Array:
-    """The element `place` of each window along `axis`."""
+    """Element `place` of each window along `axis`."""
     if steps.size > _MOST_SLICES:
         return jnp.take_along_axis(x, _index(place, axis, steps), axis=axis, mode="promise_in_bounds")
     found = _element(x, axis, steps, 0)
@@ -307,7 +307,7 @@ def _taken(x: Array, axis: int, steps: _Steps, place: Array) -> Array:
 
 
 def _index(place: Array, axis: int, steps: _Steps) -> Array:
-    """The index along `axis` of the element `place` of each window."""
+    """The index along `axis` of element `place` of each window."""
     dtype = _position_dtype(axis, steps.length)
     start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(steps.stride, dtype)
     return start + place.astype(dtype) * np.array(steps.dilation, dtype)
@@ -332,14 +332,14 @@ def _spread(gradient: Array, axis: int, steps: _Steps, place: Array) -> Array:
         whole = jnp.zeros_like(gradient, shape=replaced(gradient.shape, axis, steps.length))
         spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
         return spread
-    # Where `reach` windows overlap, each has its elements from the window that begins at the same group of `stride`
-    # neighbors, from the one before, and so on.
+    # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
+    # from the one before, and so on.
     groups = -(-steps.length // stride)
     config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - steps.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
     dtype = _position_dtype(axis, steps.length)
     offset = place.astype(dtype) * np.array(steps.dilation, dtype)
-    of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # of no window
+    of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
     own = lax.broadcasted_iota(dtype, replaced(gradient.shape, axis, groups, stride), axis + 1)
 
     def part(i: int) -> Array:
@@ -355,16 +355,16 @@ def _spread(gradient: Array, axis: int, steps: _Steps, place: Array) -> Array:
 
 
 def _cropped(x: Array, axis: int, window: Window) -> Array:
-    """What of a padded dimension is the input's; zeros for elements that no window reaches."""
+    """The input's part of a padded dimension, with zeros where no window reads."""
     beyond = window.start_padding + window.input_size - x.shape[axis]
     config = replaced([(0, 0, 0)] * x.ndim, axis, (-window.start_padding, beyond, 0))
     return lax.pad(x, np.zeros((), x.dtype), config)
 
 
 def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
-    """The index in the flattened image, of `shape`, of the element of each window that `places` gives."""
+    """The index in the flattened image, of `shape`, for the element of each window at `places`."""
     dtype = index_dtype(("input", "size"), math.prod(shape))
-    index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are so many elements apart
+    index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
     for axis, window, place in _stages(windows, places):
         index = _taken(index, axis, _steps(window), place) if index.ndim else index
         own = _index(place, axis, _steps(window)).astype(dtype) - np.array(window.start_padding, dtype)
@@ -387,9 +387,9 @@ def window_sums(x: Array, windows: Windows) -> Array:
         return total
 
     def slope(tangent: Array, x: Array) -> Array:
-        # The transpose of a transpose, for the reason that `_derivative_at` gives.
+        # A transpose of a transpose, for the same reason as in `_derivative_at`.
         wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
-        spread = partial(_spread_slices, windows=windows, has_loop=False)  # of which JAX 0.8 has no transpose
+        spread = partial(_spread_slices, windows=windows, has_loop=False)  # JAX 0.8 cannot transpose it
         total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
         return total
 
@@ -447,7 +447,7 @@ def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) 
 
 
 def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: bool) -> Array:
-    """How many elements each window has, with or without those in the padding; it broadcasts to `rank` dimensions."""
+    """The number of elements in each window, with or without padding; it broadcasts to `rank` dimensions."""
     if include_padding or not any(one.start_padding or one.end_padding for one in windows):
         return jnp.full((), math.prod(one.size for one in windows), dtype)
     counts = jnp.ones((1,) * rank, dtype)

@@ -1,6 +1,6 @@
-"""Matrix products: of floats with all the digits that they have, of integers exactly.
+"""Matrix products: floats in full precision, and integers exactly.
 
-The matrices are the last two dimensions; those before them are batches, which broadcast as in NumPy.
+The last two dimensions are the matrices; those before them are batches, which broadcast as in NumPy.
 """
 
 import operator
@@ -24,9 +24,9 @@ from dmljax.types import widened
 
 
 def chosen_precision(precision: Any) -> Any:
-    """`precision`, which JAX's setting for all matrix products decides if it is None, and HIGHEST if that is None, too.
+    """`precision`; if None, JAX's setting for all matrix products; if that is None, HIGHEST.
 
-    Left to itself, JAX rounds the factors to TF32 on a GPU and to bfloat16 on a TPU.
+    By default, JAX rounds the factors to TF32 on a GPU and to bfloat16 on a TPU.
     """
     if precision is None and jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
         return lax.Precision.HIGHEST
@@ -34,7 +34,7 @@ def chosen_precision(precision: Any) -> Any:
 
 
 def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
-    """`a @ b`, where 16-bit floats are added up in float32, and stay float32."""
+    """`a @ b`, where 16-bit floats are added up in float32 and stay float32."""
     wide = widened(a.dtype)
 
     def multiply(a: Array, b: Array) -> Array:
@@ -44,9 +44,9 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
 
 
 def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *others: Array | None) -> Array:
-    """`multiply(a, b, *others)`, whose batches, rows and columns are sharded as those of `a` and `b` are.
+    """`multiply(a, b, *others)`, with batches, rows and columns sharded as those of `a` and `b`.
 
-    What is left of the sums, where the dimension that they are over is sharded, XLA adds up.
+    If the dimension of the sums is sharded, XLA adds up their parts.
     """
     axes = [dimension_axes(x) for x in (a, b)]
     batches = [list(reversed(one[:-2])) for one in axes]
@@ -68,19 +68,19 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
 
 
 def integer_product(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
-    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of 8 bits, in int32, modulo 2**32.
+    """The product of the 8-bit integer matrices `a - a_zero` and `b - b_zero` in int32, modulo 2**32.
 
-    All have as many dimensions. A zero point has the type of its matrix, and the shape (..., 1, 1), or one for each row
+    All have the same rank. A zero point has the type of its matrix and the shape (..., 1, 1), or one value for each row
     of `a`, (..., M, 1), or for each column of `b`, (..., 1, N).
     """
     return _partitioned_product(_integer_product, a, b, a_zero, b_zero)
 
 
 def _integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
-    # A product of int8 is what each platform is fastest with, but for CPUs with VNNI. Zero points come in with the sums
-    # of columns and of rows, which are such products, too. On a CPU, with JAX 0.10.2, (512, 1024) times (1024, 512)
-    # takes 3.7 ms so, a sum of products of float32, of 1024 columns at most, which are exact, 6.0 ms, a product of
-    # int32 15 ms. (With JAX 0.8, they take 21, 9 and 19 ms.)
+    # A product of int8 is the fastest on every platform except CPUs with VNNI. Zero points enter through the sums of
+    # columns and rows, which are such products as well. On a CPU with JAX 0.10.2, (512, 1024) times (1024, 512) takes
+    # 3.7 ms this way. An exact sum of float32 products, each over at most 1024 columns, takes 6.0 ms, and a product of
+    # int32 15 ms. (JAX 0.8 takes 21, 9 and 19 ms.)
     (a, a_zero), (b, b_zero) = _as_int8(a, a_zero), _as_int8(b, b_zero)
     terms, leading = a.shape[-1], (1,) * (a.ndim - 2)
     if a_zero is None:
@@ -98,13 +98,13 @@ _product_of_int8: Callable[..., Array] = partial(jnp.matmul, preferred_element_t
 
 
 def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
-    """The product of `a` less its zero point with `b`, whose columns add up to `own_sums` more than they should."""
+    """Multiplies `a` minus its zero point by `b`, whose columns add up to `own_sums` more than they should."""
     row_of_ones = jnp.ones((*(1 for _ in a.shape[:-2]), 1, a.shape[-1]), np.int8)
     return _product_of_int8(a, b) - a_zero * (_product_of_int8(row_of_ones, b) - own_sums)
 
 
 def _in_one_pass(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
-    """The same in one pass over `b`: with one row and 1024 x 1024 columns, it takes 0.13 ms instead of 0.36 ms."""
+    """Does the same in one pass over `b`: one row and 1024 x 1024 columns take 0.13 ms instead of 0.36 ms."""
     multiply, shifted_zero = _product_of_int8, a_zero
     if byte_products.are_fast() and not is_on_mesh(a):
         multiply, a = byte_products.product_of_bytes, lax.bitcast_convert_type(a, np.uint8) ^ np.uint8(128)
@@ -115,7 +115,7 @@ def _in_one_pass(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
 
 
 def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
-    """Integers of 8 bits as int8, and their zero point as int32: both 128 less, if they are unsigned."""
+    """8-bit integers as int8, and their zero point as int32, both reduced by 128 if unsigned."""
     if x.dtype == np.int8:
         return x, None if zero is None else zero.astype(np.int32)
     shifted = lax.bitcast_convert_type(x ^ np.uint8(128), np.int8)
@@ -125,10 +125,10 @@ def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
 def integer_product_as_floats(
     a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any = np.float32
 ) -> Array:
-    """The product of the matrices `a - a_zero` and `b - b_zero`, integers of up to 32 bits, as floats.
+    """The product of the integer matrices `a - a_zero` and `b - b_zero`, of up to 32 bits, as floats.
 
-    That of integers of 8 bits is exact before it is rounded; they must have a known number of terms. Wider ones are
-    multiplied as floats.
+    For 8-bit integers it is exact before the rounding; the number of terms must be known. Wider integers are multiplied
+    as floats.
     """
 
     def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
@@ -142,11 +142,11 @@ def integer_product_as_floats(
     return _partitioned_product(multiply, a, b, a_zero, b_zero)
 
 
-_MOST_TERMS_IN_INT32 = 2**15  # products of differences of 8 bits, at most 255 * 255 each, whose sum int32 holds
+_MOST_TERMS_IN_INT32 = 2**15  # of products of differences of 8 bits, at most 255 * 255 each
 
 
 def _difference(x: Array, zero: Array | None, dtype: Any) -> Array:
-    """`x - zero` as floats; integers of their type may not hold it."""
+    """`x - zero` as floats, because the integers' type may not hold it."""
     if zero is None:
         return x.astype(dtype)
     is_less = x < zero
@@ -156,7 +156,7 @@ def _difference(x: Array, zero: Array | None, dtype: Any) -> Array:
 
 
 def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
-    """The sum of int32 arrays, which int32 need not hold, rounded once."""
+    """The sum of int32 arrays, which may exceed int32, rounded once."""
     if len(parts) == 1:
         return parts[0].astype(dtype)
     halves = [part >> 16 for part in parts], [part & 0xFFFF for part in parts]
@@ -165,6 +165,6 @@ def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
 
 
 def scaled(total: Array, *scales: Array) -> Array:
-    """`total` times one scale after the other, each product rounded, so that platforms agree."""
+    """Multiplies `total` by one scale after another and rounds each product, so that platforms agree."""
     shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
     return reduce(product, sharded_alike(*(jnp.broadcast_to(x, shape) for x in (total, *scales))))

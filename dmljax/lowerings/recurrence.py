@@ -1,7 +1,7 @@
-"""Recurrent networks of one layer: a state that goes through the steps of a sequence, in one direction or in two.
+"""Recurrent networks of one layer: a state that passes through the steps of a sequence, in one or two directions.
 
-What belongs to a step is of (directions, batch, features), and a sequence of it has the steps before them. What a step
-makes of the state is a function, so that nothing here knows of gates.
+The data of a step has the dimensions (directions, batch, features), and a sequence has the steps before them. A
+function updates the state in each step, so that this module knows nothing of gates.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,26 @@ from dmljax.lowerings.products import chosen_precision
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
 
-# How a loop is written decides what XLA makes of it on a CPU. Microseconds of an LSTM, for steps x batch x features in
-# and out, with JAX 0.10.2, the best of nine runs on two cores that others used, too; PyTorch 2.13 with one thread took
-# 1622, 315 and 16454.
+# The shape of a loop decides how fast XLA on CPU is. Microseconds for an LSTM of steps x batch x features in and out,
+# with JAX 0.10.2, the best of nine runs on two cores of a busy machine. PyTorch 2.13 with one thread took 1622, 315 and
+# 16454.
 #
 #                                                           256 x 16 x 64   256 x 1 x 64   256 x 1 x 512
-#   the state times the weights as they are                          1953            306            8666
-#   times the weights transposed before the loop                     1716            309            9589
-#   both directions, one batched product of a step                   3821            553           19130
-#   both directions, two products of a step                          4694            787           24055
-#   both directions, a loop for each                                 3960            576           19138
+# state times weights as they are                                    1953            306            8666
+# state times weights transposed before the loop                     1716            309            9589
+# both directions, one batched product per step                      3821            553           19130
+# both directions, two products per step                             4694            787           24055
+# both directions, one loop each                                     3960            576           19138
 #
-# To unroll four steps changed nothing. A product of inputs with a batch of one direction copied the weights first: one
-# step of 512 features took 386 us instead of 107. What the functions of a step cost is told where they are, in the ops.
+# Unrolling four steps changed nothing. A product of inputs with a batch of one direction copied the weights first: one
+# step of 512 features took 386 us instead of 107. The operators' modules have the costs of their step functions.
 
 State = tuple[Array, ...]
 FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
 
 
 class Cell(NamedTuple):
-    """A network's step: of the products of its input with the weights, to which `bias` is added, and of its states."""
+    """A network's step: a function of its states and of the products of its input with the weights, plus `bias`."""
 
     step: Callable[[Array, State], State]
     bias: Array
@@ -60,11 +60,11 @@ def recur(
     has_sequence: bool,
     precision: Any,
 ) -> tuple[Array | None, State]:
-    """What each step puts out, in the type of `input`, if `has_sequence`, and the states after the last one.
+    """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
 
-    `input` is (steps, batch, features), and `weight` (directions, outputs, features). A step beyond the length of its
-    sequence, of which `lengths` has one for each of the batch, puts out 0 and leaves the states as they are; what its
-    input is makes no difference, even to derivatives.
+    `input` is (steps, batch, features), and `weight` (directions, outputs, features). `lengths` has the length of each
+    sequence in the batch. A step beyond it outputs 0 and keeps the states; its input affects nothing, not even
+    derivatives.
     """
     zero = jnp.zeros((), input.dtype)
     is_within = None
@@ -104,21 +104,21 @@ def recur(
             sequence = jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
         return sequence, states(carried)
 
-    # A bias that is added before the loop takes another pass over the products on a CPU, and spares a kernel of each
-    # step on a TPU, except in an RNN. Where the loop carries the result of a function, XLA on CPU computes element by
-    # element: a step of 16 * 64 elements takes 16 us if the state of a GRU is carried, and 5 us if its summands are.
+    # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
+    # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element: a step of 16 *
+    # 64 elements takes 16 us if the state of a GRU is carried, and 5 us if its summands are.
     elsewhere = partial(looped, is_on_cpu=False)
     return elsewhere() if cell.bias_is_in_step else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
 
 
 def _in_order(x: Array, reverses: tuple[bool, ...]) -> tuple[Array, ...]:
-    """`x` for each direction, its steps in the order of the loop, which goes backward for BACKWARD alone."""
+    """`x` for each direction, with its steps in the order of the loop, which runs backward only for BACKWARD."""
     return (x, jnp.flip(x, 0)) if reverses == BOTH else (x,)
 
 
 def _steps_within(lengths: Array, steps: int) -> Array:
-    """Whether each of the steps is within the length of each of the batch: (steps, batch, 1)."""
-    # In at least 32 bits, since 8 or 16 may be too few for a step.
+    """Whether each step is within the length of each sequence of the batch: (steps, batch, 1)."""
+    # Use at least 32 bits: 8 or 16 may not hold the number of steps.
     wide = lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32)
     return lax.broadcasted_iota(wide.dtype, (steps, *wide.shape, 1), 0) < wide[None, :, None]
 

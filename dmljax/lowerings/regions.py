@@ -1,13 +1,13 @@
 """Regions of images: samples at the positions of a grid in each region, their sums, the largest of them, and gradients.
 
-Images are in the layout NHWC here, so that a sample reads all channels of a pixel at once: a gather whose last
-dimension is contiguous. Samples are taken in a loop, one of every element of the result at a time. How many samples an
-element has may depend on its region, and the loop ends with the last one that any element has. JAX cannot transpose
-such a loop, and so the derivatives of sums have rules of their own.
+Images have the layout NHWC here, so that a sample reads all channels of a pixel at once: a gather whose last dimension
+is contiguous. A loop takes one sample of every element of the result at a time. The number of samples may depend on the
+region, and the loop ends with the last sample of any element. JAX cannot transpose such a loop, so sums have their own
+derivative rules.
 
-Measured on a CPU of 2 cores, 256 channels of 50 x 50, results of 7 x 7, 1000 regions: 51 ms for 2 x 2 samples, where
-unrolled taps take 67 and products with matrices of weights 152 to 219, ONNX Runtime 49. On the same machine when it was
-busy: sums 228, largest samples 281, ONNX Runtime 473, torchvision 434, the gradient 738, and torchvision's 1580.
+On a CPU of 2 cores with 256 channels of 50 x 50, results of 7 x 7 and 1000 regions, 2 x 2 samples take 51 ms; unrolled
+taps take 67, products with matrices of weights 152 to 219, and ONNX Runtime 49. On the same machine under load: sums
+228, largest samples 281, ONNX Runtime 473, torchvision 434; the gradient 738, torchvision's 1580.
 """
 
 import math
@@ -31,18 +31,18 @@ from dmljax.types import widened
 
 
 class Axis(NamedTuple):
-    """How regions are sampled along one dimension of an image: what is known while tracing."""
+    """How regions are sampled along one dimension of an image, as known while tracing."""
 
     output_size: int
-    fewest: int  # samples of an element of the result, of which there is at least one
+    fewest: int  # samples per element of the result, at least one
     most: int
-    offset: float = -0.5  # that is subtracted from the number of each sample
+    offset: float = -0.5  # subtracted from the number of each sample
     to_corners: bool = False  # whether the first and the last sample lie at the ends of the region
-    is_linear: bool = True  # or else the nearest pixel is read
+    is_linear: bool = True  # if False, samples read the nearest pixel
 
 
 class Spans(NamedTuple):
-    """Where regions begin along one dimension, in pixels, and how long they are; these may be negative."""
+    """The begin and the extent of each region along one dimension, in pixels; both may be negative."""
 
     start: Array
     extent: Array
@@ -53,11 +53,11 @@ Axes = tuple[Axis, Axis]
 
 
 class Neighbors(NamedTuple):
-    """The pixels that samples read along one dimension, one or two of them."""
+    """The one or two pixels that samples read along one dimension."""
 
     low: Array
     high: Array
-    fraction: Array | None  # how far behind the first one a sample lies; None if the first one is all it reads
+    fraction: Array | None  # how far a sample lies after the first pixel; None if it reads only that
     is_inside: Array
 
 
@@ -65,7 +65,7 @@ class Neighbors(NamedTuple):
 
 
 def sample_counts(axis: Axis, extent: Array) -> Array:
-    """How many samples an element of each region has along one dimension, as floats."""
+    """The number of samples in an element of each region along one dimension, as floats."""
     extent = lax.stop_gradient(extent)
     wanted = jnp.ceil(quotient(extent, jnp.full_like(extent, axis.output_size)))
     return jnp.clip(wanted, float(max(axis.fewest, 1)), float(axis.most))
@@ -79,10 +79,10 @@ class _Samples(NamedTuple):
     spans: Spans
     counts: Array
     begin: Array  # the first sample of each element that may lie in the image
-    steps: Any  # how many samples after that one may do so, at most; an integer if it is known while tracing
+    steps: Any  # the largest number of later samples that may lie in it; an integer if known while tracing
 
     def position(self, i: Array, dimension: int = 1) -> Array:
-        """Where the samples that have the numbers `i` in their elements lie."""
+        """The positions of the samples numbered `i` in their elements."""
         axis = self.axis
         counts, extent, start = (_laid(one[:, None], i, dimension) for one in (self.counts, *reversed(self.spans)))
         elements = _laid(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
@@ -91,29 +91,29 @@ class _Samples(NamedTuple):
             place, total = jnp.where(total == 1, 0.5, place), jnp.maximum(total - 1, 1)
         else:
             place = place - axis.offset
-        # Divided last, and rounded once: two thirds of 1.5 is 1, and so a tie is one.
+        # Divide last and round once: two thirds of 1.5 are 1, so a tie stays a tie.
         share = product(place, jnp.broadcast_to(extent, place.shape))
         return quotient(share, jnp.broadcast_to(total, place.shape)) + start
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
-        """The pixels that the samples read which are so many steps behind the first ones of their elements."""
+        """The pixels read by the samples that are this many steps after the first ones of their elements."""
         begin = _laid(self.begin, step, dimension)
         i = begin + step.astype(begin.dtype)
         position, last = self.position(i, dimension), number(self.size - 1, i.dtype)
         is_inside = (i < _laid(self.counts[:, None], i, dimension)) & (position >= -1) & (position <= last + 1)
         clamped = jnp.clip(position, 0, last)
         if not self.axis.is_linear:
-            nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # of two that are as near, the first one
+            nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # the first of two equally near pixels
             return Neighbors(nearest, nearest, None, is_inside)
-        # Of a sample on a pixel both are this pixel, as in the page's pseudo-code, which makes its slope 0.
+        # A sample on a pixel reads it twice, as in the page's pseudo-code, which makes its slope 0.
         low, high = lax.stop_gradient((jnp.floor(clamped), jnp.ceil(clamped)))
         return Neighbors(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
 
 
 def _laid(x: Array, like: Array, dimension: int) -> Array:
-    """`x`, of regions and the elements of one dimension, in a shape that broadcasts to that of `like`.
+    """`x`, of regions and the elements of one dimension, in a shape that broadcasts to the shape of `like`.
 
-    `like` is a scalar, or has two dimensions itself, or those of a result: regions, rows, columns and channels.
+    `like` is a scalar, or has two dimensions itself, or has those of a result: regions, rows, columns and channels.
     """
     if like.ndim <= 2:
         return x
@@ -129,8 +129,8 @@ def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
     samples = _Samples(axis, size, spans, counts, begin, fewest)
     if fewest == axis.most:
         return samples
-    # Where more samples than the fewest are taken, they are at least half a pixel apart, so that no more lie in the
-    # image than these. Of a region that is larger than the image, the samples before the image are left out.
+    # If an element has more than the fewest samples, they are at least half a pixel apart, so at most this many lie in
+    # the image. In a region larger than the image, the samples before the image are left out.
     reach = jnp.maximum(number(2 * size + 6, counts.dtype), float(fewest))
     step = lax.stop_gradient(spans.extent) / (counts * number(axis.output_size, counts.dtype))
     first = jnp.floor((-1 - lax.stop_gradient(samples.position(begin))) / step[:, None]) - 1
@@ -142,7 +142,7 @@ def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
 
 @custom_vmap
 def _largest_of(counts: Array) -> Array:
-    """The largest of the counts, and so the length of a loop: one for a whole batch, not one for each of its parts."""
+    """The largest count, which is the length of a loop: one for the whole batch rather than one for each part."""
     return counts.max(initial=0)
 
 
@@ -155,7 +155,7 @@ Body = Callable[[Neighbors, Neighbors, tuple[Array, Array], Any], Any]
 
 
 def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any) -> Any:
-    """`body` of the samples' neighbors along both dimensions, their numbers of steps, and what the last one left."""
+    """Calls `body` with the samples' neighbors along both dimensions, their step numbers, and its last result."""
     of_y, of_x = samples
 
     def of_row(j: Array, carry: Any) -> Any:
@@ -166,9 +166,9 @@ def _for_each_sample(samples: tuple[_Samples, _Samples], body: Body, carry: Any)
 
 
 def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
-    """How many samples of each element lie in the image, along one dimension of `size`; those elsewhere read no pixel.
+    """The number of samples of each element in the image, along one dimension of `size`; others read no pixel.
 
-    As in ONNX's RoiAlign, the image has a margin of one pixel around it, in which samples read the pixels at its edge.
+    As in ONNX's RoiAlign, the image has a margin of one pixel, in which samples read the pixels at its edge.
     """
     samples = _samples(axis, size, Spans(*map(lax.stop_gradient, spans)))
     add = lambda i, total: total + samples.neighbors(i).is_inside.astype(total.dtype)  # noqa: E731
@@ -176,11 +176,11 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
     return total
 
 
-# What samples read
+# Reading samples
 
 
 def _read(image: Array, batch: Array, y: Neighbors, x: Neighbors) -> Array:
-    """The samples of all channels; those outside of the image are 0. The image's layout is NHWC."""
+    """The samples of all channels; those outside the image are 0. The image's layout is NHWC."""
     rows, columns, is_inside = _grid(y, x)
 
     def at(*place: Array) -> Array:
@@ -201,7 +201,7 @@ def _grid(y: Neighbors, x: Neighbors) -> tuple[Neighbors, Neighbors, Array]:
 
 
 def _interpolated(at: Callable[[Array, Array], Array], y: Neighbors, x: Neighbors) -> Array:
-    """What lies between pixels; a pixel of weight 0 is not read, so that it may be infinite or NaN."""
+    """Interpolates between pixels; a pixel of weight 0 is not read, so it may be infinite or NaN."""
 
     def between(a: Array, b: Callable[[], Array], fraction: Array | None) -> Array:
         if fraction is None:
@@ -214,7 +214,7 @@ def _interpolated(at: Callable[[Array, Array], Array], y: Neighbors, x: Neighbor
 
 
 def _taps(neighbors: Neighbors) -> list[tuple[Array, Array | None]]:
-    """The pixels that samples read along one dimension, with their weights; None is 1."""
+    """The pixels that samples read along one dimension, with their weights; None means 1."""
     fraction = neighbors.fraction
     if fraction is None:
         return [(neighbors.low, None)]
@@ -226,10 +226,10 @@ def _taps(neighbors: Neighbors) -> list[tuple[Array, Array | None]]:
 
 
 def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
-    """The sum of the samples of each element of the result that lie in the image.
+    """The sum of each element's samples that lie in the image.
 
     The image has the layout NHWC, and the result the dimensions regions, rows, columns and channels. `batch` has the
-    number of the image of each region.
+    index of each region's image.
     """
 
     def total(image: Array, batch: Array, *spans: Array) -> Array:
@@ -245,7 +245,7 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
             tangent += _paired(forward, adjoint, tangents[0])
         moved = [k for k, one in enumerate(tangents[2:]) if type(one) is not SymbolicZero]
         if moved:
-            # An element depends on its own region alone, so that one derivative for all regions is enough.
+            # Elements depend only on their own region, so one derivative serves all regions.
             given = [spans[k] for k in moved]
 
             def push(row: Sequence[Array]) -> Array:
@@ -268,7 +268,7 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
 
 
 def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
-    """`values` with the `new` ones in their `places`."""
+    """`values` with the `new` ones at their `places`."""
     found = list(values)
     for place, one in zip(places, new, strict=True):
         found[place] = one
@@ -298,7 +298,7 @@ def _zeros(image: Array, batch: Array, height: int, width: int) -> Array:
 
 
 def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch: Array, axes: Axes) -> Array:
-    """The transpose of `_sums`: each element is added to the pixels that its samples read, times their weights."""
+    """The transpose of `_sums`: adds each element to the pixels that its samples read, times their weights."""
     samples = _along_both(image_shape, regions, axes)
 
     def add(y: Neighbors, x: Neighbors, _: Any, total: Array) -> Array:
@@ -318,12 +318,12 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
 
 
 def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
-    """`forward(x)`, of a linear function that JAX cannot transpose, but whose transpose is `adjoint`.
+    """`forward(x)`, a linear function that JAX cannot transpose but whose transpose is `adjoint`.
 
-    The last dimension of both is that of the channels.
+    The last dimension of both is the channels.
     """
-    # JAX has one function that takes another and its transpose and comes through every transformation: the solution of
-    # linear equations. These are z = x and y - forward(z) = 0 for z and y, one below the other.
+    # Only one function of JAX takes a function with its transpose and survives every transformation: the solution of
+    # linear equations. Solve z = x and y - forward(z) = 0 for z and y, stacked.
     shape, *channels = jax.eval_shape(forward, x).shape, x.shape[-1]
     above = x.reshape(-1, *channels)
     count = above.shape[0]
@@ -338,14 +338,14 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
 
     below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
     both = jnp.concatenate([above, below])
-    # The matrix itself is not looked at, because it does not depend on what is differentiated.
+    # The matrix is never read, because it does not depend on what is differentiated.
     solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
     return cast(Array, solved[count:].reshape(shape))
 
 
 @jax.custom_jvp
 def _differentiated_once(regions: Regions) -> Regions:
-    """`regions`, of which a derivative has been taken already."""
+    """Marks `regions` as already differentiated once."""
     return regions
 
 
@@ -358,7 +358,7 @@ def _no_second_derivative(primals: Any, tangents: Any) -> Any:
 # The largest of samples
 
 
-_FEW_STEPS = 8  # a loop that is not worth that devices exchange its length
+_FEW_STEPS = 8  # for a loop this short, devices need not exchange its length
 
 
 class Bins(NamedTuple):
@@ -370,22 +370,22 @@ class Bins(NamedTuple):
 
     @property
     def steps(self) -> Any:
-        """How many pixels an element has, at most."""
+        """The largest number of pixels in an element."""
         is_small = not is_symbolic(self.size) and self.size <= _FEW_STEPS
         return self.size if is_small else _largest_of(self.end - self.begin)
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
-        """The pixels that are so many steps behind the first ones of their elements."""
+        """The pixels that are this many steps after the first ones of their elements."""
         begin, end = (_laid(one, step, dimension) for one in (self.begin, self.end))
         place = jnp.clip(begin + step, 0, number(self.size - 1, np.int32))
         return Neighbors(place, place, None, begin + step < end)
 
 
 def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
-    """The largest sample of each element that lies in the image, as `sums` has their sum; NaN is larger than numbers.
+    """The largest of each element's samples in the image, where `sums` adds them up; NaN is larger than numbers.
 
-    It is negative infinity where no sample lies in the image. Of equal samples, the first one in row-major order has
-    the gradient.
+    It is negative infinity if no sample lies in the image. Of equal samples, the first in row-major order gets the
+    gradient.
     """
     sizes = image.shape
 
@@ -396,7 +396,7 @@ def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> 
 
 
 def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
-    """The largest pixel of each bin, as `largest_sample` has that of samples, but 0 where a bin has none."""
+    """The largest pixel of each bin, as `largest_sample` finds samples; 0 in an empty bin."""
     height, width = (one.size for one in bins)
 
     def both(*ends: Array) -> tuple[Bins, Bins]:
@@ -408,7 +408,7 @@ def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
     return jnp.where(has_pixels, largest, jnp.zeros((), image.dtype))
 
 
-Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, of the arrays that they depend on
+Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, from the arrays that they depend on
 
 
 def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Array:
@@ -416,7 +416,7 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Arr
         return _compared(image, batch, sampled(*given), has_steps=False)[0]
 
     def at_steps(image: Array, batch: Array, steps: Sequence[Array], *given: Array) -> Array:
-        """The samples that have been found, in a form that JAX can differentiate."""
+        """The samples at known steps, in a form that JAX can differentiate."""
         y, x = (one.neighbors(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
@@ -429,7 +429,7 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Arr
 
         def of_floats(*changed: Array) -> Array:
             image, batch, *given = _replaced(primals, list(floats), changed)
-            # In at least 32 bits, so that a gradient that adds up many elements is rounded once.
+            # Use at least 32 bits, so that a gradient that adds up many elements is rounded once.
             wide = image.astype(widened(image.dtype))
             return at_steps(wide, batch, steps, *given).astype(image.dtype)
 
@@ -444,7 +444,7 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Arr
 def _compared(
     image: Array, batch: Array, samples: tuple[Any, Any], *, has_steps: bool
 ) -> tuple[Array, tuple[Array, ...]]:
-    """The largest samples and, if wanted, how many steps they are behind the first ones of their elements."""
+    """The largest samples and, if wanted, how many steps they are after the first ones of their elements."""
 
     def compare(y: Neighbors, x: Neighbors, steps: tuple[Array, Array], last: Any) -> Any:
         largest, found = last

@@ -1,8 +1,8 @@
 """Running sums and products along an axis.
 
-A CPU tallies blocks of 8: the totals of the blocks are tallied in the same way, and then every block adds its own
-elements to the tally before it. That takes a half to a tenth of the time of `jnp.cumsum` and `jnp.cumprod`, which
-other platforms compute quickly.
+A CPU works in blocks of 8: it tallies the totals of the blocks in the same way, then adds each block's own elements to
+the tally before it. That takes a half to a tenth of the time of `jnp.cumsum` and `jnp.cumprod`, which other platforms
+compute quickly.
 """
 
 import functools
@@ -25,7 +25,7 @@ _BLOCK = 8
 
 
 def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
-    """The sum of each element along `axis` and of those before it, or after it if `reverse`, without it if `exclusive`.
+    """The sum of the elements along `axis` up to each one; from each one on if `reverse`; without it if `exclusive`.
 
     On a CPU, a sum of floats has at most 8 rounding errors for every factor of 8 in the size.
     """
@@ -34,10 +34,10 @@ def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array
 
 
 def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
-    """The products of elements where `running_sum` has their sums."""
+    """The running product along `axis`, with the options of `running_sum`."""
     products = partial(_running, lax.mul, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
     by_jax = partial(_by_jax, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
-    # JAX's derivative is right where factors are 0, takes as long as that of the blocks, and keeps less in memory.
+    # JAX's derivative is right where factors are 0, takes as long as the blocks' own, and keeps less in memory.
     return with_slopes(lambda tangent, x: jax.jvp(by_jax, (x,), (tangent,))[1])(products)(x)
 
 
@@ -45,7 +45,7 @@ def _running(
     combine: Combine, tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool
 ) -> Array:
     by_jax = partial(_by_jax, tally, start, axis=axis, reverse=reverse, exclusive=exclusive)
-    if is_symbolic(x.shape[axis]):  # which cannot be split into blocks
+    if is_symbolic(x.shape[axis]):  # cannot be split into blocks
         return by_jax(x)
     in_blocks = partial(_in_blocks, combine, start, axis=axis, reverse=reverse, exclusive=exclusive)
     return choose(x, cpu=in_blocks, default=by_jax)
@@ -75,7 +75,7 @@ def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bo
     else:
         totals = functools.reduce(combine, columns)
         before = _in_blocks(combine, start, totals, axis=axis, reverse=reverse, exclusive=True)
-        # Without the barrier, XLA on a CPU computes what is before a block for each of its elements.
+        # Without the barrier, XLA on a CPU computes the tally before a block again for each of its elements.
         tally = lax.optimization_barrier(before)
     tallies = []
     for column in columns:
@@ -86,13 +86,13 @@ def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bo
 
 
 def _split(x: Array, axis: int, block: int, filling: tuple[int, int, int]) -> Array:
-    """Splits `axis`, filled up with zeros to a multiple of `block`, into blocks and their elements."""
+    """Pads `axis` with zeros to a multiple of `block` and splits it into blocks and their elements."""
     padded = lax.pad(x, jnp.zeros((), x.dtype), [filling if i == axis else (0, 0, 0) for i in range(x.ndim)])
     return padded.reshape(replaced(x.shape, axis, padded.shape[axis] // block, block))
 
 
 def _joined(columns: list[Array], axis: int, size: int, first: int) -> Array:
-    """The columns of the blocks as one axis again, without what it was filled up with."""
+    """Joins the blocks to one axis again, without the padding."""
     blocks = jnp.stack(columns, axis + 1)
     count, block = blocks.shape[axis : axis + 2]
     whole = blocks.reshape(*blocks.shape[:axis], count * block, *blocks.shape[axis + 2 :])

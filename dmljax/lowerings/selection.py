@@ -1,7 +1,7 @@
 """The positions of the largest or smallest elements of each row, in order: TOP_K on a CPU.
 
-The largest elements of a long row are in those blocks whose own largest elements are largest, as many blocks as there
-are positions to find: only their elements are looked at.
+The `count` largest elements of a long row lie in the `count` blocks with the largest maxima, so only their elements are
+compared.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ def largest_positions(x: Array, count: int, *, largest: bool) -> Array:
 
     Equal elements keep their order. A NaN is larger than every number.
     """
-    # Bits, because XLA on CPU may flush subnormal bfloat16 numbers to zero where it takes them from an array.
+    # Pass bits, because XLA on CPU may flush subnormal bfloat16 numbers to zero when it reads them from an array.
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}")) if x.dtype in FLOATS else x
 
     def keys(bits: Array) -> Array:
         keys = sort_keys(lax.bitcast_convert_type(bits, x.dtype) if x.dtype in FLOATS else bits, nan_is_largest=True)
-        return keys if largest else ~keys  # the order of integers backwards
+        return keys if largest else ~keys  # reverses the order of integers
 
     if count == 1:
         return extreme_position(keys(bits), (x.ndim - 1,), largest=True)
@@ -38,9 +38,9 @@ def largest_positions(x: Array, count: int, *, largest: bool) -> Array:
 
 
 def _largest(x: Array, count: int, keys: Callable[[Array], Array]) -> Array:
-    """The positions of the largest of the integers that `keys` makes of elements.
+    """The positions of the largest of the integers that `keys` computes from elements.
 
-    The keys are made again for the elements of the chosen blocks: XLA on CPU fuses that, and keeps no array of keys.
+    The keys of the chosen blocks are computed again: XLA on CPU fuses that, and keeps no array of keys.
     """
     size = x.shape[-1]
     if is_symbolic(size) or size < _LONG * count or size > INT_MAX:
@@ -54,7 +54,7 @@ def _largest(x: Array, count: int, keys: Callable[[Array], Array]) -> Array:
 
 
 def _block_maxima(keys: Array) -> Array:
-    """The largest key of each block; the last block is filled up with the lowest keys."""
+    """The largest key of each block; the last block is padded with the lowest keys."""
     filling = [(0, 0, 0)] * (keys.ndim - 1) + [(0, -keys.shape[-1] % _BLOCK, 0)]
     return jnp.max(lax.pad(keys, _lowest(keys), filling).reshape(*keys.shape[:-1], -1, _BLOCK), axis=-1)
 
@@ -68,17 +68,17 @@ def _take(x: Array, positions: Array) -> Array:
 
 
 def _largest_at_once(keys: Array, count: int) -> Array:
-    # `lax.top_k` needs a size that is known not to be less than `count`, and its positions are int32; XLA on CPU does
-    # not partition it over a mesh.
+    # `lax.top_k` needs a size known to be at least `count`, its positions are int32, and XLA on CPU does not partition
+    # it over a mesh.
     if is_symbolic(keys.shape[-1]) or keys.shape[-1] > INT_MAX or may_be_sharded(keys):
         positions = lax.broadcasted_iota(index_dtype("input", keys.shape[-1]), keys.shape, keys.ndim - 1)
         return lax.slice_in_dim(lax.sort((~keys, positions), num_keys=2)[1], 0, count, axis=-1)
-    # XLA on CPU sorts rows of other types than float32.
+    # XLA on CPU sorts rows of types other than float32.
     return lax.top_k(_floats_in_order(keys) if keys.dtype.itemsize <= 4 else keys, count)[1]
 
 
 def _floats_in_order(keys: Array) -> Array:
-    """Float32 numbers whose bits, a sign and a magnitude, are in the order of the keys, as XLA on CPU orders them."""
+    """Float32 numbers that XLA on CPU orders like the keys, by sign and magnitude."""
     if keys.dtype == np.uint32:
         keys = lax.bitcast_convert_type(keys ^ np.uint32(1 << 31), np.int32)
     keys = keys.astype(np.int32)

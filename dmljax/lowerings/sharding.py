@@ -1,7 +1,7 @@
 """Sharding on explicit meshes.
 
-On an explicit mesh the sharding is part of an array's type. Where the shardings of the inputs do not determine the
-sharding of a result, JAX demands it from the program.
+On an explicit mesh the sharding is part of an array's type. If the shardings of the inputs do not determine the
+sharding of a result, JAX requires it from the program.
 """
 
 import math
@@ -14,11 +14,11 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 R = TypeVar("R")
 
-MeshAxes = str | tuple[str, ...] | None  # the axes of a mesh that one dimension is sharded over
+MeshAxes = str | tuple[str, ...] | None  # the mesh axes that one dimension is sharded over
 
 
 def dimension_axes(x: Array) -> list[MeshAxes]:
-    """The axes of an explicit mesh that each dimension of `x` is sharded over; None for one that is not sharded."""
+    """The axes of an explicit mesh that shard each dimension of `x`; None for a dimension that is not sharded."""
     return list(jax.typeof(x).sharding.spec)
 
 
@@ -35,7 +35,7 @@ def may_be_sharded(x: Array) -> bool:
 
 
 def is_on_mesh(x: Array) -> bool:
-    """Whether there is a mesh, be it one inside `jax.shard_map`, as far as the type of `x` or `jax.set_mesh` says."""
+    """Whether there is a mesh, even inside `jax.shard_map`, as far as the type of `x` or `jax.set_mesh` says."""
     return not _mesh_of(x).empty
 
 
@@ -45,7 +45,7 @@ def _mesh_of(x: Array) -> AbstractMesh:
 
 
 def sharded_like(x: Array, new: Array) -> Array:
-    """`new`, of the shape of `x`, sharded as `x` is on an explicit mesh."""
+    """Shards `new`, which has the shape of `x`, as `x` is on an explicit mesh."""
     axes = dimension_axes(x)
     if not any(axes):
         return new
@@ -66,7 +66,7 @@ def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
 
 
 def sharded_along(x: Array, parameter: Array) -> Array:
-    """`parameter`, which broadcasts to the shape of `x`, sharded as `x` is on an explicit mesh, unless of size 1."""
+    """Shards `parameter`, which broadcasts to the shape of `x`, like `x` on an explicit mesh, unless a size is 1."""
     axes = dimension_axes(x)
     if not any((*axes, *dimension_axes(parameter))):
         return parameter
@@ -80,9 +80,9 @@ def partitioned(
 ) -> R:
     """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
 
-    On an explicit mesh, each operand is first resharded over the mesh axes given with it. `results` are the mesh axes
-    that the dimensions of each result are sharded over. If a mesh axis is given for several dimensions, only the first
-    of them is sharded over it. Without an explicit mesh, this is a plain call.
+    On an explicit mesh, this first reshards each operand over the mesh axes given with it. `results` are the mesh axes
+    for the dimensions of each result. If several dimensions name a mesh axis, only the first of them is sharded over
+    it. Without an explicit mesh, this is a plain call.
     """
     arrays = [x for x, _ in operands]
     meshes = (jax.typeof(x).sharding.mesh for x in arrays)
@@ -102,7 +102,7 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
 
 
 def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
-    """`axes`, if they divide a dimension of `size` evenly on the mesh of `x`; None otherwise."""
+    """`axes`, if they divide a dimension of `size` evenly on the mesh of `x`, or else None."""
     mesh = jax.typeof(x).sharding.mesh
     return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None
 

@@ -1,6 +1,6 @@
 """Sizes of dimensions, which may be symbolic.
 
-A symbolic size, while `jax.export` traces a function with symbolic shapes, has no value before the exported function is
+While `jax.export` traces a function with symbolic shapes, a symbolic size has no value until the exported function is
 called.
 """
 
@@ -17,7 +17,7 @@ from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
 
-# JAX raises these where a comparison of sizes depends on the values of their symbols
+# JAX raises these where a comparison of sizes depends on the values of symbols
 _errors: Any = jax.errors if hasattr(jax.errors, "InconclusiveDimensionOperation") else jax.core  # before JAX 0.10
 Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
 
@@ -28,7 +28,7 @@ def is_symbolic(size: int) -> bool:
 
 
 def require_positions(what: str, *sizes: int) -> None:
-    """Refuses sizes that int32 cannot hold, where positions are int32; symbolic sizes are accepted."""
+    """Refuses sizes that int32 cannot hold, where positions are int32; accepts symbolic sizes."""
     for size in sizes:
         if not is_symbolic(size) and size > INT_MAX:
             rule = f"{what} must have at most {INT_MAX} elements, so that int32 holds every position"
@@ -36,12 +36,12 @@ def require_positions(what: str, *sizes: int) -> None:
 
 
 def largest_size(size: int) -> int:
-    """The largest value that `size` may have: of a symbolic size, that of any int32."""
+    """The largest value that `size` may have; for a symbolic size, the largest int32."""
     return np.iinfo(np.int32).max if is_symbolic(size) else size  # jax.export represents sizes in at least 32 bits
 
 
 def replaced(sizes: Sequence[T], axis: int, *new: T) -> tuple[T, ...]:
-    """`sizes`, or anything else of which each dimension has one, with `new` in the place of `axis`."""
+    """`sizes`, or any tuple with one entry per dimension, with `new` at `axis`."""
     return (*sizes[:axis], *new, *sizes[axis + 1 :])
 
 
@@ -53,7 +53,7 @@ def number(size: int, dtype: Any) -> Any:
 def index_dtype(where: Where, *sizes: int) -> np.dtype[Any]:
     """The integer type for positions in dimensions of these sizes: int32, or uint32 if a size may not fit int32.
 
-    The type can hold the sizes themselves, too.
+    The type also holds the sizes themselves.
     """
     for size in sizes:
         require_count(where, size, 0)

@@ -1,6 +1,6 @@
-"""Elementary functions of floats where XLA's own are slow, or are wrong at the ends of the range.
+"""Elementary functions of floats where XLA's own are slow, or wrong at the ends of the range.
 
-All others are XLA's. So are these in float64, which DirectML does not support for them.
+All others are XLA's. In float64, which DirectML does not support for them, so are these.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Function = Callable[[Array], Array]
 
 
 def _function(of_xla: Function, derivative: Function, **ways: Function) -> Function:
-    """A function of floats: of float32 in these `ways`, by platform, and in XLA's on others."""
+    """A function of floats: float32 uses these `ways` by platform, and everything else uses XLA's."""
     of_float32 = with_derivatives(derivative)(lambda x: choose(x, **({"default": of_xla} | ways)))
     return lambda x: of_xla(x) if x.dtype == np.float64 else of_float32(x)
 
@@ -30,8 +30,8 @@ def _asin(x: Array) -> Array:
     return jnp.where(jnp.abs(x) < 2**-13, x, lax.asin(x))  # before JAX 0.12, XLA flushes the smallest numbers to 0
 
 
-# XLA's hyperbolic functions lose digits of large arguments, but a GPU has its own. Its other functions here are scalar
-# code on a CPU.
+# XLA's hyperbolic functions lose digits for large arguments, except a GPU's. Its other functions here are scalar code
+# on a CPU.
 cosh: Function = _function(lax.cosh, lambda x: sinh(x), gpu=lax.cosh, default=float32.cosh)
 sinh: Function = _function(lax.sinh, lambda x: cosh(x), gpu=lax.sinh, default=float32.sinh)
 sin: Function = _function(lax.sin, lambda x: cos(x), cpu=float32.sin)
@@ -59,8 +59,8 @@ def _atan2(y: Array, x: Array) -> Array:
 def _atan2_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (y, x), (y_tangent, x_tangent) = primals, tangents
     longer = jnp.maximum(jnp.abs(y), jnp.abs(x))
-    # The squares may be out of range, so the parts are scaled first: by a power of 2 and not by a division, which XLA
-    # would merge with the division below.
+    # The squares may overflow, so scale the parts first: by a power of 2 and not by a division, which XLA would merge
+    # with the division below.
     shrink = float32.reciprocal_power(longer)
     y_part, x_part = y * shrink, x * shrink
     square = y_part * y_part + x_part * x_part

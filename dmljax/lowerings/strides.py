@@ -1,7 +1,7 @@
-"""Arrays read out of flat buffers at strides, and written into them: what `TensorDesc.read` and `write` do, in JAX.
+"""Arrays read from flat buffers at strides, and written to them: `TensorDesc.read` and `write` in JAX.
 
-Strides are in elements. Where they nest, as those of transposed, repeated and padded tensors do, reading and writing is
-to reshape, slice, transpose and pad, which XLA fuses; otherwise elements are gathered and scattered one by one.
+Strides are in elements. If they nest, as for transposed, repeated and padded tensors, reading and writing are reshapes,
+slices, transposes and pads, which XLA fuses. Otherwise elements are gathered and scattered one by one.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from dmljax.types import bits_of
 
 
 class _Nest(NamedTuple):
-    """Dimensions of which each steps over all that the next ones hold, from the largest stride to the smallest."""
+    """Dimensions that each step over everything the next ones hold, from the largest stride to the smallest."""
 
     axes: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -27,7 +27,7 @@ class _Nest(NamedTuple):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The sizes with all that the strides step over: the shape of the buffer, but for what is before the end."""
+        """The sizes including everything that strides step over: the shape of the buffer, except before its end."""
         if not self.axes:
             return (1,)
         inner = (outer // stride for outer, stride in zip(self.strides, self.strides[1:], strict=False))
@@ -35,7 +35,7 @@ class _Nest(NamedTuple):
 
 
 def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
-    """The dimensions that have strides, if they nest."""
+    """The dimensions with strides, if they nest."""
     steps = sorted(((stride, axis) for axis, stride in enumerate(strides) if sizes[axis] > 1 and stride), reverse=True)
     for (outer, _), (inner, axis) in itertools.pairwise(steps):
         if outer % inner or sizes[axis] * inner > outer:
@@ -44,7 +44,7 @@ def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
 
 
 def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
-    """The array of `sizes` whose elements lie in a flat buffer at `strides`; beyond its end there are zeros."""
+    """The array of `sizes` whose elements lie in a flat buffer at `strides`, with zeros beyond the buffer's end."""
     read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
     return partitioned(read, [(buffer, [None])], [None] * len(sizes))
 
@@ -60,9 +60,9 @@ def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
-    """A flat buffer of `size` in which the elements of `x` lie at `strides`, with zeros between them.
+    """A flat buffer of `size` that holds the elements of `x` at `strides`, with zeros between them.
 
-    No two elements may have the same place.
+    No two elements may share a place.
     """
     write = partial(_write, strides=tuple(strides), size=size)
     return partitioned(write, [(x, [None] * x.ndim)], [None])
@@ -94,11 +94,11 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
 
 
 def reinterpreted(flat: Array, dtype: Any) -> Array:
-    """The bytes of a flat buffer as elements of another type; the last one may be filled up with zeros."""
+    """The bytes of a flat buffer as elements of another type; the last element may be padded with zeros."""
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
     if own != other and 8 not in (own, other):
-        # XLA makes one conversion of two that follow each other, and of 16 bits to 32 to 8, as of 32 to 16 to 8, one
-        # of a wrong shape (JAX 0.10.2). Of two by way of bytes, it makes what it should.
+        # XLA merges two conversions in a row into one of a wrong shape if they go from 16 bits to 32 to 8, or from 32
+        # to 16 to 8 (JAX 0.10.2). Two that go through bytes work.
         return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)

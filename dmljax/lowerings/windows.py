@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial dimensions of an image, which come after its batch and channels."""
+"""Windows that slide over the spatial dimensions of an image, which follow batch and channels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,16 +33,16 @@ class Window(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are: places of the window."""
+        """The number of blocks: places of the window."""
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
     def misses_input(self) -> bool:
-        """Whether at some place, all elements of the window are padding; False where a symbolic size decides."""
+        """Whether the window lies entirely in the padding at some place; False where a symbolic size decides."""
         if is_symbolic(self.input_size):
             return False
-        # A window whose elements are no farther apart than the input is wide does not step over it. Before the input,
-        # other windows do or do not again after every `period` blocks.
+        # If a window's elements are at most the input's width apart, the window cannot step over it. Before the input,
+        # whether windows do repeats after every `period` blocks.
         period = self.dilation // math.gcd(self.stride, self.dilation)
         count = 1 if self.dilation <= self.input_size else min(self.blocks, period)
         return not all(map(self._meets_input, chain(range(count), (self.blocks - 1,))))
@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is one window, which has all elements of the input and no padding."""
+        """Whether there is a single window with all elements of the input and no padding."""
         is_plain = self.dilation == 1 and self.start_padding == 0 and self.end_padding == 0
         return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
 
@@ -96,7 +96,7 @@ def checked_steps(
     start_padding: int | Sequence[int],
     end_padding: int | Sequence[int],
 ) -> Steps:
-    """How windows of `sizes` slide over the argument `image`; one number stands for all dimensions of space."""
+    """How windows of `sizes` slide over the argument `image`; one number stands for all spatial dimensions."""
     each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
     return Steps(sizes, *for_each_dimension(image, len(sizes), *each, ("end_padding", end_padding, 0)))
 
@@ -121,7 +121,7 @@ def windows_over(
 
 
 def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:
-    """Refuses windows that are larger than the padded image; `place` has the place of each one's size."""
+    """Refuses windows larger than the padded image; `place` says where each window's size was given."""
     problems = []
     for i, window in enumerate(windows):
         if window.extent > window.padded_size:
@@ -136,9 +136,9 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
 def for_each_dimension(
     image: str, count: int, *arguments: tuple[str, int | Sequence[int], int]
 ) -> tuple[tuple[int, ...], ...]:
-    """The arguments with one number for each of `count` spatial dimensions of `image`; one number stands for all.
+    """The arguments with a number for each of `count` spatial dimensions of `image`; one number stands for all.
 
-    An argument is its name, its value and the lowest number that it may have.
+    An argument is its name, its value and its lowest valid number.
     """
 
     def checked(name: str, values: int | Sequence[int], lowest: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Ways around what XLA makes of arithmetic: what it fuses, reassociates or computes again.
+"""Workarounds for what XLA does to arithmetic: fusing, reassociating and recomputing.
 
-On a CPU, all are needed with JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest one tried, but for `in_memory_bits`. Without
-that, results are the same; whether they still take longer, we have not measured since 0.10.2.
+On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `in_memory_bits`. Results are the
+same without that one; we have not measured since 0.10.2 whether they still take longer.
 """
 
 import jax.numpy as jnp
@@ -14,15 +14,15 @@ from dmljax.arithmetic.floats import layout
 
 @with_derivatives(lambda a, b: b, lambda a, b: a)
 def product(a: Array, b: Array) -> Array:
-    """`a * b`, rounded to its type even where a sum uses it.
+    """`a * b`, rounded to its type even inside a sum.
 
-    XLA fuses the product and the sum into a multiply-add that does not round in between. The select prevents that.
+    XLA fuses a product and a sum into a multiply-add that does not round in between. The select prevents that.
     """
     return jnp.where(jnp.isnan(a), a, a * b)
 
 
 def rounded(x: Array) -> Array:
-    """`x`, bit for bit, rounded to its type even where a sum uses it; as in `product`, a select sees to that."""
+    """`x`, bit for bit, rounded to its type even inside a sum; as in `product`, a select does that."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     integer, _, _ = layout(x.dtype)
@@ -39,8 +39,8 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
 def quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded once; `a` must have the shape of the result.
 
-    XLA replaces `(x / a) / b` by `x / (a * b)`, whose product may be out of range, and, from JAX 0.10 on, a division by
-    a broadcast scalar by a multiplication by its reciprocal, which is rounded as well or is not even a normal number.
+    XLA replaces `(x / a) / b` by `x / (a * b)`, whose product may overflow. From JAX 0.10 on, it also replaces a
+    division by a broadcast scalar by a multiplication by its reciprocal, which rounds twice and may not even be normal.
     The selects hide both patterns.
     """
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
@@ -58,24 +58,24 @@ def in_memory(x: Array) -> Array:
 
 @with_slopes(lambda tangent, x: tangent)
 def in_memory_bits(x: Array) -> Array:
-    """Materializes `x`, bit for bit, where `in_memory` is not enough; it takes longer, and is for few elements.
+    """Materializes `x`, bit for bit, where `in_memory` is not enough. It takes longer, so use it for few elements.
 
-    Inside of loops, XLA does recompute a quotient of floats, but not one of integers.
+    Inside loops, XLA does recompute a quotient of floats, but not one of integers.
     """
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
     return lax.bitcast_convert_type(lax.div(bits, _hidden_zero(bits) | 1), x.dtype)
 
 
 def bfloat16_of(bits: Array) -> Array:
-    """The bfloat16 with these bits, for which a CPU computes an integer last.
+    """The bfloat16 with these bits, computed last by an integer operation on a CPU.
 
-    XLA makes one loop of a move and this conversion, and LLVM then moves bfloat16 again, by way of float32 where the
-    processor has no bfloat16 of its own, which makes signaling NaNs quiet.
+    XLA fuses a move and this conversion into one loop. LLVM then moves bfloat16 again, through float32 if the processor
+    has no bfloat16, which makes signaling NaNs quiet.
     """
     return lax.bitcast_convert_type(bits | _hidden_zero(bits), jnp.bfloat16)
 
 
 def _hidden_zero(bits: Array) -> Array:
-    """Zeros of which compilers do not know that they are: no square leaves 5 or 7 when it is divided by 8."""
+    """Zeros that compilers do not recognize: no square leaves 5 or 7 when divided by 8."""
     square = bits * bits
     return square & (square >> 2) & 1
