@@ -1,8 +1,8 @@
-"""Attention: the softmax of scaled products of queries and keys, times values, in blocks where the scores are many.
+"""Attention: the softmax of scaled products of queries and keys, times values, in blocks if there are many scores.
 
-Queries, keys and values are arrays of the shape (..., positions, size); the dimensions before the last two, such as
-batches and heads, broadcast. Scores have the shape (..., queries, keys). Inside `jax.shard_map`, the devices along an
-axis of the mesh may each hold a block of the positions, and pass their keys and values round.
+Queries, keys and values have the shape (..., positions, size); the dimensions before the last two, such as batches and
+heads, broadcast. Scores have the shape (..., queries, keys). Inside `jax.shard_map`, each device along an axis of the
+mesh may hold one block of the positions and pass its keys and values on to the next.
 """
 
 import functools
@@ -24,14 +24,14 @@ from dmljax.types import widened
 
 
 class Mask(NamedTuple):
-    """The keys that each query sees: what is None hides none, and of several, each hides some.
+    """The keys that each query sees. A part that is None hides no keys; a key is hidden if any other part hides it.
 
     All broadcast to the scores; the bounds have size 1 along the keys. `added` is added to the score of a hidden key.
     """
 
     added: Array | None = None
     is_seen: Array | None = None
-    begin: Array | None = None  # the position of the first key that is seen
+    begin: Array | None = None  # the position of the first key that the query sees
     end: Array | None = None  # the position after the last one
 
 
@@ -47,8 +47,8 @@ def attention(
 ) -> Array:
     """The softmax of `query @ key.mT * scale + bias` along the keys, times the values, in at least float32.
 
-    There may be several arrays of keys, and of values: they follow each other. With `axis_name`, each device along that
-    axis has a block of the positions, and the bias and the mask have the keys of all blocks.
+    `keys` and `values` may be several arrays, which are joined along the positions. With `axis_name`, each device along
+    that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
     """
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
     given = {name: x for name, x in optional.items() if x is not None}
@@ -57,7 +57,8 @@ def attention(
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
-    # A checkpoint keeps no scores for the derivative on a CPU, which has others. In one program, XLA finds them again.
+    # The checkpoint keeps no scores for the derivative; a CPU has its own way. Within one program, XLA reuses the
+    # scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
     if _exceed(_MOST_ON_CPU, *scores):
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
@@ -70,11 +71,11 @@ def attention(
 R = TypeVar("R")  # an array, or a tree of arrays
 S = TypeVar("S")  # likewise
 Arrays = dict[str, Array]  # by the names of the arguments above
-Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # of the keys and values, each one or several arrays
+Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # takes keys and values as sequences of arrays
 
 
 def _at_once(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
-    """The attention in the form that XLA fuses best on a GPU and a TPU."""
+    """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=chosen_precision(precision))
     query, key, value = (_positions_second(x) for x in (given["query"], _joined(keys, -2), _joined(values, -2)))
     scores = _scores(_multiplied(partial(multiply, "bq...d,bk...d->b...qk"), query, key), given)
@@ -84,16 +85,16 @@ def _at_once(precision: Any, given: Arrays, keys: Sequence[Array], values: Seque
 
 
 def _positions_second(x: Array) -> Array:
-    """`x` of the shape (batch, positions, ..., size).
+    """Returns `x` in the shape (batch, positions, ..., size).
 
-    Callers transpose arrays of that shape, and XLA drops both transpositions. Without this, JAX 0.10.2 lays arrays out
-    for a TPU v5e so that gradients cost up to 1.7 times as much.
+    Callers transpose arrays of that shape, and XLA cancels the two transpositions. Without this, JAX 0.10.2 chooses
+    layouts for a TPU v5e that make gradients up to 1.7 times as expensive.
     """
     return jnp.moveaxis(x, -2, 1)
 
 
 def _in_parts(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
-    """The attention without a copy of past keys and values, which costs a CPU more than the products.
+    """Computes attention without copying past keys and values, which costs a CPU more than the products.
 
     With 1,023 past positions of 12 heads in a batch of 8, a step takes 23 ms on a CPU of two cores, and 53 ms with the
     copy.
@@ -119,7 +120,7 @@ def _product(a: Array, b: Array, precision: Any) -> Array:
 
 
 def _multiplied(multiply: Callable[..., Array], a: Array, b: Array) -> Array:
-    """`multiply(a, b)`, in at least float32; converts factors of different types to that."""
+    """Calls `multiply(a, b)` in at least float32, after converting both factors to it if their types differ."""
     wide = widened(a.dtype)
     if a.dtype != b.dtype:
         a, b = a.astype(wide), b.astype(wide)
@@ -143,14 +144,14 @@ def _scores(products: Array, given: Arrays) -> Array:
 
 # Blocks of queries
 
-# On a CPU of two cores with JAX 0.10.2, 16 heads of 4,096 positions and of size 64 take 0.28 s, and
-# `jax.nn.dot_product_attention` 1.6 s; 12 heads of 512 positions 8.6 and 11.1 ms. That is one head after the other,
-# with 80 MiB of memory: where that was chosen, all heads together in blocks took 1.8 times as long, and all scores at
-# once 5 times as long, with 2 GiB.
+# On a CPU of two cores with JAX 0.10.2, 16 heads of size 64 and 4,096 positions take 0.28 s, against 1.6 s for
+# `jax.nn.dot_product_attention`; 12 heads of 512 positions take 8.6 ms, against 11.1. Heads run one after another, in
+# 80 MiB of memory. All heads together in blocks took 1.8 times as long, and all scores at once 5 times as long, with 2
+# GiB.
 
 _MOST_ON_CPU = 2**21  # scores that a CPU computes at once
 _MOST_ELSEWHERE = 2**27
-_MOST_QUERIES = 512  # of a block
+_MOST_QUERIES = 512  # in a block
 
 _ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end", "highest")
 
@@ -169,10 +170,10 @@ def _in_blocks(
     *,
     is_one_by_one: bool = False,
 ) -> Array:
-    """The attention of blocks of queries that have at most so many scores, of all batches and heads or of one."""
+    """Computes attention in blocks of queries with at most `most` scores, for all batches and heads or one by one."""
     given = given | {"key": _joined(keys, -2), "value": _joined(values, -2)}
 
-    @jax.checkpoint  # so that a derivative computes a block again, and does not keep it
+    @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
     def of_block(given: Arrays) -> Array:
         return way(given, [given["key"]], [given["value"]])
 
@@ -183,21 +184,21 @@ def _in_blocks(
 
 
 def _over_axis(axis: int, of_one: Callable[[Arrays], Array], given: Arrays) -> Array:
-    """The results of `of_one` for each index of an axis before the last two, one after the other."""
+    """Calls `of_one` for each index of an axis before the last two, one after another."""
     parts = {name: _blocks_of(x, axis, 1) for name, x in given.items() if x.ndim and x.shape[axis] > 1}
     results = lax.map(lambda some: of_one(given | some), parts)
     return jnp.moveaxis(jnp.squeeze(results, axis), 0, axis)
 
 
 def _over_queries(of_block: Callable[[Arrays], R], most: int, given: Arrays) -> R:
-    """The results of `of_block` for each block of queries, one after the other, as one."""
+    """Calls `of_block` for each block of queries, one after another, and joins the results."""
     query, key = given["query"], given["key"]
     whole = query.shape[-2]
     of_one_query = math.prod(jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])) * key.shape[-2]
     count = -(-whole // min(max(most // of_one_query, 1), _MOST_QUERIES))
     if count == 1:
         return of_block(given)
-    size = -(-whole // count)  # as few blocks as can be, that share the queries evenly
+    size = -(-whole // count)  # the fewest blocks, which share the queries evenly
     blocks = {
         name: _blocks_of(given[name], -2, size)
         for name in _ALONG_QUERIES
@@ -212,7 +213,7 @@ def _over_queries(of_block: Callable[[Arrays], R], most: int, given: Arrays) -> 
 
 
 def _blocks_of(x: Array, axis: int, size: int) -> Array:
-    """Blocks of `size` along `axis`, the last one filled up with its last element, in a new first dimension."""
+    """Blocks of `size` along `axis`, in a new first dimension; the last block is padded with its last element."""
     axis %= x.ndim
     count = -(-x.shape[axis] // size)
     filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
@@ -222,7 +223,7 @@ def _blocks_of(x: Array, axis: int, size: int) -> Array:
 
 # A ring of devices
 
-# Each device has the keys and values of one block at a time. The backward pass sends them round once more, with their
+# Each device has the keys and values of one block at a time. The backward pass sends them around once more, with their
 # gradients, and computes the scores again, so that a device never keeps more than a few blocks.
 
 
@@ -230,16 +231,16 @@ _PASSED = ("key", "value")
 
 
 class _Ring(NamedTuple):
-    """Says how devices compute an attention together."""
+    """How devices compute an attention together."""
 
     axis_name: str
     precision: Any
     most: int  # scores that a device computes at once
 
     def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
-        """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed.
+        """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed on.
 
-        `step` returns the next state, and what to pass on. In the end, each device has its own again.
+        `step` returns the next state and what to pass on. In the end, each device has its own again.
         """
         count, own = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
         onward = [(i, (i + 1) % count) for i in range(count)]
@@ -254,7 +255,7 @@ class _Ring(NamedTuple):
     def sums(self, given: Arrays, device: Array) -> "_Sums":
         """Sums over the keys in `given`, which come from `device`."""
 
-        @jax.checkpoint  # so that a derivative computes a block again, and does not keep it
+        @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
         def of_block(given: Arrays) -> _Sums:
             scores = _scores(_product(given["query"], given["key"].mT, self.precision), given)
             highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
@@ -266,11 +267,11 @@ class _Ring(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """For each query, sums over some keys."""
+    """Sums over some keys, for each query."""
 
     highest: Array  # score
     weight: Array  # the sum of exp(score - highest)
-    total: Array  # of the values times that
+    total: Array  # the sum of the values times that
 
     def plus(self, other: "_Sums") -> "_Sums":
         highest = jnp.maximum(self.highest, other.highest)
@@ -291,7 +292,7 @@ def _finite(highest: Array) -> Array:
 
 
 def _of_keys(given: Arrays, device: Array) -> Arrays:
-    """Cuts the mask and the bias of all keys down to the keys of one device."""
+    """Cuts the mask and the bias for all keys to the keys of one device."""
     count = given["key"].shape[-2]
     first = device * count
     cut = {
@@ -329,7 +330,7 @@ def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
 
 def _backward(ring: _Ring, kept: Any, slope: Array) -> tuple[Arrays, None]:
     floats, others, sums, result = kept
-    # The result is a quotient of two sums over all keys. Each block's part of a sum has the slope of that sum.
+    # The result is a quotient of two sums over all keys, so each block's part of a sum has the slope of that sum.
     slopes = _Sums(
         jnp.zeros_like(sums.highest), -jnp.sum(slope * result, -1, keepdims=True) / sums.weight, slope / sums.weight
     )
@@ -359,9 +360,9 @@ def _apart(given: Arrays) -> tuple[Arrays, Arrays]:
 
 
 def _varying_alike(axis_name: str, given: Arrays) -> Arrays:
-    """Lets all arrays vary over the same axes of the mesh of `jax.shard_map`, as the state of a loop must.
+    """Makes all arrays vary over the same axes of the mesh of `jax.shard_map`, as the state of a loop must.
 
-    XLA drops the selects. JAX has a function for this, but not the same one in all versions since 0.8.0.
+    XLA drops the selects. JAX has a function for this, but its name differs between the versions since 0.8.0.
     """
     varying = functools.reduce(
         jnp.logical_or, [jnp.any(jnp.zeros_like(x, bool)) for x in given.values()], lax.axis_index(axis_name) < 0

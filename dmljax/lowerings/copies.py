@@ -28,15 +28,15 @@ def copied(
     derivative: Move[R] | None = None,
     sums_are_wide: bool = False,
 ) -> R:
-    """`move(floats, guide)` bit for bit, where `move` must only copy elements of `floats`.
+    """Calls `move(floats, guide)` and keeps every bit; `move` must only copy elements of `floats`.
 
-    XLA changes the bits of two kinds of floats, which therefore move as integers: on a CPU it selects and concatenates
-    bfloat16 as float32, which turns signalling NaNs into quiet NaNs; and it collects what several devices hold by
-    adding it up, which turns -0 and subnormal numbers into +0.
+    XLA changes the bits of two kinds of floats, which therefore move as integers. On a CPU it selects and concatenates
+    bfloat16 as float32, which makes signaling NaNs quiet. And it collects the parts of several devices by adding them
+    up, which turns -0 and subnormal numbers into +0.
 
-    Derivatives move in the floats' own type, or, if `sums_are_wide`, those of 16-bit floats in float32, so that a
+    Derivatives move in the floats' own type. If `sums_are_wide`, those of 16-bit floats move in float32, so that a
     gradient that adds up many of them is rounded once. They move by `derivative` where JAX cannot differentiate `move`
-    itself. Neither integers nor such a `move` has a transpose: `jax.linear_transpose` then fails; `jax.vjp` works.
+    itself. Integers and such a `move` have no transpose, so `jax.linear_transpose` fails; `jax.vjp` works.
     """
     dtype = floats[0].dtype
     if sums_are_wide and widened(dtype) != dtype:
@@ -58,7 +58,7 @@ def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
-    """`copied`, whose derivative is a computation of its own."""
+    """Computes `copied` with a separate derivative."""
     if not _moves_as_bits(floats):
         return move(floats, guide)
     dtype = floats[0].dtype
@@ -101,7 +101,7 @@ def minimum(a: Array, b: Array) -> Array:
 
 
 def of_sort_keys(keys: Array, dtype: Any) -> Array:
-    """The elements that have these `sort_keys`, made with `zeros_are_equal=False`; a NaN is the usual one."""
+    """The elements with these `sort_keys`, made with `zeros_are_equal=False`; NaNs become the usual NaN."""
     if dtype not in FLOATS:
         return keys.astype(dtype)
     limits = np.iinfo(keys.dtype)
@@ -112,9 +112,9 @@ def of_sort_keys(keys: Array, dtype: Any) -> Array:
 
 
 def moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array], *numbers: Array) -> Array:
-    """`move(*inputs, *numbers)`, which has `sizes` and as many dimensions as each of the inputs.
+    """Calls `move(*inputs, *numbers)`, whose result has `sizes` and the rank of the inputs.
 
-    `move` must only copy elements. Numbers are scalars of the type of the inputs.
+    `move` must only copy elements. The numbers are scalars of the inputs' type.
     """
     check_sizes(sizes)
     operands = [(x, dimension_axes(x)) for x in (*inputs, *numbers)]
@@ -128,7 +128,7 @@ def check_sizes(sizes: Sequence[int]) -> None:
 
 
 def kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
-    """The mesh axes of each dimension of a result: those of the first input that shards it, if they divide its size."""
+    """The mesh axes for each dimension of a result: those of the first input that shards it, where they divide it."""
     kept = []
     for i, size in enumerate(sizes):
         sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)

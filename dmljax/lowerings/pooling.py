@@ -86,7 +86,7 @@ def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
     return index_dtype(("input", "padded_shape", axis), size)
 
 
-Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines two parts, each with its number in the window
+Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines parts, each with its number in the window
 
 
 def _reduced(parts: Parts, axis: int, steps: _Steps, combine: Combine, *, has_loop: bool = True) -> Parts:

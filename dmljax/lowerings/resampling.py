@@ -1,9 +1,9 @@
-"""Resampling along the dimensions of an array: where each element of the result lies in the input, and sums over taps.
+"""Resampling along the dimensions of an array: the positions of the result's elements in the input, and sums over taps.
 
-Positions are exact. They are the same on every platform, under every transformation, and in an array of any size: whole
-numbers that count the parts into which the distance of two elements of the input is divided. Only what is known while
-tracing is a fraction of Python; indices and weights are computed from a few integers, so that no table of them becomes
-a constant of the program.
+Positions are exact, and the same on every platform, under every transformation, and for arrays of any size: integers
+count the parts of the distance between two elements of the input. Python fractions hold only what is known while
+tracing; indices and weights are computed from a few integers, so that no table of them becomes a constant of the
+program.
 """
 
 import functools
@@ -29,8 +29,8 @@ from dmljax.types import FLOATS, widened
 def simplest_fraction(given: float) -> Fraction:
     """The fraction with the smallest denominator, in binary digits, that rounds to `given`, a finite float32.
 
-    The scale 0.33333334 is 1/3: read as the float32 that it is, three elements would be a little less than one pixel,
-    and rounding down would find the pixel before.
+    The scale 0.33333334 is 1/3. Read as the exact float32, three elements would be slightly less than one pixel, and
+    rounding down would find the pixel before.
     """
     value = np.float32(given)
     exact = Fraction(float(value))
@@ -48,11 +48,11 @@ class Positions(NamedTuple):
     unit: int
 
     def is_symbolic(self) -> bool:
-        """Whether a size is left open, so that which positions lie inside of the input is not known."""
+        """Whether a size is open, so that the positions inside the input are unknown."""
         return is_symbolic(self.input_size) or is_symbolic(self.output_size)
 
     def inside(self) -> range:
-        """The elements of the result that lie from the first to the last element of the input."""
+        """The elements of the result between the first and the last element of the input."""
         end = (self.input_size - 1) * self.unit
         if self.step == 0:
             before = self.output_size if self.start < 0 else 0
@@ -62,24 +62,24 @@ class Positions(NamedTuple):
         return range(first, max(first, last + 1))
 
 
-_LARGEST_UNIT = 2**29  # so that twice as much fits an int32
+_LARGEST_UNIT = 2**29  # so that an int32 holds twice as much
 
 
 def positions(
     input_size: int, output_size: int, step: Fraction, start: Fraction, largest_unit: int = _LARGEST_UNIT
 ) -> Positions:
-    """The positions `step * i + start`, rounded to multiples of 1 / `largest_unit` if their unit would be smaller."""
+    """The positions `step * i + start`, rounded to multiples of 1 / `largest_unit` if their unit is smaller."""
     unit = math.lcm(step.denominator, start.denominator)
-    if unit > largest_unit:  # of a scale near 1 to six digits, or with offsets of many digits
+    if unit > largest_unit:  # for a scale near 1 with six digits, or offsets with many
         step = step.limit_denominator(largest_unit)
         unit = step.denominator * (largest_unit // step.denominator)
     return Positions(input_size, output_size, int(step * unit), round(start * unit), unit)
 
 
 def located(where: Positions) -> tuple[Array, Array]:
-    """The index of the element of the input at or before each position, and how far behind it the position is.
+    """The index of the input's element at or before each position, and the position's distance from it.
 
-    The distance is in units. A position outside of the input is at its first or last element.
+    The distance is in units. A position outside the input counts as its first or last element.
     """
     i = lax.iota(np.int32, where.output_size)
     if where.is_symbolic():
@@ -101,7 +101,7 @@ def located(where: Positions) -> tuple[Array, Array]:
 
 
 def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
-    # After every `unit` elements of the result, positions are again a whole number of elements of the input apart.
+    # After every `unit` elements of the result, positions are a whole number of input elements apart again.
     turn, place = jnp.divmod(i, where.unit)
     first, more = divmod(where.start, where.unit)
     turns, rest = _divided(place, where.step, more, where.unit, where.unit)
@@ -111,12 +111,12 @@ def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
 
 
 def _divided(i: Array, factor: int, summand: int, unit: int, count: int) -> tuple[Array, Array]:
-    """The quotient and the remainder of `i * factor + summand` and `unit`, for an `i` in [0, count)."""
+    """The quotient and the remainder of `i * factor + summand` by `unit`, for `i` in [0, count)."""
     whole, part = divmod(factor if count > 1 else 0, unit)
     if part * (count - 1) + summand < 2**31:
         quotients, remainder = _divmod(i * part + summand, unit)
     else:
-        with jax.enable_x64(True):  # where JAX has no 64-bit types, they are enabled for these lines
+        with jax.enable_x64(True):  # these lines enable 64-bit types if JAX has none
             wide = lax.convert_element_type(i, np.int64)
             both = _divmod(wide * lax.full_like(wide, part) + lax.full_like(wide, summand), lax.full_like(wide, unit))
             quotients, remainder = (lax.convert_element_type(one, np.int32) for one in both)
@@ -124,7 +124,7 @@ def _divided(i: Array, factor: int, summand: int, unit: int, count: int) -> tupl
 
 
 def _divmod(a: Array, b: Any) -> tuple[Array, Array]:
-    """The quotient and the remainder of what is not negative."""
+    """The quotient and the remainder of nonnegative numbers."""
     quotients = lax.div(a, lax.full_like(a, b) if isinstance(b, int) else b)
     return quotients, a - quotients * b
 
@@ -135,9 +135,9 @@ def _divmod(a: Array, b: Any) -> tuple[Array, Array]:
 class Taps(NamedTuple):
     """Each element of a result as the weighted average of neighbors in the input, along the dimension `axis`.
 
-    They are the elements `offsets` behind the position in `where`, which begins `margin` elements before the input.
-    What lies outside of the input is its first or last element. The weights fall to 0 over `reach` units on both sides
-    of the position; without a reach there is one neighbor, which is copied.
+    The neighbors are the elements at `offsets` after the position in `where`, which counts from `margin` elements
+    before the input. Outside the input, its first or last element repeats. The weights fall to 0 over `reach` units on
+    both sides of the position; without a reach, the one neighbor is copied.
     """
 
     axis: int
@@ -148,18 +148,18 @@ class Taps(NamedTuple):
     reach: int = 0
 
     def is_identity(self) -> bool:
-        """Whether each element of the result is that of the input."""
+        """Whether the result is the input."""
         _, output_size, step, start, unit = self.where
         is_start = start == 0 if self.reach else 0 <= start < unit
         return self.input_size == output_size and step == unit and is_start and self.margin == 0
 
     @property
     def most(self) -> int:
-        """A bound of the sum of the weights, which are whole numbers."""
+        """A bound for the sum of the weights, which are integers."""
         return self.reach * (self.reach // self.where.unit + 2) if self.margin else self.reach
 
     def weights(self, rest: Array) -> Array:
-        """The weights of the neighbors, of which each is a row, at distances of `rest` units behind the index."""
+        """The weights of the neighbors, one per row, at distances of `rest` units after the index."""
         offsets = lax.iota(np.int32, len(self.offsets))[:, None] + self.offsets.start
         return jnp.maximum(self.reach - jnp.abs(offsets * self.where.unit - rest[None]), 0)
 
@@ -167,7 +167,7 @@ class Taps(NamedTuple):
 def nearest_taps(
     axis: int, input_size: int, output_size: int, step: Fraction, start: Fraction, rounding: Fraction | None
 ) -> Taps:
-    """The elements at the positions `step * i + start`, rounded down after `rounding` is added, or, if None, up."""
+    """The elements at the positions `step * i + start`, rounded down after adding `rounding`, or up if that is None."""
     where = positions(input_size, output_size, step, start + (rounding or 0))
     if rounding is None:
         where = where._replace(start=where.start + where.unit - 1)
@@ -181,18 +181,18 @@ def linear_taps(axis: int, input_size: int, output_size: int, step: Fraction, st
 
 
 def wide_taps(axis: int, input_size: int, output_size: int, step: Fraction, start: Fraction) -> Taps:
-    """The neighbors of the positions `step * i + start` that are less than `step` away."""
+    """The neighbors less than `step` away from the positions `step * i + start`."""
     margin = math.ceil(step)
-    largest_unit = max(2**29 // (margin + 2) ** 2, 1)  # so that the sum of the weights fits an int32
+    largest_unit = max(2**29 // (margin + 2) ** 2, 1)  # so that an int32 holds the sum of the weights
     where = positions(input_size + 2 * margin, output_size, step, start + margin, largest_unit)
     return Taps(axis, input_size, where, range(1 - margin, 1 + margin), margin, where.step)
 
 
-_MOST_UNROLLED = 16  # taps; more of them are one operation, which compiles in less time
+_MOST_UNROLLED = 16  # taps; more of them become one operation, which compiles faster
 
 
 def _places(taps: Taps) -> tuple[Array, Array]:
-    """For each neighbor, a row, and each element of the result: where it is in the input, and its weight."""
+    """The place in the input and the weight of each neighbor, a row, for each element of the result."""
     index, rest = located(taps.where)
     offsets = lax.iota(np.int32, len(taps.offsets))[:, None] + (taps.offsets.start - taps.margin)
     places = jnp.clip(index[None] + offsets, 0, number(taps.input_size - 1, np.int32))
@@ -200,18 +200,18 @@ def _places(taps: Taps) -> tuple[Array, Array]:
 
 
 def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
-    """For each element of the input, and what is before or behind it: which elements of the result have it as a tap.
+    """The elements of the result that have an element of the input, or one beyond its ends, as a tap.
 
-    The first two arrays have a row for each of these elements of the result, with its weight and place, and the third
-    has the sums of weights of the result. The range has the places of the input that they are for.
+    The first two arrays have a row for each of these elements, with its weight and place; the third has the sums of
+    weights of the result. The range has the input places that they are for.
     """
     where, inside = taps.where, taps.where.inside()
     index, rest = located(where)
     weights = taps.weights(rest) if taps.reach else jnp.ones_like(index)[None]
-    # The elements of the result at or behind an element of the input follow each other.
+    # The elements of the result at or after an element of the input follow each other.
     begin = _first_at_or_behind(where, index)
     at_most = min(-(-where.unit // where.step) if where.step else len(inside), len(inside))
-    # Behind the last element there is no weight.
+    # After the last element there is no weight.
     last = where.input_size - taps.margin + taps.offsets.stop - (2 if taps.reach else 1)
     places = range(taps.offsets.start - taps.margin, last)
     # The dimensions are: offsets, elements of the result with the same index, and places.
@@ -229,9 +229,9 @@ def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
 
 
 def _first_at_or_behind(where: Positions, index: Array) -> Array:
-    """For each element of the input, and the one behind the last: the first element of the result not before it.
+    """The first element of the result at or after each element of the input, and after the last one.
 
-    It is one of those inside of the input. Theirs is the `index`.
+    It is one of the elements inside the input, whose indices are `index`.
     """
     inside = where.inside()
     if 0 < where.step <= _LARGEST_UNIT:
@@ -247,13 +247,13 @@ def _taken(x: Array, axis: int, places: Array) -> Array:
 
 
 def _along(x: Array, axis: int, values: Array) -> Array:
-    """One value for each index of a dimension of `x`, in a shape that broadcasts."""
+    """One value per index of a dimension of `x`, in a shape that broadcasts."""
     return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
 def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: float = 0.0) -> Array:
-    """The sum of the elements of `x` at each row of `places`, times the weights; what has no weight is `nothing`."""
-    # The indices and weights of one dimension are computed once, and not again for each element of the result.
+    """Adds up the elements of `x` at each row of `places`, times the weights; without a weight, adds `nothing`."""
+    # Compute the indices and weights of one dimension once, and not again for each element of the result.
     places, weights = lax.optimization_barrier((places, weights))
 
     def term(places: Array, weights: Array) -> Array:
@@ -265,19 +265,19 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
         for row in range(1, len(places)):
             total += term(places[row], weights[row])
         return total
-    # Not a scan, which JAX 0.8 cannot transpose here. XLA fuses the gather into the sum.
+    # JAX 0.8 cannot transpose a scan here. XLA fuses the gather into the sum.
     weights = jnp.expand_dims(weights, [i for i in range(x.ndim + 1) if i not in (axis, axis + 1)])
     several = jnp.where(weights == 0, jnp.zeros((), x.dtype), _taken(x, axis, places) * weights)
     return several.sum(axis, dtype=x.dtype)
 
 
-# Results that are a whole number of times as large as the input, or whose sizes have another simple ratio
+# Results whose size is a whole multiple of the input's, or has another simple ratio to it
 
 
 class Phase(NamedTuple):
     """Every so many elements of a result: where the first one's neighbors lie in the input, and their weights.
 
-    Places before and behind the input are those of its first and last element.
+    Places beyond the ends of the input stand for its first and last element.
     """
 
     first: int
@@ -285,7 +285,7 @@ class Phase(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """The elements of a result that lie inside of the input, as phases that take turns.
+    """The elements of a result that lie inside the input, as alternating phases.
 
     From one element of a phase to the next, the neighbors move by `stride` elements of the input.
     """
@@ -296,16 +296,16 @@ class Phases(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """How many elements each phase has, if the last turn is a whole one."""
+        """The number of elements in each phase, if the last turn is complete."""
         return -(-len(self.inside) // len(self.phases))
 
 
 def _phases(taps: Taps) -> Phases | None:
-    """The phases of taps that repeat after a few elements: of a ratio of sizes such as 2, or 3 to 2.
+    """The phases of taps that repeat after a few elements, as for a ratio of sizes such as 2, or 3 to 2.
 
-    A few slices, which are vectorized, are then what would otherwise be gathered one by one: 32 channels of 64 x 64
-    that are made twice as large by linear weights take 0.4 ms and not 5.3, and PyTorch 0.7. Phases of nearest
-    neighbors would take 2 to 7 times as long as a gather.
+    They turn a gather into a few slices, which XLA vectorizes: enlarging 32 channels of 64 x 64 twice with linear
+    weights takes 0.4 ms and not 5.3; PyTorch takes 0.7. Phases of nearest neighbors would take 2 to 7 times as long as
+    a gather.
     """
     where = taps.where
     common = math.gcd(where.step, where.unit)
@@ -338,7 +338,7 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
         terms = [
             neighbor(phase.first + i) * (np.asarray(weight, x.dtype) / np.asarray(sum(phase.weights), x.dtype))
             for i, weight in enumerate(phase.weights)
-            if weight  # what has none may be infinite
+            if weight  # an element without a weight may be infinite
         ]
         return functools.reduce(jnp.add, terms)
 
@@ -348,7 +348,7 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
 
 
 def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
-    """`middle` between the first and the last element of `x` along a dimension, each so many times."""
+    """`middle` between copies of the first and the last element of `x` along a dimension."""
     part, size = partial(lax.slice_in_dim, x, axis=axis), x.shape[axis]
     first = jnp.broadcast_to(part(0, 1), replaced(x.shape, axis, before))
     last = jnp.broadcast_to(part(size - 1, size), replaced(x.shape, axis, after))
@@ -356,16 +356,16 @@ def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -
 
 
 class Repeats(NamedTuple):
-    """Nearest neighbors where each element of the input is there `times` times, from the repeat `first` on."""
+    """Nearest neighbors that repeat each element of the input `times` times, starting with repeat `first`."""
 
     times: int
     first: int
 
 
 def _repeats(taps: Taps) -> Repeats | None:
-    """How elements are repeated, where the result has a whole number of them for each element of the input.
+    """How elements repeat, if the result has a whole number of them for each element of the input.
 
-    To repeat 64 channels of 64 x 64 twice takes 0.3 ms; to gather them, 2.7.
+    Repeating 64 channels of 64 x 64 twice takes 0.3 ms, and gathering them 2.7.
     """
     where = taps.where
     if taps.reach or where.step <= 0 or where.unit % where.step:
@@ -397,24 +397,24 @@ def _average(taps: Taps, x: Array) -> Array:
     if not taps.reach:
         return _taken(x, taps.axis, lax.optimization_barrier(places[0]))
     shares = _shares(weights, weights.sum(0, dtype=np.int32), x.dtype)
-    return _weighted_sum(x, taps.axis, places, shares, -0.0)  # which changes no sum, not even one of -0
+    return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even one of -0
 
 
 def _is_transposed_by_jax(taps: Taps) -> bool:
-    """Whether JAX transposes `_average`: where it slices, or where sizes are open, so that nothing else is known."""
+    """Whether JAX transposes `_average`: if it slices, or if sizes are open, so that nothing else is known."""
     return taps.where.is_symbolic() or _phases(taps) is not None or _repeats(taps) is not None
 
 
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
-    """The weights of averages: quotients that are rounded once, the same on every platform."""
+    """The weights of averages: quotients rounded once, the same on every platform."""
     return quotient(weights.astype(dtype), jnp.broadcast_to(totals, weights.shape).astype(dtype))
 
 
 def _adjoint(taps: Taps, x: Array) -> Array:
-    """The transpose of `_average`: to each element of the input, what it is a neighbor of, times its weight.
+    """The transpose of `_average`: for each element of the input, the weighted sum of those that have it as a neighbor.
 
-    What the average gathers, it gathers, too, and adds it up. JAX's own transpose of a gather is a scatter, which takes
-    a CPU 3 to 6 times as long. That of slices takes a seventh to two thirds of the time of gathers.
+    Where the average gathers, this gathers and adds up as well. JAX's own transpose of a gather is a scatter, which
+    takes a CPU 3 to 6 times as long. The transpose of slices takes a seventh to two thirds of the time of gathers.
     """
     if _is_transposed_by_jax(taps):
         return _transposed(partial(_average, taps), x, replaced(x.shape, taps.axis, taps.input_size))
@@ -439,20 +439,20 @@ def _adjoint(taps: Taps, x: Array) -> Array:
 
 
 def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Array:
-    """The transpose of a linear function of arrays of this shape."""
+    """Transposes a linear function of arrays of this shape."""
     result: Array = jax.linear_transpose(function, jax.ShapeDtypeStruct(shape, x.dtype))(x)[0]
     return result
 
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
-    """`_average`, written so that JAX transposes it to `_adjoint`."""
+    """Computes `_average`, written so that JAX transposes it to `_adjoint`."""
     if _is_transposed_by_jax(taps):
         return _average(taps, tangent)
     return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
 
 
 def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
-    """`_adjoint`, written so that JAX transposes it to `_average`."""
+    """Computes `_adjoint`, written so that JAX transposes it to `_average`."""
     if _is_transposed_by_jax(taps):
         return _adjoint(taps, tangent)
     return _transposed(partial(_average, taps), tangent, replaced(tangent.shape, taps.axis, taps.input_size))
@@ -460,18 +460,18 @@ def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
 
 # Products with matrices of weights, which are fastest on a TPU
 
-_SMALL_MATRIX = 2**19  # elements, for which products are fast with any number of rows
+_SMALL_MATRIX = 2**19  # elements; with fewer, products are fast with any number of rows
 _MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
 
 
 def _matrix(taps: Taps, dtype: Any) -> Array:
-    """The weights of averages, as a matrix: a row for each element of the result, a column for each of the input."""
+    """The weights of averages as a matrix: a row per element of the result, a column per element of the input."""
     size = taps.where.input_size
     weights = jnp.maximum(taps.reach - jnp.abs(_distances(taps)), 0)
     if not taps.margin:
         return weights.astype(dtype) / np.asarray(taps.reach, dtype)
     shares = weights.astype(dtype) / weights.sum(1, keepdims=True, dtype=np.int32).astype(dtype)
-    first, last = taps.margin + 1, size - taps.margin - 1  # of the columns between the first and the last element
+    first, last = taps.margin + 1, size - taps.margin - 1  # in the columns between the first and the last element
     ends = [part.sum(1, keepdims=True) for part in (shares[:, :first], shares[:, last:])]
     if taps.input_size == 1:
         return jnp.ones_like(ends[0])
@@ -479,9 +479,9 @@ def _matrix(taps: Taps, dtype: Any) -> Array:
 
 
 def _distances(taps: Taps) -> Array:
-    """How many units each element of the input, a column, is behind the position of each of the result, a row.
+    """The distance in units of each input element, a column, after the position of each result element, a row.
 
-    Those of elements that are too far away to have a weight may be smaller than they are.
+    Distances too large for a weight may come out smaller.
     """
     where = taps.where
     columns = lax.broadcasted_iota(np.int32, (where.output_size, where.input_size), 1)
@@ -491,7 +491,7 @@ def _distances(taps: Taps) -> Array:
 
 
 def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
-    """`x` averaged along several dimensions by products with matrices, or the transpose of that."""
+    """Averages `x` along several dimensions by products with matrices, or computes the transpose."""
     for taps in every:
         matrix, axes = _matrix(taps, x.dtype), list(range(x.ndim))
         columns = [x.ndim, taps.axis] if not is_transposed else [taps.axis, x.ndim]
@@ -501,7 +501,7 @@ def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False)
 
 
 def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
-    """Whether a TPU averages an array of this shape, or adds up its transpose, in less time by products.
+    """Whether products are faster on a TPU for averaging an array of this shape, or for the transpose.
 
     The work of a product grows with the square of a size, and most of its weights are 0. Estimates for a v5e, twice as
     large: 64 channels of 64 x 64 take 19 us by products and 94 by slices, 3 of 16 x 1024 take 19 and 48; 512 rows of
@@ -517,7 +517,7 @@ def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
     return have_matrices and all(is_worth_it(taps) for taps in every)
 
 
-# Several dimensions, one after the other
+# Several dimensions, one after another
 
 
 def nearest(x: Array, every: Sequence[Taps]) -> Array:
@@ -575,7 +575,7 @@ def _multiplied_on_tpu(
 
 
 def _averaged_integers(x: Array, every: Sequence[Taps]) -> Array:
-    """Averages of integers of 8 bits, rounded to the nearest, and to the even one of two that are as near."""
+    """Averages of 8-bit integers, rounded to nearest, ties to even."""
     if 255 * math.prod(taps.most for taps in every) >= 2**31:
         floats = _each(_average, every, x.astype(np.float32))
         return lax.round(floats, lax.RoundingMethod.TO_NEAREST_EVEN).astype(x.dtype)
