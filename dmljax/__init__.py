@@ -1,7 +1,9 @@
 """The operators of DirectML for JAX: a function of arrays for each.
 
-`dmljax.directml` has their descriptors, which mirror directml.h. `dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`,
-`dmljax.pydirectml` and `dmljax.serialized` are public as well; nothing else is.
+Comparisons and tests return bool, and positions and counts int32, whether or not `jax_enable_x64` is set; `dtype=` asks
+for another type. `dmljax.directml` has their descriptors, which mirror directml.h and have its types.
+`dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`, `dmljax.pydirectml` and `dmljax.serialized` are public as well;
+nothing else is.
 """
 
 import typing as _typing

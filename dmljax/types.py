@@ -434,6 +434,7 @@ MultiheadAttentionMaskTypeLike = (
 FLOAT = frozenset({DataType.FLOAT32, DataType.FLOAT16})
 SIGNED_UP_TO_32_BIT = frozenset({DataType.INT32, DataType.INT16, DataType.INT8})
 UNSIGNED_UP_TO_32_BIT = frozenset({DataType.UINT32, DataType.UINT16, DataType.UINT8})
+UNSIGNED = UNSIGNED_UP_TO_32_BIT | {DataType.UINT64}
 INTEGER_UP_TO_32_BIT = SIGNED_UP_TO_32_BIT | UNSIGNED_UP_TO_32_BIT
 UP_TO_32_BIT = FLOAT | INTEGER_UP_TO_32_BIT
 INTEGER_32 = frozenset({DataType.INT32, DataType.UINT32})

@@ -112,7 +112,6 @@ def onnx(
 
 
 fixed = functools.partial
-predicate = functools.partial(functools.partial, dtype=bool)
 
 
 # Differences
@@ -279,14 +278,14 @@ CASES: dict[str, Case] = {
         torch("pow", FLOATS, exponent=3) | onnx("Pow", FLOATS, constants=(3,)),
         domain=(-9, 9),
     ),
-    "IS_NAN": Case(predicate(dmljax.element_wise_is_nan), torch("isnan", FLOATS) | onnx("IsNaN", FLOATS)),
-    "IS_INFINITY": Case(predicate(dmljax.element_wise_is_infinity), torch("isinf", FLOATS) | onnx("IsInf", FLOATS)),
+    "IS_NAN": Case(dmljax.element_wise_is_nan, torch("isnan", FLOATS) | onnx("IsNaN", FLOATS)),
+    "IS_INFINITY": Case(dmljax.element_wise_is_infinity, torch("isinf", FLOATS) | onnx("IsInf", FLOATS)),
     "IS_INFINITY of +": Case(
-        predicate(dmljax.element_wise_is_infinity, infinity_mode=IsInfinityMode.POSITIVE),
+        fixed(dmljax.element_wise_is_infinity, infinity_mode=IsInfinityMode.POSITIVE),
         torch("isposinf", FLOATS) | onnx("IsInf", FLOATS, detect_negative=0),
     ),
     "IS_INFINITY of -": Case(
-        predicate(dmljax.element_wise_is_infinity, infinity_mode=IsInfinityMode.NEGATIVE),
+        fixed(dmljax.element_wise_is_infinity, infinity_mode=IsInfinityMode.NEGATIVE),
         torch("isneginf", FLOATS) | onnx("IsInf", FLOATS, detect_positive=0),
     ),
     "CLIP": Case(
@@ -309,7 +308,7 @@ CASES: dict[str, Case] = {
     ),
     "BIT_NOT": Case(dmljax.element_wise_bit_not, torch("bitwise_not", TORCH_INTEGERS) | onnx("BitwiseNot", INTEGERS)),
     "LOGICAL_NOT": Case(
-        predicate(dmljax.element_wise_logical_not),
+        dmljax.element_wise_logical_not,
         torch("logical_not", (*TORCH_NUMBERS, "bool")) | onnx("Not", ("bool",)),
     ),
     # Two inputs
@@ -367,7 +366,7 @@ CASES: dict[str, Case] = {
     ),
     **{
         f"LOGICAL_{name}": Case(
-            predicate(getattr(dmljax, f"element_wise_logical_{name.lower()}")),
+            getattr(dmljax, f"element_wise_logical_{name.lower()}"),
             torch(torch_name, (*TORCH_NUMBERS, "bool")) | onnx(onnx_name, (*NUMBERS, *kinds)),
             inputs=2,
         )
@@ -381,7 +380,7 @@ CASES: dict[str, Case] = {
     },
     **{
         f"LOGICAL_{name}": Case(
-            predicate(getattr(dmljax, f"element_wise_logical_{name.lower()}")),
+            getattr(dmljax, f"element_wise_logical_{name.lower()}"),
             torch(f"logical_{name.lower()}", (*TORCH_NUMBERS, "bool")) | onnx(name.title(), ("bool",)),
             inputs=2,
         )

@@ -10,7 +10,7 @@ from dmljax.calls.arguments import (
 )
 from dmljax.calls.arrays import (
     broadcast, float_array, integer_array, normal_axes, normal_axis, number_array, of_floats, operands, quantized_array,
-    real_array, require_same_shape, require_type
+    real_array, require_holds, require_same_shape, require_type
 )
 from dmljax.calls.decorator import operator_function, result
 
@@ -18,7 +18,7 @@ __all__ = [
     "Axes", "AxisName", "EachDimension", "EachNumber", "FloatNumber", "FloatScaleBias", "IntegerDType", "LowerBound",
     "Number", "Operand", "Precision", "Quantized", "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound",
     "WideNumber", "bring_into_one_type", "broadcast", "float_array", "integer_array", "normal_axes", "normal_axis",
-    "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array", "require_same_shape",
-    "require_type", "result"
+    "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array", "require_holds",
+    "require_same_shape", "require_type", "result"
 ]
 # fmt: on

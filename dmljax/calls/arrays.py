@@ -1,8 +1,10 @@
 """Arrays inside the jitted call of an operator: types, ranks and axes checked, shapes broadcast."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -51,6 +53,13 @@ def number_array(where: Where, value: ArrayLike) -> Array:
     given = real_array(where, value)
     require(where, given.dtype != bool, "must be of an integer or floating type", "bool", InvalidType)
     return given
+
+
+def require_holds(dtype: Any, what: str, largest: int) -> None:
+    """Refuses a type of positions or counts that cannot hold the largest there may be."""
+    if largest > np.iinfo(dtype).max:
+        wide = next(name for name in ("int32", "uint32", "int64") if largest <= np.iinfo(name).max)
+        raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"dtype=jnp.{wide} does"))
 
 
 def require_type(where: Where, given: Array, wanted: object, other: str) -> None:

@@ -12,9 +12,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.types import UINT32_OR_8, UNSIGNED_UP_TO_32_BIT, UP_TO_64_BIT, DataType
-
-UNSIGNED = UNSIGNED_UP_TO_32_BIT | {DataType.UINT64}
+from dmljax.types import UINT32_OR_8, UNSIGNED, UNSIGNED_UP_TO_32_BIT, UP_TO_64_BIT
 
 
 def _to_bits(x: Array) -> Array:
@@ -96,7 +94,7 @@ class ElementWiseBitNotDesc(dml.Unary, function=element_wise_bit_not):
 
 
 @calls.operator_function
-def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.uint32) -> Array:
+def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.int32) -> Array:
     """Counts the bits of each element that are set (population count).
 
     >>> element_wise_bit_count(jnp.array([0, -1, 2], "int8")).tolist()

@@ -134,7 +134,7 @@ def nonzero_coordinates(
     size: calls.Size | None = None,
     columns: int | None = None,
     fill_value: int = 0,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all nonzero elements, in row-major order.
 
@@ -143,9 +143,8 @@ def nonzero_coordinates(
     coordinates in each row, by default the rank of `input`. With fewer, the coordinates of the leading dimensions are
     left out; these dimensions must have size 1. +0 and -0 are zero; NaN and every subnormal number are not.
 
-    The results are uint32, as in DirectML, so that `count - 1` wraps around where `count` is 0; `dtype` may be any
-    integer type that holds the count and the coordinates. If `dtype` is a signed type, `fill_value` may be negative,
-    such as -1.
+    `dtype` may be any integer type that holds the count and the coordinates. `fill_value` may be negative, such as -1,
+    if the type is signed.
 
     If `input` is sharded over an explicit mesh, the devices exchange one bit for each element. The rows are sharded
     over the mesh axes of the first dimension of `input`, if these divide `size`.
@@ -163,7 +162,7 @@ def nonzero_coordinates(
     columns = integer_in("columns", len(shape) if columns is None else columns, fewest, len(shape))
     limits = np.iinfo(dtype)
     largest = largest_size(math.prod(shape))
-    require("dtype", largest <= limits.max, f"must hold counts up to {largest}", limits.dtype)
+    calls.require_holds(limits.dtype, "counts", largest)
     remedy = "dtype=jnp.int32 holds it" if fill_value < 0 and limits.min == 0 else None
     fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max, remedy=remedy), limits.dtype)
 

@@ -56,13 +56,13 @@ COMPARISON_SINCE_1_0 = (
 
 
 @calls.operator_function
-def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Element-wise equality: 1 where `a == b`, 0 elsewhere.
+def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Element-wise equality: True where `a == b`.
 
     >>> element_wise_logical_equals(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])
     ... ).tolist()
-    [0, 1, 0]
+    [False, True, False]
     """
     a, b = calls.operands(a=a, b=b)
     return equal(a, b).astype(dtype)
@@ -73,13 +73,13 @@ class ElementWiseLogicalEqualsDesc(Comparison, function=element_wise_logical_equ
 
 
 @calls.operator_function
-def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Element-wise greater-than comparison: 1 where `a > b`, 0 elsewhere.
+def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Element-wise greater-than comparison: True where `a > b`.
 
     >>> element_wise_logical_greater_than(
     ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
     ... ).tolist()
-    [1, 0, 0]
+    [True, False, False]
     """
     a, b = calls.operands(a=a, b=b)
     return greater(a, b).astype(dtype)
@@ -90,15 +90,13 @@ class ElementWiseLogicalGreaterThanDesc(Comparison, function=element_wise_logica
 
 
 @calls.operator_function
-def element_wise_logical_greater_than_or_equal(
-    a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8
-) -> Array:
-    """Element-wise greater-than-or-equal comparison: 1 where `a >= b`, 0 elsewhere.
+def element_wise_logical_greater_than_or_equal(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Element-wise greater-than-or-equal comparison: True where `a >= b`.
 
     >>> element_wise_logical_greater_than_or_equal(
     ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
     ... ).tolist()
-    [1, 1, 0]
+    [True, True, False]
     """
     a, b = calls.operands(a=a, b=b)
     return greater_equal(a, b).astype(dtype)
@@ -109,13 +107,13 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(Comparison, function=element_wise
 
 
 @calls.operator_function
-def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Element-wise less-than comparison: 1 where `a < b`, 0 elsewhere.
+def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Element-wise less-than comparison: True where `a < b`.
 
     >>> element_wise_logical_less_than(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
     ... ).tolist()
-    [1, 0, 0]
+    [True, False, False]
     """
     a, b = calls.operands(a=a, b=b)
     return greater(b, a).astype(dtype)
@@ -126,15 +124,13 @@ class ElementWiseLogicalLessThanDesc(Comparison, function=element_wise_logical_l
 
 
 @calls.operator_function
-def element_wise_logical_less_than_or_equal(
-    a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8
-) -> Array:
-    """Element-wise less-than-or-equal comparison: 1 where `a <= b`, 0 elsewhere.
+def element_wise_logical_less_than_or_equal(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Element-wise less-than-or-equal comparison: True where `a <= b`.
 
     >>> element_wise_logical_less_than_or_equal(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
     ... ).tolist()
-    [1, 1, 0]
+    [True, True, False]
     """
     a, b = calls.operands(a=a, b=b)
     return greater_equal(b, a).astype(dtype)
@@ -159,13 +155,13 @@ def _of_truths(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype
 
 
 @calls.operator_function
-def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Logical AND: 1 where `a` and `b` are both nonzero, 0 elsewhere.
+def element_wise_logical_and(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Logical AND: True where `a` and `b` are both nonzero.
 
     >>> element_wise_logical_and(
     ...     jnp.array([5, 0, 2], "uint8"), jnp.array([3, 4, 0], "uint8")
     ... ).tolist()
-    [1, 0, 0]
+    [True, False, False]
     """
     return _of_truths(operator.and_, a, b, dtype)
 
@@ -175,13 +171,13 @@ class ElementWiseLogicalAndDesc(dml.Binary, function=element_wise_logical_and):
 
 
 @calls.operator_function
-def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Logical OR: 1 where `a` or `b` is nonzero, 0 elsewhere.
+def element_wise_logical_or(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Logical OR: True where `a` or `b` is nonzero.
 
     >>> element_wise_logical_or(
     ...     jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")
     ... ).tolist()
-    [1, 1, 0]
+    [True, True, False]
     """
     return _of_truths(operator.or_, a, b, dtype)
 
@@ -191,13 +187,13 @@ class ElementWiseLogicalOrDesc(dml.Binary, function=element_wise_logical_or):
 
 
 @calls.operator_function
-def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Logical XOR: 1 where exactly one of `a` and `b` is nonzero, 0 elsewhere.
+def element_wise_logical_xor(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
+    """Logical XOR: True where exactly one of `a` and `b` is nonzero.
 
     >>> element_wise_logical_xor(
     ...     jnp.array([5, 0, 0], "uint8"), jnp.array([3, 4, 0], "uint8")
     ... ).tolist()
-    [0, 1, 0]
+    [False, True, False]
     """
     return _of_truths(operator.xor, a, b, dtype)
 
@@ -207,11 +203,11 @@ class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
 
 
 @calls.operator_function
-def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Logical NOT: 1 where the element is zero, 0 elsewhere.
+def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = bool) -> Array:
+    """Logical NOT: True where the element is zero.
 
     >>> element_wise_logical_not(jnp.array([5, 0], "uint8")).tolist()
-    [0, 1]
+    [False, True]
     """
     return (~is_nonzero(calls.real_array("input", input))).astype(dtype)
 
@@ -224,11 +220,11 @@ class ElementWiseLogicalNotDesc(dml.Unary, function=element_wise_logical_not):
 
 
 @calls.operator_function
-def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = jnp.uint8) -> Array:
-    """Tests for NaN: 1 where the element is NaN, 0 elsewhere.
+def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = bool) -> Array:
+    """Tests for NaN: True where the element is NaN.
 
     >>> element_wise_is_nan(jnp.array([jnp.nan, jnp.inf, 0.0])).tolist()
-    [1, 0, 0]
+    [True, False, False]
     """
     return is_nan(calls.float_array("input", input)).astype(dtype)
 
@@ -242,12 +238,12 @@ class ElementWiseIsNanDesc(dml.Predicate, function=element_wise_is_nan):
 
 @calls.operator_function
 def element_wise_is_infinity(
-    input: ArrayLike, *, infinity_mode: IsInfinityModeLike = IsInfinityMode.EITHER, dtype: DTypeLike = jnp.uint8
+    input: ArrayLike, *, infinity_mode: IsInfinityModeLike = IsInfinityMode.EITHER, dtype: DTypeLike = bool
 ) -> Array:
-    """Tests for infinity: 1 where the element is an infinity of the sign that `infinity_mode` asks for, 0 elsewhere.
+    """Tests for infinity: True where the element is an infinity of the sign that `infinity_mode` asks for.
 
     >>> element_wise_is_infinity(jnp.array([-jnp.inf, jnp.nan, jnp.inf])).tolist()
-    [1, 0, 1]
+    [True, False, True]
     """
     input = calls.float_array("input", input)
     wanted: dict[IsInfinityMode, Array] = {

@@ -343,12 +343,12 @@ def max_pooling1(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     has_indices: bool = True,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling` does, and returns the elements and their indices.
 
-    An index is that of the flattened image, all batches and channels included, as `max_unpooling` takes it. The indices
-    are uint32, as in DirectML; `dtype` may be any integer type. Without `has_indices`, they are None.
+    An index is that of the flattened image, all batches and channels included, as `max_unpooling` takes it. `dtype`,
+    the type of the indices, may be any integer type. Without `has_indices`, they are None.
 
     >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3], [7, 7, 6]]]), window_sizes=2)
     >>> values.tolist(), indices.tolist()
@@ -367,7 +367,7 @@ def max_pooling2(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     has_indices: bool = True,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling1` does, where the elements are `dilations` apart.
 
@@ -385,7 +385,8 @@ def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
     input = calls.real_array("input", input)
     windows = _largest_sizes(input.shape, *sliding).windows
     dtype, last = jnp.dtype(dtype), largest_size(input.size) - 1
-    require("dtype", not (has_indices and last > np.iinfo(dtype).max), f"must hold indices up to {last}", dtype)
+    if has_indices:
+        calls.require_holds(dtype, "indices", last)
 
     def values_of(image: Array, windows: Sequence[Window]) -> Array:
         return pooling.largest_elements(image, windows)

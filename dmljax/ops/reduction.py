@@ -48,14 +48,14 @@ def argmax(
     *,
     axes: calls.Axes,
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> Array:
     """Computes the index of the largest element along `axes`, which the result keeps with size 1.
 
     Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
     does not matter. The index of the first of equal elements is returned, or of the last with
     `AxisDirection.DECREASING`. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to
-    zero. The index is uint32, as in DirectML, so that `index - 1` wraps around at 0; `dtype` may be any integer type.
+    zero. `dtype` may be any integer type.
 
     >>> argmax(
     ...     jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)
@@ -71,7 +71,7 @@ def argmin(
     *,
     axes: calls.Axes,
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> Array:
     """Computes the index of the smallest element along `axes`, which the result keeps with size 1.
 
@@ -96,7 +96,7 @@ def _arg_reduce(
     reduced = math.prod(input.shape[axis] for axis in axes)
     require("input", reduced != 0, f"must have elements along axes {axes}", f"shape {input.shape}")
     last = largest_size(reduced) - 1
-    require("dtype", last <= np.iinfo(dtype).max, f"must hold indices up to {last}", dtype)
+    calls.require_holds(dtype, "indices", last)
     position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
     return positions_as(dtype, position)
 
@@ -156,7 +156,7 @@ def reduce(
     wrap around. AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (the logarithm of the sum) and LOG_SUM_EXP
     (the logarithm of the sum of exponentials) take floats. MIN and MAX order elements as `element_wise_min` and
     `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
-    `dtype` is the type of their indices, by default uint32.
+    `dtype` is the type of their indices, by default int32.
 
     LOG_SUM_EXP does not overflow on the way; the squares of L2 do where float32 elements exceed 1.8e19. The gradient
     of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where
@@ -172,7 +172,7 @@ def reduce(
     if function in _ARGUMENTS:
         largest = function is ReduceFunction.ARGMAX
         return _arg_reduce(
-            input, axes, AxisDirection.INCREASING, jnp.uint32 if dtype is None else dtype, largest=largest
+            input, axes, AxisDirection.INCREASING, jnp.int32 if dtype is None else dtype, largest=largest
         )
     if dtype is not None and dtype != input.dtype:
         raise InvalidType(Problem("dtype", f"must be the dtype of input, {input.dtype}", dtype))

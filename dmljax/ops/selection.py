@@ -10,7 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, integer_in
-from dmljax.errors import InvalidDesc, Problem, require
+from dmljax.errors import InvalidDesc, Problem
 from dmljax.inference import Sizes, called
 from dmljax.lowerings.along_axes import itself
 from dmljax.lowerings.conversion import positions_as
@@ -36,13 +36,13 @@ class TopK(NamedTuple):
 
 
 @calls.operator_function
-def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDType = jnp.uint32) -> TopK:
+def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDType = jnp.int32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
     Equal elements are in the order of their indices. NaN is larger than every number. On a CPU, -0 equals +0 and
     subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values are
-    copied bit for bit; the gradient of each goes to the element that it is copied from. The indices are uint32, as in
-    DirectML; `dtype` may be any integer type.
+    copied bit for bit; the gradient of each goes to the element that it is copied from. `dtype`, the type of
+    the indices, may be any integer type.
 
     >>> values, indices = top_k(jnp.array([1.0, 2.0, 2.0, 3.0]), axis=0, k=3)
     >>> values.tolist(), indices.tolist()
@@ -58,7 +58,7 @@ def top_k1(
     axis: int,
     k: calls.Size,
     axis_direction: AxisDirectionLike = AxisDirection.DECREASING,
-    dtype: calls.IntegerDType = jnp.uint32,
+    dtype: calls.IntegerDType = jnp.int32,
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
 
@@ -91,7 +91,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     size = input.shape[axis]
     output_shape = _selected_sizes(input.shape, axis, k)
     last = largest_size(size) - 1
-    require("dtype", last <= np.iinfo(dtype).max, f"must hold indices up to {last}", dtype)
+    calls.require_holds(dtype, "indices", last)
     if math.prod(output_shape) == 0:
         return TopK(jnp.zeros_like(input, shape=output_shape), jnp.zeros(output_shape, dtype))
 

@@ -19,7 +19,7 @@ from dmljax.text import join_sizes
 from dmljax.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.to_graph.primitives import padded
 from dmljax.to_graph.views import View, desc_of
-from dmljax.types import DataType
+from dmljax.types import UNSIGNED, DataType
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
@@ -40,7 +40,12 @@ class OperatorCall:
         read = jax.tree.unflatten(jax.tree.structure(values), given)
         self.arrays: dict[str, Any] = dict(zip(call.arrays, read, strict=True))
         self.statics = call.statics
-        self.outputs = list(outputs)
+        self.asked = [dtype for dtype, _ in outputs]
+        fields = self._output_fields()
+        each = fields * len(outputs) if len(fields) == 1 else fields
+        self.outputs = [
+            (self._output_type(field, dtype), sizes) for field, (dtype, sizes) in zip(each, outputs, strict=True)
+        ]
 
     @property
     def name(self) -> str:
@@ -51,6 +56,13 @@ class OperatorCall:
         return self.operator.support[max(self.operator.support)]
 
     def results(self) -> list[View]:
+        views = self._views()
+        return [
+            view if view.dtype.itemsize == dtype.itemsize else self.builder.cast(view, dtype)
+            for view, dtype in zip(views, self.asked, strict=True)
+        ]
+
+    def _views(self) -> list[View]:
         special = _SPECIAL.get(self.name)
         if special is not None:
             return special(self)
@@ -91,22 +103,35 @@ class OperatorCall:
             return self.builder.local_constant(self.builder.value(value).astype(kept))
         cell = self.level[field]
         if field in _COUNTS and desc_of(value.dtype, (1,)).data_type not in cell.data_types:
-            unsigned = np.dtype(f"uint{value.dtype.itemsize * 8}")
-            if desc_of(unsigned, (1,)).data_type in cell.data_types:
-                return replace(value, dtype=unsigned)  # the same bits, as counts are not negative
-            return self.builder.cast(value, np.uint32)
+            unsigned = self._unsigned(field, value.dtype)
+            is_same_width = unsigned.itemsize == value.dtype.itemsize
+            return replace(value, dtype=unsigned) if is_same_width else self.builder.cast(value, unsigned)
         if value.dtype == np.float16 and cell.data_types == {DataType.FLOAT32}:
             return self.builder.cast(value, np.float32)
         return value
 
-    def _present_outputs(self) -> dict[str, Any]:
-        """The outputs by field, which are in the order of the members."""
+    def _unsigned(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The type in which the operator has counts: of the same width, whose bits are the same, or else uint32."""
+        same_width = np.dtype(f"uint{dtype.itemsize * 8}")
+        is_there = desc_of(same_width, (1,)).data_type in self.level[field].data_types
+        return same_width if is_there else np.dtype(np.uint32)
+
+    def _output_type(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The type of an output: functions count in any type, operators in unsigned ones only."""
+        types = self.level[field].data_types
+        is_there = not types <= UNSIGNED or desc_of(dtype, (1,)).data_type in types
+        return dtype if is_there else self._unsigned(field, dtype)
+
+    def _output_fields(self) -> list[str]:
+        """The fields of the outputs that there are, in the order of the members."""
         told = {name: one for name, one in self.operator.derived.items() if isinstance(one, HasOutput)}
         absent = {field for name, one in told.items() if not self.statics[name] for field in one.fields}
-        fields = [one.field for one in self._fields(is_input=False) if one.field not in absent]
-        if fields == ["outputs"]:
-            return {"outputs": self.outputs}
-        return dict(zip(fields, self.outputs, strict=True))
+        return [one.field for one in self._fields(is_input=False) if one.field not in absent]
+
+    def _present_outputs(self) -> dict[str, Any]:
+        """The outputs by field."""
+        fields = self._output_fields()
+        return {"outputs": self.outputs} if fields == ["outputs"] else dict(zip(fields, self.outputs, strict=True))
 
     # Layouts
 
@@ -116,7 +141,6 @@ class OperatorCall:
         ((dtype, sizes),) = self.outputs
         if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned ones
             views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
-            dtype = views[0].dtype if self.name != "ELEMENT_WISE_BIT_COUNT" else dtype
         if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
             return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
         raise NoOperator("must broadcast to the output", join_sizes(sizes))

@@ -74,7 +74,7 @@ def check(image: Any, windows: dict[str, Any]) -> None:
     *both, (values, indices), spread = pool(image, gradient)
     expected, places = oracles.max_pooling(image, **windows)
     assert_same_bits(values, expected)
-    assert_same_bits(indices, places.astype(np.uint32))
+    assert_same_bits(indices, places.astype(np.int32))
     np.testing.assert_array_equal(spread, oracles.max_pooling_gradient(image, gradient, **windows))
     for largest, *averages, norm in both:
         assert_same_bits(largest, expected)
@@ -114,7 +114,7 @@ def test_every_bit_is_selected_and_never_the_padding_however_low_an_element_is(d
         values, indices = call(dmljax.max_pooling2, image, **WINDOWS)
         expected, places = oracles.max_pooling(image, **WINDOWS)
         assert_same_bits(values, expected)
-        assert_same_bits(indices, places.astype(np.uint32))
+        assert_same_bits(indices, places.astype(np.int32))
         for layers in (1, 2):  # whose channels are last in a network
             with network_of(layers):
                 assert_same_bits(call(dmljax.max_pooling2, image, has_indices=False, **WINDOWS).values, expected)

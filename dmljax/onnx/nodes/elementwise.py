@@ -50,10 +50,6 @@ def _of_two(function: _Function) -> _Function:
     return lambda a, b: function(a, b)
 
 
-def _truth(function: _Function) -> _Function:
-    return functools.partial(function, dtype=bool)
-
-
 # An operator, the function that computes it, and that of NumPy which computes it of known values
 _Entries = tuple[tuple[str, _Function, _Fold | None], ...]
 
@@ -75,9 +71,9 @@ _FUNCTIONS: _Entries = (
     ("Ceil", dml.element_wise_ceil, np.ceil),
     ("Floor", dml.element_wise_floor, np.floor),
     ("HardSwish", dml.activation_hard_swish, None),
-    ("IsNaN", _truth(dml.element_wise_is_nan), np.isnan),
+    ("IsNaN", dml.element_wise_is_nan, np.isnan),
     ("Neg", dml.element_wise_negate, np.negative),
-    ("Not", _truth(dml.element_wise_logical_not), np.logical_not),
+    ("Not", dml.element_wise_logical_not, np.logical_not),
     ("Reciprocal", dml.element_wise_recip, np.reciprocal),
     ("Round", dml.element_wise_round, np.round),
     ("Sign", dml.element_wise_sign, np.sign),
@@ -123,12 +119,12 @@ _ARITHMETIC: _Entries = (
     ("Div", _divided, _quotient),
     ("Mul", dml.element_wise_multiply, np.multiply),
     ("Sub", dml.element_wise_subtract, np.subtract),
-    ("And", _truth(dml.element_wise_logical_and), np.logical_and),
-    ("Or", _truth(dml.element_wise_logical_or), np.logical_or),
-    ("Xor", _truth(dml.element_wise_logical_xor), np.logical_xor),
-    ("Equal", _truth(dml.element_wise_logical_equals), np.equal),
-    ("Greater", _truth(dml.element_wise_logical_greater_than), np.greater),
-    ("Less", _truth(dml.element_wise_logical_less_than), np.less),
+    ("And", dml.element_wise_logical_and, np.logical_and),
+    ("Or", dml.element_wise_logical_or, np.logical_or),
+    ("Xor", dml.element_wise_logical_xor, np.logical_xor),
+    ("Equal", dml.element_wise_logical_equals, np.equal),
+    ("Greater", dml.element_wise_logical_greater_than, np.greater),
+    ("Less", dml.element_wise_logical_less_than, np.less),
 )
 
 
@@ -154,8 +150,8 @@ _BROADCAST: _Entries = (
     ("BitwiseAnd", dml.element_wise_bit_and, np.bitwise_and),
     ("BitwiseOr", dml.element_wise_bit_or, np.bitwise_or),
     ("BitwiseXor", dml.element_wise_bit_xor, np.bitwise_xor),
-    ("GreaterOrEqual", _truth(dml.element_wise_logical_greater_than_or_equal), np.greater_equal),
-    ("LessOrEqual", _truth(dml.element_wise_logical_less_than_or_equal), np.less_equal),
+    ("GreaterOrEqual", dml.element_wise_logical_greater_than_or_equal, np.greater_equal),
+    ("LessOrEqual", dml.element_wise_logical_less_than_or_equal, np.less_equal),
 )
 _register(_BROADCAST, _of_two)
 
@@ -243,7 +239,7 @@ def _is_infinite(x: Array, *, detect_negative: int = 1, detect_positive: int = 1
         return jnp.zeros(x.shape, bool)
     both = detect_negative and detect_positive
     mode = "EITHER" if both else "NEGATIVE" if detect_negative else "POSITIVE"
-    return dml.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode], dtype=bool)
+    return dml.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode])
 
 
 def _chosen(condition: Known, a: Known, b: Known) -> Known | None:

@@ -171,8 +171,8 @@ def _top_k(x: Array, k: KnownNumber, *, axis: int = -1, largest: int = 1, sorted
     if count == 0:
         empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
         return empty, empty.astype(counting_type())
-    values, indices = dml.top_k1(x, axis=axis, k=count, axis_direction=direction)
-    return values, indices.astype(counting_type())
+    values, indices = dml.top_k1(x, axis=axis, k=count, axis_direction=direction, dtype=counting_type())
+    return values, indices
 
 
 takes_attributes("TopK", since=1, k=int)
@@ -194,8 +194,8 @@ def _nonzero(x: Kept, *, call: Call) -> Tensor:
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
         return _places(call.known(call.node.inputs[0], x, x.size))
-    _, coordinates = dml.nonzero_coordinates(x, size=size)
-    return coordinates.T.astype(counting_type())
+    _, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
+    return coordinates.T
 
 
 @handles("Compress")
