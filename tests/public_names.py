@@ -54,10 +54,6 @@ DIRECTML = {
 FUNCTIONS_TEXT = '''\
 """What `dmljax` exports: the operators' functions and what belongs to them.
 
-Comparisons and tests return bool, and positions and counts int32, whether or not `jax_enable_x64` is set; `dtype=` asks
-for another type. `dmljax.directml` has their descriptors, which mirror directml.h and have its types.
-`dmljax.examples`, `dmljax.dxdispatch`, `dmljax.onnx`, `dmljax.pydirectml` and `dmljax.serialized` are public as well;
-nothing else is.
 `python tests/public_names.py` writes this file.
 """
 
