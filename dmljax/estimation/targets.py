@@ -52,7 +52,7 @@ class Gpu(NamedTuple):
     cores: int
     lanes: int  # of each core
     shared_kib: int
-    cache_mib: int
+    cache_mib: float
     major: int  # of its compute capability
     features: str = "ACCELERATED_FEATURES"
 
@@ -98,15 +98,18 @@ class Target:
         return Times(cost.kernels * SECONDS_PER_KERNEL, memory, arithmetic, exchange)
 
 
-# TPUs: Google's https://docs.cloud.google.com/tpu/docs/v5e, v5p and v6e; the clocks of v5p and v6e follow from their
-# peak rates. GPUs: as commonly quoted for the H100 SXM, A100 SXM and B200, without sparsity; cores, caches and clocks
-# are those of XLA's descriptions. We have not checked the GPU rates against NVIDIA's data sheets.
+# GPUs: as XLA describes the H100 SXM, the A100 SXM and the B200 (openxla/xla, xla/backends/gpu/target_config/specs).
+# Their products follow, without sparsity: 132 cores x 4 units x 1024 operations x 1.8295 GHz on an H100, 148 x 4 x
+# 2048 x 1.8353 GHz on a B200, 108 x 4 x 512 x 1.41 GHz on an A100. NVIDIA says 2250e12, 8 TB/s and 180 GB for a B200.
+# NVLink has 18 links of 25 GB/s, 12 of 25 and 18 of 50 (https://jax-ml.github.io/scaling-book/gpus).
+# TPUs: Google's https://docs.cloud.google.com/tpu/docs/v5e, v5p and v6e, but for the memory, which is what libtpu
+# leaves to a program. The clocks of v5p and v6e follow from their peak rates and the sizes of their matrix units.
 TARGETS: Mapping[str, Target] = {
     "h100": Target(
         *("cuda", "1x1x1"),
         memory=84942979072,
         bytes_per_second=3.35232e12,
-        halves_per_second=989e12,
+        halves_per_second=989.17e12,
         exchanged_per_second=450e9,
         clock=1.98e9,
         gpu=Gpu("NVIDIA H100 80GB HBM3", 132, 128, shared_kib=228, cache_mib=50, major=9),
@@ -114,24 +117,24 @@ TARGETS: Mapping[str, Target] = {
     "a100": Target(
         *("cuda", "1x1x1"),
         memory=85100068864,
-        bytes_per_second=2.039e12,
-        halves_per_second=312e12,
+        bytes_per_second=2.03904e12,
+        halves_per_second=311.87e12,
         exchanged_per_second=300e9,
         clock=1.41e9,
         gpu=Gpu("NVIDIA A100-SXM4-80GB", 108, 64, shared_kib=164, cache_mib=40, major=8, features="NONE"),
     ),
     "b200": Target(
         *("cuda", "1x1x1"),
-        memory=180e9,
-        bytes_per_second=8e12,
-        halves_per_second=2250e12,
+        memory=191514411008,
+        bytes_per_second=7.67232e12,
+        halves_per_second=2225.2e12,
         exchanged_per_second=900e9,
         clock=1.965e9,
-        gpu=Gpu("NVIDIA B200", 148, 128, shared_kib=228, cache_mib=126, major=10),
+        gpu=Gpu("NVIDIA B200", 148, 128, shared_kib=228, cache_mib=126.5, major=10),
     ),
-    "v5e": Target("tpu", "2x2", 16e9, 819e9, 197e12, 200e9, 1.5e9),
-    "v5p": Target("tpu", "2x2x1", 95e9, 2765e9, 459e12, 600e9, 1.75e9),
-    "v6e": Target("tpu", "2x2", 32e9, 1638e9, 918e12, 400e9, 1.75e9),
+    "v5e": Target("tpu", "2x2", 15.75 * 2**30, 819e9, 197e12, 200e9, 1.5e9),
+    "v5p": Target("tpu", "2x2x1", 95.74 * 2**30, 2765e9, 459e12, 600e9, 1.75e9),
+    "v6e": Target("tpu", "2x2", 31.25 * 2**30, 1638e9, 918e12, 400e9, 1.75e9),
 }
 
 
@@ -188,7 +191,7 @@ def gpu_config(target: Target, gpu: Gpu) -> str:
     facts = {
         "shared": gpu.shared_kib * 2**10,
         "optin": (gpu.shared_kib - 1) * 2**10,  # a block may have all but one KiB
-        "cache": gpu.cache_mib * 2**20,
+        "cache": int(gpu.cache_mib * 2**20),
         "memory": int(target.memory),
         "bandwidth": int(target.bytes_per_second),
         "ghz": target.clock / 1e9,

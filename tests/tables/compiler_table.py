@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dmljax import directml
 from dmljax.describe import markdown_table
+from dmljax.estimation.targets import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
@@ -36,11 +37,12 @@ user would write instead, and writes this page.
 - **kernels**: dmljax's, then the idiom's after a slash if the numbers differ. Loops, conditionals and sorts are listed
   where there are any.
 
-On the H100, the estimate is a lower bound: 1.5 us for each kernel, the bytes of its operands and results at 2.8 TB/s,
-and an operation for each element and lane at 1.7 GHz; XLA's own `exp` or `tanh` counts as one. Products of matrices and
-convolutions count by their bytes only.
-On the v5e it is the cycles that XLA's own compiler estimates, at 1.5 GHz, and for gathers, scatters and sorts, which it
-does not estimate, their bytes at 819 GB/s. dmljax and the idioms both compute products with `precision="highest"`.
+On the H100, the estimate is a lower bound: {launch} us for each kernel, the bytes of its operands and results at
+{copied} TB/s, and an operation for each element and lane at {clock} GHz; XLA's own `exp` or `tanh` counts as one.
+Products of matrices and convolutions count by their bytes only.
+On the v5e it is the cycles that XLA's own compiler estimates, at {tpu_clock} GHz, and for gathers, scatters and sorts,
+which it does not estimate, their bytes at {tpu_bandwidth} GB/s. dmljax and the idioms both compute products with
+`precision="highest"`.
 
 Where dmljax costs clearly more, it computes something else:
 
@@ -137,7 +139,25 @@ def text() -> str:
     operators = {name: chips for name, chips in results.items() if name in OPERATORS}
     networks = {name: chips for name, chips in results.items() if name not in OPERATORS}
     sentences = "\n".join(f"- {sentence}" for sentence in summary(operators))
-    return TEXT.format(summary=sentences, operators=table(operators, "function"), networks=table(networks, "network"))
+    return TEXT.format(
+        summary=sentences,
+        operators=table(operators, "function"),
+        networks=table(networks, "network"),
+        **rates(),
+    )
+
+
+def rates() -> dict[str, str]:
+    """What the estimates are made with."""
+    gpu, tpu = TARGETS["h100"], TARGETS["v5e"]
+    found = {
+        "launch": SECONDS_PER_KERNEL * 1e6,
+        "copied": COPIED * gpu.bytes_per_second / 1e12,
+        "clock": SUSTAINED * gpu.clock / 1e9,
+        "tpu_clock": tpu.clock / 1e9,
+        "tpu_bandwidth": tpu.bytes_per_second / 1e9,
+    }
+    return {name: f"{rate:.3g}" for name, rate in found.items()}
 
 
 def table(results: Results, what: str) -> str:
