@@ -97,13 +97,15 @@ The exit status is 0 without findings, 1 with findings, and 2 if the file cannot
 ESTIMATE_EXAMPLES = """examples:
   dmljax estimate network.onnx --for h100 --for v5e  # a column for each chip
   dmljax estimate network.onnx --for v5e:4x4 --for h100:8 --batch 16 64 --gradient
+  dmljax estimate network.onnx --for v5e:16x16 --mesh data=32,model=8 --batch 256
   dmljax estimate model.json --for h100              # each operator and graph of a DxDispatch model
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
 XLA compiles for the chips on this CPU; pip install 'dmljax[accelerators]' has the compilers for h100, a100, b200, v5e,
-v5p and v6e. Inputs are divided by their first dimension among several chips, and weights are on each. The time is a
-bound by the published rates, not a measurement. The exit status is 1 if a program does not compile."""
+v5p and v6e. Several chips divide inputs by their first dimension, and have the weights each, or divided by --mesh.
+The time is a bound by the published rates, not a measurement. The exit status is 1 if a program does not compile, or
+needs more memory than there is."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -243,6 +245,11 @@ def _parser() -> argparse.ArgumentParser:
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
         ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
+        (
+            "--mesh",
+            "axes of several chips; the first divides the inputs, and `model` the weights of an ONNX model",
+            {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
+        ),
     )
     _add_options(command("ops", OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
     explain_parser = command("explain", EXPLAIN_EXAMPLES)
@@ -326,6 +333,13 @@ def _parse_integer(text: str, lowest: int = 0) -> int:
 
 def _parse_count(text: str) -> int:
     return _parse_integer(text, 1)
+
+
+def _parse_mesh(text: str) -> Sequence[tuple[str, int]]:
+    pairs = [one.partition("=") for one in text.split(",")]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"must be the sizes of axes, as in data=32,model=8; got {text!r}")
+    return [(name, _parse_count(size)) for name, _, size in pairs]
 
 
 def _parse_sizes(text: str) -> tuple[int, ...]:

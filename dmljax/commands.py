@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -287,53 +287,62 @@ def estimate(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     listed = []
+    is_well = True
     for path in options.models:
-        for title, function, inputs, weights in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
-            estimates = []
-            for target in options.targets:
-                print(f"compiling {title} for {target}", file=sys.stderr, flush=True)
-                given = inputs(place_of(target)) if callable(inputs) else inputs
-                estimates.append(
-                    dmljax.estimate(function, *given, target=target, weights=weights, gradient=options.gradient)
+        for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
+            estimates, batches = [], []
+            for batch, target in product(options.batch or [None], options.targets):
+                of_batch = f", batch {batch}" if batch else ""
+                print(f"compiling {title}{of_batch} for {target}", file=sys.stderr, flush=True)
+                one = dmljax.estimate(
+                    function,
+                    *inputs_of(place_of(target), batch),
+                    target=target,
+                    gradient=options.gradient,
+                    mesh=dict(options.mesh) or None,
                 )
-            listed += [{"program": title, **one.to_json()} for one in estimates]
+                estimates.append(one)
+                batches += [batch] if batch else []
+                listed.append({"program": title, "batch": batch, **one.to_json()})
+                is_well &= one.fits
             if not options.json:
-                print(title, *estimate_table(estimates), "", sep="\n")
+                print(title, *estimate_table(estimates, batches, width), "", sep="\n")
     if options.json:
         print(json.dumps(listed, indent=1))
-    return FINDINGS if any(one["reason"] for one in listed) else 0
+    return 0 if is_well else FINDINGS
 
 
-def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
-    """The dispatchables of a DxDispatch model, or a serialized graph: title, function, inputs and weights of each."""
+Inputs = Callable[[Place, int | None], Sequence[Any]]  # the types of inputs for some chips and a batch
+
+
+def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
+    """The dispatchables of a DxDispatch model, or a serialized graph: the title, function and inputs of each."""
     if options.batch:
         raise InvalidDesc(Problem((), "--batch must be for ONNX models alone", escape_controls(path)))
     if path.lower().endswith(".bin"):
-        yield escape_controls(path), dmljax.serialized.load(path), (), None
+        yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: ()
         return
     model = _load(path, options)
     _warn(model.warnings)
     for name, dispatchable in model.dispatchables.items():
-        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, (), None
+        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, lambda place, batch: ()
 
 
-def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yields an ONNX model for each batch; without `--batch`, each chip gets one example."""
+def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
+    """Yields an ONNX model; without `--batch`, each chip gets one example."""
     from dmljax.onnx import trial
 
     model = trial.load(path)
-    function = partial(model.apply, key=jax.random.key(trial.SEED)) if model.is_random else model.apply
     shapes = _shapes_of_inputs(model, options)
     sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
-    for batch in options.batch or [None]:
 
-        def inputs(place: Place, batch: int | None = batch) -> list[Any]:
-            count = len(place.devices)
-            return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
+    def inputs_of(place: Place, batch: int | None) -> Sequence[Any]:
+        count = len(place.devices)
+        return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
 
-        title = escape_controls(path) + (f", batch {batch}" if batch else "")
-        yield title, function, inputs, model.weights
+    yield escape_controls(path), model, inputs_of
 
 
 def _count_text(count: int, noun: str) -> str:

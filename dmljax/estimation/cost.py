@@ -123,11 +123,21 @@ def _scheduled(
         return _conditional([scheduled[name] for name in one.callees])
     if one.opcode in ("call", "async-start"):
         return [step for name in one.callees for step in scheduled[name]]
-    return [Step(_name(one, module), _kernel(one, computation, module, fused))]
+    return [Step(_name(one, computation, module), _kernel(one, computation, module, fused))]
 
 
-def _name(one: Instruction, module: Module) -> str:
-    """JAX's name of the operation that a kernel computes, or of its last part that JAX knows."""
+def _name(one: Instruction, computation: Computation, module: Module) -> str:
+    """JAX's name of the operation that a kernel computes, or of its last part that JAX knows, or of what it reads."""
+    nearest, seen = [one], {one.name}
+    for instruction in nearest:  # which grows on the way
+        if name := _own_name(instruction, module):
+            return name
+        nearest += [operand for operand in computation.operands(instruction) if operand.name not in seen]
+        seen.update(instruction.operands)
+    return ""
+
+
+def _own_name(one: Instruction, module: Module) -> str:
     parts = [part for name in one.callees for part in module.computations[name]] if one.opcode == "fusion" else []
     return next(filter(None, (part.op_name for part in (one, *reversed(parts)))), "")
 

@@ -262,7 +262,7 @@ def test_a_device_receives_what_it_does_not_have() -> None:
         assert product((x, y), "f32[8]{0} all-reduce-done(%x)") == Cost()
 
 
-def test_each_kernel_is_known_by_what_it_computes() -> None:
+def test_each_kernel_is_known_by_what_it_computes_or_reads() -> None:
     text = "\n".join(
         [
             "HloModule m",
@@ -273,7 +273,11 @@ def test_each_kernel_is_known_by_what_it_computes() -> None:
             "}",
         ]
     )
-    assert [(step.name, step.cost.kernels) for step in steps_of(text)] == [("", 0), ("jit(f)/[node]/neg", 1), ("", 1)]
+    assert [(step.name, step.cost.kernels) for step in steps_of(text)] == [
+        ("", 0),
+        ("jit(f)/[node]/neg", 1),
+        ("jit(f)/[node]/neg", 1),
+    ]
 
 
 def test_a_fused_kernel_is_known_by_the_last_of_its_parts() -> None:

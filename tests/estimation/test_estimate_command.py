@@ -18,19 +18,31 @@ def path(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_each_batch_of_a_model_has_a_table_with_a_column_for_each_chip(
-    path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_batches_of_a_model_stand_beside_each_other(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "4"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    starts = [lines.index(f"{path}, batch {batch}") for batch in (2, 4)]
-    assert [lines[start + 1].split() for start in starts] == [["h100", "h100:2"]] * 2
-    assert [lines[start + 3].split() for start in starts] == [["chips", "1", "2"]] * 2
-    assert sum(line.startswith("The time is a lower bound") for line in lines) == 2
+    assert lines[0] == path
+    assert [line.split() for line in lines[1:3]] == [["h100", "h100:2"] * 2, ["batch", *"2244"]]
+    assert lines[4].split() == ["chips", *"1212"]
+    assert sum(line.startswith("The time is a lower bound") for line in lines) == 1
     assert [f"compiling {path}, batch {n} for {chip}" in err for n in (2, 4) for chip in ("h100", "h100:2")] == [
         True
     ] * 4
+
+
+def test_a_mesh_divides_the_weights_of_a_model(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, divided = ["--for", "h100"], ["--for", "h100:4", "--mesh", "data=2,model=2", "--batch", "2"]
+    found = []
+    for options in (whole, divided):
+        assert main(["estimate", path, *options, "--json"]) == 0
+        found += json.loads(capsys.readouterr().out)
+    assert found[1]["weight_bytes"] < found[0]["weight_bytes"]
+    assert main(["estimate", path, "--for", "h100:4", "--mesh", "data=2"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "error: estimate: mesh must have the 4 chips of h100:4; got 2"
+    with pytest.raises(SystemExit):
+        main(["estimate", path, "--for", "h100:4", "--mesh", "4"])
+    assert "--mesh: must be the sizes of axes, as in data=32,model=8; got '4'" in capsys.readouterr().err
 
 
 def test_a_program_reads_json_and_several_chips_have_an_example_each(

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import f32
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from models import MODELS
 
 import dmljax
-from dmljax import directml
-from dmljax.estimation import Cost, Estimate, NodeCost
+from dmljax import directml, dxdispatch
+from dmljax.estimation import Cost, Estimate, NodeCost, table
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.targets import Times
 
@@ -82,21 +84,121 @@ def test_the_nodes_of_a_graph_go_by_their_names() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_what_does_not_compile_says_why() -> None:
-    found = dmljax.estimate(lambda x: jnp.linalg.eig(x)[0], array(8, 8), target="v5e")
-    assert found.reason
+def test_the_dispatchables_of_a_model_are_nodes_of_one_program() -> None:
+    model = dxdispatch.load(MODELS / "top1_routing.json")
+    found = dmljax.estimate(model, target="h100")
+    assert {node.name for node in found.nodes} == {"route", "list", "fetch"}
+
+
+def eigenvalues(x: Any) -> Any:
+    """A model of three nodes, of which a TPU has no second."""
+    with jax.named_scope("[/first]"), jax.named_scope("Tanh"):
+        x = jax.jit(jnp.tanh)(x)
+    with jax.named_scope("[/second]"), jax.named_scope("Eigen"):
+        x = jax.jit(lambda x: jnp.linalg.eig(x)[0].real)(x)
+    with jax.named_scope("[/third]"), jax.named_scope("Gelu"):
+        return jax.nn.gelu(x)
+
+
+@pytest.mark.usefixtures("compilers")
+def test_what_does_not_compile_names_the_node_and_says_why() -> None:
+    found = dmljax.estimate(eigenvalues, array(8, 8), target="v5e")
+    assert (found.refused, found.fits) == ("/second", False)
+    assert found.reason.startswith("/second (Eigen/eig): ")
     assert str(found).splitlines()[1].split() == ["compiles", "no"]
     assert f"v5e does not compile: {found.reason}" in str(found).splitlines()
 
 
+REMEDY = "(a smaller batch, or a mesh that divides the weights, needs less)"
+
+
+def much(x: Any) -> Any:
+    with jax.named_scope("[/small]"):
+        x = jnp.tanh(x)
+    with jax.named_scope("[/outer]"):
+        cube = x[:, None, None] * x[None, :, None] * x[None, None]
+    with jax.named_scope("[/sorted]"):
+        return jnp.sum(jnp.sort(cube, 0), (0, 1))
+
+
 @pytest.mark.usefixtures("compilers")
-def test_a_batch_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(
-        directml.InvalidDesc,
-        match=r"estimate: inputs\[0\] must have a first dimension that 8 devices can share; got \(12, 256\) "
-        r"\(a batch of 8, or target='h100'\)",
-    ):
-        dmljax.estimate(layer, array(12, 256), target="h100:8", weights=WEIGHTS)
+def test_what_needs_too_much_memory_names_the_node_and_a_remedy() -> None:
+    found = dmljax.estimate(much, array(4096), target="v5e")
+    assert found.refused == "/outer"
+    assert found.reason.endswith(REMEDY)
+    on_gpu = dmljax.estimate(much, array(4096), target="h100")  # whose compiler does not look at the memory
+    assert (on_gpu.reason, on_gpu.fits) == ("", False)
+    assert "h100 has too little memory: " in str(on_gpu)
+
+
+@pytest.mark.usefixtures("compilers")
+def test_arguments_that_are_too_large_are_no_nodes_fault() -> None:
+    found = dmljax.estimate(jnp.tanh, array(2**40), target="v5e")
+    assert found.refused == ""
+    assert "memory" in found.reason
+
+
+@pytest.mark.usefixtures("compilers")
+def test_a_mesh_divides_weights_as_specs_say() -> None:
+    weights = {"w": array(256, 512), "v": array(512, 256), "other": array(3)}
+
+    def pair(weights: Any, x: Any) -> Any:
+        return jnp.tanh(x @ weights["w"]) @ weights["v"] + weights["other"][0]
+
+    specs = {"w": PartitionSpec(None, "model"), "v": PartitionSpec("model")}
+    mesh = {"data": 2, "model": 4}
+    found = dmljax.estimate(pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs)
+    assert found.weight_bytes == 2 * 256 * 512 * 4 // 4 + 3 * 4
+    assert found.cost.products == 2 * 2 * 64 * 256 * 512 // 8
+    assert found.cost.exchanged == 64 * 256 * 4 // 2
+    gradient = dmljax.estimate(
+        pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs, gradient=True
+    )
+    assert gradient.cost.exchanged > found.cost.exchanged
+
+
+@pytest.mark.usefixtures("compilers")
+def test_arrays_that_are_divided_already_stay_so() -> None:
+    mesh = AbstractMesh((2, 4), ("data", "model"))
+
+    def on_mesh(*spec: Any) -> NamedSharding:
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    x = jax.ShapeDtypeStruct((64, 256), jnp.float32, sharding=on_mesh("data"))
+    weights = {"w": jax.ShapeDtypeStruct((256, 512), jnp.float32, sharding=on_mesh(None, "model"))}
+    found = dmljax.estimate(layer, x, target="h100:8", weights=weights)
+    assert found.weight_bytes == 256 * 512 * 4 // 4
+    assert found.cost.products == 2 * 64 * 256 * 512 // 8
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"x": array(3, 256)},
+            r"inputs\[0\] must have a first dimension that 2 devices can share; got \(3, 256\) "
+            r"\(a batch of 2, or target='h100'\)",
+        ),
+        ({"mesh": {"data": 2}}, r"mesh must have the 8 chips of h100:8; got 2"),
+        ({"mesh": ("data", 8)}, r"mesh must have the size of each axis by its name; got \('data', 8\)"),
+        ({"specs": {"u": PartitionSpec()}}, r"specs must have the names of weights; got 'u'"),
+        ({"specs": {"w": "model"}}, r"specs must be PartitionSpecs by the names of weights; got 'model'"),
+        (
+            {"specs": PartitionSpec("rows")},
+            r"weights.w must be divided by axes of the mesh: data and model; got 'rows'",
+        ),
+        (
+            {"specs": PartitionSpec(None, ("data", "model"))},
+            r"weights.w must have a dimension 1 that 8 devices can share",
+        ),
+        ({"specs": PartitionSpec(None, None, "model")}, r"weights.w must have a dimension for each entry of "),
+    ],
+)
+@pytest.mark.usefixtures("compilers")
+def test_a_division_that_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"x": array(4, 256), "mesh": {"data": 2, "model": 4}, "specs": None, **changed}
+    with pytest.raises(dmljax.DmlError, match=message):
+        dmljax.estimate(layer, given.pop("x"), target="h100:8", weights={"w": array(256, 516)}, **given)
 
 
 def test_an_unknown_chip_is_refused() -> None:
@@ -126,24 +228,51 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         *("h100:8", 8, "", 1.25, 44_700_000, 90_000_000_000, 80_000_000_000),
         cost=Cost(kernels=12, bytes=1_500, products=3_600_000_000, element_operations=12, exchanged=44_700_000),
         times=Times(launches=1e-6, memory=3e-6),
-        nodes=(NodeCost("/a/very/long/name/of/a/layer/of/it", 3e-6, 2), NodeCost("relu", 1e-6, 1)),
+        nodes=(NodeCost("/a/very/long/name/of/a/layer/in/a/network/of/layers", 3e-6, 2), NodeCost("relu", 1e-6, 1)),
     )
     assert [" ".join(line.split()) for line in str(made).partition("\n\n")[0].splitlines()] == [
         "h100:8",
-        "compiles in 1.2 s",
+        "compiles 1.2 s",
         "chips 8",
         "weights 44.7 MB",
-        "peak memory 90 GB of 80 GB: too much",
+        "peak memory 90 GB",
+        "of 80 GB",
         "kernels 12",
         "moved 1.5 kB",
         "operations: products 3.6 G",
         "operations: others 12",
         "exchanged 44.7 MB",
         "takes at least 4 us",
-        "set by memory 75%, launches 25%",
-        "costs most 75% .../long/name/of/a/layer/of/it",
-        "25% relu",
+        "for launches 25%",
+        "for memory 75%",
+        "for arithmetic",
+        "for exchange",
+        "nodes",
+        "...ame/of/a/layer/in/a/network/of/layers 75%",
+        "relu 25%",
+        f"h100:8 has too little memory: 90 GB of 80 GB {REMEDY}",
     ]
     json = made.to_json()
     assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 3e-6, 12)
     assert json["nodes"][1] == {"name": "relu", "seconds": 1e-6, "kernels": 1}
+
+
+def made_for(target: str, **seconds: float) -> Estimate:
+    nodes = tuple(NodeCost(name, time, 1) for name, time in seconds.items())
+    return Estimate(target, 1, "", 1.0, memory_bytes=1, times=Times(memory=sum(seconds.values())), nodes=nodes)
+
+
+def test_columns_stand_beside_each_other_while_they_fit() -> None:
+    estimates = [made_for(target, a=1.0) for target in ("h100", "v5e", "v6e")]
+    heads = [line.split() for line in table(estimates, [1, 1, 8], width=40) if "h100" in line or "v6e" in line]
+    assert heads == [["h100", "v5e"], ["v6e"]]
+    assert [line.split() for line in table(estimates, [1, 1, 8])][:2] == [["h100", "v5e", "v6e"], ["batch", *"118"]]
+
+
+def test_the_nodes_of_a_table_are_those_with_the_greatest_share_in_any_column() -> None:
+    one = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in range(20)})
+    other = made_for("v5e", last=9.0, n19=1.0)
+    lines = [line.split() for line in table([one, other])]
+    nodes = lines[lines.index(["nodes"]) + 1 : lines.index([])]
+    assert [node[0] for node in nodes] == ["last", "n19", *(f"n{i}" for i in range(18, 10, -1))]
+    assert nodes[:3] == [["last", "90%"], ["n19", "5%", "10%"], ["n18", "5%"]]

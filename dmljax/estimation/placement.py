@@ -1,0 +1,170 @@
+"""Programs of arrays without values, and which chips have which part of each array."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from dmljax.descriptors.base import Operator
+from dmljax.descriptors.lowering import lower
+from dmljax.descriptors.validation import validate
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
+from dmljax.estimation.targets import Place
+from dmljax.graph import Graph, computation
+from dmljax.text import did_you_mean, join_words, show
+
+MODEL_AXIS = "model"  # of a mesh, by which a model divides its own weights
+
+
+class Program(NamedTuple):
+    """A function of weights, which may be None, and of inputs; `partition` divides the weights on a mesh."""
+
+    function: Callable[..., Any]
+    weights: Any
+    inputs: tuple[Any, ...]
+    partition: Callable[[AbstractMesh], Any] | None = None
+
+
+def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
+    """A function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
+    if isinstance(function, Graph):
+        validate(function)
+        constants = {name: function.sources[name].shape_dtype for name in function.constants}
+        return Program(computation(function), constants, tuple(one.shape_dtype for one in function.inputs.values()))
+    if isinstance(function, Operator):
+        inputs = tuple(tensor.shape_dtype for tensor in function.tensors(is_input=True).values())
+        function = lower(function)
+    elif hasattr(function, "dispatchables"):
+        return _program_of_all({name: one.desc for name, one in function.dispatchables.items()})
+    elif weights is None and hasattr(function, "apply") and hasattr(function, "weights"):
+        apply = function.apply
+        if getattr(function, "is_random", False):
+            apply = partial(apply, key=jax.random.key(0))
+        return Program(apply, function.weights, inputs, getattr(function, "partition", None))
+    if weights is None:
+        return Program(lambda _, *arrays: function(*arrays), None, inputs)
+    return Program(function, weights, inputs)
+
+
+def _program_of_all(descs: Mapping[str, Any]) -> Program:
+    """Programs that have nothing to do with each other, as one: each is a node with its name."""
+    programs = {name: program_of(desc, (), None) for name, desc in descs.items()}
+
+    def run(weights: Any, inputs: Any) -> Any:
+        results = {}
+        for name, program in programs.items():
+            with jax.named_scope(f"[{name}]"):
+                results[name] = program.function(weights[name], *inputs[name])
+        return results
+
+    weights = {name: program.weights for name, program in programs.items()}
+    return Program(run, weights, ({name: program.inputs for name, program in programs.items()},))
+
+
+class Placed(NamedTuple):
+    """The arguments of a program with their places, and the place of a result that is nowhere else."""
+
+    weights: Any
+    inputs: tuple[Any, ...]
+    default: Sharding | None  # a function without arrays would be compiled for this CPU if its results had no place
+
+
+def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
+    """Divides the arguments among the chips of a place: weights as `specs` says, inputs along the mesh's first axis."""
+    sizes = _sizes_of_mesh(program, place, mesh)
+    if len(place.devices) == 1:
+        alone = SingleDeviceSharding(place.devices[0])
+        weights, inputs = jax.tree.map(lambda leaf: _typed(leaf, alone), (program.weights, program.inputs))
+        return Placed(weights, inputs, alone)
+    if specs is None and program.partition and MODEL_AXIS in sizes:
+        specs = program.partition(AbstractMesh(tuple(sizes.values()), tuple(sizes)))
+    devices = Mesh(np.array(place.devices).reshape(*sizes.values()), tuple(sizes))
+
+    def on_mesh(path: Path, leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        _require_fitting(path, np.shape(leaf), spec, sizes, place)
+        return _typed(leaf, NamedSharding(devices, spec))
+
+    weights = _with_specs(("weights",), program.weights, specs, on_mesh)
+    leaves, structure = jax.tree.flatten(program.inputs)
+    first = PartitionSpec(next(iter(sizes)))
+    inputs = [
+        on_mesh(("inputs", i), leaf, _own_spec(leaf) or (first if np.ndim(leaf) else PartitionSpec()))
+        for i, leaf in enumerate(leaves)
+    ]
+    return Placed(weights, jax.tree.unflatten(structure, inputs), None)
+
+
+def _typed(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
+    typed = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
+    return jax.ShapeDtypeStruct(typed.shape, typed.dtype, sharding=sharding)
+
+
+def _own_spec(leaf: Any) -> PartitionSpec | None:
+    sharding = getattr(leaf, "sharding", None)
+    return sharding.spec if isinstance(sharding, NamedSharding) else None
+
+
+def _sizes_of_mesh(program: Program, place: Place, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
+    """The axes of the mesh: those that are given, or those of arguments that are divided already, or one for all."""
+    count = len(place.devices)
+    if mesh is not None:
+        if not isinstance(mesh, Mapping) or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
+            raise InvalidType(Problem("mesh", "must have the size of each axis by its name", show(mesh)))
+        if math.prod(mesh.values()) != count:
+            product = " x ".join(map(str, mesh.values())) or "no axes"
+            raise InvalidDesc(Problem("mesh", f"must have the {count} chips of {place.name}", product))
+        return mesh
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.weights, program.inputs)))
+    meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]
+    return next((sizes for sizes in meshes if math.prod(sizes.values()) == count), {"batch": count})
+
+
+OnMesh = Callable[[Path, Any, PartitionSpec], Any]
+
+
+def _with_specs(path: Path, weights: Any, specs: Any, on_mesh: OnMesh) -> Any:
+    """Divides weights as a PartitionSpec for all of them says, or a mapping with specs for some of them."""
+    if isinstance(specs, Mapping) and isinstance(weights, Mapping):
+        for name in specs:
+            if name not in weights:
+                given = show(name) + did_you_mean(name, map(str, weights))
+                raise InvalidDesc(Problem("specs", "must have the names of weights", given))
+        return {name: _with_specs((*path, str(name)), part, specs.get(name), on_mesh) for name, part in weights.items()}
+    if specs is not None and not isinstance(specs, PartitionSpec):
+        raise InvalidType(Problem("specs", "must be PartitionSpecs by the names of weights", show(specs)))
+
+    def divided(keys: Sequence[Any], leaf: Any) -> Any:
+        own = _own_spec(leaf) or PartitionSpec() if specs is None else specs
+        return on_mesh((*path, *(str(getattr(key, "key", key)) for key in keys)), leaf, own)
+
+    return jax.tree.map_with_path(divided, weights)
+
+
+def _require_fitting(
+    path: Path, sizes: Sequence[int], spec: PartitionSpec, mesh: Mapping[str, int], place: Place
+) -> None:
+    """Refuses a division into parts that are not equal."""
+    if len(spec) > len(sizes):
+        raise InvalidDesc(Problem(path, f"must have a dimension for each entry of {spec}", tuple(sizes)))
+    for dimension, axes in enumerate(map(_axes, spec)):
+        for axis in axes:
+            if axis not in mesh:
+                raise InvalidDesc(Problem(path, f"must be divided by axes of the mesh: {join_words(mesh)}", show(axis)))
+        count = math.prod(mesh[axis] for axis in axes)
+        if sizes[dimension] % count:
+            which = "a first dimension" if dimension == 0 else f"a dimension {dimension}"
+            remedy = "PartitionSpec() leaves it whole"
+            if path[0] == "inputs" and dimension == 0:
+                remedy = f"a batch of {count}, or target={place.name.partition(':')[0]!r}"
+            rule = f"must have {which} that {count} devices can share"
+            raise InvalidDesc(Problem(path, rule, tuple(sizes), remedy=remedy))
+
+
+def _axes(entry: Any) -> tuple[Any, ...]:
+    """The axes of the mesh in an entry of a PartitionSpec."""
+    return (entry,) if isinstance(entry, str) else tuple(entry or ())

@@ -1,0 +1,128 @@
+"""Finds the operation for which XLA refuses a program, by compiling its beginnings.
+
+XLA rarely says which operation of a program it does not compile: it tells of types, or of memory.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+from dmljax.text import one_line
+
+Compile = Callable[[Any], object]  # of a function of the program's inputs, or of the program
+
+# Calls whose equations are listed in their place
+_CALLS = frozenset(
+    {
+        *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat"),
+        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
+    }
+)
+
+
+def refused_by(program: ClosedJaxpr, compile_it: Compile) -> str | None:
+    """JAX's name of the operation because of which `compile_it` refuses a program, or None if it is none of them.
+
+    Halves the operations until one more makes the difference between a beginning that is compiled and one that is not.
+    """
+    operations = _Operations(program)
+    compiled, refused = 0, len(operations.listed)
+    if not refused or reason_of_refusal(compile_it, operations.beginning(0)):
+        return None
+    while refused - compiled > 1:
+        middle = (compiled + refused) // 2
+        if reason_of_refusal(compile_it, operations.beginning(middle)):
+            refused = middle
+        else:
+            compiled = middle
+    return operations.listed[compiled].name
+
+
+def reason_of_refusal(compile_it: Compile, program: Any) -> str:
+    """Why a program is not compiled; empty if it is."""
+    try:
+        compile_it(program)
+    except RuntimeError as error:  # XLA's, and NotImplementedError where JAX has no lowering
+        return str(error).strip() or type(error).__name__
+    return ""
+
+
+_CONTEXT = re.compile(r"^[A-Z_]+: (?:during context \[[^\]]*\]: )?")
+
+
+def sentence(message: str) -> str:
+    """The first line of what XLA says."""
+    return one_line(_CONTEXT.sub("", message.splitlines()[0]))
+
+
+class _Value:
+    """A value of a program; `known` if it is a constant."""
+
+    def __init__(self, known: Any = None) -> None:
+        self.known = known
+
+
+class _Operation(NamedTuple):
+    name: str
+    equation: Any
+    read: Sequence[_Value]
+    written: Sequence[_Value]
+
+
+class _Operations:
+    """The operations of a program, in their order, with those of the functions that it calls."""
+
+    def __init__(self, program: ClosedJaxpr) -> None:
+        self.inputs = [_Value() for _ in program.jaxpr.invars]
+        self.debug_info = program.jaxpr.debug_info
+        self.listed: list[_Operation] = []
+        self.outputs = self._add(program.jaxpr, program.consts, self.inputs, "")
+
+    def _add(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[_Value], scope: str) -> list[_Value]:
+        values: dict[Any, _Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        values |= zip(jaxpr.constvars, map(_Value, constants), strict=True)
+
+        def read(atoms: Sequence[Any]) -> list[_Value]:
+            return [_Value(atom.val) if isinstance(atom, Literal) else values[atom] for atom in atoms]
+
+        for equation in jaxpr.eqns:
+            name = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
+            called = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+            if equation.primitive.name in _CALLS and called is not None:
+                inner, consts = (called.jaxpr, called.consts) if hasattr(called, "consts") else (called, ())
+                written = self._add(inner, consts, read(equation.invars), name)
+            else:
+                written = [_Value() for _ in equation.outvars]
+                name = f"{name}/{equation.primitive.name}"
+                self.listed.append(_Operation(name, equation, read(equation.invars), written))
+            values |= zip(equation.outvars, written, strict=True)
+        return read(jaxpr.outvars)
+
+    def beginning(self, count: int) -> Callable[..., list[Any]]:
+        """The function that computes with the first operations everything that the others need of them."""
+        first = self.listed[:count]
+        made = {value for operation in first for value in operation.written}
+        needed = (value for operation in self.listed[count:] for value in operation.read)
+        kept = dict.fromkeys(value for value in (*needed, *self.outputs) if value in made)
+
+        def run(*inputs: Any) -> list[Any]:
+            values = dict(zip(self.inputs, inputs, strict=True))
+            for operation in first:
+                values |= zip(operation.written, _results(operation, values, self.debug_info), strict=True)
+            return [values[value] for value in kept]
+
+        return run
+
+
+def _results(operation: _Operation, values: dict[_Value, Any], debug_info: Any) -> Sequence[Any]:
+    """Computes an operation as JAX does: as a program of its own, whose inputs are those of its operands that vary."""
+    equation = operation.equation
+    pairs = zip(equation.invars, operation.read, strict=True)
+    operands = {atom: values.get(value, value.known) for atom, value in pairs if not isinstance(atom, Literal)}
+    names = ("",) * len(operands), ("",) * len(equation.outvars)
+    debug_info = debug_info._replace(arg_names=names[0], result_paths=names[1])
+    alone = Jaxpr((), [*operands], equation.outvars, [equation], equation.effects, debug_info=debug_info)
+    results: Sequence[Any] = jaxpr_as_fun(ClosedJaxpr(alone, ()))(*operands.values())
+    return results

@@ -1,0 +1,124 @@
+"""Estimates as a table that a person reads, a column for each of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmljax.estimation.programs import Estimate
+
+MOST = 10  # nodes that are listed
+LESS_MEMORY = "a smaller batch, or a mesh that divides the weights, needs less"
+
+NOTE = """\
+The time is a lower bound from what XLA's compiler makes of the program, and no measurement. Kernels follow each
+other, and each takes the longest of its launch, its bytes, its operations and its exchange at the chip's published
+rates; on a TPU, the cycles that its compiler expects. A kernel's time counts for the node of its last operation."""
+
+
+def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
+    """The lines of a table; `batches` are a second heading, and columns beyond `width` stand below the others."""
+    titles, columns = _titles_and_columns(estimates, batches)
+    first = max(map(len, titles))
+    lines: list[str] = []
+    for block in _blocks(columns, (width or 0) - first):
+        rows = zip(titles, *([cell.rjust(_width(column)) for cell in column] for column in block), strict=True)
+        lines += [f"{title.ljust(first)}  {'  '.join(cells)}".rstrip() for title, *cells in rows]
+        lines.append("")
+    return [*lines[:-1], *_remarks(estimates, batches), "", *NOTE.splitlines()]
+
+
+def _titles_and_columns(
+    estimates: Sequence["Estimate"], batches: Sequence[int | None]
+) -> tuple[list[str], list[list[str]]]:
+    names = _dearest(estimates)
+    titles = ["", *(["batch"] if batches else []), *(title for title, _ in ROWS), *(["nodes"] if names else [])]
+    columns = []
+    for i, one in enumerate(estimates):
+        batch = [str(batches[i] or "")] if batches else []
+        cells = [
+            "no" if one.reason and title == "compiles" else "" if one.reason else tell(one) for title, tell in ROWS
+        ]
+        shares = {node.name: _share(node.seconds, one) for node in one.nodes}
+        columns.append(
+            [one.target, *batch, *cells, *([""] if names else []), *(shares.get(name, "") for name in names)]
+        )
+    return [*titles, *(f"  {_shortened(name)}" for name in names)], columns
+
+
+def _dearest(estimates: Sequence["Estimate"]) -> list[str]:
+    """The nodes that have the greatest share of the time in any column."""
+    shares: dict[str, float] = {}
+    for one in estimates:
+        for node in one.nodes:
+            shares[node.name] = max(shares.get(node.name, 0), node.seconds / one.seconds)
+    return sorted(shares, key=lambda name: -shares[name])[:MOST]
+
+
+def _blocks(columns: Sequence[list[str]], space: int) -> Iterator[list[list[str]]]:
+    """Columns that fit beside each other; all of them if there is no saying how much space there is."""
+    block: list[list[str]] = []
+    taken = 0
+    for column in columns:
+        taken += 2 + _width(column)
+        if block and 0 < space < taken:
+            yield block
+            block, taken = [], 2 + _width(column)
+        block.append(column)
+    yield block
+
+
+def _width(column: Sequence[str]) -> int:
+    return max(map(len, column))
+
+
+def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> Iterator[str]:
+    """A sentence for each estimate that does not compile, or has too little memory."""
+    for i, one in enumerate(estimates):
+        name = f"{one.target}, batch {batches[i]}," if batches and batches[i] else one.target
+        if one.reason:
+            yield f"{name} does not compile: {one.reason}"
+        elif not one.fits:
+            needed, there = _amount(one.peak_bytes, "B"), _amount(one.memory_bytes, "B")
+            yield f"{name} has too little memory: {needed} of {there} ({LESS_MEMORY})"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 40 else f"...{name[-37:]}"
+
+
+def _share(seconds: float, one: "Estimate") -> str:
+    return f"{seconds / one.seconds:.0%}" if seconds else ""
+
+
+def _amount(value: float, unit: str) -> str:
+    """A number with three digits: `44.7 MB`."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def _time(seconds: float) -> str:
+    for factor, unit in ((1, "s"), (1e-3, "ms")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"
+
+
+ROWS: Sequence[tuple[str, Callable[["Estimate"], str]]] = (
+    ("compiles", lambda one: f"{one.compile_seconds:.1f} s"),
+    ("chips", lambda one: str(one.devices)),
+    ("weights", lambda one: _amount(one.weight_bytes, "B")),
+    ("peak memory", lambda one: _amount(one.peak_bytes, "B")),
+    ("  of", lambda one: _amount(one.memory_bytes, "B")),
+    ("kernels", lambda one: str(one.cost.kernels)),
+    ("moved", lambda one: _amount(one.cost.bytes, "B")),
+    ("operations: products", lambda one: _amount(one.cost.products, "")),
+    ("operations: others", lambda one: _amount(one.cost.element_operations, "")),
+    ("exchanged", lambda one: _amount(one.cost.exchanged, "B")),
+    ("takes at least", lambda one: _time(one.seconds)),
+    ("  for launches", lambda one: _share(one.times.launches, one)),
+    ("  for memory", lambda one: _share(one.times.memory, one)),
+    ("  for arithmetic", lambda one: _share(one.times.arithmetic, one)),
+    ("  for exchange", lambda one: _share(one.times.exchange, one)),
+)
