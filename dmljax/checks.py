@@ -104,7 +104,7 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
     is_foreign = isinstance(value, HeaderEnum) and not isinstance(value, enumeration)
     if isinstance(value, str | int) and not isinstance(value, bool) and not is_foreign:
         try:
-            return enumeration(value)  # type: ignore[arg-type]  # its _missing_ finds names
+            return enumeration(value)
         except ValueError:
             pass
     raise InvalidDesc(no_member(enumeration, where, value))

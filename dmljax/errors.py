@@ -155,7 +155,7 @@ def unusable_file(problem: Problem, error: OSError, filename: str) -> UnusableFi
 
 def hide_frames(error: DmlError) -> None:
     """Removes the frames inside of dmljax from the error's traceback, unless JAX shows its own as well."""
-    if jax.config.jax_traceback_filtering != "off":
+    if jax.config.jax_traceback_filtering != "off":  # type: ignore[attr-defined]
         error.__traceback__ = None
 
 

@@ -53,12 +53,12 @@ class Graph(Lowerable):
     [[0.0, 0.0, 1.0], [2.0, 3.0, 0.0]]
     """
 
-    nodes: Mapping[str, Operator]
-    edges: Mapping[str, str]
-    inputs: Mapping[str, TensorDesc]
-    outputs: Mapping[str, str]
-    constants: Mapping[str, Any]
-    views: Mapping[str, TensorDesc]
+    nodes: MappingProxyType[str, Operator]
+    edges: MappingProxyType[str, str]
+    inputs: MappingProxyType[str, TensorDesc]
+    outputs: MappingProxyType[str, str]
+    constants: MappingProxyType[str, Any]
+    views: MappingProxyType[str, TensorDesc]
 
     def __init__(
         self,
@@ -348,7 +348,7 @@ def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
     return f"  {_quoted(f'{kind} {name}')} [label={_quoted(name, *lines)}{style}]"
 
 
-def _named(where: str, values: Any, kind: type) -> Mapping[str, Any]:
+def _named(where: str, values: Any, kind: type) -> MappingProxyType[str, Any]:
     """A copy of a mapping from names to values of a kind."""
     if not isinstance(values, Mapping):
         raise InvalidType(Problem(where, "must be a mapping with names as its keys", show(values)))

@@ -179,7 +179,7 @@ class _Tensors:
         sizes, strides = desc.numbers(6, "uint32"), desc.numbers(8, "uint32")
         with inside(member):
             return TensorDesc(
-                desc.text(4),  # type: ignore[arg-type]  # the name of a data type
+                desc.text(4),  # the name of a data type
                 () if sizes is None else tuple(sizes.tolist()),
                 None if strides is None else tuple(strides.tolist()),
                 total_tensor_size_in_bytes=desc.number(10, "Q"),

@@ -4,7 +4,7 @@ Only this module computes with strides and bytes, and lowerings/strides.py does 
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, product
@@ -22,7 +22,7 @@ from dmljax.types import INTEGER_4, DataType, TensorFlags
 MAX_DIMENSION_COUNT = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TensorDesc:
     """`DML_BUFFER_TENSOR_DESC`: the data type and sizes of a tensor, and the layout of its elements in a buffer.
 
@@ -37,18 +37,26 @@ class TensorDesc:
 
     data_type: DataType
     sizes: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
-    flags: TensorFlags = TensorFlags.NONE
-    total_tensor_size_in_bytes: int | None = None
-    guaranteed_base_offset_alignment: int = 0
+    strides: tuple[int, ...] | None
+    flags: TensorFlags
+    total_tensor_size_in_bytes: int | None
+    guaranteed_base_offset_alignment: int
 
-    def __post_init__(self) -> None:
-        total, alignment = self.total_tensor_size_in_bytes, self.guaranteed_base_offset_alignment
+    def __init__(
+        self,
+        data_type: DataType | str | int,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        flags: TensorFlags | str | int = TensorFlags.NONE,
+        total_tensor_size_in_bytes: int | None = None,
+        guaranteed_base_offset_alignment: int = 0,
+    ) -> None:
+        total, alignment = total_tensor_size_in_bytes, guaranteed_base_offset_alignment
         data_type, sizes, strides, flags, total, alignment = all_checked(
-            lambda: parse_enum(DataType, "DataType", self.data_type),
-            lambda: uints("Sizes", self.sizes),
-            lambda: None if self.strides is None else uints("Strides", self.strides),
-            lambda: parse_enum(TensorFlags, "Flags", self.flags),
+            lambda: parse_enum(DataType, "DataType", data_type),
+            lambda: uints("Sizes", sizes),
+            lambda: None if strides is None else uints("Strides", strides),
+            lambda: parse_enum(TensorFlags, "Flags", flags),
             lambda: None if total is None else integer_in("TotalTensorSizeInBytes", total, 0, UINT64_MAX),
             lambda: integer_in("GuaranteedBaseOffsetAlignment", alignment, 0, UINT_MAX),
         )

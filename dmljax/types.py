@@ -4,7 +4,7 @@ import enum
 import string
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,10 @@ class HeaderEnum(enum.IntEnum):
     prefix: str
     in_jax: Mapping[str, str]
 
+    if TYPE_CHECKING:  # `_missing_` takes names
+
+        def __new__(cls, value: int | str) -> Self: ...
+
     def __init_subclass__(cls, *, prefix: str, in_jax: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.prefix, cls.in_jax = prefix, in_jax
@@ -39,7 +43,7 @@ class HeaderEnum(enum.IntEnum):
     @classmethod
     def of(cls, value: Self | str) -> Self:
         """The member that is given, or has that name."""
-        return value if isinstance(value, cls) else cls(value)  # type: ignore[arg-type]  # _missing_ finds names
+        return value if isinstance(value, cls) else cls(value)
 
     @property
     def spelling(self) -> str:
@@ -470,3 +474,13 @@ NEEDS_X64 = "must be of at most 32 bits unless jax_enable_x64 is set"  # a rule 
 def x64_enabled() -> bool:
     """Whether 64-bit types are currently enabled in JAX."""
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
+if TYPE_CHECKING:
+
+    class Results(jax.Array):
+        """One array, or several in a named tuple or a dictionary, whose names a type checker cannot know."""
+
+        def __getattr__(self, name: str) -> Any: ...
+else:
+    Results = jax.Array

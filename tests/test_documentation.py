@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
+import re
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -64,6 +66,19 @@ def test_every_public_name_is_documented(name: str) -> None:
     documentation = NAMES[name].__doc__
     assert documentation
     assert not documentation.startswith(f"{name}(")  # what a dataclass writes when nobody else does
+
+
+def test_help_shows_the_short_names_of_types() -> None:
+    for operator in directml.OPERATORS.values():
+        shown = str(inspect.signature(operator.function))
+        assert not re.search(r"jaxlib|typing|collections|Union|Literal|ndarray|Optional", shown), shown
+    assert str(inspect.signature(dmljax.cumulative_summation)) == (
+        "(input: ArrayLike, *, axis: int, axis_direction: AxisDirection | str = AxisDirection.INCREASING, "
+        "has_exclusive_sum: bool = False) -> Array"
+    )
+    expected = "(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]"
+    assert str(inspect.signature(dmljax.split)) == expected
+    assert "dtype: DTypeLike | None = None" in str(inspect.signature(dmljax.reduce))
 
 
 def test_each_example_of_the_pages_calls_a_function() -> None:

@@ -40,7 +40,7 @@ ALL = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
 )
 def test_the_data_types_are_directml_hs(name: str, value: int, dtype: str) -> None:
     data_type, spelling = DataType(value), f"DML_TENSOR_DATA_TYPE_{name}"
-    assert data_type is DataType[name] is DataType(spelling)  # type: ignore[arg-type]
+    assert data_type is DataType[name] is DataType(spelling)
     assert (str(data_type), data_type.dtype) == (f"DML_TENSOR_DATA_TYPE_{name}", jnp.dtype(dtype))
 
 

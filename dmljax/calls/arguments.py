@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, Union, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -399,6 +400,36 @@ def read_annotation(annotation: Any) -> tuple[Kind, Any]:
     if annotation not in _KINDS:
         raise TypeError(f"an argument must have an annotation that says its kind; got {annotation}")
     return _KINDS[annotation], annotation
+
+
+class Shown:
+    """An annotation that `help` shows as this text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@cache
+def spelled(annotation: Any) -> str:
+    """A type by the short names that a user knows; the docstring lists what a `str` may be."""
+    if get_origin(annotation) not in (Union, UnionType):
+        if get_origin(annotation) is Literal:
+            return "str"
+        if annotation is ...:
+            return "..."
+        own = annotation.__name__.rpartition(".")[2]
+        of = () if own == "Callable" else get_args(annotation)
+        return f"{own}[{', '.join(map(spelled, of))}]" if of else own
+    several, found = dict.fromkeys(get_args(annotation)), []
+    for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
+        if several.keys() >= {*get_args(alias)} - {NoneType}:
+            found.append(name)
+            several = {one: None for one in several if one is NoneType or one not in get_args(alias)}
+    ordered = [*(one for one in several if one is not NoneType), *(one for one in several if one is NoneType)]
+    return " | ".join([*found, *("None" if one is NoneType else spelled(one) for one in ordered)])
 
 
 def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:

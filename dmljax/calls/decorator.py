@@ -21,12 +21,14 @@ from dmljax.calls.arguments import (
     ArrayKind,
     Kind,
     NumberKind,
+    Shown,
     as_array,
     as_arrays,
     bring_into_types,
     is_number,
     read_annotation,
     require_available,
+    spelled,
 )
 from dmljax.calls.extents import require_addressable
 from dmljax.checks import JAX_ARRAYS, bound_arguments
@@ -68,7 +70,15 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             hide_frames(error)
             raise
 
+    call.__signature__ = _shown_signature(function)  # type: ignore[attr-defined]
     return call
+
+
+def _shown_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with short names of types, as `help` shows it."""
+    signature = inspect.signature(function)
+    parameters = [one.replace(annotation=Shown(spelled(one.annotation))) for one in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=Shown(spelled(signature.return_annotation)))
 
 
 def _with_choices(documentation: str, kinds: Mapping[str, Kind]) -> str:

@@ -12,9 +12,9 @@ from dmljax.descriptors.bases import (
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import (
-    Bool, Float, FloatChannels, FloatDimensions, Input, Inputs, Int, IntDimensions, OptionalInput, OptionalOutput,
-    OptionalScaleBias, Output, Outputs, QuantizationTensors, Repeats, ScalarUnion, Scales, Size, StepUnion, Uint,
-    Uint64, UintAxes, UintDimensions
+    Bool, Enumerator, Float, FloatChannels, FloatDimensions, Input, Inputs, Int, IntDimensions, OptionalInput,
+    OptionalOutput, OptionalScaleBias, Output, Outputs, QuantizationTensors, Repeats, ScalarUnion, Scales, Size,
+    StepUnion, Uint, Uint64, UintAxes, UintDimensions
 )
 from dmljax.descriptors.rules import (
     SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
@@ -31,14 +31,14 @@ __all__ = [
     "ACTIVATION_SINCE_1_0", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS", "OPERATOR_PREFIX",
     "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4", "RANK_3_TO_5",
     "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "ActivationLike", "Adjoint", "Binary",
-    "Bool", "Call", "Cell", "Derived", "EachFusable", "Float", "FloatChannels", "FloatDimensions", "Fusable",
-    "FusableInto", "Fusables", "FusedActivation", "FusedActivations", "Gradient", "HasOutput", "Implied", "Input",
-    "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput", "OptionalOutput", "OptionalScaleBias",
-    "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats", "Resized", "Rule", "ScalarUnion", "ScaledUnary",
-    "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64", "UintAxes", "UintDimensions", "Unary", "alike", "axis_of",
-    "distinct_axes", "each_of_space", "find_broken_rules", "find_minimum_feature_level", "fitting", "fused",
-    "fused_activation_rules", "has_type", "having", "inferred", "lower", "named", "of_tensors", "one_element",
-    "page_rules", "refused_by", "required", "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type",
-    "same_type_and_rank", "sizes_are", "support", "to_json", "validate"
+    "Bool", "Call", "Cell", "Derived", "EachFusable", "Enumerator", "Float", "FloatChannels", "FloatDimensions",
+    "Fusable", "FusableInto", "Fusables", "FusedActivation", "FusedActivations", "Gradient", "HasOutput", "Implied",
+    "Input", "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
+    "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats", "Resized", "Rule",
+    "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64", "UintAxes",
+    "UintDimensions", "Unary", "alike", "axis_of", "distinct_axes", "each_of_space", "find_broken_rules",
+    "find_minimum_feature_level", "fitting", "fused", "fused_activation_rules", "has_type", "having", "inferred",
+    "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required", "required_of_sizes", "rows",
+    "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support", "to_json", "validate"
 ]
 # fmt: on

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
-from dmljax.descriptors.members import Array, Kind, check_count, json_given, json_object, json_string
+from dmljax.descriptors.members import Array, Kind, Several, check_count, json_given, json_object, json_string
 from dmljax.descriptors.validation import require_lowerable
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
@@ -94,4 +94,4 @@ class Fused(Kind):
 
 
 FusedActivation = Annotated[Operator | None, Fused()]
-FusedActivations = Annotated[tuple[Operator, ...], Array(Fused(), count="ActivationDescCount")]
+FusedActivations = Annotated[Several[Operator], Array(Fused(), count="ActivationDescCount")]

@@ -2,10 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from dmljax.checks import (
     INT_MAX,
@@ -319,15 +319,43 @@ class Struct(Kind):
             return self.form(*(self.of.from_json(key, json_given(key, given.get(key)), None) for key in self.fields))
 
 
-# Annotations for the members of a desc; enumerations annotate themselves
+# Annotations for the members of a desc
+
+if TYPE_CHECKING:  # a dataclass has no other way to say that a member may be given as another type than it is read as
+    Read = TypeVar("Read")
+    Given = TypeVar("Given")
+    OneOf = TypeVar("OneOf", bound=HeaderEnum)
+
+    class Coerced(Generic[Read, Given]):
+        """A member that is given as one type and read as another."""
+
+        def __get__(self, desc: object, operator: Any) -> Read: ...
+        def __set__(self, desc: object, value: Given) -> None: ...
+
+    Enumerator = Coerced[OneOf, OneOf | str | int]
+    Several = Coerced[tuple[Read, ...], Sequence[Read]]
+else:
+
+    class Enumerator:
+        """A member of an enumeration, of which its name or number may be given."""
+
+        def __class_getitem__(cls, enumeration):
+            return enumeration
+
+    class Several:
+        """Any number of the same kind."""
+
+        def __class_getitem__(cls, one):
+            return tuple[one, ...]
+
 
 UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
 FLOAT = Number(own_type=DataType.FLOAT32)
 
 Input = Annotated[TensorDesc, Tensor(is_input=True)]
-Inputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=True), count="InputCount")]
-Outputs = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=False), count="OutputCount")]
-QuantizationTensors = Annotated[tuple[TensorDesc, ...], Array(Tensor(is_input=True), count="QuantizationTensorCount")]
+Inputs = Annotated[Several[TensorDesc], Array(Tensor(is_input=True), count="InputCount")]
+Outputs = Annotated[Several[TensorDesc], Array(Tensor(is_input=False), count="OutputCount")]
+QuantizationTensors = Annotated[Several[TensorDesc], Array(Tensor(is_input=True), count="QuantizationTensorCount")]
 OptionalInput = Annotated[TensorDesc | None, Tensor(is_input=True)]
 Output = Annotated[TensorDesc, Tensor(is_input=False)]
 OptionalOutput = Annotated[TensorDesc | None, Tensor(is_input=False)]
@@ -335,15 +363,15 @@ Uint = Annotated[int, UINT]
 Uint64 = Annotated[int, Integer("UINT64", 0, UINT64_MAX)]
 Int = Annotated[int, INT]
 Bool = Annotated[bool, Boolean()]
-UintDimensions = Annotated[tuple[int, ...], Array(UINT, count="DimensionCount")]
-IntDimensions = Annotated[tuple[int, ...], Array(INT, count="DimensionCount")]
-Repeats = Annotated[tuple[int, ...], Array(UINT, count="RepeatsCount")]
-FloatDimensions = Annotated[tuple[Any, ...], Array(FLOAT, count="DimensionCount")]
-Scales = Annotated[tuple[Any, ...], Array(FLOAT, count="ScaleCount")]
-UintAxes = Annotated[tuple[int, ...], Array(UINT, count="AxisCount")]
+UintDimensions = Annotated[Several[int], Array(UINT, count="DimensionCount")]
+IntDimensions = Annotated[Several[int], Array(INT, count="DimensionCount")]
+Repeats = Annotated[Several[int], Array(UINT, count="RepeatsCount")]
+FloatDimensions = Annotated[Several[Any], Array(FLOAT, count="DimensionCount")]
+Scales = Annotated[Several[Any], Array(FLOAT, count="ScaleCount")]
+UintAxes = Annotated[Several[int], Array(UINT, count="AxisCount")]
 SCALAR_TYPE = Enumeration(DataType)
 Float = Annotated[Any, FLOAT]  # takes any number, holds a Scalar
-FloatChannels = Annotated[tuple[Any, ...], Array(FLOAT, count="ChannelCount")]
+FloatChannels = Annotated[Several[Any], Array(FLOAT, count="ChannelCount")]
 ScalarUnion = Annotated[Any, Number(own_type=None)]
 StepUnion = Annotated[Any, Number(own_type=None, is_step=True)]
 OptionalScaleBias = Annotated[ScaleBias | None, Struct("DML_SCALE_BIAS", ScaleBias, ("Scale", "Bias"), FLOAT)]

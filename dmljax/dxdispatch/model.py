@@ -16,7 +16,7 @@ from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_pa
 from dmljax.graph import Graph
 from dmljax.tensor import TensorDesc
 from dmljax.text import escape_controls
-from dmljax.types import DataType, TensorFlags
+from dmljax.types import DataType, Results, TensorFlags
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +109,9 @@ class Dispatchable:
         """The operator as `dmljax.directml.lower` gives it, for callers that inspect a function's signature or name."""
         return lower(self.desc)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Results:
+        results: Results = self.function(*args, **kwargs)
+        return results
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dmljax.onnx.parameters import Array, Elements
 from dmljax.onnx.plan import Given, Plan
 from dmljax.onnx.registry import LARGEST
 from dmljax.text import did_you_mean, show
+from dmljax.types import Results
 
 MAX_SMALL = 1024  # elements of an integer constant that stays in the program
 
@@ -98,21 +99,22 @@ class Model:
         inputs, outputs = ("; ".join(map(str, one)) for one in (self.inputs, self.outputs))
         return f"Model({len(self._plan.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Results:
         key = self._taken_key(named) if "key" in named else None
         with within("onnx"):
-            results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
+            results: Results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
             if results is not NotImplemented:
                 return results
-            return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)
+            return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
 
-    def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Any:
+    def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Results:
         """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
         key = self._taken_key(named)
         with within("onnx"):
             self._require_weights(weights)
             given = dict(weights)
-            return self._plan.run(Given(given, given, False).with_key(key), inputs, named)
+            results: Results = self._plan.run(Given(given, given, False).with_key(key), inputs, named)
+            return results
 
     def _taken_key(self, named: dict[str, Any]) -> Array | None:
         """The key of a call, which is no input, though one may have its name; it is taken out of `named`."""

@@ -8,7 +8,7 @@ platform. On an explicit mesh, the result is sharded as the queries are, and pre
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from dmljax.types import (
     DataType,
     MultiheadAttentionMaskType,
     MultiheadAttentionMaskTypeLike,
+    Results,
     widened,
 )
 
@@ -194,7 +195,7 @@ def _attended(
     precision: Any,
     is_causal: bool,
     axis_name: str | None,
-) -> Any:
+) -> Results:
     """An array, or with `has_present` a `MultiheadAttention`, of the first of `_ARRAYS`."""
     given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), mask_type)
     blocks = 1 if axis_name is None else _blocks_in_ring(axis_name, given, has_present=has_present)
@@ -237,7 +238,7 @@ def _attended(
     present: list[MeshAxes] = [of_keys[0], dividing_axes(of_keys[1], sizes.key_heads, given[keys]), None, None]
     of_results = [outer, *([present, present] if has_present else [])]
     outputs: Any = partitioned(compute, [(x, axes[name]) for name, x in given.items()], *of_results)
-    return MultiheadAttention(*outputs) if has_present else outputs
+    return cast(Results, MultiheadAttention(*outputs) if has_present else outputs)
 
 
 def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], *, has_present: bool) -> int:
@@ -406,7 +407,7 @@ def multihead_attention(
     precision: calls.Precision | None = None,
     is_causal: bool = False,
     axis_name: calls.AxisName | None = None,
-) -> Any:
+) -> Results:
     """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
 
     The scores of a head are `query @ key.T * scale`, where `scale` is by default 1 / sqrt(head size), plus
@@ -569,7 +570,7 @@ class MultiheadAttentionDesc(_Attention, function=multihead_attention):
     scale: dml.Float
     mask_filter_value: dml.Float
     head_count: dml.Uint
-    mask_type: MultiheadAttentionMaskType
+    mask_type: dml.Enumerator[MultiheadAttentionMaskType]
     support = dml.support(FL_6_1=_table())
 
 
@@ -601,7 +602,7 @@ def multihead_attention1(
     precision: calls.Precision | None = None,
     is_causal: bool = False,
     axis_name: calls.AxisName | None = None,
-) -> Any:
+) -> Results:
     """Computes multi-head attention as `multihead_attention` does, with heads of queries that may share keys.
 
     Each of the `key_value_head_count` heads of keys and values serves an equal number of consecutive heads of queries;
@@ -662,7 +663,7 @@ class MultiheadAttention1Desc(_Attention, function=multihead_attention1):
     mask_filter_value: dml.Float
     query_head_count: dml.Uint
     key_value_head_count: dml.Uint
-    mask_type: MultiheadAttentionMaskType
+    mask_type: dml.Enumerator[MultiheadAttentionMaskType]
     support = dml.support(FL_6_3=_table(past_sequence_lengths=dml.Cell(dml.RANK_1_TO_5, FLOAT | ONLY_INT32)))
     rules = dml.page_rules(
         dml.Rule(

@@ -129,7 +129,7 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
 
 
 class ElementWiseClip1Desc(dml.ScaledUnary, function=element_wise_clip1):
-    min_max_data_type: DataType
+    min_max_data_type: dml.Enumerator[DataType]
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     implied = _BOUNDS
@@ -194,7 +194,7 @@ class ElementWiseClipGradDesc(dml.Gradient, function=element_wise_clip_grad):
 
 
 class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
-    min_max_data_type: DataType
+    min_max_data_type: dml.Enumerator[DataType]
     min: dml.ScalarUnion
     max: dml.ScalarUnion
     support = dml.support(FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT | INTEGER_64))

@@ -192,8 +192,8 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     filter: dml.Input
     bias: dml.OptionalInput = None
     output: dml.Output
-    mode: ConvolutionMode
-    direction: ConvolutionDirection
+    mode: dml.Enumerator[ConvolutionMode]
+    direction: dml.Enumerator[ConvolutionDirection]
     strides: dml.UintDimensions
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions

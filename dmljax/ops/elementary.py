@@ -263,7 +263,7 @@ def element_wise_round(
 
 
 class ElementWiseRoundDesc(dml.Unary, function=element_wise_round):
-    rounding_mode: RoundingMode
+    rounding_mode: dml.Enumerator[RoundingMode]
     support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT), FL_3_0=dml.rows(dml.RANK_1_TO_8, FLOAT))
 
 

@@ -159,7 +159,7 @@ class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
 class DiagonalMatrix1Desc(dml.Operator, function=diagonal_matrix1):
     input: dml.OptionalInput = None
     output: dml.Output
-    value_data_type: DataType
+    value_data_type: dml.Enumerator[DataType]
     value: dml.ScalarUnion
     diagonal_fill_begin: dml.Int
     diagonal_fill_end: dml.Int
@@ -190,7 +190,7 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
 
 class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
     output: dml.Output
-    value_data_type: DataType
+    value_data_type: dml.Enumerator[DataType]
     value: dml.ScalarUnion
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),
@@ -235,7 +235,7 @@ def fill_value_sequence(
 
 class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
     output: dml.Output
-    value_data_type: DataType
+    value_data_type: dml.Enumerator[DataType]
     value_start: dml.ScalarUnion
     value_delta: dml.StepUnion
     support = dml.support(
@@ -305,7 +305,7 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     input_state: dml.Input
     output: dml.Output
     output_state: dml.OptionalOutput = None
-    type: RandomGeneratorType  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
+    type: dml.Enumerator[RandomGeneratorType]  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, UINT32))
     rules = dml.page_rules(
         dml.Rule(

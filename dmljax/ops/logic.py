@@ -255,7 +255,7 @@ def element_wise_is_infinity(
 
 
 class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity):
-    infinity_mode: IsInfinityMode
+    infinity_mode: dml.Enumerator[IsInfinityMode]
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, input=FLOAT, output=UINT8),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=FLOAT, output=UINT8),

@@ -564,7 +564,7 @@ class SpaceToDepthDesc(_SpaceToDepth, function=space_to_depth):
 
 
 class SpaceToDepth1Desc(_SpaceToDepth, function=space_to_depth1):
-    order: DepthSpaceOrder
+    order: dml.Enumerator[DepthSpaceOrder]
     support = _SINCE_2_1
 
 
@@ -573,5 +573,5 @@ class DepthToSpaceDesc(_DepthToSpace, function=depth_to_space):
 
 
 class DepthToSpace1Desc(_DepthToSpace, function=depth_to_space1):
-    order: DepthSpaceOrder
+    order: dml.Enumerator[DepthSpaceOrder]
     support = _SINCE_2_1

@@ -200,7 +200,7 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
 class _Padding(dml.Resized, infer=_padded_sizes):
     """The members with which PADDING and PADDING1 begin, and the rules that they share."""
 
-    padding_mode: PaddingMode
+    padding_mode: dml.Enumerator[PaddingMode]
 
     def _early_modes(self: Any, feature_level: FeatureLevel) -> Iterator[Problem]:
         introduced = _INTRODUCED.get(self.padding_mode, feature_level)
@@ -254,7 +254,7 @@ class PaddingDesc(_Padding, function=padding):
 
 
 class Padding1Desc(_Padding, function=padding1):
-    padding_value_data_type: DataType
+    padding_value_data_type: dml.Enumerator[DataType]
     padding_value: dml.ScalarUnion
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions

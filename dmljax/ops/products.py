@@ -197,8 +197,8 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
     b: dml.Input
     c: dml.OptionalInput = None
     output: dml.Output
-    trans_a: MatrixTransform
-    trans_b: MatrixTransform
+    trans_a: dml.Enumerator[MatrixTransform]
+    trans_b: dml.Enumerator[MatrixTransform]
     alpha: dml.Float
     beta: dml.Float
     fused_activation: dml.FusedActivation = None

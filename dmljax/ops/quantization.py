@@ -385,7 +385,7 @@ class _Blockwise(dml.Operator):
     """The members and rules that QUANTIZE and DEQUANTIZE share."""
 
     input: dml.Input
-    quantization_type: QuantizationType
+    quantization_type: dml.Enumerator[QuantizationType]
     quantization_tensors: dml.QuantizationTensors
     output: dml.Output
     spread = {"quantization_tensors": ("scale", "zero_point")}

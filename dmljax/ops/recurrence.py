@@ -224,7 +224,7 @@ class RecurrentNetwork(NamedTuple):
     ([1.0, 2.0, 3.0], [3.0])
     """
 
-    sequence: Array | None
+    sequence: Array | Any  # None without has_sequence
     single: Array
 
 
@@ -238,7 +238,7 @@ class Lstm(NamedTuple):
     ((3, 1, 1, 1), (1, 1, 1), (1, 1, 1))
     """
 
-    sequence: Array | None
+    sequence: Array | Any  # None without has_sequence
     single: Array
     cell_single: Array
 
@@ -334,7 +334,7 @@ class _SimpleNetwork(_Network):
     output_sequence: dml.OptionalOutput = None
     output_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
-    direction: RecurrentNetworkDirection
+    direction: dml.Enumerator[RecurrentNetworkDirection]
 
 
 # RNN
@@ -601,7 +601,7 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     output_single: dml.OptionalOutput = None
     output_cell_single: dml.OptionalOutput = None
     activation_descs: dml.FusedActivations
-    direction: RecurrentNetworkDirection
+    direction: dml.Enumerator[RecurrentNetworkDirection]
     clip_threshold: dml.Float
     use_clip_threshold: dml.Bool
     couple_input_forget: dml.Bool

@@ -121,7 +121,7 @@ class _ArgReduceDesc(dml.Operator, infer=_reduced_sizes):
     input: dml.Input
     output: dml.Output
     axes: dml.UintAxes
-    axis_direction: AxisDirection
+    axis_direction: dml.Enumerator[AxisDirection]
     support = dml.support(
         FL_3_0=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT, output=INDEX),
         FL_4_1=dml.rows(dml.RANK_1_TO_8, input=UP_TO_32_BIT | INTEGER_64, output=INDEX),
@@ -276,7 +276,7 @@ _SUPPORT = {
 
 
 class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
-    function: ReduceFunction  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
+    function: dml.Enumerator[ReduceFunction]  # type: ignore[assignment, misc]  # type(desc).function is the operator's function
     input: dml.Input
     output: dml.Output
     axes: dml.UintAxes

@@ -418,8 +418,8 @@ class _AlignTensors(dml.Operator, infer=_aligned_sizes):
     roi: _Roi
     batch_indices: dml.Input
     output: dml.Output
-    reduction_function: ReduceFunction
-    interpolation_mode: InterpolationMode
+    reduction_function: dml.Enumerator[ReduceFunction]
+    interpolation_mode: dml.Enumerator[InterpolationMode]
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
     rules = dml.page_rules(dml.same_type("input", "roi", "output"), *_REGIONS_FIT, _SCALES_FINITE, _SAMPLES_FIT)
@@ -585,8 +585,8 @@ class RoiAlignGradDesc(dml.Operator, function=roi_align_grad, infer=_align_gradi
     batch_indices: dml.Input
     output_gradient: dml.OptionalOutput = None
     output_roi_gradient: Annotated[TensorDesc | None, Tensor(is_input=False), "OutputROIGradientTensor"] = None
-    reduction_function: ReduceFunction
-    interpolation_mode: InterpolationMode
+    reduction_function: dml.Enumerator[ReduceFunction]
+    interpolation_mode: dml.Enumerator[InterpolationMode]
     spatial_scale_x: dml.Float
     spatial_scale_y: dml.Float
     input_pixel_offset: dml.Float

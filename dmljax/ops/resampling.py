@@ -83,7 +83,7 @@ def upsample_2d(
 
 class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
     scale_size: dml.Size
-    interpolation_mode: InterpolationMode
+    interpolation_mode: dml.Enumerator[InterpolationMode]
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
 
     rules = dml.page_rules(
@@ -451,18 +451,18 @@ def _offsets(call: dml.Call) -> Any:
 
 
 class _Forward(dml.Resized):
-    interpolation_mode: InterpolationMode
+    interpolation_mode: dml.Enumerator[InterpolationMode]
     implied = {"scales": _ratios}
     rules = _rules("input", "output")
 
 
 class _Backward(dml.Adjoint):
-    interpolation_mode: InterpolationMode
+    interpolation_mode: dml.Enumerator[InterpolationMode]
     rules = _rules("input_gradient", "output_gradient")
 
 
 class _Directed(dml.Operator):
-    rounding_direction: AxisDirection
+    rounding_direction: dml.Enumerator[AxisDirection]
 
 
 class _Shifted(dml.Operator):

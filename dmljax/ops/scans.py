@@ -74,7 +74,7 @@ class _Cumulative(dml.Unary):
     input: dml.Input
     output: dml.Output
     axis: dml.Uint
-    axis_direction: AxisDirection
+    axis_direction: dml.Enumerator[AxisDirection]
     rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"))
 
 

@@ -159,5 +159,5 @@ class TopKDesc(_Selection, function=top_k):
 
 
 class TopK1Desc(_Selection, function=top_k1):
-    axis_direction: AxisDirection
+    axis_direction: dml.Enumerator[AxisDirection]
     support = _SINCE_2_1

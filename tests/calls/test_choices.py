@@ -1,7 +1,6 @@
 """Enumerations and activations, which every function takes by their names, and tells of."""
 
 import functools
-import inspect
 from typing import Any, Literal, get_args, get_origin
 from unittest import mock
 
@@ -24,10 +23,10 @@ def enumeration_of(annotation: Any) -> Any:
 
 
 CHOICES = {
-    (operator, parameter.name): parameter.annotation
+    (operator, name): annotation
     for operator in directml.OPERATORS.values()
-    for parameter in inspect.signature(operator.function).parameters.values()
-    if enumeration_of(parameter.annotation)
+    for name, annotation in operator.function.__annotations__.items()
+    if enumeration_of(annotation)
 }
 FUSING = [
     operator for operator in directml.OPERATORS.values() if "fused_activation" in operator.function.__annotations__
