@@ -1,4 +1,4 @@
-"""Which tests belong to a file that changed, for `pytest --full-for FILES`."""
+"""The tests that belong to a changed file, for `pytest --full-for FILES`."""
 
 from collections.abc import Iterable
 from pathlib import PurePath
@@ -8,14 +8,14 @@ from families import family_of
 
 
 def belongs(item: pytest.Item, changed: Iterable[str]) -> bool:
-    """Whether a test is of one of these files: by the file's name, an operator's family, or the room."""
+    """Whether a test belongs to one of these files: by its file's name, its operator's family, or its room."""
     tests = PurePath(item.path)
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return any(is_of(PurePath(file), tests, params.get("operator")) for file in changed)
 
 
 def is_of(changed: PurePath, tests: PurePath, operator: object) -> bool:
-    """Whether `tests` are of the file `changed`, or try an operator of it.
+    """Whether `tests` belong to the file `changed`, or try an operator of it.
 
     `dmljax/ops/pooling.py`, `dmljax/lowerings/pooling.py` and `tests/ops/cases_pooling.py` have `test_pooling.py` and
     the operators of the family; `dmljax/onnx/nodes/attention.py` has all of `tests/onnx`.

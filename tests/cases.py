@@ -1,7 +1,7 @@
-"""How an operator is tested by what its family's `tests/ops/cases_<family>.py` says of it.
+"""How a family's `tests/ops/cases_<family>.py` describes the tests of an operator.
 
-A `Case` makes valid descriptors of any rank and data types, random inputs, and what the oracle makes of them. An
-`Elementwise` is the formula of an operator whose inputs share a type, which is all that its case needs.
+A `Case` makes valid descriptors of any rank and data types, random inputs, and the oracle's outputs. An `Elementwise`
+is the formula of an operator whose inputs share a type, which is all that such a case needs.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,27 +24,27 @@ GRADIENT = ("input", "input_gradient")
 
 @dataclass(frozen=True)
 class Case:
-    """How to make descs of one operator: from a rank and a data type for each of the `free` tensors."""
+    """How to make descs of one operator, from a rank and a data type for each of the `free` tensors."""
 
     free: tuple[str, ...]
     make: Callable[[Mapping[str, DataType], int], directml.Operator]
     oracle: Callable[..., Any]
-    # Inputs that hold indices, with the size that they index.
+    # Inputs that hold indices, and the size that they index.
     indices: Mapping[str, int] = ()  # type: ignore[assignment]
-    # What transformations act upon where no tensor is an input: the function of its float32 value.
+    # For operators without input tensors: the function of its float32 value that transformations act on.
     of_value: Callable[[Any], Any] | None = None
-    # Where not exact, the oracle's value is float64, and the output some units in the last place from it.
+    # If not exact, the oracle returns float64, and the output may differ by some units in the last place.
     is_exact: bool = True
     # How far apart two compilations may be where sums cancel: little beside the summands, but not beside the sum.
     absolute: float = 0
-    # Inputs that are powers of two: scales, which make quotients and products exact, but are never 0.
+    # Inputs that are powers of two, such as scales: they make quotients and products exact, and are never 0.
     scales: tuple[str, ...] = ()
-    # Where finite differences tell the derivative; otherwise the operator is linear in its floats.
+    # Whether finite differences check the derivative; otherwise the operator is linear in its floats.
     domain: tuple[float, float] | None = None
     has_derivative: bool = True
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
-        """Random inputs: any bits at all, or indices in and out of range."""
+        """Random inputs: any bits, or indices in and out of range."""
         return {
             field: random_indices(rng, tensor.dtype, tensor.sizes, self.indices[field])
             if field in self.indices
@@ -55,7 +55,7 @@ class Case:
         }
 
     def check(self, desc: directml.Operator, inputs: Arrays, outputs: Any) -> None:
-        """Compares the outputs with the oracle's; a subnormal input of what is not exact may count as zero."""
+        """Compares the outputs with the oracle's; without `exact`, a subnormal input may count as zero."""
         with np.errstate(all="ignore"):
             if self.is_exact:
                 for output, expected in zip(jax.tree.leaves(outputs), self.expected(desc, inputs), strict=True):
@@ -76,25 +76,25 @@ class Case:
 
 
 def ones(rank: int, *last: int) -> tuple[int, ...]:
-    """`last`, right-aligned in `rank` dimensions; of a smaller rank only the trailing ones."""
+    """`last`, right-aligned in `rank` dimensions; a smaller rank has only the trailing ones."""
     return ((1,) * rank + last)[-rank:]
 
 
 @dataclass(frozen=True)
 class Elementwise:
-    """An operator whose inputs all have one type: its formula, and what its case needs to know."""
+    """An operator whose inputs share a type: its formula, and what its case needs."""
 
     formula: Formula
-    tensors: tuple[str, ...] = ("input",)  # the inputs that share a type, which is the first one's
+    tensors: tuple[str, ...] = ("input",)  # the inputs that share a type, the first one's
     output: str = "output"
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    sizes: tuple[int, ...] = (2, 3, 4)  # the last ones of the tensors
-    is_exact: bool = False  # bit for bit, NaN included
-    domain: tuple[float, float] = (0.2, 0.9)  # where finite differences tell the derivative
+    sizes: tuple[int, ...] = (2, 3, 4)  # of the last tensors
+    is_exact: bool = False  # bit for bit, including NaN
+    domain: tuple[float, float] = (0.2, 0.9)  # whether finite differences check the derivative
     has_derivative: bool = True
 
     def desc(self, operator: str, data_type: DataType, sizes: tuple[int, ...], **more: Any) -> directml.Operator:
-        """A descriptor whose tensors are all of one type and size, but for those in `more`."""
+        """A descriptor whose tensors have one type and size, except those in `more`."""
         kind = directml.OPERATORS[f"DML_OPERATOR_{operator}"]
         tensor = TensorDesc(data_type, sizes)
         attributes = dict(self.attributes)
@@ -103,7 +103,7 @@ class Elementwise:
         return kind(**dict.fromkeys((*self.tensors, self.output), tensor) | attributes | more)
 
     def exact_value(self, desc: directml.Operator, *arrays: Arr) -> Arr:
-        """The formula's value: of the arrays as they are where it is exact, otherwise of floats in float64."""
+        """The formula's value, from the arrays themselves if it is exact, or else from their floats in float64."""
         if not self.is_exact:
             arrays = tuple(x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays)
         fields = [member.field for member in desc.members() if member.tensor_kind is None]
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def same_type_case(name: str, elementwise: Elementwise) -> Case:
-    """The case of an operator whose inputs all have one type, its output that one or one of its own."""
+    """The case of an operator whose inputs share a type, which its output also has unless it has its own."""
     operator = directml.OPERATORS[f"DML_OPERATOR_{name}"]
     fields = {member.field for member in operator.members()}
     latest = operator.support[max(operator.support)]
@@ -134,7 +134,7 @@ def same_type_case(name: str, elementwise: Elementwise) -> Case:
         own = {elementwise.output: TensorDesc(types[elementwise.output], sizes)} if has_own_output else {}
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if "axes" in fields else {}
         data_type = types[elementwise.tensors[0]]
-        # Changes no number, not even a zero; what a ScaleBias does is seen in tests/ops.
+        # Changes no number, not even a zero; tests/ops test a ScaleBias.
         is_scaled = "scale_bias" in fields and not elementwise.is_exact and data_type in FLOAT
         scale_bias = {"scale_bias": ScaleBias(1.0, -0.0)} if is_scaled else {}
         return elementwise.desc(name, data_type, sizes, **own, **axes, **scale_bias)

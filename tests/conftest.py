@@ -1,4 +1,4 @@
-"""What every test runs under: eight devices, strict promotion of types, and 64 bits as JAX_ENABLE_X64 says."""
+"""The environment of every test: eight devices, strict type promotion, and 64-bit types as JAX_ENABLE_X64 says."""
 
 import contextlib
 import gc
@@ -26,14 +26,14 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.fixture(autouse=True)
 def reseed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives a test the same random numbers whichever tests ran before it in its process."""
+    """Gives each test the same random numbers, whichever tests ran before it."""
     if hasattr(request.module, "RNG"):
         monkeypatch.setattr(request.module, "RNG", np.random.default_rng(zlib.crc32(request.node.nodeid.encode())))
 
 
 @pytest.fixture(params=["eager", pytest.param("jitted", marks=pytest.mark.full)])
 def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Calls a function of positional arrays and static keywords, with `--full` also inside a user's own jit."""
+    """Calls a function of positional arrays and static keywords; with `--full`, also inside a user's own jit."""
 
     def eager(function: Callable[..., Any], *arrays: Any, **statics: Any) -> Any:
         return function(*arrays, **statics)
@@ -41,7 +41,7 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
     compiled: dict[Any, Callable[..., Any]] = {}
 
     def jitted(function: Callable[..., Any], *arrays: Any, **statics: Any) -> Any:
-        # A test that makes the same call of many arrays compiles it once. The same to the bit: 0.0 equals -0.0.
+        # A test that makes the same call with many arrays compiles it once. The keys are bits, because 0.0 equals -0.0.
         key = function, pickle.dumps(statics)
         if key not in compiled:
             compiled[key] = jax.jit(lambda *traced: function(*traced, **statics))
@@ -52,28 +52,28 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 @pytest.fixture(params=["cpu", "gpu", "tpu"])
 def lowering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Runs a test with what operators are lowered to for each platform, all of it on the CPU."""
+    """Runs a test with each platform's lowerings, all on the CPU."""
     with lowered_for(request.param, monkeypatch):
         yield request.param
 
 
 @pytest.fixture
 def as_on_a_tpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs a test with what operators are lowered to for a TPU, on the CPU."""
+    """Runs a test with a TPU's lowerings, on the CPU."""
     with lowered_for("tpu", monkeypatch):
         yield
 
 
 @pytest.fixture
 def lower_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Lowers operators for the platform that it is called with, from the call on."""
+    """Switches to the lowerings of the platform that it is called with."""
     with contextlib.ExitStack() as until_the_end:
         yield lambda platform: until_the_end.enter_context(lowered_for(platform, monkeypatch))
 
 
 @contextlib.contextmanager
 def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lowers operators for a platform other than the CPU that runs them."""
+    """Uses the lowerings of another platform on the CPU."""
     if platform == "cpu":
         yield
         return
@@ -106,7 +106,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.full = True
     config.pluginmanager.register(accuracy_table)
     config.pluginmanager.register(transformation_table)
-    if config.option.compilation_cache is None:  # the workers of one run share what they compile: a sixth of all time
+    if config.option.compilation_cache is None:  # workers share compilations: a sixth of all time
         folder = tempfile.TemporaryDirectory(prefix="dmljax-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         config.option.compilation_cache = folder.name  # xdist hands the options to its workers
@@ -130,7 +130,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | None) -> Iterator[None]:
-    """Keeps what a test leaves in JAX's caches out of later collections of garbage, which took a third of all time."""
+    """Keeps what a test leaves in JAX's caches out of later garbage collections, which took a third of the time."""
     yield
     if nextitem is None or nextitem.originalname != item.originalname:
         gc.collect()

@@ -1,6 +1,6 @@
 """Conversions between all types, in exact arithmetic to integers, and the numbers that break careless ones.
 
-Arrays go as signs, 64-bit integers and powers of two; single numbers as fractions.
+Arrays are computed as signs, 64-bit integers and powers of two, single numbers as fractions.
 """
 
 from fractions import Fraction
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from formulas import Arr
 
-# The bits of the fraction and of the exponent.
+# The bits of the fraction and the exponent.
 LAYOUTS = {
     jnp.dtype("float16"): (10, 5),
     jnp.dtype("bfloat16"): (7, 8),
@@ -20,7 +20,7 @@ LAYOUTS = {
 
 
 def one_nan(array: Arr) -> Arr:
-    """The array with the quiet NaN of its type for every NaN: which one a conversion gives is not promised."""
+    """Replaces every NaN by the quiet NaN of the type; a conversion may return any."""
     dtype = array.dtype
     if dtype not in LAYOUTS:
         return array
@@ -53,7 +53,7 @@ def number(value: Any, dtype: Any) -> Any:
 
 
 def convert(x: Arr, dtype: Any) -> Arr:
-    """The array in another type: in exact arithmetic, but floats as JAX rounds them."""
+    """Converts the array to another type: in exact arithmetic, except that JAX rounds floats."""
     dtype = jnp.dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -76,7 +76,7 @@ def convert(x: Arr, dtype: Any) -> Arr:
 
 
 def _exactly(x: Arr) -> tuple[Arr, Arr, Arr, Arr, Arr]:
-    """Sign, integer and exponent, and what is NaN or infinite."""
+    """Sign, integer and exponent, and which elements are NaN or infinite."""
     if x.dtype not in LAYOUTS:
         wide = x.astype(np.uint8) if x.dtype == np.bool_ else x
         is_negative = wide < 0
@@ -107,9 +107,10 @@ def _bit_length(x: Arr) -> Arr:
 
 
 def hard_values(dtype: Any) -> Arr:
-    """Every value of a type of up to 16 bits; of the others random bits, and what is on or beside an edge.
+    """Every value of a type of up to 16 bits; for others, random bits and values on and beside the edges.
 
-    Edges are powers of two, ends of integer types, halves between two numbers of narrower floats, and subnormals.
+    Edges are powers of two, the ends of integer types, midpoints between two numbers of narrower floats, and
+    subnormals.
     """
     dtype = jnp.dtype(dtype)
     if dtype == np.bool_:
@@ -120,7 +121,7 @@ def hard_values(dtype: Any) -> Arr:
         return np.arange(2**bits).astype(raw).view(dtype)
     rng = np.random.default_rng(0)
     ends = [sign * 2**power + near for power in range(65) for near in (-2, -1, 0, 1, 2) for sign in (1, -1)]
-    for digits in (8, 11, 24, 53):  # halves between numbers of so many digits
+    for digits in (8, 11, 24, 53):  # midpoints between numbers with so many digits
         for power in range(63 - digits):
             for head in map(int, rng.integers(2 ** (digits - 1), 2**digits, 3)):
                 half = (2 * head + 1) << power

@@ -1,6 +1,6 @@
-"""What the tests know of every operator: all that the files `tests/ops/cases_<family>.py` say, each beside its tests.
+"""All that the files `tests/ops/cases_<family>.py` say about operators, beside their tests.
 
-Whatever stands in one of these dictionaries of such a file is found here, and has to be named nowhere else.
+Entries of these dictionaries in such a file are found here, and need no other list.
 """
 
 import importlib
@@ -21,12 +21,12 @@ FAMILIES = {
 
 
 def family_of(operator: str) -> str:
-    """The file of `dmljax/ops` that an operator stands in."""
+    """The file of `dmljax/ops` that has an operator."""
     return Path(inspect.unwrap(directml.OPERATORS[operator].function).__code__.co_filename).stem
 
 
 def collect(dictionary: str) -> dict[str, Any]:
-    """The dictionaries of this name of all families as one; an operator in two of them is an error."""
+    """Joins the dictionaries of this name from all families; an operator in two of them is an error."""
     return merge(*(getattr(family, dictionary, {}) for family in FAMILIES.values()))
 
 
@@ -34,16 +34,16 @@ def by_whole_name(values: dict[str, Any]) -> dict[str, Any]:
     return {f"DML_OPERATOR_{name}": value for name, value in values.items()}
 
 
-# The element-wise operators and activations, by their names without DML_OPERATOR_
+# The elementwise operators and activations, by their names without DML_OPERATOR_
 ELEMENTWISE: dict[str, Elementwise] = collect("ELEMENTWISE")
-# A case of its own comes before the one that an element-wise operator has by its formula.
+# An operator's own case wins over the one made from its formula.
 CASES: dict[str, Case] = by_whole_name(
     {name: same_type_case(name, elementwise) for name, elementwise in ELEMENTWISE.items()} | collect("CASES")
 )
 # The tensor support tables of the pages, and the members in the header's order
 SUPPORT: dict[str, Tables] = by_whole_name(collect("SUPPORT"))
 MEMBERS: dict[str, str] = by_whole_name(collect("MEMBERS"))
-# What a page says beside its tables: whether at a level the operator takes these data types together.
+# Which data types a page allows together at a level, beyond its tables.
 REMARKS: dict[str, Callable[[str, dict[str, str]], bool]] = by_whole_name(collect("REMARKS"))
 
 

@@ -1,7 +1,6 @@
-"""What the oracles of several families share, in NumPy and without a line of the lowerings.
+"""Code that the oracles of several families share, in NumPy and independent of the lowerings.
 
-Pseudo-code of the pages goes element by element, slow and plain; formulas are computed in float64, or in Python's
-integers.
+The pages' pseudo-code runs element by element; formulas use float64 or Python's integers.
 """
 
 import itertools
@@ -17,7 +16,7 @@ Formula = Callable[..., Any]
 
 
 def bits_of(array: Arr) -> Arr:
-    """The array's bits, so that copying an element cannot quieten a NaN."""
+    """The array's bits, so that copying an element cannot quiet a NaN."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
@@ -26,11 +25,11 @@ def number(value: Any) -> float | int:
     return value.item() if isinstance(value.item(), bool | int) else float(value)
 
 
-# The element-wise operators
+# The elementwise operators
 
 
 def by_python(function: Callable[..., Any]) -> Formula:
-    """A formula of Python's integers, whose results wrap around."""
+    """A formula on Python's integers, whose results wrap around."""
 
     def formula(*arrays: Arr) -> Arr:
         dtype = arrays[0].dtype

@@ -1,4 +1,4 @@
-"""Comparison by bits, and arrays that hold what breaks careless code."""
+"""Comparisons by bits, and arrays that break careless code."""
 
 import contextlib
 import dataclasses
@@ -27,23 +27,23 @@ FLOATS = [jnp.dtype(name) for name in ("float32", "float16", "bfloat16", *(("flo
 INTEGERS_4 = [jnp.dtype("int4"), jnp.dtype("uint4")]
 INTEGERS = [jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64) if bits < 64 or X64]
 REALS = [*FLOATS, *INTEGERS, jnp.dtype("bool")]
-# One that rounds, one of 16 bits that is no type of NumPy's, the narrowest signed and the widest unsigned integer.
+# A type that rounds, a 16-bit type that NumPy does not have, the narrowest signed and the widest unsigned integer.
 FEW_TYPES = [*map(jnp.dtype, ("float32", "bfloat16", "int8", "uint64" if X64 else "uint32", "bool"))]
-FULL = pytest.mark.full  # left out unless --full is given
+FULL = pytest.mark.full  # skipped unless --full is given
 
 
 def few_of(every: Iterable[Any], *few: Any) -> list[Any]:
-    """The parameters of a test, which `--full` tries all, and other runs only these few."""
+    """Parameters of a test: these few by default, all with `--full`."""
     return [value if value in few else pytest.param(value, marks=FULL) for value in every]
 
 
 def few_types(dtypes: Iterable[Any]) -> list[Any]:
-    """The parameters of a test of data types: `FEW_TYPES`, and with `--full` all."""
+    """Data types of a test: `FEW_TYPES` by default, all with `--full`."""
     return few_of(dtypes, *FEW_TYPES)
 
 
 def available(data_types: Iterable[DataType]) -> list[DataType]:
-    """Those data types that JAX has, as it is configured, in the header's order."""
+    """The data types that JAX has in its configuration, in the header's order."""
     return sorted(data_type for data_type in data_types if data_type.bits <= 32 or X64)
 
 
@@ -61,16 +61,16 @@ def refuses(message: str, kind: type[Exception] = DmlError) -> AbstractContextMa
 
 
 def check_refused(desc: Any, change: Mapping[str, Any], message: str, level: str = "6_4") -> None:
-    """A descriptor is valid, and with the change it is refused with this message."""
+    """Checks that a descriptor is valid, and that the change makes it refused with this message."""
     directml.validate(desc, feature_level=level)
     with refuses(f"{type(desc).type} at DML_FEATURE_LEVEL_{level}: ...{message}", InvalidDesc):
         directml.validate(dataclasses.replace(desc, **change), feature_level=level)
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
-    """Equal in shape, dtype and every bit: NaN equals itself, -0 is not 0."""
+    """Checks shape, dtype and every bit: NaN equals itself, and -0 is not 0."""
     actual, expected = np.asarray(actual), np.asarray(expected)
-    if actual.dtype == jax.dtypes.float0:  # the tangents of integers hold nothing
+    if actual.dtype == jax.dtypes.float0:  # the tangents of integers are empty
         actual, expected = actual.astype(bool), expected.astype(bool)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     unsigned = f"u{actual.dtype.itemsize}"
@@ -79,24 +79,24 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     )
 
 
-UNITS = {"float16": 1, "float32": 4, "float64": 4}  # in the last place, that floating arithmetic may be off
+UNITS = {"float16": 1, "float32": 4, "float64": 4}  # the allowed error of float arithmetic, in units in the last place
 
 
 def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
-    """How many units in the last place of its type `actual` is off; infinitely many where it is of another kind.
+    """The error of `actual` in units in the last place of its type; infinity if only one of the two is finite or NaN.
 
-    A subnormal result may be a zero of its sign, an exact zero must have its sign.
+    A subnormal result may be a zero of the same sign; an exact zero must have its sign.
     """
     actual = np.asarray(actual)
     limits = jnp.finfo(actual.dtype)
-    # What is exact in float64 tells units of float32 as well as what has more digits, which takes ten times as long.
+    # float64 separates units of float32 as well as wider types, which take ten times as long.
     kind = np.longdouble if actual.dtype == np.float64 else np.float64
     with np.errstate(all="ignore"):
         wide, exact = actual.astype(kind), np.asarray(exact).astype(kind)
         _, exponent = np.frexp(np.maximum(np.abs(exact), float(limits.tiny)))
         unit = np.ldexp(kind(1), np.minimum(exponent - 1, limits.maxexp - 1) - limits.nmant)
         error = np.abs(wide - exact) / unit
-        # Beyond the largest number there is none but infinity; a unit from it, either will do.
+        # Above the largest number there is only infinity; within a unit of it, accept either.
         is_beyond = np.abs(exact) >= float(limits.max)
         error = np.where(
             np.isinf(wide), np.where(is_beyond & (np.signbit(wide) == np.signbit(exact)), 0, np.inf), error
@@ -107,13 +107,13 @@ def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def units_beyond(actual: Any, exact: NDArray[Any], rival: Any) -> NDArray[np.float64]:
-    """`units_off`, but 0 where `actual` is at most one unit further off than `rival`."""
+    """`units_off`, or 0 where `actual` is at most one unit further off than `rival`."""
     error = units_off(actual, exact)
     return error if rival is None else np.where(error <= units_off(rival, exact) + 1, 0, error)
 
 
 def assert_within_units(actual: Any, *alternatives: NDArray[Any]) -> None:
-    """Each element is as near to one of the `alternatives` as its type's `UNITS` say; integers are the first."""
+    """Checks that each element is within `UNITS` of one of the `alternatives`; integers must match the first."""
     actual = np.asarray(actual)
     if not jnp.issubdtype(actual.dtype, jnp.floating):
         assert_same_bits(actual, alternatives[0].astype(actual.dtype))
@@ -125,7 +125,7 @@ def assert_within_units(actual: Any, *alternatives: NDArray[Any]) -> None:
 
 
 def assert_near_with_signs(actual: Any, exact: NDArray[Any], units: float = 2) -> None:
-    """Of any floating type: a few units off, NaN where the exact value is, and of its sign where it is a zero."""
+    """Checks floats to a few units, with NaN where the exact value is NaN, and with its sign if it is a zero."""
     actual = np.asarray(actual)
     wide, rounded = actual.astype(np.float64), exact.astype(actual.dtype).astype(np.float64)
     np.testing.assert_allclose(wide, rounded, rtol=units * float(jnp.finfo(actual.dtype).eps))
@@ -133,7 +133,7 @@ def assert_near_with_signs(actual: Any, exact: NDArray[Any], units: float = 2) -
 
 
 def with_subnormals(arrays: Mapping[str, NDArray[Any]], value: float) -> dict[str, NDArray[Any]]:
-    """The arrays in float64, subnormals replaced: by zeros of the same sign, or by what a predicate tells from zero."""
+    """The arrays in float64, with subnormals replaced by zeros of the same sign, or by numbers that are not zero."""
 
     def replaced(array: NDArray[Any]) -> NDArray[Any]:
         if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -146,7 +146,7 @@ def with_subnormals(arrays: Mapping[str, NDArray[Any]], value: float) -> dict[st
 
 
 def assert_same_trees(actual: Any, expected: Any) -> None:
-    """Trees of one structure whose leaves are equal in shape, dtype and every bit."""
+    """Checks that trees have one structure and leaves with equal shape, dtype and bits."""
     structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
     assert structures[0] == structures[1]
     for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
@@ -154,9 +154,9 @@ def assert_same_trees(actual: Any, expected: Any) -> None:
 
 
 def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) -> None:
-    """Trees of one structure, whose floats may each be rounded otherwise at every step; a NaN is any NaN.
+    """Checks that trees have one structure and floats that differ only by rounding at every step; any NaN equals any.
 
-    Where most of a sum cancels, that is little beside its summands, but not beside it: `absolute` is allowed then.
+    Where most of a sum cancels, the difference is small beside the summands but not the sum: `absolute` allows it.
     """
     structures = [str(jax.tree.structure(tree)) for tree in (actual, expected)]
     assert structures[0] == structures[1]
@@ -173,7 +173,7 @@ def assert_nearly_same_trees(actual: Any, expected: Any, absolute: float = 0) ->
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """JAX's events of tracing, lowering and compiling in a block."""
+    """Collects JAX's events of tracing, lowering and compiling in a block."""
     events: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
     try:
@@ -189,7 +189,7 @@ def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:
 
 
 def at_once(function: Callable[..., Any], arguments: Iterable[Any]) -> list[Any]:
-    """The results of a function for each of the arguments, all compiled as one computation."""
+    """Calls a function with each of the arguments, all compiled as one computation."""
     arrays = list(arguments)
     return jax.jit(lambda given: [function(one) for one in given])(arrays)  # type: ignore[no-any-return]
 
@@ -200,7 +200,7 @@ _COLLECTIVE = re.compile(
 
 
 def collectives(compiled: Any) -> list[tuple[str, int]]:
-    """What devices exchange in a compiled computation: each collective with the bytes of its results on one device."""
+    """The collectives of a compiled computation, each with the bytes of its results on one device."""
     return [
         (name, sum(_bytes(dtype) * math.prod(map(int, filter(None, sizes.split(",")))) for dtype, sizes in arrays))
         for results, name in _COLLECTIVE.findall(compiled.as_text())
@@ -213,7 +213,7 @@ def _bytes(hlo_dtype: str) -> int:
 
 
 def transposes(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
-    """How many transposes a function has when it is lowered for each platform."""
+    """The number of transposes in a function, lowered for each platform."""
     traced = jax.jit(function).trace(*arguments)
     return {
         platform: traced.lower(lowering_platforms=(platform,)).as_text().count("stablehlo.transpose")
@@ -222,9 +222,9 @@ def transposes(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
 
 
 def check_linear_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, order: int = 2) -> None:
-    """Derivatives, forward and backward, of what is linear in its floats against finite differences.
+    """Compares forward and backward derivatives of a function that is linear in its floats with finite differences.
 
-    Wide steps are exact there, and keep float32's rounding out.
+    Wide steps are exact for it, and drown float32's rounding.
     """
     check_grads(function, arguments, order=order, eps=0.5)
 
@@ -249,7 +249,7 @@ def specials(dtype: Any) -> NDArray[Any]:
         int(np.array(1, dtype).view(f"u{dtype.itemsize}")),
         infinity - 1,  # the largest number
         infinity,
-        infinity + 1,  # a signalling NaN
+        infinity + 1,  # a signaling NaN
         infinity | ((infinity & -infinity) >> 1),  # the usual quiet NaN
         2 ** (bits - 1) - 1,  # a quiet NaN with all bits set
     ]
@@ -280,9 +280,9 @@ def random_array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -
     bits = np.frombuffer(rng.bytes(count * dtype.itemsize), unsigned)
     small = rng.integers(0, 3, count).astype(dtype).view(unsigned)
     chosen = np.choose(rng.integers(0, 3, count), [special, bits, small])
-    if dtype in INTEGERS_4:  # whose other half of the byte is 0
+    if dtype in INTEGERS_4:  # the other half of the byte is 0
         chosen = chosen & np.uint8(15)
-    if dtype == jnp.bfloat16:  # a processor with bfloat16 of its own may make zeros of subnormal ones
+    if dtype == jnp.bfloat16:  # a processor with native bfloat16 may turn subnormals into zeros
         chosen = np.where(chosen & 0x7F80, chosen, chosen & 0x8000)
     return np.asarray(chosen.view(dtype).reshape(shape))
 

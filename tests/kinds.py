@@ -1,8 +1,8 @@
-"""The operators that stand for all of their kind where a test is of JAX's own transformations."""
+"""The operators that represent their kind in tests of JAX's own transformations."""
 
-# By the kind of computation: a loop around an operator, or a mesh beneath it, sees all that it can from a few of each
-# kind. An operator that is lowered in a way of its own (a loop, a rule for derivatives, vmap or a mesh, something for
-# one platform) stands here, whatever else it is like.
+# Grouped by kind of computation: a loop around an operator, or a mesh under it, behaves alike within a kind. An
+# operator with a lowering of its own (a loop, a derivative rule, vmap or a mesh, something for one platform) is listed
+# as well.
 KINDS: dict[str, tuple[str, ...]] = {
     "one function of XLA": ("ELEMENT_WISE_SQRT",),
     "an elementary function": ("ELEMENT_WISE_ERF", "ELEMENT_WISE_ASINH", "ELEMENT_WISE_ATAN_YX", "ACTIVATION_TANH"),
@@ -51,7 +51,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 OF_EVERY_KIND = tuple(f"DML_OPERATOR_{name}" for names in KINDS.values() for name in names)
 FIRST_OF_EVERY_KIND = tuple(f"DML_OPERATOR_{names[0]}" for names in KINDS.values())
-# For what takes long: a rule for derivatives, integers, sums, windows, and elements that go to other places.
+# For slow tests: a derivative rule, integers, sums, windows, and elements that move.
 FEW = tuple(
     f"DML_OPERATOR_{name}"
     for name in ("ELEMENT_WISE_ERF", "ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "GEMM", "MAX_POOLING2", "SCATTER")

@@ -1,8 +1,8 @@
-"""What it takes to transcribe the pages' tensor support tables, and the members of directml.h.
+"""Helpers to transcribe the pages' tensor support tables and the members of directml.h.
 
-The families' `tests/ops/cases_<family>.py` write both down a second time on purpose: what `support` says is checked
-against what the pages say. Where Microsoft's pages differ in age, the newest counts; the level at which a table begins
-is that of its heading. Operators are named without their DML_OPERATOR_ there.
+The families' `tests/ops/cases_<family>.py` repeat both on purpose, to check `support` against the pages. Where
+Microsoft's pages differ in age, the newest counts; a table begins at the level in its heading. Operators are named
+without DML_OPERATOR_.
 """
 
 import re
@@ -26,13 +26,13 @@ LISTS = {
     "INDICES": INDICES,
 }
 
-# One page's tables, by level: a row gives the tensor, its lowest and highest dimension count, and its data types.
+# One page's tables, by level: a row has the tensor, its lowest and highest dimension count, and its data types.
 Tables = dict[str, list[tuple[str, int, int, str]]]
 Value = TypeVar("Value")
 
 
 def merge(*dictionaries: Mapping[str, Value]) -> dict[str, Value]:
-    """One dictionary of several; a key that two of them have is an error."""
+    """Joins dictionaries; a key in two of them is an error."""
     merged: dict[str, Value] = {}
     for dictionary in dictionaries:
         repeated = sorted(merged.keys() & dictionary.keys())
@@ -43,14 +43,14 @@ def merge(*dictionaries: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def of_all(operators: str, value: Value) -> dict[str, Value]:
-    """The same value for several operators, whose names are given with spaces between them."""
+    """The same value for several operators, named with spaces between them."""
     return merge(*({name: value} for name in operators.split()))
 
 
 def tables(text: str) -> dict[str, Tables]:
-    """Tables by operator: below a head that lists operators and groups of tensors, a row for each level.
+    """Tables by operator, from text: a head lists operators and groups of tensors, and each row is a level.
 
-    A row gives each group's ranks and data types; "-" where the level's table does not have the group.
+    A row has each group's ranks and data types, or "-" if the level's table does not have the group.
     """
     found: dict[str, Tables] = {}
     for line in re.sub(r"\n {8}", " ", textwrap.dedent(text)).strip().splitlines():

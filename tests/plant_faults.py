@@ -45,7 +45,7 @@ SECONDS = 300  # a test that takes longer does not end
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of one place in dmljax that a test must notice."""
+    """A change of one place in dmljax that a test must catch."""
 
     what: str
     anchor: str  # the name of the function, class or constant
@@ -57,7 +57,7 @@ class Fault:
 
 def _faults(table: dict[str, Any], *names: str) -> Iterator[Fault]:
     for key, value in table.items():
-        if isinstance(value, dict):  # `[Class.method]` is a table in a table
+        if isinstance(value, dict):  # `[Class.method]` is a nested table
             yield from _faults(value, *names, key)
         else:
             right, wrong, test, *environment = value
@@ -72,7 +72,7 @@ FAULTS = [fault for file in sorted(RECORDS.rglob("*.toml")) for fault in _faults
 
 @dataclass(frozen=True)
 class Definition:
-    """The code that has a name."""
+    """The code under a name."""
 
     module: Path
     tree: ast.Module
@@ -105,7 +105,7 @@ def _named(body: Sequence[ast.stmt], scope: str) -> Iterator[tuple[str, ast.AST]
 
 @dataclass(frozen=True)
 class Place:
-    """Where code stands in a module: some of the nodes in a field of `owner`."""
+    """A place in a module: some of the nodes in a field of `owner`."""
 
     module: Path
     tree: ast.Module
@@ -115,7 +115,7 @@ class Place:
     end: int
 
     def with_instead(self, nodes: Sequence[ast.AST]) -> str:
-        """The source of the module with other nodes here."""
+        """The source of the module with other nodes in this place."""
         value = getattr(self.owner, self.field)
         changed: Any = nodes[0] if nodes else None
         if isinstance(value, list):
@@ -127,7 +127,7 @@ class Place:
 
 
 def parse(fault: Fault) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
-    """The right and the wrong code: an expression each, or statements."""
+    """The right and the wrong code, each an expression or statements."""
     try:
         right, wrong = (ast.parse(text, mode="eval").body for text in (fault.right, fault.wrong))
     except SyntaxError:
@@ -136,7 +136,7 @@ def parse(fault: Fault) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
 
 
 def places(fault: Fault) -> list[Place]:
-    """All places that the fault may be meant for: it should be one."""
+    """All places that match the fault; there should be one."""
     right, _ = parse(fault)
     code = list(map(ast.dump, right))
     found = {}
@@ -158,7 +158,7 @@ def package_definitions() -> dict[str, list[Definition]]:
 
 
 def planted(fault: Fault) -> dict[str, str]:
-    """The module that a fault changes, with its source there."""
+    """The module that a fault changes, with its source."""
     found = places(fault)
     if len(found) != 1:
         raise SystemExit(f"{fault.anchor} must have {fault.right!r} once, not {len(found)} times: {fault.what!r}")
@@ -170,7 +170,7 @@ def planted(fault: Fault) -> dict[str, str]:
 
 @functools.cache
 def tests_by_name() -> dict[str, list[Path]]:
-    """The files that have a test of a name."""
+    """The files that have a test of a given name."""
     found: dict[str, list[Path]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE):
@@ -179,14 +179,14 @@ def tests_by_name() -> dict[str, list[Path]]:
 
 
 def files_of(test: str) -> list[Path]:
-    """The files that a fault's test may stand in: it should be one."""
+    """The files that may have a fault's test; there should be one."""
     file, _, name = test.rpartition("::")
     files = tests_by_name().get(name.partition("[")[0], [])
     return [one for one in files if not file or one == TESTS / file]
 
 
 def node_id(test: str) -> str:
-    """The name that pytest has for a test."""
+    """pytest's name for a test."""
     files = files_of(test)
     if len(files) != 1:
         raise SystemExit(f"{test} must stand in one file of {TESTS}, not in {len(files)}")
@@ -202,7 +202,7 @@ def tests_of(faults: Sequence[Fault]) -> list[tuple[Sequence[str], Sequence[str]
 
 
 def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str], environment: Sequence[str]) -> None:
-    """Runs tests of the dmljax in a folder, writes there what pytest prints, and exits as pytest does."""
+    """Runs tests of the dmljax in a folder, writes pytest's output there, and exits as pytest does."""
     printed = (folder / "printed").open("w")
     os.dup2(printed.fileno(), 1)
     os.dup2(printed.fileno(), 2)
@@ -215,7 +215,7 @@ def run_tests(folder: Path, tests: Sequence[str], options: Sequence[str], enviro
 
 
 class WithoutShrinking:
-    """A plugin of pytest: that an example fails is enough, and to make it smaller takes minutes."""
+    """A pytest plugin: one failing example is enough, and shrinking it takes minutes."""
 
     def pytest_configure(self) -> None:
         from hypothesis import Phase, settings  # not before pytest, which rewrites it
@@ -229,12 +229,12 @@ class Runner:
     """Runs tests in processes that start with JAX imported."""
 
     context: ForkServerContext
-    package: Path  # a compiled copy of dmljax, so that a fault has only its module compiled
+    package: Path  # a compiled copy of dmljax, so that a fault recompiles only its module
 
     def run(
         self, tests: Sequence[str], *options: str, environment: Sequence[str], **changed: str
     ) -> tuple[int | None, str]:
-        """Pytest's exit status, or None if it did not end, and what it printed."""
+        """Pytest's exit status, or None if it did not end, and its output."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             shutil.copytree(self.package, folder / "dmljax")
@@ -249,14 +249,14 @@ class Runner:
             return status, (folder / "printed").read_text()
 
     def is_caught(self, fault: Fault, changed: dict[str, str]) -> bool:
-        """Whether the fault's test fails, which is told."""
+        """Whether the fault's test fails; prints the result."""
         start = time.monotonic()
-        for options in ((), ("--full",)):  # by the cases that every run tries, or by all
+        for options in ((), ("--full",)):  # with the cases that every run tries, or with all
             status, printed = self.run([node_id(fault.test)], *options, environment=fault.environment, **changed)
             if status == pytest.ExitCode.TESTS_FAILED:
                 break
         else:
-            if status != pytest.ExitCode.OK:  # no test ran, or it did not end: that tells nothing
+            if status != pytest.ExitCode.OK:  # no test ran, or it did not end: no result
                 print(printed)
         is_caught = status == pytest.ExitCode.TESTS_FAILED
         seconds = time.monotonic() - start
@@ -264,7 +264,7 @@ class Runner:
         return is_caught
 
     def passes(self, environment: Sequence[str], tests: Sequence[str]) -> bool:
-        """Whether no test fails without a fault; which one does is told."""
+        """Whether all tests pass without a fault; prints which one fails."""
         status, printed = self.run(tests, environment=environment)
         if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return True
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--at-most", metavar="COUNT", type=int, default=len(FAULTS), help="plant only so many faults")
     given = parser.parse_args(arguments)
     chosen = [fault for fault in FAULTS if any(word in fault.what for word in given.words or [""])]
-    random.Random(git("rev-parse", "HEAD")).shuffle(chosen)  # other ones at each commit, but the same in each run
+    random.Random(git("rev-parse", "HEAD")).shuffle(chosen)  # different ones at each commit, but the same in each run
     if given.changed:
         chosen = changed_since(given.changed, chosen)
     if len(chosen) > given.at_most:
@@ -302,7 +302,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def changed_since(commit: str, faults: Sequence[Fault]) -> list[Fault]:
-    """The faults in modules or tests that differ from those of a commit; first those in functions that differ."""
+    """The faults in modules or tests that differ from a commit's; those in functions that differ come first."""
     files = {TESTS.parent / name for name in git("diff", "--name-only", commit).splitlines()}
     with tempfile.TemporaryDirectory() as folder:
         git("archive", f"--output={folder}/dmljax.zip", commit, "dmljax")

@@ -1,4 +1,4 @@
-"""Every operator on arrays that several processes hold, against the same in one process.
+"""Runs every operator on arrays that several processes hold, and compares the results with one process.
 
 `outcomes` starts the processes, on loopback with JAX's own CPU collectives; each of them runs this file.
 """
@@ -18,17 +18,17 @@ PROCESSES, DEVICES = 2, 4
 
 
 def outcomes(operators: tuple[str, ...]) -> dict[str, str]:
-    """For each of the operators "as in one process", or what went wrong in the first process that saw it."""
+    """For each operator "as in one process", or the error in the first process that saw it."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    # The tests run from copies of the package too: what is first on the path here is so there.
+    # The tests also run from copies of the package, so pass on the first entry of the path.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     seen: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         started = []
         for index in range(PROCESSES):
-            # Files, not pipes: a process that waits for its full pipe to be read keeps the others waiting.
+            # Files instead of pipes: a process that waits for its full pipe to be read would keep the others waiting.
             printed = stack.enter_context(tempfile.TemporaryFile("w+"))
             command = [sys.executable, __file__, address, str(index), *operators]
             process = subprocess.Popen(command, env=environment, stdout=printed, stderr=subprocess.STDOUT, text=True)
@@ -50,7 +50,7 @@ AS_IN_ONE = "as in one process"
 
 
 def run(address: str, index: int, operators: list[str]) -> dict[str, str]:
-    """What this process, one of several that each run this, sees of the operators."""
+    """What this process, one of several, sees of the operators."""
     import jax
 
     jax.config.update("jax_num_cpu_devices", DEVICES)
@@ -76,7 +76,7 @@ def run(address: str, index: int, operators: list[str]) -> dict[str, str]:
 
 
 def check_batch(desc: Any, mesh: Any) -> None:
-    """A batch of calls, sharded over all processes, equals the calls of one process."""
+    """Checks that a batch of calls, sharded over all processes, equals the calls in one process."""
     import jax
     import numpy as np
     from families import CASES
@@ -88,7 +88,7 @@ def check_batch(desc: Any, mesh: Any) -> None:
 
 
 def exchanging() -> dict[str, Any]:
-    """Calls on one array that all processes hold a part of, so that they have to exchange something."""
+    """Calls on one array that all processes hold a part of, so that they have to exchange data."""
     import numpy as np
 
     import dmljax
@@ -104,7 +104,7 @@ def exchanging() -> dict[str, Any]:
 
 
 def check_exchange(function: Any, arrays: list[Any], mesh: Any, *, is_exact: bool) -> None:
-    """`function` of arrays whose first dimension is sharded over all processes equals that of whole arrays."""
+    """Checks that `function` of arrays sharded by rows over all processes equals that of whole arrays."""
     import jax
     import numpy as np
     from helpers import assert_nearly_same_trees, assert_same_bits

@@ -1,6 +1,6 @@
-"""Writes what follows from the families and the pages: `functions.py`, `directml.py`, `elsewhere.json`, operators.md.
+"""Writes the files that follow from families and pages: `functions.py`, `directml.py`, `elsewhere.json`, operators.md.
 
-Run `python tests/public_names.py` whenever an operator was added; tests/test_public_names.py sees that it was done.
+Run `python tests/public_names.py` after adding an operator; tests/test_public_names.py checks that it was done.
 """
 
 import ast
@@ -16,7 +16,7 @@ FUNCTIONS = {
     "errors": ("DmlError",),
     "estimation.programs": ("Estimate", "NodeCost", "estimate"),
     "pictures": ("show",),
-}  # what the package has beside the operators' functions
+}  # what the package has besides the operators' functions
 DIRECTML = {
     "descriptors": (
         "OPERATORS",
@@ -96,7 +96,7 @@ def directml_text() -> str:
 
 
 def _modules(core: Mapping[str, tuple[str, ...]], *, is_desc: bool) -> dict[str, tuple[str, ...]]:
-    """The names that are exported, by the modules that they come from."""
+    """The exported names, by the modules that they come from."""
     families = {f".ops.{path.stem}": tuple(public_names(path, is_desc=is_desc)) for path in FAMILIES}
     return {f".{module}": names for module, names in core.items()} | {
         key: names for key, names in families.items() if names
@@ -117,7 +117,7 @@ def _as_ruff_sorts(name: str) -> tuple[int, str]:
 
 
 def _wrapped(start: str, names: Sequence[str], brackets: str = "()") -> str:
-    """`start` and the names on as few lines as hold them."""
+    """`start` and the names on as few lines as possible."""
     line = start + ", ".join(names)
     if len(line) <= 120 and brackets == "()":
         return line
@@ -127,7 +127,7 @@ def _wrapped(start: str, names: Sequence[str], brackets: str = "()") -> str:
 
 
 def public_names(family: Path, *, is_desc: bool) -> list[str]:
-    """The descriptors of a family, or else its functions and the named tuples that they return."""
+    """The descriptors of a family, or its functions and the named tuples that they return."""
     found = [node for node in ast.parse(family.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return sorted((one.name for one in found if (_is_desc if is_desc else _is_of_functions)(one)), key=_lowercase_last)
 
@@ -160,7 +160,7 @@ def elsewhere_text() -> str:
 
 
 def names_elsewhere(page: str) -> Iterator[str]:
-    """The names of the functions that stand alone in the second column of a page's table of relatives."""
+    """The names of functions in the second column of a page's table of relatives, if they fill a cell by themselves."""
     for row in page.partition("## Relatives")[2].splitlines()[4:]:
         _, _, cell, *_ = row.split("|")
         parts = re.split(r"[,;] (?=`)", cell.strip())
@@ -193,7 +193,7 @@ operators/*
 
 
 def operators_text() -> str:
-    """The text of `notebooks/operators.md`: each operator with what it does and what it is called elsewhere."""
+    """The text of `notebooks/operators.md`: what each operator does and what others call it."""
     from dmljax.describe import function_name, markdown_table, operators_by_family  # when `functions.py` is written
 
     families = []
@@ -206,13 +206,13 @@ def operators_text() -> str:
 
 
 def purpose(name: str) -> str:
-    """The first paragraph of an operator's page, its links as they are from the page of all."""
+    """The first paragraph of an operator's page, with links as seen from the page of all operators."""
     text = (PAGES / f"{name}.md").read_text()
     return re.sub(r"\]\((\w+\.md)\)", r"](operators/\1)", " ".join(text.split("\n\n")[1].splitlines()))
 
 
 def called_elsewhere(name: str) -> str:
-    """What an operator is called in JAX, PyTorch and ONNX, as the table at the end of its page has it."""
+    """The operator's names in JAX, PyTorch and ONNX, from the table at the end of its page."""
     table = (PAGES / f"{name}.md").read_text().partition("## Relatives")[2]
     cells = re.findall(r"^\| (?:JAX|PyTorch|ONNX) \| (.*?) \|", table, re.MULTILINE)
     names = [re.sub(r"\(.*", "", code) for cell in cells for code in re.findall(r"`([^`]*)`", cell)]

@@ -1,4 +1,4 @@
-"""Operators and their formulas as functions of scalars, and the numbers on which they are tried."""
+"""Operators and their formulas as functions of scalars, and the numbers to try them on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Arr = NDArray[Any]
 
 
 def dense(dtype: Any, count: int, seed: int) -> Arr:
-    """Numbers of all magnitudes, many small ones and those around what functions break at."""
+    """Numbers of all magnitudes, with many small ones and many near points where functions break."""
     if dtype == np.float16:
         return np.arange(2**16).astype(np.uint16).view(np.float16)
     rng = np.random.default_rng(seed)
@@ -32,7 +32,7 @@ BREAKPOINTS = [0.0, 1.0, 0.5, 0.55, 0.41421357, 0.7, 0.34657359, 1.5707963, 14.6
 
 
 def scalar_function(name: str) -> tuple[Callable[..., Any], Callable[..., Any], list[str]]:
-    """An operator and its formula as functions of scalars: the inputs, and then the attributes that are floats."""
+    """An operator and its formula as functions of scalars: first the inputs, then the float attributes."""
     case = ELEMENTWISE[name]
     attributes = [key for key, value in case.attributes.items() if isinstance(value, float | int) and key not in STATIC]
     static = {key: value for key, value in case.attributes.items() if key not in attributes}
@@ -50,7 +50,7 @@ def scalar_function(name: str) -> tuple[Callable[..., Any], Callable[..., Any], 
 
 STATIC = ("rounding_mode",)
 
-# Where the formulas have no value, or one by the sign of a zero alone
+# Where the formulas have no value, or one that depends on the sign of a zero
 DEFINED: dict[str, Callable[..., Any]] = {
     "ACTIVATION_CELU": lambda x, alpha: alpha != 0,
     "ACTIVATION_HARD_SIGMOID": lambda x, alpha, beta: alpha * x + beta != 0,
@@ -58,8 +58,8 @@ DEFINED: dict[str, Callable[..., Any]] = {
     "ELEMENT_WISE_MODULUS_FLOOR": lambda a, b: np.abs(b) > 1e-30,
 }
 
-# JAX's own functions of inputs and attributes, where these are further off than others: at the ends of the range, or
-# where summands cancel. An operator must not be further off than they are.
+# JAX's own functions of inputs and attributes, where these are less accurate than others: at the ends of the range, or
+# where summands cancel. An operator must be as accurate as they are.
 RIVALS: dict[str, Callable[..., Any]] = {
     "ACTIVATION_CELU": jax.nn.celu,
     "ACTIVATION_ELU": jax.nn.elu,

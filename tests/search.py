@@ -1,8 +1,8 @@
-"""A search for the arguments at which a function of float32 is furthest from its formula.
+"""Searches for the arguments for which a function of float32 is furthest from its formula.
 
-Random numbers hardly ever meet the worst case: a cancellation, an attribute of -0.3, a subnormal product beside a
-normal one. So the worst of many draws have offspring, which differ from them in a few digits, in all digits, or in the
-exponent of some arguments.
+Random numbers rarely meet the worst case: a cancellation, an attribute of -0.3, a subnormal product beside a normal
+one. So the worst of many draws get offspring, which differ from them in a few digits, in all digits, or in the exponent
+of some arguments.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Arr = NDArray[Any]
 
-DRAWN, KEPT = 2**16, 2**10  # of one argument, which costs less, four times as many
+DRAWN, KEPT = 2**16, 2**10  # for functions of one argument, which are cheaper, four times as many
 
 
 def worst_arguments(
@@ -26,10 +26,10 @@ def worst_arguments(
     is_concerned: Callable[..., Any] = lambda *_: True,
     rival: Callable[..., Any] | None = None,
 ) -> tuple[float, tuple[float, ...]]:
-    """How many units a function of `count` scalars is off at most, and for which of those that are concerned.
+    """The largest error of a function of `count` scalars in units in the last place, and the arguments that produce it.
 
-    The function and its rival take scalars of float32, the formula and the condition arrays of float64. Where the
-    function is no further off than its rival, it does not count as off.
+    The function and its rival take float32 scalars, the formula and the condition float64 arrays. Arguments for which
+    the function is at most as far off as its rival do not count.
     """
     rng, more = np.random.default_rng(count), 4 if count == 1 else 1
     compiled = jax.jit(jax.vmap(function))
@@ -48,7 +48,7 @@ def worst_arguments(
 
 
 def draw(rng: np.random.Generator, count: int, more: int = 1) -> Arr:
-    """A third has all magnitudes that there are, a third those of everyday numbers, a third is simple."""
+    """Draws a third of all magnitudes, a third of everyday numbers, and a third of simple ones."""
     kind = rng.integers(0, 3, (count, DRAWN * more))
     every = rng.integers(0, 2**32, kind.shape, dtype=np.uint32).view(np.float32)
     everyday = (np.exp(rng.uniform(-7, 7, kind.shape)) * rng.choice([-1, 1], kind.shape)).astype(np.float32)
@@ -71,6 +71,6 @@ def _offspring(rng: np.random.Generator, parents: Arr, more: int) -> Arr:
 
 
 def _normal(x: Arr) -> Arr:
-    """Subnormal numbers may count as zeros, and NaN with digits of their own as others: that is asked elsewhere."""
+    """Leaves out subnormals, which may count as zeros, and NaNs with unusual digits: other tests try them."""
     quiet = np.where(np.isnan(x), np.float32(np.nan), x)
     return np.where(np.abs(quiet) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), quiet), quiet)

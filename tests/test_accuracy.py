@@ -1,9 +1,9 @@
-"""How exact the operators are: against float64, over float32's range and all of float16.
+"""Accuracy against float64, over float32's range and all of float16.
 
-Integers, copies, selections and predicates are compared bit by bit in `test_every_operator.py`. Here are the operators
-that round: each is within 4 units in the last place of float32 and 1 of float16, or as near as JAX's own function that
-`RIVALS` names, but for what `SUBNORMAL_INSIDE` says. Their derivatives are in `test_derivatives.py`. The errors of
-JAX's idioms and of PyTorch are measured beside ours; `RIVALS` decides what is allowed.
+`test_every_operator.py` compares integers, copies, selections and predicates bit by bit. This file tests the operators
+that round: each is within 4 units in the last place of float32 and 1 of float16, or as accurate as JAX's own function
+in `RIVALS`, except for `SUBNORMAL_INSIDE`. `test_derivatives.py` tests derivatives. The tests also measure the errors
+of JAX's idioms and of PyTorch; `RIVALS` decides what is allowed.
 """
 
 import inspect
@@ -37,7 +37,7 @@ Arr = NDArray[Any]
 ROWS = ("SOFTMAX", "SOFTMAX1", "LOG_SOFTMAX", "LOG_SOFTMAX1")
 ELSEWHERE = (
     "ELEMENT_WISE_POW",  # below
-    "ELEMENT_WISE_ADD1",  # rounds twice: the sum, and what the activation makes of it
+    "ELEMENT_WISE_ADD1",  # rounds twice: the sum, and the activation's result
 )
 ROUNDING = [
     name
@@ -47,14 +47,14 @@ ROUNDING = [
 UNARY = [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1]
 FEW = [name for name in ROUNDING if f"DML_OPERATOR_{name}" in OF_EVERY_KIND]
 
-# What is left out, by operator, and why: the operands for which it holds, as a subnormal in the middle may become zero.
+# Operands left out, by operator, because an intermediate subnormal may become zero.
 SUBNORMAL_INSIDE: dict[str, tuple[Callable[..., Any], str]] = {
     "ELEMENT_WISE_MODULUS_FLOOR": (lambda a, b: np.abs(b) < 1e-30, "the remainder, to which `b` is added"),
 }
 
 
 def errors(name: str, desc: directml.Operator, arrays: list[Arr], actual: Arr) -> Arr:
-    """How many units each element is off."""
+    """The error of each element in units in the last place."""
     with np.errstate(all="ignore"):
         error = units_off(actual, ELEMENTWISE[name].exact_value(desc, *arrays))
         # A subnormal operand may count as zero.
@@ -70,7 +70,7 @@ def errors(name: str, desc: directml.Operator, arrays: list[Arr], actual: Arr) -
 
 
 def rival(name: str, arrays: list[Arr], attributes: dict[str, Any]) -> Arr:
-    """What JAX's own function gives, computed in float32."""
+    """The result of JAX's own function, computed in float32."""
     *_, arguments = scalar_function(name)
     numbers = [np.float32(attributes[key]) for key in arguments[len(arrays) :]]
     result = jax.jit(RIVALS[name])(*(x.astype(np.float32) for x in arrays), *numbers)
@@ -78,7 +78,7 @@ def rival(name: str, arrays: list[Arr], attributes: dict[str, Any]) -> Arr:
 
 
 def assert_near(name: str, data_type: DataType, arrays: list[Arr], attributes: dict[str, Any]) -> float:
-    """Refuses what is further off than the units that are allowed, and than JAX's own function; returns the error."""
+    """Checks that results are within the allowed units or as accurate as JAX's own function; returns the error."""
     desc = ELEMENTWISE[name].desc(name, data_type, arrays[0].shape, **attributes)
     actual = np.asarray(directml.lower(desc)(*arrays))
     error = errors(name, desc, arrays, actual)
@@ -110,12 +110,12 @@ def test_is_within_few_units_of_float64(
 
 # Beside JAX's idioms and PyTorch, with the attributes of the first case in `test_peers_elementwise.py`
 
-# PyTorch's slope is 1/6 itself, not the float of it.
+# PyTorch's slope is exactly 1/6, not the nearest float.
 OTHER_SLOPE = ("ACTIVATION_HARD_SIGMOID", "ACTIVATION_HARD_SWISH")
 
 
 def largest_error(actual: Any, exact: Arr) -> float:
-    """In units in the last place; any zero will do, for the peers promise no signs."""
+    """The largest error in units in the last place, without signs of zeros, which the peers do not promise."""
     is_zero = (np.asarray(actual) == 0) & (np.abs(exact) < np.finfo(np.float32).tiny)
     return float(np.where(is_zero, 0, units_off(actual, exact)).max())
 
@@ -145,7 +145,7 @@ def function_of(peer: Any) -> Callable[..., Any]:
     return getattr(peer.function, "func", peer.function)  # type: ignore[no-any-return]
 
 
-# Sums, of the workloads of `benchmarks/every.py`
+# Sums, on the workloads of `benchmarks/every.py`
 
 SUMS = (
     "ACTIVATION_SOFTMAX1",
@@ -194,12 +194,12 @@ COLUMNS = {"dmljax": "dmljax", "jax.numpy": "JAX", "torch": "PyTorch", "onnxrunt
 
 
 def with_fractions(x: Arr) -> Arr:
-    """Normally distributed numbers in place of whole ones, whose sums are exact."""
+    """Normally distributed numbers instead of integers, whose sums are exact."""
     is_whole = x.ndim > 0 and np.array_equal(x, np.rint(x))
     return np.random.default_rng(x.size).standard_normal(x.shape, x.dtype) if is_whole else x
 
 
-# The worst arguments, attributes among them, that a search finds
+# The worst arguments and attributes that a search finds
 
 
 @pytest.mark.parametrize("name", few_of(ROUNDING, *FEW))
@@ -284,7 +284,7 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 
 @pytest.mark.parametrize("name", few_of(UNARY, *FEW))
 def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
-    # XLA computes with scalars as it does not with arrays: it takes products with two constants together, say.
+    # XLA treats scalars unlike arrays: it merges products with two constants, for example.
     x = specials_of(name)
     function, formula, arguments = scalar_function(name)
     attributes = [np.float32(ELEMENTWISE[name].attributes[key]) for key in arguments[1:]]
@@ -302,7 +302,7 @@ def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
 
 
 def specials_of(name: str) -> Arr:
-    """Numbers of all kinds, but no subnormal ones."""
+    """Numbers of all kinds except subnormals."""
     x = np.concatenate([np.linspace(-110, 110, 441), BREAKPOINTS, [1e-37, 1e-20, 1e20, 3e38, np.inf, np.nan]])
     if name == "ELEMENT_WISE_CONSTANT_POW":
         x = np.abs(x)
@@ -334,7 +334,7 @@ def test_is_as_exact_of_what_is_computed_inside_the_same_computation(name: str) 
     assert error.max() <= UNITS["float32"]
 
 
-# Quotients by one number, which XLA makes products with its reciprocal where it can
+# Quotients by one number, which XLA turns into products with its reciprocal where it can
 
 
 @FULL
@@ -360,7 +360,7 @@ def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
 
 def test_what_is_divided_twice_is_not_divided_by_a_product() -> None:
     twice = jax.jit(lambda x, a, b: dmljax.element_wise_divide(dmljax.element_wise_divide(x, a), b))
-    x, tiny = np.full(3, 1e-20, np.float32), np.float32(1e-25)  # whose square is below all floats
+    x, tiny = np.full(3, 1e-20, np.float32), np.float32(1e-25)  # its square underflows
     np.testing.assert_allclose(twice(x, tiny, tiny), np.full(3, 1e30), rtol=1e-6)
 
 
@@ -379,7 +379,7 @@ def test_quantization_by_one_scale_has_its_halves() -> None:
 
 
 def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
-    """Rows whose sum is lost by rounding, one way or another: of many summands that are small beside one, say."""
+    """Rows whose sum is lost by rounding, for example many summands that are small beside one."""
     distance = rng.uniform(0, 25, (count, 1))
     one_and_others = np.repeat(-distance, width, axis=1)
     one_and_others[:, 0] = 0
@@ -396,7 +396,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("width", few_of([1, 2, 3, 16, 33, 64, 65, 1000, 50257], 1, 3, 33, 1000, 50257))
 def test_softmax_is_as_accurate_as_the_distances_from_the_largest(width: int, axis: int) -> None:
-    # Each distance is rounded before its exponential, and long rows are added as the version of XLA adds them.
+    # Each distance is rounded before its exponential, and XLA's version decides the order of sums in long rows.
     unit = np.finfo(np.float32).eps
     for rows in hard_rows(np.random.default_rng(width), max(2, min(500, 100_000 // width)), width):
         x = rows.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Which tests of the full tier `--full-for` runs."""
+"""The tests of the full tier that `--full-for` runs."""
 
 from pathlib import PurePath
 

@@ -1,4 +1,4 @@
-"""The benchmarks run as their users run them, on few workloads; every rival's result is compared before it is timed."""
+"""The benchmarks run as for their users, on few workloads; every rival's result is compared before it is timed."""
 
 import subprocess
 import sys

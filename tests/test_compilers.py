@@ -1,4 +1,4 @@
-"""Every operator, and networks, are compiled for a GPU and a TPU within a budget that only shrinks.
+"""Compiles every operator and networks for a GPU and a TPU, within a budget that only shrinks.
 
 Needs the extras `accelerators` and `benchmarks`.
 """
@@ -32,7 +32,7 @@ SLOW = {
 
 @pytest.fixture(autouse=True)
 def as_the_benchmark() -> Iterator[None]:
-    """What the benchmark runs under: one device, no 64-bit types, JAX's own promotion."""
+    """Sets up JAX as in the benchmark: one device, no 64-bit types, JAX's own promotion."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 

@@ -1,6 +1,6 @@
-"""How exact derivatives are, and that they are finite: at kinks, at infinity, at both ends of the range.
+"""Derivatives are accurate and finite: at kinks, at infinity, and at both ends of the range.
 
-Derivatives are compared with formulas in float64, or with the derivatives that JAX has of such formulas.
+They are compared with formulas in float64, or with JAX's derivatives of such formulas.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from dmljax.directml import DataType
 
 Arr = NDArray[Any]
 
-# The largest whose square is in range, as JAX's derivatives need it
+# The largest number whose square is in range, as JAX's derivatives need it
 
 LARGEST = 1e18
 
@@ -43,7 +43,7 @@ def inside(x: Arr, alpha: float, beta: float) -> Arr:
     return np.where((line > 0) & (line < 1), alpha, 0.0)
 
 
-# By operator, for the attributes that `ELEMENTWISE` has.
+# By operator, for the attributes in `ELEMENTWISE`.
 DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
     "ELEMENT_WISE_ABS": lambda x: np.where(x == 0, np.nan, np.sign(x)),
     "ELEMENT_WISE_ACOS": lambda x: -1 / np.sqrt(1 - x * x),
@@ -105,7 +105,7 @@ def test_the_gradient_is_finite_and_right_wherever_that_of_the_function_is(name:
         exact = np.asarray(DERIVATIVES[name](x.astype(np.float64)), np.float64)
         concerned = np.isfinite(np.asarray(output)) & (np.abs(exact) < 1e37)
         error = np.abs(gradient - exact)
-        # Where summands cancel, as at the minimum of swish, the steepness of a line to the origin is the measure.
+        # Where summands cancel, as at the minimum of swish, errors are relative to the slope of a line to the origin.
         steepness = np.nan_to_num(np.abs(np.asarray(output, np.float64) / x))
     is_wrong = concerned & ~(error <= 1e-36 + 1e-5 * steepness + 1e-4 * np.abs(exact))
     assert not is_wrong.any(), [(x[i], gradient[i], exact[i]) for i in np.flatnonzero(is_wrong)[:5]]
@@ -208,7 +208,7 @@ SLOPES: dict[str, Callable[..., Any]] = {
 
 
 def is_away_from_kinks(name: str, given: list[Arr]) -> Any:
-    """Where rounding does not decide on which side of a kink the operator is."""
+    """Whether inputs are too far from a kink for rounding to decide its side."""
     if "HARD" in name:
         line = given[1] * given[0] + given[2]
         return (np.abs(line - 1) > 1e-6) & (np.abs(line) > 1e-6 * np.abs(given[2]))
@@ -276,7 +276,7 @@ def test_zero_to_the_power_of_zero_has_no_slope_in_the_exponent(base: float) -> 
     assert jax.grad(dmljax.element_wise_constant_pow, 1)(jnp.float32(base), jnp.float32(0)) == 0
 
 
-# What XLA has no second derivative of, or one that is not finite, beside what calculus has.
+# Second derivatives that XLA does not have, or not finite, beside calculus.
 SECOND_DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
     "ELEMENT_WISE_ASINH": lambda x: -x / (1 + x * x) ** 1.5,
     "ELEMENT_WISE_ATAN": lambda x: -2 * x / (1 + x * x) ** 2,
@@ -312,7 +312,7 @@ def test_the_second_derivative_is_finite_and_right_where_that_of_the_function_is
         np.testing.assert_allclose(actual[concerned], exact[concerned], rtol=2e-4, atol=1e-6)
 
 
-# In float64, where JAX differentiates what is written here
+# In float64, where JAX differentiates the formulas here
 SMOOTH: dict[str, Callable[..., Any]] = {
     "activation_celu": lambda x, alpha: jnp.where(x >= 0, x, alpha * jnp.expm1(x / alpha)),
     "activation_elu": lambda x, alpha: jnp.where(x >= 0, x, alpha * jnp.expm1(x)),
@@ -353,7 +353,7 @@ def test_the_second_derivative_of_a_power_is_right_at_its_edges(base: float, exp
 @pytest.mark.parametrize("function", [dmljax.element_wise_modulus_floor, dmljax.element_wise_modulus_truncate])
 def test_the_derivative_of_a_modulus_by_a_constant_counts_nothing(function: Any) -> None:
     of_a = lambda a: function(a, np.float32(1e-3))  # noqa: E731
-    large = jnp.float32(1e38)  # so many times 1e-3 that they are infinite
+    large = jnp.float32(1e38)  # divided by 1e-3, it is infinite
     assert jax.jvp(of_a, (large,), (jnp.float32(1),))[1] == 1
     assert jax.linearize(of_a, large)[1](jnp.float32(1)) == 1
     assert jax.grad(of_a)(large) == 1

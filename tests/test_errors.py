@@ -1,4 +1,4 @@
-"""Errors: the rules that they tell, as data and as text, wherever they are sent."""
+"""Errors state the broken rules, as data and as text, from wherever they are raised."""
 
 import contextlib
 import copy
@@ -151,7 +151,7 @@ def test_a_long_name_is_abridged_in_messages() -> None:
 def frames(call: Callable[[], Any]) -> list[str]:
     with pytest.raises(DmlError) as refused:
         call()
-    return [Path(entry.path).name for entry in refused.traceback][1:]  # without that of this function
+    return [Path(entry.path).name for entry in refused.traceback][1:]  # without the frames of this function
 
 
 CALLS: dict[str, Callable[[], Any]] = {

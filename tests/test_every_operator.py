@@ -1,4 +1,4 @@
-"""What holds for each registered operator, so that the last one costs no more than the first."""
+"""What holds for every registered operator, so that the last one costs no more than the first."""
 
 import functools
 import inspect
@@ -68,11 +68,11 @@ def allowed(operator: str, field: str, level: FeatureLevel = LATEST) -> tuple[ra
 
 
 def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[directml.Operator]:
-    """A desc for every data type of every free tensor, at the lowest and the highest rank by turns."""
+    """A desc for every data type of every free tensor, alternating between the lowest and the highest rank."""
     case = CASES[operator]
     ranks, _ = allowed(operator, case.free[0], level)
     types = [allowed(operator, field, level)[1] for field in case.free]
-    # Each type of each tensor in turn is enough: the others cycle beside it.
+    # Each type of each tensor once is enough; the others cycle.
     for i in range(max(2, *map(len, types))):
         chosen = {field: list_[i % len(list_)] for field, list_ in zip(case.free, types, strict=True)}
         yield case.make(chosen, ranks[-(i % 2)])
@@ -157,7 +157,8 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     seen = set()
-    # Tables have ranks and types apart: all combinations of types at one rank, and all ranks with some of each table.
+    # Tables list ranks and types separately: try all combinations of types at one rank, and all ranks with some of each
+    # table.
     combinations = [(types, 4) for types in itertools.product(all_types, repeat=len(case.free))]
     of_tables = {
         tuple(allowed(operator, field, level)[1][place] for field in case.free)
@@ -195,10 +196,10 @@ def test_a_desc_survives_json(operator: str) -> None:
     for desc in typed_descs(operator):
         spelled = json.loads(json.dumps(directml.to_json(desc), allow_nan=False))
         assert directml.from_json(spelled) == desc
-        # The same with everything abbreviated and inline, as DxDispatch takes it too.
+        # The same with everything abbreviated and inline, which DxDispatch accepts as well.
         short = json.loads(re.sub(r"DML_(OPERATOR|TENSOR_DATA_TYPE|AXIS_DIRECTION)_", "", json.dumps(spelled)))
         if "Type" in short["Desc"]:
-            continue  # which beside the operator's own can only stand inside of Desc
+            continue  # these may not stand beside the operator's own, only in Desc
         inline = {"type": short["Type"], **short["Desc"]}
         assert directml.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
 
@@ -224,11 +225,11 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
         lowered(*inputs.values(), *([1] * 5))
 
 
-# Transformations, told to the table that conftest.py writes
+# Transformations, reported to the table that conftest.py writes
 
 
 def transformation(name: str, *, of: Iterable[str] = FIRST_OF_EVERY_KIND) -> Callable[[Test], Test]:
-    """A test of a transformation, for the column `name` of the table: of these operators, with `--full` of all."""
+    """Marks a test of a transformation, for the table's row `name`: for these operators, or with `--full` for all."""
 
     def marked(test: Test) -> Test:
         return cast(Test, for_operators(of)(pytest.mark.transformation(name)(test)))
@@ -237,7 +238,7 @@ def transformation(name: str, *, of: Iterable[str] = FIRST_OF_EVERY_KIND) -> Cal
 
 
 def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float = 0) -> None:
-    """The results of one computation, compiled in two ways: the same bits, or what rounding makes of them."""
+    """Checks that two compilations of one computation agree: in their bits, or up to rounding."""
     if CASES[operator].is_exact:
         assert_same_trees(actual, expected)
     else:
@@ -253,7 +254,7 @@ def arguments_of(desc: directml.Operator, seed: int = 0) -> list[Any]:
 
 
 def batch_of(operator: str, count: int) -> tuple[list[Any], Any]:
-    """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of the calls one by one."""
+    """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of single calls."""
     calls, outputs = calls_of(operator)
     inputs = [np.stack(arrays) for arrays in zip(*calls[:count], strict=True)]
     return inputs, jax.tree.map(lambda *a: np.stack(a), *outputs[:count])
@@ -268,14 +269,14 @@ def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
 
 
 def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """An operator as a function of its float inputs, far enough apart that no small step changes their order."""
+    """An operator as a function of its float inputs, which are far enough apart that small steps keep their order."""
     case = CASES[operator]
     if case.of_value:
         return lambda given: case.of_value(given["value"]), {"value": np.float32(3)}
     desc = case.make(tame_types(operator), 4)
     inputs = case.inputs(desc, np.random.default_rng(0))
     keys = [key for key, array in inputs.items() if array.dtype == np.float32]
-    # Every other one backwards, so that no two inputs are the same somewhere.
+    # Reverse every other input, so that no two are equal anywhere.
     floats = {key: tame_floats(case.domain, inputs[key].shape, keys.index(key) % 2 == 1) for key in keys}
     return lambda given: function_of(desc)(*(inputs | given).values()), floats
 
@@ -295,14 +296,14 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def tame_types(operator: str) -> dict[str, DataType]:
-    """FLOAT32 for what may be, UINT32 for what may not, and may be that: indices are indices."""
+    """FLOAT32 wherever possible, UINT32 for what cannot be FLOAT32 but can be that: indices stay indices."""
     types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
     preferred = (DataType.FLOAT32, DataType.UINT32)
     return {field: next((one for one in preferred if one in list_), list_[0]) for field, list_ in types.items()}
 
 
 def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], backwards: bool) -> Any:
-    """Numbers so far apart, or so inside a domain, that no small step changes what is done with them."""
+    """Numbers so far apart, or so far inside a domain, that small steps do not change the computation."""
     count = int(np.prod(shape))
     steps = np.arange(count) * 70 % 1010 if domain is None else np.linspace(*domain, count + 2)[1:-1]
     return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
@@ -393,7 +394,7 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
         assert_agree(operator, outputs, loop)
 
 
-@transformation("grad", of=FEW)  # the families' tests and `test_derivatives.py` see the gradients of all
+@transformation("grad", of=FEW)  # the families' tests and `test_derivatives.py` cover the gradients of all
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats):
@@ -406,7 +407,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
 
 @for_operators([*FEW, "DML_OPERATOR_ACTIVATION_RELU"])
 def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
-    """Where floats move as integers, which have no transpose."""
+    """Floats here move as integers, which have no transpose."""
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats):
         pytest.skip("the result is not a float, or depends on the bits of a number rather than its value")
@@ -473,9 +474,7 @@ def test_derivatives_agree_with_each_other(operator: str) -> None:
         outputs, pushed = jax.jvp(function, (floats,), (tangents,))
         linearized, push = jax.linearize(function, floats)
         pulled_outputs, pull = jax.vjp(function, floats)
-        cotangents = jax.tree.map(
-            lambda x: np.ones(x.shape, x.dtype), pushed
-        )  # of float0 for what is counted, not computed
+        cotangents = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), pushed)  # float0 for counts and positions
         return (outputs, pushed), (linearized, push(tangents)), pulled_outputs, pull(cotangents)
 
     (outputs, pushed), linearized, pulled_outputs, (pulled,) = derivatives(floats, tangents)
@@ -523,7 +522,7 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
     function, floats = float_call(operator)
     for array in floats.values():
         if array.ndim:
-            array.flat[0], array.flat[-1] = -np.inf, np.inf  # whose difference or product with 0 would be NaN
+            array.flat[0], array.flat[-1] = -np.inf, np.inf  # their difference, or their product with 0, would be NaN
     expected = function(floats)
     if any(np.isnan(output).any() for output in jax.tree.leaves(expected)):
         pytest.skip("infinite or negative operands give NaN by definition")
@@ -563,7 +562,7 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
     exported = jax.export.export(jax.jit(directml.lower(desc)), platforms=["cpu", "cuda", "rocm", "tpu"])(*shapes)
     module = exported.mlir_module()
-    targets = re.findall(r"custom_call @([\w.]+)", module)  # JAX 0.8 has some operations of XLA so
+    targets = re.findall(r"custom_call @([\w.]+)", module)  # JAX 0.8 prints some operations of XLA this way
     assert [name for name in targets if name != "Sharding" and not name.startswith("mhlo.")] == []
     for constant in re.findall(r"stablehlo.constant dense<([^>]*)>", module):
         # Larger ones are printed as one hexadecimal string.
@@ -634,7 +633,7 @@ def test_may_be_called_inside_shard_map_on_one_device(operator: str) -> None:
 def in_several_processes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> dict[str, str]:
-    """What several processes make of the operators that are tried, started by the first worker that asks."""
+    """The results of several processes for the operators under test, started by the first worker that asks."""
     asking = (item for item in request.session.items if "in_several_processes" in item.fixturenames)  # type: ignore[attr-defined]
     operators = tuple(item.callspec.params["operator"] for item in asking)  # type: ignore[attr-defined]
     if worker_id == "master":

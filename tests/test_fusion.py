@@ -1,4 +1,4 @@
-"""What XLA makes of the operators, read from the compiled computations: nothing is in memory that need not be."""
+"""The compiled computations keep nothing in memory that need not be."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ Call = Callable[..., Any]
 
 
 def arrays(dtype: str) -> dict[str, jax.ShapeDtypeStruct]:
-    """Matrices of `SIZE` rows and columns, and what picks elements of them."""
+    """Matrices of `SIZE` rows and columns, and inputs that pick their elements."""
     matrix = jax.ShapeDtypeStruct((SIZE, SIZE), dtype)
     return {
         "matrix": matrix,
@@ -31,7 +31,7 @@ def arrays(dtype: str) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def memory(function: Call, dtype: str) -> Any:
-    """What a function of some of `arrays` needs."""
+    """The memory that a function of some of `arrays` needs."""
     return compiled(function, dtype).memory_analysis()
 
 
@@ -67,7 +67,7 @@ def test_an_elementwise_consumer_never_sees_the_result_in_memory(name: str, dtyp
     assert needed.temp_size_in_bytes < 0.01 * needed.output_size_in_bytes
 
 
-# XLA on CPU has what it sums in memory first, whoever wrote it.
+# XLA on CPU first writes summands to memory, whoever wrote the sum.
 REDUCED: dict[str, tuple[Call, Call]] = {
     "one_hot": (
         lambda indices, values: jnp.sum(one_hot(indices, values), axis=0),
@@ -118,7 +118,7 @@ def test_a_selection_is_one_loop(name: str, dtype: str) -> None:
 @DTYPES
 @pytest.mark.parametrize("name", ["activation_hardmax", "argmax"])
 def test_rows_are_reduced_where_they_are_computed(name: str, dtype: str) -> None:
-    # XLA on CPU makes a long reduction a reduce-window first, and that cannot be fused with what it reduces.
+    # XLA on CPU first turns a long reduction into a reduce-window, which does not fuse with its operand.
     counted = operations(compiled(LARGE[name], dtype))
     assert counted["reduce-window"] == 0
     assert counted["sort"] == counted["scatter"] == counted["while"] == 0
@@ -138,7 +138,7 @@ def test_nonzero_sorts_nothing_and_scatters_only_words(dtype: str) -> None:
 
 
 def operations(computation: Any) -> Counter[str]:
-    """How often each operation stands in a compiled computation."""
+    """How often each operation occurs in a compiled computation."""
     return Counter(re.findall(r" ([a-z-]+)\(", computation.as_text()))
 
 

@@ -1,4 +1,4 @@
-"""Graphs: edges pass on buffers, all nodes are one computation, and what does not fit is refused by name."""
+"""Graphs: edges pass on buffers, all nodes form one computation, and errors name what does not fit."""
 
 import json
 import pickle
@@ -25,12 +25,12 @@ from dmljax.directml import (
 )
 from dmljax.lowerings.strides import read_strided, write_strided
 
-TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
+TensorDesc: Any = directml.TensorDesc  # accepts the names of data types as well
 FLOATS = TensorDesc("FLOAT32", (2, 3))
 
 
 def chain(*nodes: Any, input: Any = FLOATS, **more: Any) -> Graph:
-    """Nodes with one input and one output, one after the other."""
+    """A chain of nodes with one input and one output each."""
     names = [f"n{i}" for i in range(len(nodes))]
     sources = ["x", *(f"{name}.output" for name in names)]
     return Graph(
@@ -85,7 +85,7 @@ X = np.array([[-3, 1, 2], [0, -1, 5]], np.float32)
 Y = np.array([[0, 1, 1], [1, 0, 4]], np.float32)
 
 
-# What is computed
+# Results
 
 
 def test_a_graph_computes_its_nodes_in_any_order() -> None:
@@ -111,7 +111,7 @@ def test_another_constant_may_be_given_and_has_a_gradient() -> None:
 
 
 def dequantized(reader: str) -> Graph:
-    """A weight of int8 that is dequantized, and then a factor of a product or a summand."""
+    """A dequantized int8 weight, used as a factor of a product or as a summand."""
     floats, few = TensorDesc("FLOAT32", (1, 1, 4, 4)), TensorDesc("FLOAT32", (1, 1, 4, 4), (0, 0, 0, 0))
     dequantize = directml.ElementWiseDequantizeLinearDesc(
         input=TensorDesc("INT8", (1, 1, 4, 4)), scale=few, zero_point=None, output=floats
@@ -163,7 +163,7 @@ def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(r
 
 
 def test_a_constant_may_follow_from_what_is_computed_at_each_call() -> None:
-    # The difference is larger than its constants, and stays; whether it is positive fits in them, and is folded.
+    # The difference is larger than its constants and stays; whether it is positive is smaller, and is folded.
     table, column, row = (TensorDesc("FLOAT32", (8, 8), strides) for strides in (None, (1, 0), (0, 1)))
     flags = TensorDesc("UINT8", (8, 8))
     graph = Graph(
@@ -243,7 +243,7 @@ def test_arrays_of_tensors_and_several_outputs_of_a_node() -> None:
 
 
 def through_bytes(graph: Graph, x: Any) -> Any:
-    """What a chain of identities computes in buffers of bytes, as `TensorDesc` reads and writes them."""
+    """The result of a chain of identities on byte buffers, as `TensorDesc` reads and writes them."""
     desc = graph.inputs["x"]
     node: Any
     for node in graph.nodes.values():
@@ -255,7 +255,7 @@ def through_bytes(graph: Graph, x: Any) -> Any:
 
 
 def strided(rng: np.random.Generator, sizes: tuple[int, ...], *, nested: bool) -> tuple[int, ...]:
-    """Strides of an output: a permutation with gaps, or ones that are not multiples of each other."""
+    """Strides of an output: a permutation with gaps, or strides that are not multiples of each other."""
     strides, step = [0] * len(sizes), int(rng.integers(1, 3))
     for axis in rng.permutation(len(sizes)):
         strides[axis] = step
@@ -270,7 +270,7 @@ def test_what_reads_an_edge_sees_the_bytes_with_its_own_strides(seed: int, neste
     rng = np.random.default_rng(seed)
     sizes = tuple(int(size) for size in rng.integers(1, 4, rng.integers(1, 5)))
     written = TensorDesc("FLOAT32", sizes, strided(rng, sizes, nested=nested))
-    # As many elements as are there, in any order, some of them again and again.
+    # Some of the existing elements, in any order, some of them repeatedly.
     other = tuple(int(size) for size in rng.integers(1, 4, 3))
     while TensorDesc("FLOAT32", other, steps := tuple(map(int, rng.integers(0, 5, 3)))).span > written.span:
         other = tuple(max(1, size - 1) for size in other)
@@ -290,7 +290,7 @@ def test_what_reads_an_edge_sees_the_bytes_with_its_own_strides(seed: int, neste
         ((1, 3, 1, 2), (7, 2, 9, 1)),
         ((3,), (4,)),
         ((1, 1), (0, 0)),
-        ((2, 2), (5, 2)),  # which do not nest: 5 is no multiple of 2
+        ((2, 2), (5, 2)),  # these do not nest: 5 is not a multiple of 2
         ((3, 3), (2, 3)),
         ((2, 3), (0, 1)),
         ((2, 3), (2, 1)),  # windows that overlap
@@ -358,7 +358,7 @@ def test_strides_that_nest_are_neither_gathered_nor_scattered() -> None:
     "types", [("UINT16", "INT32", "UINT8"), ("INT32", "FLOAT16", "INT8"), ("UINT8", "INT16", "UINT32")]
 )
 def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None:
-    """XLA made one conversion of two here, of a wrong shape."""
+    """XLA merged two conversions here into one of a wrong shape."""
     x = random_array(np.random.default_rng(0), np.dtype(types[0].lower()), (8,))
     descs = [TensorDesc(name, (x.nbytes * 8 // directml.DataType[name].bits,)) for name in types]
     nodes = [directml.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]
@@ -438,7 +438,7 @@ def test_a_batch_stays_where_it_is() -> None:
 def test_a_graph_survives_json_and_pickle() -> None:
     half = TensorDesc("FLOAT16", (2,))
     special = np.array([np.nan, -0.0], np.float16)
-    special.view(np.uint16)[0] |= 5  # a NaN of its own
+    special.view(np.uint16)[0] |= 5  # NaN with digits of its own
     graph = Graph(
         nodes={"a.b": directml.ElementWiseIdentityDesc(input=half, output=half)},
         edges={"a.b.input": "weights.0"},

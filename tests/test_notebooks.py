@@ -1,8 +1,7 @@
-"""The notebooks run from top to bottom in under a minute each, beside the folder `models`, and print what stands
-in them.
+"""The notebooks run from top to bottom in under a minute each, beside the folder `models`, and print what they show.
 
 They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take two minutes of a core.
-`pytest tests/test_notebooks.py --write-notebooks` puts what they print and draw into the files.
+`pytest tests/test_notebooks.py --write-notebooks` writes their output and drawings into the files.
 """
 
 import importlib.util
@@ -44,7 +43,7 @@ def test_a_notebook_prints_what_stands_in_it(
         return
     for before, after in zip(_code_cells(stored), _code_cells(executed), strict=True):
         assert _count(before, "image/png") == _count(after, "image/png"), before.source
-        # What another version of JAX prints may differ; what a cell with this tag prints always does.
+        # Another version of JAX may print something else; a cell with this tag always does.
         if stored.metadata["jax"] == jax.__version__ and "varies" not in before.metadata.get("tags", ()):
             assert _text(before) == _text(after), before.source
 

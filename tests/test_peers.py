@@ -1,6 +1,6 @@
-"""The functions beside ONNX Runtime and PyTorch, where they differ from them or may be less accurate.
+"""Functions that differ from ONNX Runtime or PyTorch, or may be less accurate, beside them.
 
-`tests/onnx` compares what ONNX's operators are made of with ONNX's own cases and with ONNX Runtime.
+`tests/onnx` compares ONNX's operators with ONNX's own cases and with ONNX Runtime.
 """
 
 import functools
@@ -25,7 +25,7 @@ def onnxruntime_run(operator: str, inputs: list[Any], opset: int = 18, outputs: 
     onnx = pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     helper = onnx.helper
-    names = ["" if array is None else f"x{i}" for i, array in enumerate(inputs)]  # an input that is left out has none
+    names = ["" if array is None else f"x{i}" for i, array in enumerate(inputs)]  # an omitted input has no name
     arrays = {name: array for name, array in zip(names, inputs, strict=True) if name}
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -46,7 +46,7 @@ def same(actual: Any, expected: Any) -> None:
 
 
 def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
-    """Rounded otherwise at some steps."""
+    """Equal up to rounding at some steps."""
     actual = np.asarray(actual)
     assert actual.dtype == expected.dtype
     np.testing.assert_allclose(actual, expected, rtol=digits, atol=digits)
@@ -62,7 +62,7 @@ def test_attention_is_onnxruntimes() -> None:
     attention: Any = dmljax.multihead_attention
     run: Any = functools.partial(onnxruntime_run, "MultiHeadAttention", domain="com.microsoft", num_heads=heads)
 
-    # ONNX Runtime adds the filter value for a mask of each kind, and reads the lengths alone of those with positions.
+    # ONNX Runtime adds the filter value once per kind of mask, and reads only the lengths of masks that have positions.
     lengths = np.array([2, 0], np.int32)
     positions = np.array([*lengths, 0, 3, 6, 0, 3, 6], np.int32)
     seen = np.array([[1, 0, 2], [-1, 0, 1]], np.int32)
@@ -76,7 +76,7 @@ def test_attention_is_onnxruntimes() -> None:
         expected = run([query, key, value, bias, mask, relative], mask_filter_value=-1.5)
         given |= {"bias": bias, "relative_position_bias": relative}
         near(attention(query, key, value, **given, mask_filter_value=-1.5, head_count=heads), expected)
-    # Attention, whose queries, keys and values are products with weights, has a mask of two bounds.
+    # ONNX Runtime's Attention multiplies by weights first, and takes a mask of two bounds.
     weights = np.concatenate([np.eye(heads * size, dtype=np.float32)] * 3, 1)
     bounds = np.array([[2, 3], [1, 0]], np.int32)
     whole: Any = functools.partial(onnxruntime_run, "Attention", domain="com.microsoft", num_heads=heads)
@@ -84,13 +84,13 @@ def test_attention_is_onnxruntimes() -> None:
     given = {"bias": bias, "mask": bounds, "mask_type": kind.KEY_SEQUENCE_END_START, "mask_filter_value": -1.5}
     near(attention(query, query, query, **given, head_count=heads), expected)
 
-    # Its CPU has no stacked forms.
+    # Its CPU kernel has no stacked forms.
     near(attention(query, key, value, scale=0.3, head_count=heads), run([query, key, value], scale=0.3))
     expected = run([query, key, value, None, None, None, *before], outputs=3)
     results = attention(query, key, value, past_key=before[0], past_value=before[1], head_count=heads, has_present=True)
     for result, one in zip(results, expected, strict=True):
         near(result, one)
-    expected = run([query, *before])  # keys and values of an earlier call alone
+    expected = run([query, *before])  # only keys and values of an earlier call
     near(attention(query, past_key=before[0], past_value=before[1], head_count=heads), expected)
 
 
@@ -100,7 +100,7 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
     shapes = ((batch, count, heads * size), *((batch, count, key_heads * size),) * 2)
     arrays = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
     past = [RNG.normal(size=(batch, key_heads, most, size)).astype(np.float32) for _ in range(2)]
-    # A first call has no past, whatever its lengths say; in a step, they are one less than those of all.
+    # A first call has no past, whatever its lengths say; in a step, they are one less than all lengths.
     lengths = np.array([2, 5] if count == 1 else [0, 0], np.int32)
     whole = np.array([most if count == 1 else count], np.int32)
     inputs = [*arrays, *(past if count == 1 else [None, None]), lengths if count == 1 else lengths + count - 1, whole]
@@ -119,7 +119,7 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
     )
     near(results.output, expected[0])
     for result, one in zip(results[1:], expected[1:], strict=True):
-        for b, length in enumerate(lengths):  # what is behind that, nothing has been written to
+        for b, length in enumerate(lengths):  # nothing has been written beyond that
             same(result[b, :, : length + count], one[b, :, : length + count])
 
 
@@ -128,9 +128,9 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
 def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) -> None:
     limits = np.iinfo(dtype)
     image = RNG.integers(limits.min, limits.max, (2, 3, 9, 8), endpoint=True).astype(dtype)
-    # ONNX Runtime adds the zero point before it rounds halves to even: with an even one, the two agree.
+    # ONNX Runtime adds the zero point before it rounds halves to even; with an even zero point, both agree.
     zero, final_zero = np.array(3, dtype), np.array(8, dtype)
-    # Scales with which all is exact, so that no half is one by rounding.
+    # Scales that make everything exact, so that rounding creates no ties.
     scale, final_scale = np.float32(0.5), np.float32(4)
     windows: dict[str, Any] = {"window_sizes": (2, 4), "strides": (2, 3), "start_padding": (1, 0)}
     given: list[Any] = [image, scale, zero, final_scale, final_zero]
@@ -154,7 +154,7 @@ def test_integers_of_4_bits_are_onnxruntimes(kind: str) -> None:
     least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
     input = (RNG.standard_normal((6, 10)) * 9).astype(np.float32)
     scale, zero = RNG.uniform(0.5, 2, (6, 2)).astype(np.float32), RNG.integers(least, most + 1, (6, 2)).astype(dtype)
-    # NumPy cannot give ONNX Runtime integers of 4 bits, nor take them: they stay inside of the model.
+    # NumPy cannot pass 4-bit integers to ONNX Runtime or receive them: they stay inside the model.
     halves = zero.ravel().view(np.uint8)
     packed = (halves[0::2] | halves[1::2] << 4).tobytes()
     constants = [helper.make_tensor("zero", getattr(onnx.TensorProto, kind.upper()), zero.shape, packed, raw=True)]
@@ -229,7 +229,7 @@ def test_averages_of_regions_are_onnxruntimes(samples: int) -> None:
 
 
 def test_bins_of_regions_are_onnxruntimes() -> None:
-    # Bins as wide as a power of two divides, so that ONNX Runtime's sizes are exact.
+    # Bins whose width divides by a power of two, so that ONNX Runtime's sizes are exact.
     image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
     roi = np.concatenate([RNG.integers(0, 3, (40, 1)), RNG.uniform(-9, 25, (40, 4))], axis=1).astype(np.float32)
     expected = onnxruntime_run("MaxRoiPool", [image, roi], pooled_shape=[2, 4], spatial_scale=0.5)

@@ -1,9 +1,9 @@
-"""The element-wise operators and activations beside ONNX Runtime and PyTorch, on special, random and ordinary values.
+"""The elementwise operators and activations beside ONNX Runtime and PyTorch, on special, random and ordinary values.
 
-Integers, predicates and copies are compared bit for bit, any NaN with any. Of floats, both errors together may be what
-ours alone may be, `helpers.UNITS`, but where the peer's is larger by itself; a `Peer` then says by how much. A backend
-may take a subnormal input for a zero, so that the peer's result for that zero is right, too. Where a peer computes
-something else, that is a `Difference`, and has to remain one.
+Integers, predicates and copies are compared bit for bit, any NaN with any. For floats, the sum of both errors may be as
+large as ours may be (`helpers.UNITS`), unless the peer's own error is larger; a `Peer` then says how large. A backend
+may take a subnormal input for a zero, so the peer's result for that zero is also right. A `Difference` marks where a
+peer computes something else, and the tests check that it still does.
 """
 
 import functools
@@ -31,7 +31,7 @@ SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = (*SIGNED, *UNSIGNED)
 NUMBERS = (*FLOATS, *INTEGERS)
-# PyTorch has few functions of the other unsigned integers, ONNX Runtime few of those of 16 bits.
+# PyTorch has few functions of the other unsigned integers, ONNX Runtime few of 16-bit ones.
 TORCH_INTEGERS = (*SIGNED, "uint8")
 TORCH_NUMBERS = (*FLOATS, *TORCH_INTEGERS)
 ONNX_INTEGERS = tuple(kind for kind in INTEGERS if not kind.endswith("16"))
@@ -45,20 +45,20 @@ class Difference:
     reason: str
     where: Mask
     types: tuple[str, ...] = FLOATS
-    is_certain: bool = True  # or depends on the machine's vectors, or on where in one an element is
+    is_certain: bool = True  # it varies with the machine's vectors, or with an element's place in one
 
 
 @dataclass(frozen=True)
 class Peer:
-    """How a peer spells an operator, in which types it has it, and how far it is off."""
+    """How a peer spells an operator, the types it supports, and its error."""
 
     run: Callable[..., Any]
     types: tuple[str, ...]
     differences: tuple[Difference, ...] = ()
-    units: float = 0  # its own error, in the last place
-    absolute: float = 0  # its own error where the result is small beside what it is the difference of
+    units: float = 0  # its own error in the last place
+    absolute: float = 0  # its own error where the result is a small difference
     tensors: Callable[..., Any] | None = None  # PyTorch's function of tensors
-    node: tuple[str, tuple[float | None, ...], int, dict[str, Any]] | None = None  # ONNX's, with what stays the same
+    node: tuple[str, tuple[float | None, ...], int, dict[str, Any]] | None = None  # ONNX's, with its constants
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def onnx(
     **attributes: Any,
 ) -> dict[str, Peer]:
     def run(*arrays: Arr) -> Any:
-        # Earlier ones have fewer types, and differences of their own.
+        # Earlier ones have fewer types, and other differences.
         pytest.importorskip("onnxruntime", minversion="1.31")
         more = [None if number is None else np.array(number, arrays[0].dtype) for number in constants]
         return onnxruntime_run(name, [*arrays, *more], opset, **attributes)
@@ -157,7 +157,7 @@ def is_beyond_doubles(base: Arr, exponent: Arr) -> Any:
 
 
 def prelu(x: Any, slope: Any) -> Any:
-    # A slope for each channel, which are the elements of one row.
+    # A slope for each channel, the elements of one row.
     import torch
 
     return torch.nn.functional.prelu(x[None], slope)[0]
@@ -394,7 +394,7 @@ CASES: dict[str, Case] = {
         )
         for name in ("AND", "OR", "XOR")
     },
-    # The pages have unsigned integers alone; on the left, a sign is a bit like others.
+    # The pages only have unsigned integers; on the left, a sign is a bit like the others.
     "BIT_SHIFT_LEFT": Case(
         dmljax.element_wise_bit_shift_left,
         torch("bitwise_left_shift", TORCH_INTEGERS) | onnx("BitShift", ("uint8", "uint32", "uint64"), direction="LEFT"),
@@ -405,8 +405,9 @@ CASES: dict[str, Case] = {
         torch("bitwise_right_shift", ("uint8",)) | onnx("BitShift", ("uint8", "uint32", "uint64"), direction="RIGHT"),
         inputs=2,
     ),
-    # Activations. What ONNX Runtime's exp(x) - 1, and the 1 + erf(x) of both, lose below zero is large beside what is
-    # left; its sigmoid is a rational function, as far off at 0 as at 1; what is nearly 0 at -3 is a difference, too.
+    # Activations. The digits that ONNX Runtime's exp(x) - 1 and both peers' 1 + erf(x) lose below zero are large beside
+    # the result; ONNX Runtime's sigmoid is a rational function, as far off at 0 as at 1; a result near 0 at -3 is a
+    # difference as well.
     "RELU": Case(
         dmljax.activation_relu,
         torch("relu", (*FLOATS, *SIGNED), ZERO_KEEPS_SIGN) | onnx("Relu", (*FLOATS, "int8", "int32"), ZERO_KEEPS_SIGN),
@@ -518,14 +519,14 @@ ROWS = [
 
 
 def inputs(name: str, dtype: Any) -> list[Arr]:
-    """Special values, of two inputs every pair of them, random bits, and numbers of the domain."""
+    """Special values (every pair for two inputs), random bits, and numbers of the domain."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     case = CASES[name]
     special = specials(dtype)
     first = [np.repeat(special, len(special)), np.tile(special, len(special))] if case.inputs == 2 else [special]
     arrays = [np.concatenate([given, random_array(rng, dtype, (400,)), ordinary(rng, case, dtype)]) for given in first]
     if name.startswith(("DIVIDE", "MODULUS")) and dtype.kind in "iu":
-        # By an integer of 0 the peers raise errors or, as by the smallest over -1, end the process.
+        # Dividing by an integer 0, the peers raise errors; dividing the smallest by -1, they end the process.
         a, b = arrays
         can_be_asked = (b != 0) & ((b + 1 != 0) | (a != np.iinfo(dtype).min))
         return [a[can_be_asked], b[can_be_asked]]
@@ -557,7 +558,7 @@ def is_same(case: Case, peer: Peer, actual: Arr, expected: Arr) -> Any:
 def check(name: str, peer_name: str, arrays: list[Arr]) -> None:
     case = CASES[name]
     peer = case.peers[peer_name]
-    expected = peer.run(*arrays)  # first, for it skips the test where the peer is not installed
+    expected = peer.run(*arrays)  # first, because it skips the test if the peer is not installed
     actual = np.asarray(case.function(*arrays))
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     agrees = is_same(case, peer, actual, expected)
@@ -602,7 +603,7 @@ def float32s(rng: np.random.Generator, limit: float, *shape: int) -> Arr:
 @pytest.mark.parametrize("peer_name", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_softmax_and_its_logarithm_are_the_peers(axis: int, peer_name: str, dtype: str) -> None:
-    # The peers round the distance from the largest, which may be 8, before the exponential, and near 1 the logarithm.
+    # The peers round the distance from the largest, which may be 8, before the exponential, and the logarithm near 1.
     array = np.random.default_rng(axis + 5).uniform(-4, 4, (5, 6, 7)).astype(dtype)
     array[np.arange(5), np.arange(5), np.arange(5)] = [np.nan, np.inf, -np.inf, 0, -0.0]
     for name, function, units, absolute in (
@@ -653,7 +654,7 @@ def test_if_is_onnxruntimes_but_for_the_sign_of_zero(kind: str) -> None:
     actual = np.asarray(dmljax.element_wise_if(*selection(kind)))
     expected = onnxruntime_run("Where", selection(kind))
     same(actual, expected)
-    # ONNX Runtime adds what is chosen to a zero, by which -0 loses its sign.
+    # ONNX Runtime adds the chosen element to a zero, so -0 loses its sign.
     assert kind not in FLOATS or np.any(np.signbit(actual) != np.signbit(expected))
 
 
@@ -679,7 +680,7 @@ def test_pow_of_mixed_types_is_onnxruntimes_where_float64_has_the_result(kind: s
 @pytest.mark.parametrize("scale", [0.37, 2.0, 7.0, 41.0])
 @pytest.mark.parametrize("quantized", ["uint8", "int8", "uint16", "int16"])
 def test_quantize_linear_is_onnxruntimes_but_for_nan(quantized: str, scale: float) -> None:
-    # A scale of 7 tells a quotient from a product with the reciprocal, which is not quite a half where that is one.
+    # A scale of 7 distinguishes a quotient from a product with the reciprocal, which misses exact halves.
     rng = np.random.default_rng(14)
     halves = (np.arange(-300, 300) + 0.5) * np.float32(scale)
     input = np.concatenate([specials("float32"), random_array(rng, "float32", (300,)), halves.astype(np.float32)])
@@ -688,7 +689,7 @@ def test_quantize_linear_is_onnxruntimes_but_for_nan(quantized: str, scale: floa
     expected = onnxruntime_run("QuantizeLinear", [input, factor, zero_point], 21)
     number = ~np.isnan(input)
     same(actual[number], expected[number])
-    # NaN is 0 steps from the zero point; in ONNX Runtime, the lowest number.
+    # NaN is 0 steps from the zero point; in ONNX Runtime, it becomes the lowest number.
     assert set(actual[~number]) == {3}
     assert set(expected[~number]) == {np.iinfo(quantized).min}
 
@@ -699,7 +700,7 @@ def test_dequantize_linear_is_onnxruntimes(quantized: str, factor_kind: str) -> 
     input, factor = random_array(np.random.default_rng(15), quantized, (500,)), np.array(0.3, factor_kind)
     expected = onnxruntime_run("DequantizeLinear", [input, factor], 21)
     same(dmljax.element_wise_dequantize_linear(input, factor), expected)
-    if quantized != "int32":  # whose zero point has to be 0 in ONNX Runtime
+    if quantized != "int32":  # ONNX Runtime needs a zero point of 0
         zero_point = np.array(3, quantized)
         expected = onnxruntime_run("DequantizeLinear", [input, factor, zero_point], 21)
         same(dmljax.element_wise_dequantize_linear(input, factor, zero_point), expected)

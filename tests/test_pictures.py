@@ -1,4 +1,4 @@
-"""`dmljax.show`: what is in a picture, and what is refused."""
+"""`dmljax.show`: the contents of pictures, and refusals."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ from dmljax.pictures import draw
 
 @pytest.fixture(autouse=True)
 def plt() -> Iterator[Any]:
-    """Matplotlib, which takes a second to import, without windows."""
+    """Matplotlib without windows, which takes a second to import."""
     module = pytest.importorskip("matplotlib.pyplot", reason="the extra `pictures` is not installed")
     with module.rc_context({"backend": "agg"}):
         yield module
@@ -27,7 +27,7 @@ def plt() -> Iterator[Any]:
 
 
 def texts(figure: Any) -> list[list[str]]:
-    """What stands in the cells of each array, row by row."""
+    """The text in the cells of each array, row by row."""
     return [[text.get_text() for text in place.texts if text.get_text()] for place in figure.axes]
 
 
@@ -120,7 +120,7 @@ def unary(name: str, **more: Any) -> Any:
 
 
 def a_graph(**changed: Any) -> Graph:
-    """Two ways from an input to a sum, one of them longer, and a constant."""
+    """Two paths from an input to a sum, one longer, and a constant."""
     parts: dict[str, Any] = {
         "nodes": {
             "sum": directml.ElementWiseAddDesc(a=TENSOR, b=TENSOR, output=TENSOR),

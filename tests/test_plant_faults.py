@@ -1,4 +1,4 @@
-"""The faults that are planted to try the tests: each must find its place and its test."""
+"""Each planted fault finds its place and its test."""
 
 import subprocess
 import sys

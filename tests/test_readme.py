@@ -1,4 +1,4 @@
-"""The README's code runs and prints what it says, and what it says of JAX is so."""
+"""The README's code runs and prints what it says, and its statements about JAX hold."""
 
 import contextlib
 import io
@@ -57,7 +57,7 @@ def test_the_operators_are_counted() -> None:
     assert f"implements all {len(header.OPERATORS)} operators" in README
 
 
-# What notebooks/beside.md says that the nearest relatives in JAX do. When JAX changes, the page does.
+# Statements of notebooks/beside.md about JAX's nearest functions. When JAX changes, change the page.
 
 SUBNORMALS = jnp.array([[1e-40, 2e-40]], jnp.float32)
 on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="tells of XLA on CPU")

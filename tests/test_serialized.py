@@ -1,4 +1,4 @@
-"""DirectML's serialized graphs: what is written is read back, and no file makes more than one clear error."""
+"""DirectML's serialized graphs survive a round trip, and no file makes more than one clear error."""
 
 import os
 import random
@@ -44,7 +44,7 @@ def parsed(data: bytes) -> Graph:
 
 
 def normal(desc: Any) -> Any:
-    """A desc whose tensors say their sizes in bytes, as those in files do, and have no flags."""
+    """A desc whose tensors state their sizes in bytes, as those in files do, and have no flags."""
     json = directml.to_json(desc)
     for value in json["Desc"].values():
         for tensor in value if isinstance(value, list) else [value]:
@@ -118,7 +118,7 @@ def test_a_file_larger_than_its_bound_is_refused_before_it_is_read(tmp_path: Pat
     with pytest.raises(InvalidDesc, match="max_bytes must be in"):
         serialized.load(tmp_path / "graph.bin", max_bytes=-1)
     with (tmp_path / "sparse.bin").open("wb") as file:
-        file.truncate(2**33)  # which takes no room on the disk
+        file.truncate(2**33)  # takes no room on the disk
     with pytest.raises(InvalidDesc, match="must hold at most 4294967296 bytes; got 8589934592 in"):
         serialized.load(tmp_path / "sparse.bin")
 
@@ -149,7 +149,7 @@ def test_a_constant_does_not_lead_out_of_the_folder(name: str, tmp_path: Path) -
 
 
 def product_with_named_constants(name: str) -> bytes:
-    """A graph of one product whose weights are a file of that name, written as the schema has it."""
+    """A graph of one product whose weights are a file of that name, as the schema has it."""
     tensor = {4: "DML_TENSOR_DATA_TYPE_FLOAT32", 6: np.array([1, 1, 2, 2], np.uint32), 10: ("Q", 16)}
     attributes = [
         {4: "TransA", 6: ("B", 3), 8: Packed("I", (0,))},
@@ -234,7 +234,7 @@ def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
     flatbuffers = pytest.importorskip("flatbuffers")
     types = flatbuffers.number_types
     data = bytearray(serialized.serialize(product()))
-    assert b"gemm\0" in data  # C reads a text to its zero
+    assert b"gemm\0" in data  # C reads a string up to its zero
 
     def table(position: int) -> Any:
         return flatbuffers.table.Table(data, position)
@@ -402,6 +402,6 @@ def test_mutated_files_end_in_one_error(pytestconfig: pytest.Config) -> None:
             graph = parsed(bytes(data))
             directml.find_broken_rules(graph)
             survivors += 1
-        except (DmlError, KeyError):  # the name of no constant
+        except (DmlError, KeyError):  # names no constant
             pass
     assert survivors

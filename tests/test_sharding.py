@@ -1,4 +1,4 @@
-"""Arrays on a mesh of eight devices: what stays where it is, what is exchanged, and that every sharding is right."""
+"""Arrays on a mesh of eight devices: data stays in place or is exchanged as expected, and every sharding is right."""
 
 import contextlib
 import functools
@@ -39,7 +39,7 @@ VALUES = np.arange(8, dtype=np.float32)
 STATE = np.array([2**32 - 5, 2**32 - 1, 3, 4, 5, 6], np.uint32)
 
 
-# Numbers of one magnitude, whose means along any axes have few digits, so that sums are the same in any order.
+# Numbers of one magnitude whose means along any axes have few digits, so that sums are the same in any order.
 SIGNS = np.where(np.indices((8, 16, 8)).sum(0) % 2 == 0, 2, -2).astype(np.float32)
 NEAREST, LINEAR = InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR
 REFLECTION = directml.PaddingMode.REFLECTION
@@ -59,7 +59,7 @@ OF_LSTM: dict[str, Any] = {
 
 
 def of_rows(network: Any, output: str, **arguments: Any) -> Callable[..., Any]:
-    """A network whose batch comes first, in what it is given and what it puts out."""
+    """A network with the batch first in its inputs and outputs."""
 
     def run(x: Any, lengths: Any = None) -> Any:
         result = network(jnp.moveaxis(x, 2, 0), sequence_lengths=lengths, **arguments)
@@ -72,15 +72,15 @@ def small(*shape: int) -> Any:
     return RNG.integers(-8, 8, shape).astype(np.int32)
 
 
-# Regions whose corners are halves, of which sums are exact.
+# Regions with half-integer corners, whose sums are exact.
 IMAGES, BOXES = small(8, 8, 8, 8).astype(np.float32), small(8, 4).astype(np.float32) / 2
 TWICE: dict[str, Any] = {"minimum_samples_per_output": 2}
-# Queries and keys of two heads whose scores are so far apart that weights are 0, or those of two keys.
+# Queries and keys of two heads whose scores are so far apart that at most two weights are not 0.
 SHARP = 100 * np.eye(8, dtype=np.float32)[RNG.integers(0, 8, (8, 16, 2))].reshape(8, 16, 16)
 OPPOSITE = 100 * np.eye(8, dtype=np.float32)[np.arange(256).reshape(8, 16, 2) // 2 % 8].reshape(8, 16, 16)
 
 
-# Functions of natural ranks, with the arrays that they are called with here.
+# Functions of natural ranks, with the arrays to call them with.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "one_hot": (lambda i, v: dmljax.one_hot(i, v, axis=1, depth=8), (small(8, 1, 8), VALUES)),
     "activation_hardmax": (dmljax.activation_hardmax, (CUBE,)),
@@ -220,7 +220,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "unfold": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE,)),
     "unfold, bfloat16": (lambda x: dmljax.unfold(x, **WINDOWS), (CUBE.astype(jnp.bfloat16),)),
     "fold": (lambda x: dmljax.fold(x, output_sizes=(8, 8, 16), **WINDOWS), (FOLDED,)),
-    # Of whole numbers, so that sums are the same in any order.
+    # Integers, so that sums are the same in any order.
     "convolution": (
         lambda x, w, b: dmljax.convolution(x, w, b, start_padding=1, end_padding=1),
         (np.round(CUBE * 8), FILTERS, VALUES),
@@ -239,7 +239,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (small(8, 16, 8).astype(np.int8), small(8, 16, 3).astype(np.int8), VALUES + 1, small(8)),
     ),
-    # Of whole numbers, and of gates that are linear.
+    # Integers and linear gates.
     "lstm": (
         lambda x, w, r, b, h, n: dmljax.lstm(x, w, r, b, h, h, n, activations=RELUS, **IN_BOTH),
         (
@@ -296,7 +296,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 NUMBERS = RNG.choice(np.array([-0.0, 0.0, 1e-45, -1e-45, -1e-40, 1e-39, 1.0, -1.0], np.float32), (8, 16, 8))
 PADDED: dict[str, Any] = {"start_padding": (1, 3, 2), "end_padding": (2, 5, 4)}
-# Copies of numbers that XLA turns into +0 where it adds up what several devices hold.
+# Copies of numbers that XLA turns into +0 when it adds up the parts of several devices.
 COPIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "one_hot": (lambda i, v: dmljax.one_hot(i, v, axis=1, depth=8), (small(8, 1, 8), NUMBERS[0, 0])),
     "gather": (lambda x, i: dmljax.gather(x, i, axis=1), (NUMBERS, small(4, 2))),
@@ -326,7 +326,7 @@ COPIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-# A gather, a scatter, a sum along rows, what exchanges something, a product, windows, and a loop.
+# A gather, a scatter, a sum along rows, an exchange, a product, windows, and a loop.
 FEW_CALLS = (
     "gather_nd1",
     "scatter",
@@ -348,7 +348,7 @@ EXCHANGING = (
     "roi_align_grad",
 )
 
-# Batches, large enough for what is lowered otherwise than the small ones of test_every_operator.py
+# Batches large enough for lowerings that the small ones of test_every_operator.py do not reach
 
 
 ROWS = RNG.random((8, 6, 300), np.float32)
@@ -436,21 +436,21 @@ def shardings(shape: tuple[int, ...]) -> Iterator[P]:
 
 
 def chosen_shardings(arrays: tuple[Any, ...], count: int) -> list[tuple[P, ...]]:
-    """Some of all combinations, always the same."""
+    """A fixed choice from all combinations."""
     every = list(itertools.product(*(shardings(np.shape(array)) for array in arrays)))
     rng = np.random.default_rng(1)
     return [every[i] for i in sorted(rng.choice(len(every), min(count, len(every)), replace=False))]
 
 
 def placed(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...], calls: Any = CALLS) -> list[Any]:
-    """The arrays that a function is called with, sharded by `specs`."""
+    """The arguments of a function, sharded by `specs`."""
     return [jax.device_put(array, NamedSharding(mesh, spec)) for array, spec in zip(calls[name][1], specs, strict=True)]
 
 
 def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> bool:
-    """Whether XLA partitions what `specs` say: of batches on different axes it may fail on JAX's own idiom, too.
+    """Whether XLA partitions `specs`: for batches on different axes it may fail even on JAX's own idiom.
 
-    On an explicit mesh dmljax brings the batches of both operands together first.
+    On an explicit mesh, dmljax first aligns the batches of both operands.
     """
     batches = {spec[0] for spec in specs if spec and spec[0]}
     if len(batches) > 1 and name.startswith("gather_nd1") and mesh.axis_types[0] is AxisType.Auto:
@@ -466,7 +466,7 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     ("name", "axis_type"),
     [
         *(pytest.param(name, AxisType.Explicit, marks=[FULL] * (name not in FEW_CALLS)) for name in CALLS),
-        # XLA shards these by itself: a few, and those that exchange something.
+        # XLA shards these itself: a few, and those that exchange data.
         *(pytest.param(name, AxisType.Auto, marks=FULL) for name in sorted({*FEW_CALLS, *EXCHANGING})),
     ],
     ids=str,
@@ -558,7 +558,7 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
     input, indices = place(CUBE, "rows", None, "columns"), place(small(8, 8, 1), None, "columns")
     gathered = dmljax.gather_nd1(input, indices, batch_dimension_count=1)
-    # Batch as either has it, then the indices' dimensions, then the block's: no axis twice.
+    # The batch as either has it, then the indices' dimensions, then the block's, without using an axis twice.
     assert jax.typeof(gathered).sharding.spec == P("rows", "columns", None)
     count, coordinates = dmljax.nonzero_coordinates(place(CUBE, "rows"))
     assert (jax.typeof(count).sharding.spec, jax.typeof(coordinates).sharding.spec) == (P(), P("rows", None))
@@ -566,7 +566,7 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     for result in (dmljax.activation_hardmax(rows_and_columns), dmljax.diagonal_matrix1(rows_and_columns, 0.0)):
         assert jax.typeof(result).sharding.spec == P(None, "rows", "columns")
     _, few = dmljax.nonzero_coordinates(place(CUBE, "rows"), size=11)
-    assert jax.typeof(few).sharding.spec == P(None, None)  # 11 rows cannot be shared out among 4
+    assert jax.typeof(few).sharding.spec == P(None, None)  # 11 rows do not divide among 4
 
 
 @FULL
@@ -589,7 +589,7 @@ def test_gradients_come_through_a_mesh(axis_type: AxisType) -> None:
 
 
 def naive_nonzero(input: Any) -> Any:
-    """A sum over all elements and a scatter of each: what a lowering without words of bits does."""
+    """A sum over all elements and a scatter of each, as a lowering without words of bits would do."""
     flat = (input != 0).reshape(-1)
     found = jnp.cumsum(flat, dtype=jnp.int32)
     row = jnp.where(flat, found - 1, flat.size)
@@ -616,8 +616,8 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
     naive = sum(size for _, size in collectives(jax.jit(naive_nonzero).lower(sharded).compile()))
     print(f"{shape}: {naive} bytes naively, {exchanged}; the input has {input.nbytes}")
     assert naive >= 2 * input.nbytes
-    # A bit for 32; runs of 133 are padded to words, and groups of 32 rows that 8 devices cannot share evenly exchange
-    # a bit for each row besides.
+    # A bit for 32; runs of 133 are padded to words, and groups of 32 rows that do not divide among 8 devices exchange
+    # another bit per row.
     assert exchanged[AxisType.Explicit] <= input.nbytes / (14 if shape == (512, 133) else 30)
     assert exchanged[AxisType.Auto] <= input.nbytes / 3
 
@@ -626,7 +626,7 @@ def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> Non
 @EXPLICIT_FIRST
 @pytest.mark.parametrize("rows", few_of([300, 4096], 4096))
 def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows: int, axis_type: AxisType) -> None:
-    # One device finds rows in a loop, whose state varies over the mesh as what it is found in does.
+    # One device finds rows in a loop, whose state varies over the mesh as its operand does.
     mesh = mesh_of(axis_type, batch=1)
     input = jax.device_put((RNG.random((rows, 3)) < 0.01).astype(np.float32), NamedSharding(mesh, P("batch")))
     find = lambda x: dmljax.nonzero_coordinates(x).coordinates  # noqa: E731
@@ -634,7 +634,7 @@ def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows:
     assert_same_trees(inside(input), find(np.asarray(input)))
 
 
-# Sums along what is sharded
+# Sums along a sharded axis
 
 
 @functools.partial(jax.jit, static_argnames="axes")
@@ -691,11 +691,11 @@ def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, ax
     mesh = mesh_of(axis_type, rows=4, columns=2)
     sharding = NamedSharding(mesh, spec)
     generate = jax.jit(lambda s: dmljax.random_generator(s, output_sizes=sizes).output, out_shardings=sharding)
-    state = jax.device_put(STATE, NamedSharding(mesh, P()))  # whose type tells of the mesh
+    state = jax.device_put(STATE, NamedSharding(mesh, P()))  # its type names the mesh
     compiled = generate.lower(state).compile()
     assert collectives(compiled) == []
     memory: Any = compiled.memory_analysis()
-    # No device computes the words of all, of which it would keep some.
+    # No device computes all words to keep only some.
     assert memory.temp_size_in_bytes + memory.output_size_in_bytes <= 4 * math.prod(sizes) // 4 + 256
     words = compiled(state)
     assert words.addressable_data(0).shape == sharding.shard_shape(sizes)

@@ -1,6 +1,6 @@
-"""The documentation: built with warnings as errors, complete, without a broken link, and well in a browser.
+"""The documentation builds without warnings, is complete, has no broken links, and works in a browser.
 
-Needs the extra `docs`, and Chromium for the browser; what is missing is skipped.
+Needs the extra `docs`, and Chromium for the browser; tests without them are skipped.
 """
 
 import inspect
@@ -90,7 +90,7 @@ def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
     said: list[str] = []
 
     def missed(request: Any) -> None:
-        # What the next page cuts short, such as an icon that is still loading, is aborted and not missing.
+        # Requests cut short by the next page, such as for an icon, are aborted, not missing.
         if request.failure != "net::ERR_ABORTED":
             said.append(f"{request.frame.url}: {request.url}")
 

@@ -77,7 +77,7 @@ def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, 
     assert TensorDesc(data_type, sizes, strides).minimum_size_in_bytes == expected
 
 
-# What a TensorDesc can be
+# Valid TensorDescs
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_what_is_written_is_read_again_at_the_dot_product_of_coordinates_and_str
     before = buffer.copy()
     desc.write(buffer, array)
     assert_same_bits(desc.read(buffer), array)
-    # As bits, the lowest of each byte first, so that elements of 4 bits are no special case.
+    # As bits, the lowest of each byte first, so that 4-bit elements are no special case.
     bits, bits_before = np.unpackbits([buffer, before], axis=1, bitorder="little")
     touched = np.zeros(bits.size, bool)
     for coordinate in np.ndindex(*sizes):
@@ -210,7 +210,7 @@ def test_elements_of_4_bits_are_two_to_a_byte_with_the_first_in_the_low_half() -
     assert buffer.hex(" ") == "f1 e7 08 e3 ee ee"
     assert of_rows.read(buffer).tolist() == [[1, -1, 7], [-8, 0, 3]]
     assert TensorDesc(DataType.UINT4, (2, 2), (0, 5)).read(buffer).tolist() == [[1, 0]] * 2
-    # NumPy takes any byte for an element: what is in its other half does not count.
+    # NumPy accepts any byte as an element, and ignores its other half.
     of_rows.write(buffer, np.array([[0xF1, 0x0F, 0x97], [0x38, 0, 0xF3]], np.uint8).view(jnp.int4))
     assert buffer.hex(" ") == "f1 e7 08 e3 ee ee"
 

@@ -1,7 +1,7 @@
 """The methods of WebNN that the operators' pages name as equivalents.
 
 Each was compared with the operator by its definition in https://www.w3.org/TR/webnn/, over the attributes that both
-have. Neither definition changes: `tests/ops` holds each operator to that of its page.
+have. Neither definition changes: `tests/ops` holds each operator to its page.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGES = Path(__file__).parents[1] / "notebooks" / "operators"
-# Every operation of MLGraphBuilder but `reshape` and `transpose`, for which a TensorDesc has sizes and strides.
+# Every operation of MLGraphBuilder except `reshape` and `transpose`, for which a TensorDesc has sizes and strides.
 EQUIVALENTS = {
     "activation_elu": "elu",
     "activation_gelu": "gelu",

@@ -1,4 +1,4 @@
-"""ACTIVATION_* but softmax and hardmax: the pages' tables and members, and the formulas."""
+"""ACTIVATION_* except softmax and hardmax: the pages' tables and members, and the formulas."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from formulas import Arr, by_python, of_kind
 from pages import merge, of_all, tables
 from scipy import special
 
-# The table of level 4_0 of ACTIVATION_RELU_GRAD is that of 3_0, and is left out.
+# The table of level 4_0 of ACTIVATION_RELU_GRAD repeats 3_0, and is left out.
 SUPPORT = tables(
     """
     ACTIVATION_ELU ACTIVATION_HARD_SIGMOID ACTIVATION_IDENTITY ACTIVATION_LEAKY_RELU ACTIVATION_LINEAR
@@ -70,7 +70,7 @@ MEMBERS = merge(
     of_all("ACTIVATION_SWISH", "InputTensor OutputTensor SigmoidInputScale"),
 )
 
-# Formulas, of floats as float64
+# Formulas, on floats as float64
 
 
 def shrunk(x: Arr, bias: float, threshold: float) -> Any:

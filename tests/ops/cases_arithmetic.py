@@ -75,10 +75,10 @@ MEMBERS = merge(
     of_all("ELEMENT_WISE_ADD1", "ATensor BTensor OutputTensor FusedActivation"),
 )
 
-# Until 3_0, says the page of POW, its tensors have one data type.
+# The page of POW says that until 3_0 its tensors share a data type.
 REMARKS = of_all("ELEMENT_WISE_POW", lambda level, data_types: level >= "3_0" or len(set(data_types.values())) == 1)
 
-# Formulas, of floats as float64 and of integers as they are
+# Formulas, on floats as float64 and on integers as they are
 
 
 def truncated_quotient(a: int, b: int) -> int:
@@ -96,7 +96,7 @@ def half_of_sum(a: int, b: int) -> int:
 
 
 def larger(a: Arr, b: Arr) -> Arr:
-    """The larger of floats or integers: NaN of any NaN, the first of two; +0 of zeros."""
+    """The larger of floats or integers: NaN if either is NaN, the first if both are, and +0 of zeros."""
     return np.where(np.isnan(a) | np.where((a == 0) & (b == 0), ~np.signbit(a), a >= b), a, b)
 
 
@@ -135,7 +135,7 @@ def power(base: Arr, exponent: Any) -> Any:
 
 
 def _c_pow(x: float, y: float) -> float:
-    """C's pow, which Python's raises errors of."""
+    """C's pow, where Python's raises errors."""
     try:
         return math.pow(x, y)
     except OverflowError:

@@ -39,7 +39,7 @@ MEMBERS = {
 
 
 def lengths_may_be_integers(level: str, data_types: Mapping[str, str]) -> bool:
-    """All tensors but the mask have one type; lengths may be of INT32."""
+    """All tensors except the mask share a type; lengths may be INT32."""
     lengths = data_types.get("PastSequenceLengthsTensor")
     return lengths in (None, "INT32", data_types["OutputTensor"])
 
@@ -47,7 +47,7 @@ def lengths_may_be_integers(level: str, data_types: Mapping[str, str]) -> bool:
 REMARKS = {"MULTIHEAD_ATTENTION1": lengths_may_be_integers}
 
 # Pseudo-code: [Add Bias to query/key/value] -> GEMM(Query, Transposed(Key)) * Scale -> [Add RelativePositionBias] ->
-# [Add Mask] -> Softmax -> GEMM(SoftmaxResult, Value), for one head of one batch after the other
+# [Add Mask] -> Softmax -> GEMM(SoftmaxResult, Value), for each head of each batch
 
 
 def attention(
@@ -71,7 +71,7 @@ def attention(
     mask_type: MaskType = MaskType.BOOLEAN,
     total: int | None = None,
 ) -> tuple[Arr, Arr, Arr]:
-    """The attention and the present keys and values, in float64, of arrays in the ranks that the functions take."""
+    """The attention and the present keys and values in float64, for arrays in the ranks that the functions take."""
     wide: Any = {
         name: None if x is None else np.asarray(x, np.float64) for name, x in locals().items() if name in FLOAT_NAMES
     }
@@ -132,14 +132,14 @@ def by_heads(x: Any, heads: int) -> Arr:
 
 
 def by_heads_or(x: Any, stacked: Any, place: int, heads: int) -> Any:
-    """Keys or values by themselves, or of a stack of both; without any, no positions."""
+    """Keys or values by themselves, or from a stack of both; without either, no positions."""
     if stacked is not None:
         return split_heads(stacked[..., place, :])
     return None if x is None else by_heads(x, heads)
 
 
 def in_buffer(past: Any, new: Arr, lengths: list[int], total: int | None) -> Arr:
-    """A buffer of `total` positions, with new keys or values behind the past ones that there are."""
+    """A buffer of `total` positions with new keys or values after the past ones."""
     count = 0 if past is None else past.shape[2]
     total = count + new.shape[2] if total is None else total
     buffer = np.zeros((*new.shape[:2], total, new.shape[3]))
@@ -153,7 +153,7 @@ def in_buffer(past: Any, new: Arr, lengths: list[int], total: int | None) -> Arr
 
 
 def at(x: Arr, *place: int) -> Any:
-    """An element of what broadcasts to four dimensions."""
+    """An element of an array that broadcasts to four dimensions."""
     sizes = (1,) * (4 - x.ndim) + x.shape
     return x.reshape(sizes)[tuple(0 if size == 1 else i for size, i in zip(sizes, place, strict=True))]
 
@@ -203,7 +203,7 @@ def of_desc(desc: Any, inputs: Arrays) -> tuple[Arr, Arr, Arr]:
 
 
 def assert_near(actual: Any, exact: Arr, dtype: Any) -> None:
-    """As near as sums of float32 are, and for float16 rounded once after that."""
+    """Checks errors as for sums of float32, rounded once more for float16."""
     actual = np.asarray(actual)
     assert (actual.dtype, actual.shape) == (dtype, exact.shape)
     rounding = 0 if dtype == np.float32 else float(np.finfo(dtype).eps) / 2
@@ -237,7 +237,7 @@ TOTAL = QUERIES + PAST
 
 
 def of_three(data_type: DataType, rank: int, heads: int = HEADS) -> dict[str, TensorDesc]:
-    """Queries, keys and values by themselves; the queries may have more heads."""
+    """Separate queries, keys and values; the queries may have more heads."""
     sizes = {"query": heads * SIZE, "key": HEADS * SIZE, "value": HEADS * VALUE_SIZE, "output": heads * VALUE_SIZE}
     return {field: TensorDesc(data_type, ones(rank, BATCH, QUERIES, size)) for field, size in sizes.items()}
 
@@ -253,7 +253,7 @@ def of_present(data_type: DataType, rank: int, total: int, value_size: int = VAL
 
 
 def with_masks(data_type: DataType, rank: int) -> dict[str, Any]:
-    """Queries, keys and values by themselves, with a bias, past keys, and a mask of positions."""
+    """Separate queries, keys and values, with a bias, past keys, and a mask of positions."""
     mask = TensorDesc(DataType.INT32, ones(max(rank, 4), BATCH, HEADS, QUERIES, TOTAL))
     bias = TensorDesc(data_type, ones(max(rank - 2, 1), HEADS * (2 * SIZE + VALUE_SIZE)))
     tensors = of_three(data_type, rank) | of_past(data_type, max(rank, 4)) | {"mask": mask, "bias": bias}
@@ -261,7 +261,7 @@ def with_masks(data_type: DataType, rank: int) -> dict[str, Any]:
 
 
 def stacked(data_type: DataType, rank: int) -> dict[str, Any]:
-    """All in one tensor, with lengths, a bias of positions, and present outputs."""
+    """One tensor for all, with lengths, a bias of positions, and present outputs."""
     return {
         "stacked_query_key_value": TensorDesc(data_type, (BATCH, QUERIES, HEADS, 3, SIZE)),
         "mask": TensorDesc(DataType.INT32, ones(rank, 1, BATCH)),
@@ -277,7 +277,7 @@ def attention_desc(types: Mapping[str, DataType], rank: int) -> directml.Operato
 
 
 def grouped_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-    """A buffer of past keys, of which `past_sequence_lengths` says how many there are."""
+    """A buffer of past keys, whose number is in `past_sequence_lengths`."""
     data_type, heads = types["query"], 2 * HEADS
     members = of_three(data_type, rank, heads) | of_past(data_type, max(rank, 4))
     lengths = TensorDesc(types["past_sequence_lengths"], ones(max(rank - 2, 1), BATCH))

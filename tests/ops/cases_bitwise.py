@@ -36,7 +36,7 @@ MEMBERS = merge(
     of_all("ELEMENT_WISE_BIT_NOT ELEMENT_WISE_BIT_COUNT", "InputTensor OutputTensor"),
 )
 
-# Formulas of the bits of numbers, which have no derivative
+# Formulas on the bits of numbers, which have no derivative
 
 
 def of_bits(function: Formula) -> Formula:

@@ -54,7 +54,7 @@ MEMBERS = merge(
 
 
 def forward_sizes(image: Sequence[int], filter: Sequence[int], space: Mapping[str, Sequence[int]]) -> list[int]:
-    """The sizes of space of a forward convolution, without what OutputPadding appends."""
+    """The spatial sizes of a forward convolution, without what OutputPadding appends."""
     rows = zip(image, filter, *(space[name] for name in NAMES), strict=True)
     return [
         (size + before + after - (1 + (window - 1) * dilation)) // stride + 1
@@ -63,7 +63,7 @@ def forward_sizes(image: Sequence[int], filter: Sequence[int], space: Mapping[st
 
 
 def backward_sizes(image: Sequence[int], filter: Sequence[int], space: Mapping[str, Sequence[int]]) -> list[int]:
-    """The sizes of space of a backward convolution, without what OutputPadding appends."""
+    """The spatial sizes of a backward convolution, without what OutputPadding appends."""
     rows = zip(image, filter, *(space[name] for name in NAMES), strict=True)
     return [
         (size - 1) * stride + 1 + (window - 1) * dilation - before - after
@@ -77,7 +77,7 @@ NAMES = ("strides", "dilations", "start_padding", "end_padding")
 def products(
     image: Sequence[int], filter: Sequence[int], windows: Sequence[int], space: Mapping[str, Sequence[int]]
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Which element of the image meets which of a filter in which window, where no element is in the padding."""
+    """The pairs of image and filter elements that meet in each window, outside the padding."""
     strides, dilations, start, _ = (space[name] for name in NAMES)
     for window in itertools.product(*map(range, windows)):
         for element in itertools.product(*map(range, filter)):
@@ -102,7 +102,7 @@ def forward(input: Arr, filter: Arr, group_count: int, space: Mapping[str, Seque
 def backward(
     input: Arr, filter: Arr, group_count: int, space: Mapping[str, Sequence[int]], appended: Sequence[int]
 ) -> Arr:
-    """Each element of the input, times the filter, added to a window of the output."""
+    """Adds each element of the input, times the filter, to a window of the output."""
     sizes = [
         size + more
         for size, more in zip(backward_sizes(input.shape[2:], filter.shape[2:], space), appended, strict=True)
@@ -173,7 +173,7 @@ def of_quantized(
     output_zero_point: Any,
     dtype: Any,
 ) -> Arr:
-    """Sums in int64, as float32 times one scale after the other, and then quantized."""
+    """Sums in int64, as float32 times one scale after another, then quantized."""
     flat = (1, -1, *(1 for _ in sums.shape[2:]))
     total = sums if bias is None else sums + np.asarray(bias, np.int64).reshape(flat)
     product = total.astype(np.float32) * np.float32(np.asarray(input_scale).item())
@@ -199,7 +199,7 @@ def space_of(rank: int) -> dict[str, tuple[int, ...]]:
 
 
 def convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-    # Of fewer than 3 dimensions, which no table has, these are no valid descs.
+    # No table has fewer than 3 dimensions, so these are not valid descs.
     spatial, data_type = rank - 2, types["input"]
     space: dict[str, Any]
     is_forward = rank != 4
@@ -224,7 +224,7 @@ def convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Opera
 
 
 def integer_tensors(types: Mapping[str, DataType], rank: int) -> tuple[dict[str, Any], tuple[int, ...], Any]:
-    """The tensors of an integer convolution with a zero point for each filter, its output's sizes, and its arrays."""
+    """The tensors of an integer convolution with a zero point per filter, its output's sizes, and its arrays."""
     spatial = rank - 2
     space: dict[str, Any]
     if spatial < 1:
@@ -253,7 +253,7 @@ def convolution_integer_desc(types: Mapping[str, DataType], rank: int) -> direct
 
 def quantized_linear_convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensors, output, space = integer_tensors(types, rank)
-    # The last table differs in the rank of this one alone.
+    # The last table differs only in this rank.
     rank_of_scale = 1 if rank == 3 and types["input"] is DataType.UINT8 else rank
     return directml.QuantizedLinearConvolutionDesc(
         **tensors,
@@ -273,7 +273,7 @@ CASES = {
         ("input",),
         convolution_desc,
         of_desc,
-        scales=("input", "filter", "bias"),  # whose products and few sums are exact
+        scales=("input", "filter", "bias"),  # products and few sums are exact
     ),
     "CONVOLUTION_INTEGER": Case(
         ("input", "filter"),

@@ -70,7 +70,7 @@ MEMBERS = merge(
     of_all("VALUE_SCALE_2D", "InputTensor OutputTensor Scale ChannelCount Bias"),
 )
 
-# Formulas, of floats as float64
+# Formulas, on floats as float64
 
 ROUNDINGS: dict[RoundingMode, Formula] = {
     RoundingMode.HALVES_TO_NEAREST_EVEN: np.rint,

@@ -70,7 +70,7 @@ MEMBERS = merge(
 
 
 def copied(input: Arr, sizes: tuple[int, ...], source: Any) -> Arr:
-    """An array of `sizes`, whose elements are those of `input` at the coordinates that `source` makes of their own."""
+    """An array of `sizes` with the elements of `input` at the coordinates that `source` computes."""
     bits = bits_of(input)
     output = np.empty(sizes, bits.dtype)
     for place in np.ndindex(*sizes):
@@ -90,7 +90,7 @@ def windowed(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes:
 
 
 def put_back(input: Arr, *, starts: Any, sizes: Any, strides: Any, output_sizes: Any) -> Arr:
-    """The elements of a window back at their places, by the indices that `windowed` finds there."""
+    """Puts the elements of a window back, by the indices that `windowed` finds there."""
     places = np.arange(np.prod(output_sizes)).reshape(output_sizes)
     taken = windowed(places, starts=starts, sizes=sizes, strides=strides, output_sizes=input.shape)
     bits = bits_of(input)
@@ -221,7 +221,7 @@ def blocks_desc(name: str) -> Any:
     image, deep = (2, 3, 4, 6), (2, 12, 2, 3)
 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        # At another rank than 4, which no table has, these are no valid descs.
+        # No table has ranks other than 4, so these are not valid descs.
         sizes = [ones(rank, *(image if is_image else deep)) for is_image in (True, False)]
         input, output = sizes if name.startswith("SPACE") else sizes[::-1]
         order = {"order": DepthSpaceOrder.COLUMN_ROW_DEPTH} if name.endswith("1") else {}

@@ -149,7 +149,7 @@ def local_response(input: Any, alpha: Any, beta: Any, bias: Any, *, local_size: 
 def local_response_gradient(
     input: Any, input_gradient: Any, alpha: Any, beta: Any, bias: Any, *, local_size: int, cross_channel: bool
 ) -> Arr:
-    """Each result is a function of the elements of its region, to which it hands its gradient."""
+    """Each result depends on the elements of its region, which get its gradient."""
     input, gradient, alpha, beta, bias = wide(input, input_gradient, alpha, beta, bias)
     output = np.zeros_like(input)
     for place, region in regions(input.shape, local_size, cross_channel):
@@ -233,7 +233,7 @@ def mean_variance_desc(operator: Any, **members: Any) -> Callable[[Mapping[str, 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, 2, 3, 2, 4)
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if has_axes else {}
-        parameters = along(sizes, 1 - rank, -1)  # the second dimension is what earlier levels do not broadcast
+        parameters = along(sizes, 1 - rank, -1)  # earlier levels do not broadcast the second dimension
         desc: directml.Operator = operator(
             **tensors(types["input"], input=sizes, output=sizes, scale=parameters, bias=parameters),
             **axes,
@@ -280,7 +280,7 @@ def lp_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 class Normalization(Case):
-    """A case of small numbers, of which few digits cancel; other numbers are for the family's own tests."""
+    """A case of small numbers, where few digits cancel; the family's own tests use other numbers."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         given = {
@@ -289,7 +289,7 @@ class Normalization(Case):
             else rng.integers(-8, 9, tensor.sizes).astype(tensor.dtype)
             for field, tensor in desc.tensors(is_input=True).items()
         }
-        if "input_gradient" in given and "mean" in given:  # that of the input, as a gradient takes it
+        if "input_gradient" in given and "mean" in given:  # the gradient takes the input's
             given["mean"] = moments_of(given["input"], repeated(given["mean"]))[0].astype(given["mean"].dtype)
         return given
 
@@ -305,7 +305,7 @@ class Normalization(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
-    """As near to what is exact as rounding lets it: some units of its own type beside it, or beside 1."""
+    """Checks errors as rounding allows: some units of the type, relative to the result or to 1."""
     actual, exact = np.asarray(actual), np.asarray(exact)
     assert actual.shape == exact.shape
     unit = float(np.finfo(actual.dtype).eps)

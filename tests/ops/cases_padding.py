@@ -42,7 +42,7 @@ MEMBERS = merge(
 
 
 def source_index(index: int, size: int, mode: PaddingMode) -> int:
-    """Where the element at `index` of an endless row comes from: folded over the edges until it lies inside."""
+    """The source of the element at `index` of an endless row: folded over the edges until it lies inside."""
     if mode is PaddingMode.EDGE or size == 1:
         return min(max(index, 0), size - 1)
     while not 0 <= index < size:
@@ -115,7 +115,7 @@ def unfolded(input: Arr, **windows: Any) -> Arr:
 
 
 def folded(input: Arr, *, output_sizes: Any, **windows: Any) -> Arr:
-    """Sums in 64 bits, rounded to the type of the input at the end."""
+    """Sums in 64 bits, rounded to the input's type at the end."""
     kind = np.float64 if input.dtype.kind == "f" else np.int64
     output = np.zeros(output_sizes, kind)
     for column, place in places(output_sizes, **windows):
@@ -157,7 +157,7 @@ def window_members(desc: Any) -> dict[str, tuple[int, ...]]:
 
 def windows_desc(operator: Any, image: str, columns: str) -> Any:
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        # Of fewer than 3 dimensions, which no table has, these are no valid descs.
+        # No table has fewer than 3 dimensions, so these are not valid descs.
         spatial = rank - 2
         windows = {
             "window_sizes": ones(spatial, 2, 3),
@@ -208,6 +208,6 @@ CASES = {
         ("input",),
         windows_desc(directml.FoldDesc, "output", "input"),
         lambda desc, input: folded(input, output_sizes=desc.output.sizes, **window_members(desc)),
-        scales=("input",),  # whose few sums are exact
+        scales=("input",),  # few sums, which are exact
     ),
 }

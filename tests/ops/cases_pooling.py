@@ -92,7 +92,7 @@ def dilations_of(windows: Mapping[str, Any]) -> Any:
 
 
 def places(image: Any, windows: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Each place of the result with the places in the image of the window's elements that are not padding."""
+    """Each place of the result with the image's places in its window, without padding."""
     offsets = list(itertools.product(*map(range, windows["window_sizes"])))
     for place in np.ndindex(*pooled_sizes(image, windows)):
         first = np.multiply(place[2:], windows["strides"]) - windows["start_padding"]
@@ -121,7 +121,7 @@ def averages(input: Arr, *, include_padding: bool, **windows: Any) -> Arr:
 
 
 def averages_gradient(gradient: Arr, *, output_sizes: Any, include_padding: bool, **windows: Any) -> Arr:
-    """Sums in 64 bits of what is divided in the type of the gradient, or in 32 bits."""
+    """Sums in 64 bits, after divisions in the gradient's type, or in 32 bits."""
     wide = np.promote_types(gradient.dtype, np.float32)
     output = np.zeros(output_sizes)
     for place, elements in places(output_sizes, windows):
@@ -131,7 +131,7 @@ def averages_gradient(gradient: Arr, *, output_sizes: Any, include_padding: bool
 
 
 def norms(input: Arr, *, p: int, **windows: Any) -> Arr:
-    """Norms in 64 bits, of numbers whose powers these hold."""
+    """Norms in 64 bits, of numbers whose powers fit."""
     output = np.empty(pooled_sizes(input.shape, windows))
     for place, elements in places(input.shape, windows):
         output[place] = sum(abs(float(input[element])) ** p for element in elements) ** (1 / p)
@@ -139,7 +139,7 @@ def norms(input: Arr, *, p: int, **windows: Any) -> Arr:
 
 
 def largest(input: Arr, windows: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Each place of the result with the place in the image of the first of the largest elements."""
+    """Each place of the result with the image's place of the first largest element."""
     for place, elements in places(input.shape, windows):
         best = elements[0]
         for element in elements[1:]:
@@ -190,7 +190,7 @@ def quantized_averages(
     include_padding: bool,
     **windows: Any,
 ) -> Arr:
-    """Sums of Python's integers; the products and quotients with scales in 32 bits."""
+    """Sums of Python's integers; products and quotients with scales in 32 bits."""
     channels = input.shape[1]
     zeros, final_zeros = of_channels(input_zero_point, channels), of_channels(output_zero_point, channels)
     scales, final_scales = of_channels(input_scale, channels), of_channels(output_scale, channels)
@@ -211,7 +211,7 @@ def quantized_averages(
 
 
 def window_arguments(desc: Any) -> dict[str, Any]:
-    """The members of the windows by the names of the function's arguments."""
+    """The windows' members by the names of the function's arguments."""
     names = {"window_size": "window_sizes"} | {
         name: name for name in ("strides", "dilations", "start_padding", "end_padding", "include_padding", "p")
     }
@@ -219,9 +219,9 @@ def window_arguments(desc: Any) -> dict[str, Any]:
 
 
 def sliding(operator: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """The sizes of the image and of what is pooled of it, and the windows."""
+    """The sizes of the image and of the pooled result, and the windows."""
     spatial = max(rank - 2, 0)
-    # Of fewer than 3 dimensions, which no table has, these are no valid descs.
+    # No table has fewer than 3 dimensions, so these are not valid descs.
     windows: dict[str, Any] = {
         "window_size": ones(spatial, 3, 2)[:spatial],
         "strides": ones(spatial, 2, 1)[:spatial],
@@ -296,7 +296,7 @@ def quantized_desc(types: Mapping[str, DataType], rank: int) -> directml.Operato
 
 
 def average_case(operator: Any) -> Case:
-    # Sums of a few powers of two are exact, so that an average is rounded once.
+    # Sums of a few powers of two are exact, so an average is rounded once.
     return Case(
         ("input",),
         pooling_desc(operator),
@@ -349,7 +349,7 @@ CASES = {
         ("input",),
         max_gradient_desc,
         lambda desc, input, input_gradient: max_pooling_gradient(input, input_gradient, **window_arguments(desc)),
-        scales=("input_gradient",),  # whose few sums are exact
+        scales=("input_gradient",),  # few sums, which are exact
     ),
     "MAX_UNPOOLING": Case(
         ("input", "indices"),

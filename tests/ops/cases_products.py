@@ -40,11 +40,11 @@ MEMBERS = {
     " OutputScaleTensor OutputZeroPointTensor OutputTensor",
 }
 
-# Pseudo-code: of Python's integers and fractions, which are exact
+# Pseudo-code on Python's integers and fractions, which are exact
 
 
 def gemm(a: Arr, b: Arr, c: Arr, *, alpha: float, beta: float) -> Arr:
-    """In float64, of `b` as it is before its transposition."""
+    """GEMM in float64, with `b` before its transposition."""
     left, right, summand = (x.astype(np.float64) for x in (a, b, c))
     return np.asarray(alpha * np.einsum("...mk,...nk->...mn", left, right) + beta * summand)
 
@@ -66,7 +66,7 @@ def wrapped(integers: Arr) -> Arr:
 def dequantized_product(
     a: Arr, b: Arr, a_scale: Arr, b_scale: Arr, a_zero_point: Arr | None = None, b_zero_point: Arr | None = None
 ) -> Arr:
-    """The product of dequantized matrices: exact sums, rounded to float32, and after each scale."""
+    """The product of dequantized matrices: exact sums, rounded to float32 and after each scale."""
     total = whole_product(a, b, a_zero_point, b_zero_point).astype(np.float32)
     return np.asarray(total * a_scale.astype(np.float32) * b_scale.astype(np.float32))
 
@@ -82,13 +82,13 @@ def quantized_product(output_scale: Arr, output_zero_point: Arr | None, dtype: A
 
 
 def matrix(data_type: DataType, rank: int, *last: int) -> TensorDesc:
-    """A tensor of matrices, in batches of 2 and of 1 where there are so many dimensions."""
+    """A tensor of matrices, in batches of 2 and of 1 if there are that many dimensions."""
     return TensorDesc(data_type, (*ones(rank - 4), *(2, 1, *last)[-rank:]) if rank > 4 else (2, 1, *last)[-rank:])
 
 
 @dataclass(frozen=True)
 class SmallCase(Case):
-    """A case with inputs whose sums are exact in every type; other numbers are for the family's own tests."""
+    """A case with inputs whose sums are exact in every type; the family's own tests use other numbers."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         small = {
@@ -113,7 +113,7 @@ def gemm_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 def integer_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-    # A level of its own has zero points of one dimension, for columns alone.
+    # A level has zero points of one dimension, for columns only.
     return directml.MatrixMultiplyIntegerDesc(
         a=matrix(types["a"], rank, 3, 4),
         a_zero_point=TensorDesc(types["a"], ones(rank, 3, 1)),

@@ -1,6 +1,6 @@
-"""The linear quantization: the pages' tables and members, the formulas, and cases.
+"""Linear quantization: the pages' tables and members, the formulas, and cases.
 
-QUANTIZE and DEQUANTIZE, of whose pages much is "TBD", are ONNX's QuantizeLinear and DequantizeLinear here.
+QUANTIZE and DEQUANTIZE, whose pages are largely "TBD", are ONNX's QuantizeLinear and DequantizeLinear here.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,7 @@ from pages import merge, of_all, tables
 from dmljax import directml
 from dmljax.directml import DataType, QuantizationType, TensorDesc
 
-# The tables of level 6_2 of the linear (de)quantization make ZeroPointTensor optional, are otherwise those of 6_0, and
-# are left out.
+# The 6_2 tables of linear (de)quantization make ZeroPointTensor optional, repeat 6_0 otherwise, and are left out.
 SUPPORT = tables(
     """
     ELEMENT_WISE_DEQUANTIZE_LINEAR: InputTensor ZeroPointTensor; ScaleTensor OutputTensor
@@ -87,7 +86,7 @@ def quantized_linear_add(desc: Any, *, a: Any, b: Any, output_scale: Any, output
 
 
 def for_each_element(parameter: Arr, sizes: tuple[int, ...]) -> Arr:
-    """A parameter whose every element is for a block, with the sizes of what the blocks are of."""
+    """Repeats a parameter with one element per block, to the sizes of the tensor."""
     for axis, size in enumerate(sizes):
         parameter = np.repeat(parameter, size // parameter.shape[axis], axis)
     return parameter
@@ -98,7 +97,7 @@ def in_blocks(formula: Any, input: Arr, parameters: Mapping[str, Arr], **attribu
 
 
 def dynamically_quantized(input: Arr, dtype: Any) -> tuple[Any, Any, Any]:
-    """The page's formula with ONNX's 0 in the range and rounded zero point, of a finite range, each step in float32."""
+    """The page's formula for finite ranges, with ONNX's 0 in the range and rounded zero point, in float32 steps."""
     least, most = limits(dtype)
     lowest = np.minimum(input.min(), 0).astype(np.float32)
     highest = np.maximum(input.max(), 0).astype(np.float32)
@@ -150,7 +149,7 @@ def dequantize_desc(types: Mapping[str, DataType], rank: int) -> directml.Operat
 
 
 def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_point: str) -> directml.Operator:
-    """A descriptor of blocks of 2 x 2 elements, with zero points of blocks of 6 x 4; of a smaller rank their last."""
+    """A descriptor with scales for blocks of 2 x 2 elements and zero points for 6 x 4; at rank 1, of 2 and 4."""
     return operator(  # type: ignore[no-any-return]
         input=TensorDesc(types["input"], ones(rank, 2, 6, 4)),
         quantization_type=QuantizationType.SCALE_ZERO_POINT,
@@ -172,7 +171,7 @@ def dynamic_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 class DynamicCase(Case):
-    """A case of finite numbers, whose range says something; others are for the family's own tests."""
+    """A case of finite numbers, whose range is meaningful; the family's own tests use others."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]

@@ -34,7 +34,7 @@ MEMBERS = {
     f" {ACTIVATIONS} ClipThreshold UseClipThreshold CoupleInputForget",
 }
 
-# The equations, of one sequence in one direction, in float64
+# The equations for one sequence in one direction, in float64
 
 Function = Callable[[Any], Any]
 
@@ -101,7 +101,7 @@ def network(
     peephole: Any = None,
     **attributes: Any,
 ) -> tuple[Arr, Arr, Arr]:
-    """What the steps put out, and the last states; `functions` are those of each direction."""
+    """The outputs of the steps and the last states; `functions` are those of each direction."""
     input, weight, recurrence = (np.asarray(x).astype(np.float64) for x in (input, weight, recurrence))
     (steps, batch, _), (directions, outputs, hidden) = input.shape, recurrence.shape
     shapes = [(directions, 2 * outputs), *[(directions, batch, hidden)] * 2, (directions, 3 * hidden)]
@@ -129,7 +129,7 @@ STEPS: dict[str, Callable[..., tuple[Arr, Arr]]] = {"RNN": rnn_step, "GRU": gru_
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 LEAKY, SOFTSIGN = directml.ActivationLeakyReluDesc(alpha=0.25), directml.ActivationSoftsignDesc()
 SIGMOID, TANH = directml.ActivationSigmoidDesc(), directml.ActivationTanhDesc()
-# Of the forward direction, and of the backward one
+# For the forward direction and the backward one
 OF_DIRECTIONS = {
     "RNN": ((TANH,), (SOFTSIGN,)),
     "GRU": ((SIGMOID, TANH), (SIGMOID, LEAKY)),
@@ -195,7 +195,7 @@ def oracle(desc: Any, **inputs: Any) -> tuple[Arr, ...]:
 
 
 class Network(Case):
-    """A case of small numbers, whose sums are exact; a length is anything from 0 to more steps than there are."""
+    """A case of small numbers, whose sums are exact; a length is between 0 and more steps than there are."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         return {
@@ -215,7 +215,7 @@ class Network(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
-    """As near to what is exact as rounding lets it: units of float32 beside it or 1, half a unit of a shorter type."""
+    """Checks errors as rounding allows: units of float32 beside the result or 1, half a unit of a shorter type."""
     actual, exact = np.asarray(actual), np.asarray(exact)
     assert actual.shape == exact.shape
     own = 0.51 * float(np.finfo(actual.dtype).eps) if actual.dtype.itemsize < 4 else 0

@@ -30,7 +30,7 @@ MEMBERS = merge(
     of_all("REDUCE", "Function InputTensor OutputTensor AxisCount Axes"),
 )
 
-# REDUCE's tables, by its functions
+# REDUCE's tables, by function
 SUPPORT_BY_FUNCTION = tables(
     """
     ARGMIN ARGMAX: InputTensor; OutputTensor
@@ -121,7 +121,7 @@ def reduced(input: Arr, *, function: ReduceFunction, axes: tuple[int, ...]) -> A
 
 
 class ReduceCase(Case):
-    """A case with inputs whose sums are exact in every type; other numbers are for the family's own tests."""
+    """A case with inputs whose sums are exact in every type; the family's own tests use other numbers."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]

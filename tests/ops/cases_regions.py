@@ -57,7 +57,7 @@ def image_of(index: float, count: int) -> int:
 
 
 def pooled(input: Arr, roi: Arr, scale: float, size: Size2D) -> Arr:
-    """The page's bins, with whole numbers, and the first of the largest elements of each, bit for bit."""
+    """The page's bins, in integers, and the first of the largest elements of each, bit for bit."""
     regions = roi.reshape(-1, 5)
     source = bits_of(input)
     output = np.zeros((len(regions), input.shape[1], size.height, size.width), source.dtype)
@@ -84,7 +84,7 @@ def pooled(input: Arr, roi: Arr, scale: float, size: Size2D) -> Arr:
 
 
 class Tap(NamedTuple):
-    """A pixel that a sample reads along one dimension, its weight, and the derivative of that by the position."""
+    """A pixel that a sample reads along one dimension, its weight, and the weight's derivative by the position."""
 
     place: int
     weight: float
@@ -94,13 +94,13 @@ class Tap(NamedTuple):
 class Sample(NamedTuple):
     """A sample along one dimension: what it reads, and the derivative of its position by the end of the region."""
 
-    taps: list[Tap]  # none outside of the image
+    taps: list[Tap]  # none outside the image
     share: float
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """The members of ROI_ALIGN1 by which regions are sampled."""
+    """The members of ROI_ALIGN1 that say how to sample regions."""
 
     reduction: ReduceFunction
     mode: InterpolationMode
@@ -138,7 +138,7 @@ class Sampling:
         return [Tap(low, 1 - behind, -1.0), Tap(high, behind, 1.0)]
 
     def of_region(self, region: Arr, image: tuple[int, ...], size: tuple[int, int]) -> Any:
-        """The samples along the height and along the width; None for a region that is not finite."""
+        """The samples along the height and the width; None if the region is not finite."""
         with np.errstate(all="ignore"):
             wide = region.astype(np.promote_types(region.dtype, np.float32))
             x1, y1, x2, y2 = wide * wide.dtype.type(self.scales * 2)
@@ -250,7 +250,7 @@ def pooling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     )
 
 
-# By the type, so that each operator is tried with two ways of sampling; those of FLOAT32 also by all transformations.
+# By the type, so that each operator is tried with two ways of sampling; transformations use those of FLOAT32.
 ALIGN: dict[str, dict[DataType, dict[str, Any]]] = {
     "ROI_ALIGN": {
         DataType.FLOAT32: {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2},
@@ -345,7 +345,7 @@ def gradient_oracle(desc: Any, input_gradient: Arr, roi: Arr, batch_indices: Arr
 
 @dataclass(frozen=True)
 class RegionCase(Case):
-    """Random regions, whose corners are eighths: so that positions are exact, and often those of pixels or ties."""
+    """Random regions with corners at eighths, so that positions are exact, and often on pixels or ties."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         return super().inputs(desc, rng) | {"roi": random_regions(rng, desc)}

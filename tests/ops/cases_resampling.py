@@ -55,7 +55,7 @@ MEMBERS = merge(
 
 
 def fraction_of(number: float) -> Fraction:
-    """The fraction with the smallest denominator that rounds to a float32: all denominators tried in turn."""
+    """The fraction with the smallest denominator that rounds to a float32, found by trying all denominators."""
     value = np.float32(number)
     denominator = 1
     while True:
@@ -68,7 +68,7 @@ def fraction_of(number: float) -> Fraction:
 def weights_of(
     position: Fraction, size: int, scale: Fraction, mode: InterpolationMode, rounding: str, antialiased: bool = False
 ) -> dict[int, Fraction]:
-    """The elements of the input that the element of the result at `position` consists of, with their weights."""
+    """The input elements that make up the result's element at `position`, with their weights."""
     if mode is InterpolationMode.NEAREST_NEIGHBOR:
         rounded = {
             "half": math.floor(position + Fraction(1, 2)),
@@ -76,7 +76,7 @@ def weights_of(
             "up": math.ceil(position),
         }
         return {min(max(rounded[rounding], 0), size - 1): Fraction(1)}
-    # The filter is a triangle: of the two neighbors, or of more if the result is smaller and antialiased.
+    # The filter is a triangle over the two neighbors, or over more if the result is smaller and antialiased.
     width = max(Fraction(1), 1 / scale) if antialiased else Fraction(1)
     weights: dict[int, Fraction] = {}
     for i in range(math.floor(position - width), math.ceil(position + width) + 1):
@@ -88,7 +88,7 @@ def weights_of(
     return {place: weight / total for place, weight in weights.items()}
 
 
-Weights = list[list[dict[int, Fraction]]]  # by the dimension, and the place in the result
+Weights = list[list[dict[int, Fraction]]]  # by dimension, and place in the result
 
 
 def all_weights(
@@ -109,7 +109,7 @@ def all_weights(
 
 
 def resampled(input: Arr, weights: Weights, mode: InterpolationMode, **_: Any) -> Arr:
-    """Element by element: a copy of the nearest one, or an exact sum that is rounded once."""
+    """Element by element: a copy of the nearest one, or an exact sum rounded once."""
     output = np.empty([len(one) for one in weights], input.dtype)
     for place in np.ndindex(*output.shape):
         sources = [weights[axis][i] for axis, i in enumerate(place)]

@@ -28,7 +28,7 @@ MEMBERS = {
     "CUMULATIVE_PRODUCT": "InputTensor OutputTensor Axis AxisDirection HasExclusiveProduct",
 }
 
-# Pseudo-code: the running tally of the page, in float64 for floats, which have more exponents
+# Pseudo-code: the page's running tally, in float64 for floats, which has more exponents
 
 
 def tallied(combine: Any, first: int, input: Arr, *, axis: int, direction: AxisDirection, is_exclusive: bool) -> Arr:
@@ -45,7 +45,7 @@ def tallied(combine: Any, first: int, input: Arr, *, axis: int, direction: AxisD
 
 # Descriptors
 
-# Their sums and products are exact, in whatever order they are computed, and their sums do not cancel.
+# Their sums and products are exact in any order, and their sums do not cancel.
 EXACT: dict[str, list[float]] = {
     "CUMULATIVE_SUMMATION": [0, 1, 2, 3, 64, 100],
     "CUMULATIVE_PRODUCT": [0, 1, 2, 4, 0.5, -1],
@@ -53,7 +53,7 @@ EXACT: dict[str, list[float]] = {
 
 
 class TallyCase(Case):
-    """A case with inputs whose tallies are exact in every type; other numbers are for the family's own tests."""
+    """A case with inputs whose tallies are exact in every type; the family's own tests use other numbers."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]

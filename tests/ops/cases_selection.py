@@ -30,11 +30,11 @@ MEMBERS = merge(
     of_all("TOP_K1", "InputTensor OutputValueTensor OutputIndexTensor Axis K AxisDirection"),
 )
 
-# Pseudo-code: an insertion of one element after the other into the order
+# Pseudo-code: inserts one element after another into the order
 
 
 def is_before(a: Any, b: Any, *, largest: bool) -> bool:
-    """Whether `a` comes before an equal or another element `b` that has a lower index."""
+    """Whether `a` comes before `b`, an equal or another element with a lower index."""
     above, below = (a, b) if largest else (b, a)
     if np.isnan(below):
         return False
@@ -46,7 +46,7 @@ def top_k(input: Arr, *, axis: int, k: int, largest: bool) -> tuple[Arr, Arr]:
     values = np.empty((*moved.shape[:-1], k), bits.dtype)
     indices = np.empty(values.shape, np.int64)
     for place in np.ndindex(*moved.shape[:-1]):
-        # float64 keeps the subnormals of every narrower float, which NumPy compares as they are
+        # float64 keeps the subnormals of every narrower float, and NumPy compares them correctly
         row = [x if input.dtype.kind in "iu" else np.float64(x) for x in moved[place]]
         order: list[int] = []
         for i, x in enumerate(row):

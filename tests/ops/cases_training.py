@@ -68,7 +68,7 @@ def adam_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 class Training(Case):
-    """A case of numbers near 1, of which few digits cancel."""
+    """A case of numbers near 1, where few digits cancel."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         return {
@@ -84,7 +84,7 @@ class Training(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 4, beside: Any = 1) -> None:
-    """As near to what is exact as few roundings let it, beside it and beside another number."""
+    """Checks errors as few roundings allow, relative to the result and to another number."""
     actual = np.asarray(actual)
     units = 0.51 if actual.dtype == np.float16 else units  # rounded once
     allowed = units * float(np.finfo(actual.dtype).eps) * np.maximum(np.abs(exact), beside)

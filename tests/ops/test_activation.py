@@ -1,4 +1,4 @@
-"""Every ACTIVATION_* but softmax and hardmax; the pages' own examples run in test_every_operator.py."""
+"""Every ACTIVATION_* except softmax and hardmax; the pages' own examples run in test_every_operator.py."""
 
 import inspect
 import math
@@ -33,10 +33,10 @@ from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc
 
 NAN, INF = math.nan, math.inf
 
-# Every element alone
+# Each element by itself
 
 ENDS = [-INF, -6e4, -2.0, -0.5, -0.0, 0.0, 0.5, 3.0, 6e4, INF, NAN]
-# The typical values of the attributes of each, which are the defaults, and values of those that have none
+# The typical values of the attributes, which are their defaults, and values for those without
 TYPICAL: dict[str, dict[str, float]] = {
     "celu": {"alpha": 1.0},
     "elu": {"alpha": 1.0},
@@ -184,7 +184,7 @@ def test_a_slope_is_repeated_in_a_desc_by_strides_of_0() -> None:
         (1, 2.5, [-4, -3, -2, 2, 3, 4], [-3, -2, 0, 0, 2, 3]),
         (1, 2, [-4, -3, -2, 2, 3, 4], [-3, -2, 0, 0, 2, 3]),
         (0, 0.5, [-1, 0, 1], [-1, 0, 1]),
-        (1, -0.5, [-128, -2, -1, 0, 1], [-127, -1, 0, -1, 0]),  # all are above or below, and above comes first
+        (1, -0.5, [-128, -2, -1, 0, 1], [-127, -1, 0, -1, 0]),  # all are above or below; above is tried first
         (1, -1.5, [-128, -2, -1, 0, 1], [-127, -1, -2, -1, 0]),
         (-100, 1, [100, -100], [-56, 56]),  # 200 and -200 wrap around
         (1, 127, [-128, -127, 127], [-127, 0, 0]),
@@ -303,7 +303,7 @@ def test_a_hard_sigmoid_has_no_gradient_where_it_is_0_or_1() -> None:
         assert jax.grad(dmljax.activation_hard_sigmoid)(jnp.float32(x / 1.25), 0.25, 0.5) == slope
 
 
-# Descriptors of activations alone
+# Descriptors that only activations have
 
 
 @pytest.mark.parametrize(("given", "missing"), [((), "Input"), (("output",), "Input"), (("input",), "Output")])

@@ -37,7 +37,7 @@ INF, NAN = math.inf, math.nan
 RNG = np.random.default_rng(11)
 BATCH, HEADS, SIZE, QUERIES, KEYS = 2, 2, 4, 3, 5
 
-# Of any arguments, which a type checker does not follow through dictionaries.
+# Accepts any arguments, which a type checker does not follow through dictionaries.
 attention: Any = dmljax.multihead_attention
 grouped: Any = dmljax.multihead_attention1
 exact_attention: Any = oracles.attention
@@ -66,7 +66,7 @@ def oracle(**given: Any) -> Any:
     return exact_attention(**arrays | given)[0]
 
 
-# What is stacked
+# Stacked tensors
 
 
 @FULL
@@ -110,7 +110,7 @@ def test_large_scores_overflow_nothing() -> None:
     value = np.array([[[1], [2], [3]]], np.float32)
     result = attention(query, key, value, head_count=1, scale=1.0)
     assert result.tolist() == [[[2.0]]]
-    # A factor of 16 bits whose products are out of its range.
+    # A 16-bit factor whose products overflow it.
     half = attention(*(np.float16(300) * np.ones((1, 2, 4), np.float16),) * 3, head_count=1)
     assert half.tolist() == [[[300.0] * 4] * 2]
 
@@ -164,12 +164,12 @@ def test_a_mask_shows_what_is_above_0() -> None:
 
 
 def test_the_filter_value_is_added() -> None:
-    # Hidden keys alone have the weights of seen ones, but for the rounding of scores beside 10000.
+    # With only hidden keys, these get the weights of seen ones, up to rounding of scores beside 10000.
     mask = np.array([[True] * KEYS, [False] * KEYS, [True, False, False, False, False]])
     result = np.asarray(attended(mask=mask))
     np.testing.assert_allclose(result[:, 1], np.asarray(attended())[:, 1], atol=5e-3)
     assert_same_bits(result[:, 2], VALUE[:, 0])
-    # Infinities hide altogether, until nothing is seen.
+    # Infinities hide completely, until nothing is seen.
     result = np.asarray(attended(mask=mask, mask_filter_value=-INF))
     assert np.isnan(result[:, 1]).all()
     assert np.isfinite(result[:, [0, 2]]).all()
@@ -210,7 +210,7 @@ def test_heads_of_queries_may_share_keys() -> None:
     result = grouped(query, KEY, VALUE, query_head_count=6, key_value_head_count=HEADS)
     repeated: Any = (np.repeat(x.reshape(BATCH, KEYS, HEADS, -1), 3, 2).reshape(BATCH, KEYS, -1) for x in (KEY, VALUE))
     near(result, np.asarray(attention(query, *repeated, head_count=6)))
-    # A mask tells apart those that share keys.
+    # A mask distinguishes those that share keys.
     given: Any = {"mask": RNG.random((6, QUERIES, KEYS)) < 0.5, "mask_filter_value": -5.0}
     result = grouped(query, KEY, VALUE, **given, query_head_count=6, key_value_head_count=HEADS)
     near(result, oracle(query=query, **given, heads=6))
@@ -287,7 +287,7 @@ def test_a_loop_of_single_steps_is_the_causal_attention_to_all() -> None:
 
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """From its call on, scores are computed in blocks of at most three queries of three heads and 23 keys."""
+    """From its call on, computes scores in blocks of at most three queries of three heads and 23 keys."""
 
     def begin() -> None:
         jax.clear_caches()
@@ -298,7 +298,7 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 
 def both_ways(function: Callable[..., Any], in_blocks: Callable[[], None], *arrays: Any) -> Iterator[tuple[Any, Any]]:
-    """What `function` gives at once and in blocks, leaf by leaf."""
+    """What `function` returns at once and in blocks, leaf by leaf."""
     whole = jax.jit(function)(*arrays)
     in_blocks()
     blocks = jax.jit(lambda *given: function(*given))(*arrays)
@@ -330,7 +330,7 @@ MASKS: dict[str, Callable[[int, int], tuple[tuple[int, ...] | None, Mask]]] = {
 
 
 def derivatives(mask: Mask, past: int) -> Callable[..., Any]:
-    """Attention, its tangents, slopes and their tangents, with past keys as arrays of their own."""
+    """Attention, its tangents, slopes and their tangents, with past keys as separate arrays."""
 
     def every(floats: Any, tangents: Any) -> Any:
         def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
@@ -467,7 +467,7 @@ RING_KINDS: dict[str, dict[str, Any]] = {
 
 
 def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
-    """The attention of `kind` to a sequence that devices hold blocks of, as a function of the whole arrays."""
+    """The attention of `kind` to a sequence whose blocks devices hold, as a function of the whole arrays."""
     sequence, along_queries = P(None, "sequence"), P(None, None, "sequence")
     specs = {"mask": along_queries, "relative_position_bias": P(None, "sequence"), "query": sequence}
     specs |= dict.fromkeys(("key", "value"), sequence)
@@ -546,7 +546,7 @@ def test_a_ring_exchanges_only_its_keys_and_values() -> None:
 
 
 def test_the_memory_of_a_ring_is_that_of_blocks() -> None:
-    # 8 heads of 16,384 positions have 8 GiB of scores, and each device 128 MiB of those of its block with another one.
+    # 8 heads of 16,384 positions have 8 GiB of scores; each device has 128 MiB, for its block and another.
     x = jax.ShapeDtypeStruct((1, 16384, 8 * 16), np.float32)
     attended = functools.partial(attention, head_count=8, is_causal=True, axis_name="sequence")
     sequence = P(None, "sequence")
@@ -558,7 +558,7 @@ def test_the_memory_of_a_ring_is_that_of_blocks() -> None:
 
 
 def test_a_ring_has_a_batch_beside_it() -> None:
-    # One axis of the mesh is that of the ring, and the other one is left to JAX.
+    # One axis of the mesh is the ring's; JAX handles the other.
     arrays, one_device = arrays_of("causal")
     for axis_type in (AxisType.Explicit, AxisType.Auto):
         mesh = mesh_of(axis_type, batch=2, sequence=4)
@@ -610,7 +610,7 @@ def test_a_causal_attention_is_one_with_a_band_as_its_mask() -> None:
     assert_same_bits(attended(**past, is_causal=True), attended(**past, mask=band))
 
 
-# What is refused
+# Refusals
 
 
 FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SEQUENCE_LENGTH}
@@ -632,7 +632,7 @@ FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SE
         ),
         (attention, OF_LENGTHS | {"mask": np.ones(2, bool)}, InvalidType, "mask must be of an integer type; got bool"),
         (
-            attention,  # whose shape is that of the scores
+            attention,  # it has the shape of the scores
             {
                 "query": QUERY[:, :2],
                 "key": KEY[:, :2],

@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_BIT_*: on the bits of integers, of either sign, and of floats."""
+"""ELEMENT_WISE_BIT_* on the bits of signed and unsigned integers, and of floats."""
 
 import operator
 from collections.abc import Callable
@@ -27,12 +27,12 @@ def function(name: str) -> Any:
 
 
 def bits(array: NDArray[Any]) -> list[int]:
-    """What the elements' bits are, as unsigned integers of Python."""
+    """The elements' bits as unsigned integers of Python."""
     return list(map(int, array.view(f"u{array.dtype.itemsize}")))
 
 
 def of_bits(dtype: Any, raw: list[int]) -> NDArray[Any]:
-    """Elements of these bits; those that do not fit are cut off."""
+    """Elements of these bits; higher bits are cut off."""
     itemsize = np.dtype(dtype).itemsize
     return np.array([value & (2 ** (8 * itemsize) - 1) for value in raw], f"u{itemsize}").view(dtype)
 

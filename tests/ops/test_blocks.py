@@ -1,4 +1,4 @@
-"""QUANTIZE, DEQUANTIZE and DYNAMIC_QUANTIZE_LINEAR, and integers of 4 bits."""
+"""QUANTIZE, DEQUANTIZE and DYNAMIC_QUANTIZE_LINEAR, and 4-bit integers."""
 
 import math
 from dataclasses import replace
@@ -36,7 +36,7 @@ ROWS = np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32)
 
 
 def all_of(dtype: Any) -> Any:
-    """Each integer of a type."""
+    """Every integer of a type."""
     limits = jnp.iinfo(dtype)
     return np.arange(int(limits.min), int(limits.max) + 1).astype(dtype)
 
@@ -184,7 +184,7 @@ def test_a_python_number_is_a_zero_point_of_the_inputs_type(call: Any) -> None:
         (lambda: dmljax.dequantize(all_of(INT4), 2), "dequantize: scale must be of a floating type; got"),
         (lambda: dmljax.dynamic_quantize_linear(all_of(np.int8)), "input must be of a floating type; got int8"),
         (lambda: dmljax.dynamic_quantize_linear(ROWS, dtype="int32"), "an integer type of at most 16 bits; got int32"),
-        # Others do not take integers of 4 bits.
+        # Others do not take 4-bit integers.
         (lambda: dmljax.join([all_of(INT4)], axis=0), "join: inputs[0] must be bool, an integer of 8 ...; got int4"),
         (lambda: dmljax.cast(ROWS, dtype="uint4"), "cast: dtype must be bool, an integer of 8 ... uint4"),
         (lambda: jax.jit(dmljax.element_wise_abs)(all_of(INT4)), "input must be bool, an integer of 8 ...; got int4"),
@@ -343,7 +343,7 @@ def test_what_is_not_finite_makes_a_scale_that_is_not(call: Any, dtype: str) -> 
         np.testing.assert_array_equal(result.scale, np.float32(scale))
         assert result.output.tolist() == [least, least]
         assert int(result.zero_point) == least
-        # As the scale says, nothing is known of the numbers.
+        # The scale already says that nothing is known of the numbers.
         assert np.isnan(dmljax.dequantize(result.output, result.scale, result.zero_point)).all()
 
 

@@ -206,7 +206,7 @@ def test_the_gradient_is_that_of_the_function_bit_for_bit(bounds: tuple[Any, Any
 
 
 def desc_of(name: str, data_type: str, *sizes: int, **members: Any) -> Any:
-    """A descriptor without bounds that any element passes, but for the members given."""
+    """A descriptor without bounds that any element passes, except for the given members."""
     like = tensor(data_type, *(sizes or (5,)))
     outputs = ("input_gradient", "output_gradient") if "Grad" in name else ("output",)
     bounds: dict[str, Any] = {"min": 0} if name == "Threshold" else {"min": 0, "max": 1}

@@ -25,12 +25,12 @@ RNG = np.random.default_rng(3)
 
 
 def whole(*shape: int, dtype: Any = np.float32) -> Any:
-    """Whole numbers, whose products and sums are exact."""
+    """Integers, whose products and sums are exact."""
     return RNG.integers(-4, 5, shape).astype(dtype)
 
 
 def expected(input: Any, filter: Any, bias: Any = None, **arguments: Any) -> Any:
-    """What the oracle makes of a call of `convolution`."""
+    """The oracle's result for a call of `convolution`."""
     count = input.ndim - 2
     defaults = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
     space = {name: each(arguments.get(name, default), count) for name, default in defaults.items()}
@@ -56,7 +56,7 @@ def expected(input: Any, filter: Any, bias: Any = None, **arguments: Any) -> Any
 
 
 def assert_same_sums(actual: Any, exact: Any) -> None:
-    """The same bits, but for the sign of a zero: a sum of negative zeros alone may be either."""
+    """Checks that bits are equal, except for the sign of a zero: a sum of only negative zeros may be either."""
     assert_same_bits(np.asarray(actual) + 0, np.asarray(exact) + 0)
 
 
@@ -67,7 +67,7 @@ def each(value: Any, count: int) -> tuple[int, ...]:
 # Both directions
 
 
-# One of each kind that has a lowering of its own on some platform
+# One of each kind that has its own lowering on some platform
 SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "dense": ((2, 3, 6, 7), (4, 3, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 2)}),
     "strided": ((2, 3, 7, 9), (4, 3, 3, 3), {"strides": (2, 3), "start_padding": 1, "end_padding": 1}),
@@ -164,7 +164,7 @@ def check_derivatives(name: str) -> None:
 
     y, pushed, (of_x, of_w) = derivatives(x, w, dx, dw)
     assert_same_sums(y, expected(x, w, **arguments))
-    # The products are linear in each operand, and the adjoint of a linear function is its transpose.
+    # Products are linear in each operand, and the adjoint of a linear function is its transpose.
     by_x, by_w = expected(dx, w, **arguments), expected(x, dw, **arguments)
     assert_same_sums(pushed, by_x + by_w)
     assert float(np.vdot(of_x, dx)) == float(np.vdot(y, by_x))
@@ -284,7 +284,7 @@ def test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward(
     assert dmljax.convolution(x, w, bias, **cut, output_padding=4).tolist() == [
         [[1.5, 10.5, 102.5, 20.5, 200.5, 0.5, 0.5]]
     ]
-    # What is beyond the formula is the bias alone, whatever a window would add there.
+    # Beyond the formula there is only the bias, whatever a window would add there.
     assert dmljax.convolution(x, w, bias, **cut, output_sizes=(1, 1, 4)).tolist() == [[[1.5, 10.5, 102.5, 0.5]]]
 
 
@@ -312,7 +312,7 @@ def test_a_fused_activation_is_applied_to_the_sum_with_the_bias() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_activation(dtype: Any) -> None:
-    odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # which is halfway between two neighbors
+    odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # halfway between two neighbors
     x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
     assert dmljax.convolution(x, w).tolist() == [[[odd - 1]]]
     assert dmljax.convolution(x, w, np.array([-1], dtype)).tolist() == [[[odd - 1]]]
@@ -374,7 +374,7 @@ def test_sums_of_float32_are_as_near_as_rounding_allows(image: Any, filters: Any
 
 
 def modules(function: Any, *shapes: Any) -> dict[str, str]:
-    """What is lowered for each platform."""
+    """The lowered modules for each platform."""
     return {
         platform: jax.export.export(jax.jit(function), platforms=[platform])(*shapes).mlir_module()
         for platform in ("cuda", "tpu")
@@ -389,7 +389,7 @@ def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
         for text in modules(lambda x, w: dmljax.convolution(x, w, **arguments), *shapes).values():
             assert text.count("stablehlo.convolution") == 1
             assert "stablehlo.dot_general" not in text
-            if dtype == np.float16:  # which is not made float32 before it is read
+            if dtype == np.float16:  # stays 16 bits until it is read
                 assert "xf16>, tensor" in text.partition("stablehlo.convolution")[2]
     if name == "dense":
         bytes_, filter = jax.ShapeDtypeStruct((1, 64, 8, 8), np.uint8), jax.ShapeDtypeStruct((32, 64, 3, 3), np.int8)
@@ -504,7 +504,7 @@ def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering:
         pytest.param(259, 1, marks=FULL),  # more than float32 sums exactly
         pytest.param(4113, 1, marks=FULL),  # and more in two digits
         (33_026, 1),  # and more than int32 holds: the sum wraps around
-        (3, 4113),  # more elements of a window than that
+        (3, 4113),  # more elements in a window than that
     ],
 )
 def test_sums_of_any_length_are_exact_at_the_extremes(channels: int, window: int) -> None:
@@ -528,7 +528,7 @@ def test_the_padding_of_integers_is_the_zero_point() -> None:
 
 
 def quantized(x: Any, w: Any, **changes: Any) -> Any:
-    """A call with scales of 1 and without zero points, but for the changes."""
+    """A call with scales of 1 and without zero points, except for the changes."""
     names = ("input_scale", "input_zero_point", "filter_scale", "filter_zero_point", "bias", "output_scale")
     given = dict(zip(names, (1.0, None, 1.0, None, None, 1.0), strict=True)) | changes
     return dmljax.quantized_linear_convolution(x, filter=w, **given)
@@ -564,7 +564,7 @@ def test_any_quantized_convolution_is_the_exact_sum_in_the_steps_of_the_page(see
     sums = oracles.of_integers(x, zeros[0], w, zeros[1], group_count=2, **space)
     exact = oracles.of_quantized(sums, bias, scales[0], scales[1], scales[2], zeros[2], of_output)
     assert_same_bits(computed, exact)
-    # By fractions, the steps in float32 are one off at most, and only beside a half.
+    # By fractions: steps in float32 are off by at most one, and only beside a half.
     for place in np.ndindex(*sums.shape):
         scale = Fraction(float(scales[0][0])) * Fraction(float(scales[1][place[1]])) / Fraction(float(scales[2][0]))
         steps = (int(sums[place]) + int(bias[place[1]])) * scale
@@ -583,7 +583,7 @@ def test_the_sum_with_the_bias_may_exceed_int32(end: int) -> None:
     computed = quantized(x, w, bias=bias, output_scale=scale, dtype="int8")
     total = end + 2 * 255 * int(w[0, 0, 0])
     assert computed.tolist() == [[[round(total / scale)]]] == [[[64 if end > 0 else -64]]]
-    channels = 33_026  # whose sum alone exceeds int32
+    channels = 33_026  # its sum by itself exceeds int32
     many = np.full((1, channels, 1), 255, np.uint8)
     assert quantized(many, many, output_scale=scale).tolist() == [[[round(255 * 255 * channels / scale)]]] == [[[64]]]
 
@@ -599,7 +599,7 @@ def test_scales_and_zero_points_have_one_element_or_one_for_each_output_channel(
         assert_same_bits(quantized(x, w, **changes, output_scale=one), expected_)
 
 
-# What is refused
+# Refusals
 
 IMAGE, FILTERS = np.zeros((1, 4, 5, 6), np.float32), np.zeros((2, 4, 3, 3), np.float32)
 BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)

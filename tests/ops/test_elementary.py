@@ -53,7 +53,7 @@ def formula(name: str) -> Any:
     return ELEMENTWISE[f"ELEMENT_WISE_{name.upper()}"].formula
 
 
-# Values where functions end
+# Values at the ends of functions
 
 
 ABOVE_ONE = float(np.nextafter(np.float32(1), np.float32(2)))
@@ -75,7 +75,7 @@ def test_functions_and_their_scale_bias_are_the_formulas_where_they_end(name: st
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan"])
 def test_angles_are_polynomials_on_a_cpu(name: str) -> None:
-    # XLA would call scalar code for its own functions, which takes 10 times as long and more.
+    # XLA would call scalar code for its own functions, which takes at least 10 times as long.
     program = jax.jit(function(name)).trace(np.ones(2, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
     assert not re.search(r"(chlo|stablehlo)\.a?(sin|cos|tan)", program)
 
@@ -90,7 +90,7 @@ def test_arcs_of_sines_and_cosines_are_within_a_unit_and_a_half(call: Any, name:
 def test_exponentials_overflow_to_infinity_and_not_before(call: Any) -> None:
     assert str(call(dmljax.element_wise_exp, np.array([89.0, -200.0], np.float32)).tolist()) == "[inf, 0.0]"
     assert np.isfinite(call(dmljax.element_wise_exp, np.array([88.5], np.float32))).all()
-    # exp(89) is beyond float32, half of it is not.
+    # exp(89) overflows float32, but half of it does not.
     assert np.isfinite(call(dmljax.element_wise_sinh, np.array([89.0, -89.0], np.float32))).all()
     assert np.isfinite(call(dmljax.element_wise_cosh, np.array([89.0, -89.0], np.float32))).all()
 
@@ -127,14 +127,14 @@ def test_a_scale_bias_of_infinite_numbers(call: Any) -> None:
 
 
 def test_a_scale_bias_beside_float16_is_of_float32(call: Any) -> None:
-    # The first scale is 1 in float16, the second infinite, and 35000 is none of float16.
+    # The first scale is 1 in float16, the second infinite, and float16 has no 35000.
     for input, scale, bias, expected in ((1.0, 1 + 2.0**-20, -1.0, 2.0**-20), (0.5, 70000.0, 0.0, 35008.0)):
         result = call(dmljax.element_wise_identity, np.array([input], np.float16), scale_bias=ScaleBias(scale, bias))
         assert_same_bits(result, np.array([expected], np.float16))
 
 
 def test_float16_is_rounded_once_after_the_function(call: Any) -> None:
-    # In float16 1024.75 would be 1025 before the floor is taken, and 2049.75 would be 2050.
+    # In float16, 1024.75 would be 1025 before the floor, and 2049.75 would be 2050.
     for scale, bias, expected in ((0.5, 0.75, 1024.0), (1.0, 1.75, 2048.0)):
         result = call(dmljax.element_wise_floor, np.array([2048], np.float16), scale_bias=ScaleBias(scale, bias))
         assert_same_bits(result, np.array([expected], np.float16))
@@ -229,7 +229,7 @@ def test_a_scale_bias_is_refused_in_json(spelled: Any, error: type[Exception], m
 def test_signs_and_copies_of_special_values_are_the_formulas(call: Any, name: str, dtype: Any) -> None:
     values = specials(dtype)
     with np.errstate(invalid="ignore"):
-        if name in ("abs", "negate"):  # of NaN, no sign is promised
+        if name in ("abs", "negate"):  # no sign is promised for NaN
             values = values[~np.isnan(values)]
         expected = np.asarray(formula(name)(values)).astype(dtype, copy=False)
     assert_same_bits(call(function(name), values), expected)
@@ -239,13 +239,13 @@ def test_signs_and_copies_of_special_values_are_the_formulas(call: Any, name: st
 
 
 HALVES = [-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, -1.75, 1.25, -0.25, NAN, INF, -INF]
-BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # whose sum with a half is rounded up
+BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # its sum with a half is rounded up
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("mode", RoundingMode)
 def test_round_of_halves_zeros_and_what_has_no_fraction(call: Any, mode: RoundingMode, dtype: Any) -> None:
-    whole = 2.0 ** jnp.finfo(dtype).nmant + np.array([-1, 1, 3])  # with no fraction, or none more
+    whole = 2.0 ** jnp.finfo(dtype).nmant + np.array([-1, 1, 3])  # with few or no digits after the point
     below = BELOW_A_HALF.get(dtype.name, 0.25)
     values = np.array([*HALVES, below, -below, *whole, *-whole, float(jnp.finfo(dtype).max)]).astype(dtype)
     expected = ROUNDINGS[mode](values.astype(np.longdouble)).astype(np.float64)
@@ -258,7 +258,7 @@ def test_round_has_halves_to_even_by_default() -> None:
     assert dmljax.element_wise_round(np.array([0.5, 1.5, 2.5], np.float32)).tolist() == [0.0, 2.0, 2.0]
 
 
-# Refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def hard(dtype: Any) -> Any:
 def test_every_conversion_is_exact_or_jaxs_own(source: Any) -> None:
     values = hard(source)
 
-    @jax.jit  # inside of other computations, too
+    @jax.jit  # inside other computations as well
     def together(x: Any) -> Any:
         backwards = [jnp.flip(dmljax.cast(jnp.flip(x), dtype=dtype)) for dtype in REALS]
         return [dmljax.cast(x, dtype=dtype) for dtype in REALS], backwards
@@ -348,7 +348,7 @@ def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> Non
 @FULL
 @pytest.mark.parametrize("source", few_types(FLOATS), ids=str)
 def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
-    # On a CPU, XLA's own conversion to integers serves; the other is in the program for other platforms.
+    # On a CPU, XLA's own conversion to integers is enough; the other is in the program for other platforms.
     values = hard(source)
     for dtype in INTEGERS:
         converted = jax.jit(lambda x, dtype=dtype: conversion.truncated(x, dtype))(values)
@@ -442,7 +442,7 @@ def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
 
 
 def test_a_bias_of_each_channel_is_added_before_the_product_is_rounded(call: Any) -> None:
-    # (1 + 2**-12) squared is 1 + 2**-11 + 2**-24, whose last digit float32 has no room for.
+    # (1 + 2**-12) squared is 1 + 2**-11 + 2**-24, whose last digit does not fit float32.
     x = np.float32(1 + 2.0**-12)
     input, bias = np.full((2, 3, 1, 2), x), np.array([-1, 0, -1 - 2.0**-11], np.float32)
     exact = [2.0**-11 + 2.0**-24, float(np.float32(1 + 2.0**-11)), 2.0**-24]

@@ -42,7 +42,7 @@ GATHERS: dict[str, Callable[[Any, Any], Any]] = {
     "gather_nd": lambda x, i: dmljax.gather_nd(x, i[:, None]),
 }
 of_each_gather = pytest.mark.parametrize("gather", GATHERS.values(), ids=GATHERS)
-EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, subnormals and signalling NaNs among them
+EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, including subnormals and signaling NaNs
 
 # GATHER and GATHER_ELEMENTS
 
@@ -372,7 +372,7 @@ def test_a_reversal_of_nothing_is_empty(call: Any) -> None:
     assert call(dmljax.reverse_subsequences, np.zeros((2, 0)), np.ones((2, 1), np.int32), axis=1).shape == (2, 0)
 
 
-# What is refused
+# Refusals
 
 ROWS, COLUMN, NONE = jnp.zeros((2, 3)), jnp.zeros((2, 1), int), jnp.zeros((2, 0))
 CALLS: dict[str, dict[str, Any]] = {

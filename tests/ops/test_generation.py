@@ -280,7 +280,7 @@ def test_a_constant_fills_any_sizes(call: Any, sizes: tuple[int, ...]) -> None:
 
 
 def assert_near_sequence(actual: Any, start: Any, delta: Any) -> None:
-    """Compares a sequence with the formula: the index, the product and the sum are rounded once each."""
+    """Compares a sequence with the formula: the index, the product and the sum are each rounded once."""
     dtype = np.asarray(actual).dtype
     first, step, index = float(start), float(delta), np.arange(actual.size, dtype=np.float64)
     scale = np.abs(first) + index * np.abs(step)

@@ -182,7 +182,7 @@ def test_the_count_is_a_number_to_compute_with(call: Any) -> None:
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
 def test_nonzero_gives_count_and_coordinates_in_any_integer_type(call: Any, dtype: Any) -> None:
-    fill_value = -1 if dtype.kind == "i" else min(np.iinfo(dtype).max, 2**63 - 1)  # static integers are of 64 bits
+    fill_value = -1 if dtype.kind == "i" else min(np.iinfo(dtype).max, 2**63 - 1)  # static integers have 64 bits
     result = call(dmljax.nonzero_coordinates, np.array([[0, 2]]), size=2, fill_value=fill_value, dtype=dtype)
     assert_same_bits(result.count, np.array(1, dtype))
     assert_same_bits(result.coordinates, np.array([[0, 1], [fill_value, fill_value]], dtype))
@@ -260,7 +260,7 @@ def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...]) -> Non
             assert_same_bits(coordinates, expected.astype(np.int32))
 
 
-# A chunk has 1024 rows. If more than a third of the rows are to be found, all rows are found at once, without chunks.
+# A chunk has 1024 rows. If more than a third of the rows are set, all of them are found at once, without chunks.
 CHUNKED = {
     5000: (0, 1, 1023, 1024, 1025, 1674, 1675, 5000),
     257: (1,),
@@ -275,7 +275,7 @@ CHUNKED = {
 @FULL
 @pytest.mark.parametrize("elements", few_of(CHUNKED, 5000))
 def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, elements: int) -> None:
-    # The same sizes whatever the count, so that there is as much to compile for one count as for all.
+    # One size for every count, so that all counts share one compilation.
     calls: list[tuple[tuple[int, ...], int | None]] = [((elements,), None)]
     if len(CHUNKED[elements]) > 2:
         calls += [((1, elements), 1028), ((elements, 1), elements + 70)]

@@ -83,7 +83,7 @@ def test_every_bit_is_joined(dtype: Any) -> None:
         assert_same_bits(join([first, second], axis=1), np.concatenate([first, second], axis=1))
 
 
-EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, subnormals and signalling NaNs among them
+EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, including subnormals and signaling NaNs
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_tile_of_float64_is_a_functions_though_not_a_descriptors() -> None:
     assert_same_bits(dmljax.tile(np.array([1e300]), repeats=(2,)), np.array([1e300, 1e300]))
 
 
-# What is refused
+# Refusals
 
 IMAGE = np.zeros((4, 4, 6), np.float32)
 CALLS: dict[str, dict[str, Any]] = {
@@ -285,7 +285,7 @@ BYTES = tensor("INT8", 2, 3)
         (TILE, {"repeats": (2, 0)}, "Repeats[1] must be at least 1; got 0"),
         (TILE, {"repeats": (2, 2)}, "OutputTensor.Sizes must be {4,6}; got {4,3}"),
         (TO_DEPTH, {"input": f32(1, 1, 4, 5)}, "InputTensor.Sizes[3] must be a multiple of 2; got 5"),
-        # As the page has it
+        # As on the page
         (
             TO_DEPTH,
             {"input": f32(1, 4, 4, 4), "output": f32(1, 1, 8, 8)},

@@ -25,7 +25,7 @@ RELU = directml.ActivationReluDesc()
 
 
 def normalized(x: Any, *others: Any, **arguments: Any) -> Any:
-    """MEAN_VARIANCE_NORMALIZATION2, of which the others are special cases."""
+    """MEAN_VARIANCE_NORMALIZATION2; the others are special cases."""
     return dmljax.mean_variance_normalization2(x, *others, **arguments)
 
 
@@ -40,8 +40,8 @@ def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
 
 # Digits
 
-# The bound of errors: units of the last place of the result, or of 1 where it is smaller, or of the mean, which is
-# rounded. XLA adds up long rows with few errors, and before JAX 0.10 with more.
+# The bound of errors: units in the last place of the result, of 1 if it is smaller, or of the mean, which is rounded.
+# XLA adds up long rows with few errors, and before JAX 0.10 with more.
 BOUND = 4 if jax.__version_info__ >= (0, 10) else 64
 USES = [(epsilon, use_mean) for epsilon in (0.0, 1e-5) for use_mean in (False, True)]
 
@@ -146,7 +146,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     for narrow, one in zip(of_every(wide, *channels), of_every(rows, *given), strict=True):
         assert narrow.dtype == dtype
         error = np.asarray(narrow, np.float64) - np.asarray(one, np.float64)
-        # Half of a unit, and what little the float32 differs by.
+        # Half of a unit, and the float32's own small error.
         digits = jnp.finfo(dtype).nmant
         assert np.all(np.abs(error) <= 2.0 ** (-digits - 1) * 1.01 * np.abs(np.asarray(one)) + 2.0**-25)
 
@@ -189,7 +189,7 @@ def test_batches_of_any_shape_are_the_pseudo_codes(shape: Any, axes: Any) -> Non
 @pytest.mark.parametrize("local_size", few_of([1, 2, 3, 4, 5, 8, 11, 2**32 - 1], 2, 5, 2**32 - 1))
 def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool) -> None:
     x, gradient = RNG.integers(-4, 5, (2, 2, 6, 4, 3)).astype(np.float32)
-    size = min(local_size, 30)  # of which the regions are as large
+    size = min(local_size, 30)  # regions are no larger than this
     numbers = [0.5 * local_size / size, 0.75, 1.5]
     uses: dict[str, Any] = {"local_size": local_size, "cross_channel": cross_channel}
     respond = lambda x: dmljax.local_response_normalization(x, *numbers, **uses)  # noqa: E731
@@ -202,7 +202,7 @@ def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool
     )(x, gradient)
     of_oracle = [0.5, 0.75, 1.5]
     uses["local_size"] = size
-    # A region of as many elements has them all on one side, too.
+    # A region with as many elements has them all on one side as well.
     if size % 2 == local_size % 2 or local_size > 30:
         assert_near(result, oracles.local_response(x, *of_oracle, **uses))
         exact = oracles.local_response_gradient(x, gradient, *of_oracle, **uses)
@@ -250,7 +250,7 @@ def test_epsilon_is_a_lower_bound_of_a_norm() -> None:
     assert_near(dmljax.lp_normalization(x, 2.0, axis=1), x / [[5], [2], [2]], units=1)
     assert_near(dmljax.lp_normalization(x, 2.0, axis=1, p=1), x / [[7], [2], [2]], units=1)
     assert np.isnan(dmljax.lp_normalization(x, 0.0, axis=1)[2]).all()
-    # Also where the squares vanish, or the square of epsilon overflows
+    # Also where the squares, or the square of epsilon, vanish or overflow
     rows = np.array([[1e-30, 0], [2e-38, -1e-38]], np.float32)
     for epsilon in (1e-30, 1e-5, 1e30, 3e38):
         assert_near(dmljax.lp_normalization(rows, epsilon, axis=1), oracles.lp_normalized(rows, epsilon, axis=1, p=2))
@@ -288,7 +288,7 @@ def test_an_activation_may_be_fused(activation: Any) -> None:
     )(IMAGES, CHANNELS)
     for fused, expected in pairs:
         np.testing.assert_allclose(fused, expected, rtol=1e-6, atol=1e-6)
-    # As in an operator of its own, it is of what was rounded.
+    # As in a separate operator, it acts on the rounded result.
     x = IMAGES.astype(np.float16)
     fused = dmljax.mean_variance_normalization2(x, axes=1, fused_activation=activation)
     assert_same_bits(fused, apply(dmljax.mean_variance_normalization2(x, axes=1)))
@@ -374,7 +374,7 @@ def test_empty_batches_are_empty() -> None:
     assert dmljax.local_response_normalization(empty, local_size=3).shape == empty.shape
     output, mean, variance = dmljax.batch_normalization_training(empty, ones, ones)
     assert output.shape == empty.shape
-    for moment in (mean, variance):  # of no elements
+    for moment in (mean, variance):  # without elements
         assert np.isnan(moment).all()
     assert dmljax.batch_normalization_grad(empty, empty, ones, ones, ones).bias.tolist() == np.zeros((1, 3, 1)).tolist()
 
@@ -393,7 +393,7 @@ def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_ty
             assert_near(actual, expected)
 
 
-# What is refused
+# Refusals
 
 ROW, ONE = np.ones((2, 3), np.float32), np.ones((1, 1), np.float32)
 PARAMETERS = dict.fromkeys(("mean", "variance", "scale"), ONE)

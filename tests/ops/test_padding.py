@@ -42,7 +42,7 @@ REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
     ("shape", "start", "end"),
     [
         ((4,), (6,), (23,)),  # several periods
-        ((4,), (-6,), (20,)),  # of which some are taken away
+        ((4,), (-6,), (20,)),  # some are cropped
         ((1,), (3,), (-2,)),
         ((3, 5), (-1, 12), (5, -9)),
         ((2, 1, 3), (2, -1, 0), (-1, 4, 8)),
@@ -158,7 +158,7 @@ def test_a_value_may_be_traced_and_has_a_gradient(function: Any) -> None:
     pad = lambda x, v: function(x, v, start_padding=(1, 0), end_padding=(0, 2))  # noqa: E731
     check_linear_gradients(pad, (x, np.float32(3)))
     weights = np.full((3, 5), 2, np.float32)
-    weights[1, 1] = np.inf  # which is not the gradient of the value, and must not make it NaN
+    weights[1, 1] = np.inf  # this is not the value's gradient, and must not make it NaN
     of_input, of_value = jax.grad(lambda x, v: (pad(x, v) * weights).sum(), argnums=(0, 1))(x, np.float32(3))
     assert_same_bits(of_input, weights[1:, :3])
     assert of_value == 18
@@ -186,7 +186,7 @@ def window_arguments(*rows: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 
 # The sizes of an image, and the window, stride and dilation in each of its dimensions
 EVERY_WINDOW: list[tuple[Any, ...]] = [
-    ((150,), (100,), (1,), (1,)),  # more elements of a window than are stacked at once, and fewer windows
+    ((150,), (100,), (1,), (1,)),  # more elements in a window than are stacked at once, and fewer windows
     ((300,), (100,), (1,), (1,)),  # and more windows
     ((500,), (100,), (3,), (1,)),  # in groups of neighbors
     ((400,), (200,), (4,), (1,)),
@@ -211,7 +211,7 @@ def test_windows_are_the_pseudo_codes(spatial: Any, windows: Any, strides: Any, 
     image = np.arange(1, 1 + math.prod(shape), dtype=np.int32).reshape(shape)
     columns = np.asarray(dmljax.unfold(image, **arguments))
     assert_same_bits(columns, oracles.unfolded(image, **arguments))
-    given = columns.astype(np.int8)  # whose sums wrap around
+    given = columns.astype(np.int8)  # sums wrap around
     folded = dmljax.fold(given, output_sizes=shape, **arguments)
     assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
 
@@ -242,7 +242,7 @@ def test_infinities_and_nan_stay_in_their_places() -> None:
 @FULL
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
-    # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
+    # 2048 + 1 would always be 2048 in float16, and 256 + 1 would always be 256 in bfloat16.
     large = {jnp.float16: 2048, jnp.bfloat16: 256}[dtype]
     columns = np.ones((1, 9, 1), dtype)
     columns[0, 4] = large
@@ -270,7 +270,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
 @pytest.mark.usefixtures("lowering")
 def test_each_is_the_others_gradient(arguments: Any, dtype: Any, call: Any) -> None:
     rng = np.random.default_rng(0)
-    image = rng.integers(-9, 10, (2, 3, 9, 8)).astype(dtype)  # of which every order of sums is exact
+    image = rng.integers(-9, 10, (2, 3, 9, 8)).astype(dtype)  # every order of sums is exact
     unfold = lambda x: dmljax.unfold(x, **arguments)  # noqa: E731
     fold = lambda y: dmljax.fold(y, output_sizes=image.shape, **arguments)  # noqa: E731
     columns = rng.integers(-9, 10, unfold(image).shape).astype(dtype)
@@ -313,7 +313,7 @@ def test_arrays_without_batches_or_channels_are_empty() -> None:
     assert dmljax.unfold(np.zeros((1, 1, 0)), window_sizes=(2,), **padding).tolist() == [[[0, 0], [0, 0]]]
 
 
-# What is refused
+# Refusals
 
 IMAGE = np.zeros((1, 2, 5, 6), np.float32)
 NO_PADDING = {"start_padding": (0,), "end_padding": (0,)}

@@ -53,7 +53,7 @@ def whole_numbers(*shape: int) -> Any:
 
 
 def check(image: Any, windows: dict[str, Any]) -> None:
-    """Pooling by its pseudo-code, all of it compiled at once; the sums of the image are exact."""
+    """Pooling by its pseudo-code, compiled at once; the sums of the image are exact."""
     gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, windows)).astype(image.dtype)
 
     def layers(image: Any) -> Any:
@@ -93,9 +93,9 @@ def check(image: Any, windows: dict[str, Any]) -> None:
         ((2, 2, 5, 7), ((3, 2), (2, 5), (1, 3), (1, 0), (2, 3))),
         ((1, 2, 8, 4), ((4, 1), (6, 1), (2, 3), (0, 0), (5, 0))),
         ((1, 2, 4, 3, 5), ((2, 3, 1), (1, 2, 4), (2, 1, 3), (2, 0, 0), (0, 1, 0))),
-        ((1, 2, 130), ((50,), (2,), (2,), (1,), (7,))),  # more elements of a window than are combined at once
+        ((1, 2, 130), ((50,), (2,), (2,), (1,), (7,))),  # more elements in a window than are combined at once
         ((1, 2, 70), ((35,), (3,), (1,), (34,), (34,))),
-        ((1, 2, 50), ((40,), (7,), (1,), (0,), (0,))),  # one window alone
+        ((1, 2, 50), ((40,), (7,), (1,), (0,), (0,))),  # a single window
         ((1, 2, 30), ((1,), (2**32 - 1,), (2**32 - 1,), (0,), (0,))),
     ],
     ids=str,
@@ -115,7 +115,7 @@ def test_every_bit_is_selected_and_never_the_padding_however_low_an_element_is(d
         expected, places = oracles.max_pooling(image, **WINDOWS)
         assert_same_bits(values, expected)
         assert_same_bits(indices, places.astype(np.int32))
-        for layers in (1, 2):  # whose channels are last in a network
+        for layers in (1, 2):  # channels are last in a network
             with network_of(layers):
                 assert_same_bits(call(dmljax.max_pooling2, image, has_indices=False, **WINDOWS).values, expected)
 
@@ -124,7 +124,7 @@ def test_every_bit_is_selected_and_never_the_padding_however_low_an_element_is(d
 
 
 def selected(call: Any, row: Any) -> Any:
-    """What windows of two elements select, which is the same where no index is asked for."""
+    """The maxima of windows of two elements; without the index, they must be the same."""
     values, indices = call(dmljax.max_pooling1, row, window_sizes=2)
     assert_same_bits(call(dmljax.max_pooling1, row, window_sizes=2, has_indices=False).values, values)
     return values, indices
@@ -178,7 +178,7 @@ def test_without_indices_there_are_none() -> None:
 @pytest.mark.parametrize("dilation", few_of([1, 2], 2))
 def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: int, lowering: str) -> None:
     windows = WINDOWS | {"dilations": (dilation, dilation)}
-    # Few different values, and NaN: ties are everywhere.
+    # Few different values and NaN, so that ties are everywhere.
     image = RNG.integers(0, 3, (2, 3, 9, 8)).astype(dtype)
     image[0, 0, 2:4, 1:3], image[1] = NAN, -INF
     gradient = RNG.integers(-9, 10, oracles.pooled_sizes(image.shape, windows)).astype(dtype)
@@ -194,7 +194,7 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
             assert_same_bits(pull(jnp.asarray(gradient))[0], found)
             _, forward = jax.jvp(values, (image,), (tangent,))
             assert_same_bits(forward, tangent.ravel()[places.astype(int)])
-    # The gradient is linear, and so is its own derivative: by the image, it is 0.
+    # The gradient is linear, and so is its own derivative: with respect to the image, it is 0.
     _, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
     by_image, by_gradient = pull(jnp.asarray(expected))
     assert not by_image.any()
@@ -204,7 +204,7 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
 @FULL
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
-    # 2048 + 1 would be 2048 in float16, and 256 + 1 would be 256 in bfloat16, however often.
+    # 2048 + 1 would always be 2048 in float16, and 256 + 1 would always be 256 in bfloat16.
     large = {jnp.float16: 2048, jnp.bfloat16: 256}[dtype]
     gradient = np.ones((1, 1, 9), dtype)
     gradient[0, 0, 4] = large
@@ -233,7 +233,7 @@ def test_padding_is_counted_only_if_it_is_included() -> None:
     assert dmljax.average_pooling(row, **pads).tolist() == [[[2, 3, 4, 5]]]
     expected = np.array([2, 6, 12, 10], np.float32) / np.float32(3)
     assert_same_bits(dmljax.average_pooling(row, include_padding=True, **pads)[0, 0], expected)
-    # A window in the padding alone has nothing to divide by.
+    # A window entirely in the padding has nothing to divide by.
     beside = dmljax.average_pooling(row, window_sizes=1, start_padding=1)
     assert beside.tolist()[0][0][1:] == [2, 4, 6]
     assert np.isnan(beside[0, 0, 0])
@@ -370,7 +370,7 @@ def test_halves_of_quantized_averages_go_to_the_even_number(call: Any) -> None:
 
 
 def test_quantized_sums_are_exact_however_many_elements_they_have() -> None:
-    # 70,001 elements of 255 have a sum of 17,850,255, which float32 rounds to 17,850,256: once, and not at each step.
+    # 70,001 elements of 255 add up to 17,850,255, which float32 rounds to 17,850,256: once, and not at each step.
     row = np.full((1, 1, 70_001), 255, np.uint8)
     row[..., 0] = 254
     scale = np.float32(1 / 255)
@@ -424,12 +424,12 @@ def test_one_number_stands_for_all_dimensions() -> None:
     assert one.values.shape[2:] == tuple(blocks_of((6, 7), **two))
 
 
-# What is refused
+# Refusals
 
 IMAGE, POOLED = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 3, 4), np.float32)
 BYTES, HALVES = IMAGE.astype(np.int8), POOLED.astype(np.float16)
 QUANTIZED_CALL = {"input": BYTES, "input_scale": 1.0, "input_zero_point": None, "output_scale": 1.0}
-CALLS: dict[str, dict[str, Any]] = {  # of those that take more than an image
+CALLS: dict[str, dict[str, Any]] = {  # of functions that take more than an image
     "max_pooling_grad": {"input": IMAGE, "input_gradient": POOLED},
     "average_pooling_grad": {"input_gradient": POOLED, "output_sizes": (1, 2, 5, 5)},
     "max_unpooling": {"input": POOLED, "indices": POOLED.astype(int), "output_sizes": IMAGE.shape},

@@ -47,7 +47,7 @@ def normal(dtype: Any, *shape: int) -> Any:
 
 
 def whole(dtype: Any, *shape: int) -> Any:
-    """Any integers of the type, its extremes among them."""
+    """Any integers of the type, including its extremes."""
     limits = np.iinfo(dtype)
     numbers = RNG.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     return np.where(RNG.random(shape) < 0.2, RNG.choice([limits.min, limits.max], shape), numbers).astype(dtype)
@@ -64,7 +64,7 @@ def test_gemm_is_as_near_as_its_sums_allow(dtype: Any) -> None:
     a, b, c = (x.astype(np.float64) for x in (a, b, c))
     exact = alpha * np.matmul(a, b) + beta * c
     magnitude = abs(alpha) * np.matmul(abs(a), abs(b)) + abs(beta * c)
-    # One rounding to the type, and a few in float32, where one for each of the summands would be the bound.
+    # One rounding to the type and a few in float32, where one per summand would be the bound.
     unit = float(jnp.finfo(widened(dtype)).eps)
     error = np.abs(result - exact) - float(jnp.finfo(dtype).eps) / 2 * np.abs(exact) * (dtype.itemsize < 4)
     assert np.max(error / (unit * magnitude)) < 4
@@ -77,7 +77,7 @@ def test_16_bit_sums_are_rounded_once(call: Any, dtype: str) -> None:
     a, b = np.ones((1, 2051), kind), np.concatenate([np.ones(2048), np.full(3, 0.5)]).astype(kind)[:, None]
     expected = np.array([[2049.5]], np.float32).astype(kind)
     assert_same_bits(call(dmljax.gemm, a, b), expected)
-    # The sum of what alpha and beta multiply is rounded once, too: 2049.5 is not rounded before it is doubled.
+    # alpha times the product plus beta times C is rounded once: 2049.5 is not rounded before it is doubled.
     summand = {"float16": 2, "bfloat16": 14}[dtype]
     result = call(dmljax.gemm, a, b, np.full((1, 1), summand, kind), 2.0)
     assert_same_bits(result, np.array([[4099 + summand]], np.float32).astype(kind))
@@ -116,7 +116,7 @@ def test_a_python_number_is_a_c_of_the_type_of_the_matrices(call: Any) -> None:
 def test_beta_does_not_matter_without_c_and_zero_times_nan_is_nan(call: Any) -> None:
     a = np.ones((1, 1), np.float32)
     assert call(dmljax.gemm, a, a, None, 1.0, NAN).tolist() == [[1]]
-    for c in (NAN, INF):  # BLAS does not look at C if beta is 0; the page's formula does
+    for c in (NAN, INF):  # BLAS ignores C if beta is 0; the page's formula does not
         assert math.isnan(call(dmljax.gemm, a, a, np.full((1, 1), c, np.float32), 1.0, 0.0)[0, 0])
     assert math.isnan(call(dmljax.gemm, np.full((1, 1), INF, np.float32), a, None, 0.0)[0, 0])
 
@@ -249,7 +249,7 @@ def test_zero_points_are_of_all_of_rows_or_of_columns(call: Any, shapes: str) ->
 
 @pytest.fixture(params=["with VNNI", "without VNNI"])
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Multiplies bytes as on a processor that has instructions for it, or has none."""
+    """Multiplies bytes as on a processor with the instructions for it, or without."""
     monkeypatch.setattr(byte_products, "are_fast", lambda: request.param == "with VNNI")
     jax.clear_caches()
     yield
@@ -376,7 +376,7 @@ def test_the_result_has_the_type_of_the_scales(call: Any, dtype: str) -> None:
 
 
 def test_16_bit_floats_are_rounded_after_the_bias(call: Any) -> None:
-    # 2047 * 1.5 = 3070.5 is no float16, which would be 3070; with the bias it is 3071.
+    # float16 has no 2047 * 1.5 = 3070.5, and would round it to 3070; with the bias it is 3071.
     a, b = np.array([[2047]], np.int16), np.array([[1]], np.int16)
     scale, bias = np.array(1.5, np.float16), np.array([[0.5]], np.float16)
     result = call(dmljax.matrix_multiply_integer_to_float, a, b, scale, np.array(1, np.float16), None, None, bias)
@@ -400,7 +400,7 @@ def test_any_quantized_matrices_are_the_pages_formulas(seed: int) -> None:
     rng = np.random.default_rng(seed)
 
     def scale(*shape: int) -> Any:
-        # With halves among the quotients, which powers of two make.
+        # Powers of two produce halves among the quotients.
         exponent = rng.integers(-7, -2, shape)
         return np.where(rng.random(shape) < 0.7, 2.0**exponent, rng.uniform(0.01, 0.2, shape)).astype(np.float32)
 
@@ -457,7 +457,7 @@ def test_long_sums_of_quantized_matrices_do_not_wrap(call: Any) -> None:
     assert result.tolist() == [[64]]
 
 
-# What is refused
+# Refusals
 
 ONE, HALVES, BYTES_4 = np.float32(1), np.ones((2, 2), np.float16), np.ones((4, 2), np.int8)
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

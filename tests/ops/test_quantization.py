@@ -128,7 +128,7 @@ def test_without_a_zero_point_the_number_itself_is_scaled(call: Any) -> None:
 
 
 def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: Any) -> None:
-    # 100000 is out of the range of float16, but half of 100000 is not.
+    # 100000 is out of float16's range, but half of it is not.
     input = np.array([100000, -100000, 200000], np.int32)
     result = call(dmljax.element_wise_dequantize_linear, input, np.array(0.5, np.float16))
     assert_same_bits(result, np.array([50000.0, -50000.0, INF], np.float16))
@@ -139,7 +139,7 @@ def test_the_output_has_the_type_of_the_scale_and_is_computed_in_float32(call: A
 
 @needs_x64
 def test_float64_is_quantized_and_dequantized_in_float64(call: Any) -> None:
-    # In float32, the quotient would be 2.5 and the integer would be rounded to 2^31.
+    # In float32, the quotient would be 2.5 and the integer would round to 2^31.
     result = call(dmljax.element_wise_quantize_linear, np.array([2.50000000025]), np.array(1.0), np.uint8(0))
     assert_same_bits(result, np.array([3], np.uint8))
     result = call(dmljax.element_wise_dequantize_linear, np.array([2**31 - 1], np.int32), np.array(0.1))
@@ -210,7 +210,7 @@ def test_a_quantized_sum_has_the_type_of_its_zero_point_or_of_the_first_summand(
     assert_same_bits(call(function, a, ONE, None, b, ONE, None, ONE, dtype="int16"), np.array([300], np.int16))
 
 
-# What is refused
+# Refusals
 
 BYTES, UBYTES = np.ones(2, np.int8), np.ones(2, np.uint8)
 CALLS: dict[str, dict[str, Any]] = {

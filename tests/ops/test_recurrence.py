@@ -46,7 +46,7 @@ def arrays_of(
     dtype: Any = np.float32,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """All arrays that a network of these sizes takes, but for lengths: small numbers, whose products are exact."""
+    """All arrays of a network of these sizes except lengths: small numbers, whose products are exact."""
     rng, outputs = np.random.default_rng(seed), GATES[name] * hidden
     shapes = {
         "input": (steps, batch, features),
@@ -61,7 +61,7 @@ def arrays_of(
 
 
 def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORWARD, **attributes: Any) -> Any:
-    """What the equations make of it in float64."""
+    """The result of the equations in float64."""
     count, directions = len(DEFAULTS[name]), 2 if direction is BOTH else 1
     given = [*(DEFAULTS[name] if activations is None else activations)]
     given = given * (count * directions // len(given))
@@ -107,7 +107,7 @@ def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direct
 @NAMES
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) -> None:
-    # After 300 steps, a state that each of them rounded would be off by many units.
+    # After 300 steps, a state rounded in each of them would be off by many units.
     arrays = arrays_of(name, steps=300, dtype=dtype)
     arrays["recurrence"] = (arrays["recurrence"] / 4).astype(arrays["input"].dtype)
     for actual, expected in zip(FUNCTIONS[name](**arrays), exact(name, arrays), strict=True):
@@ -187,10 +187,10 @@ def every_equation(jaxpr: Any) -> Any:
 @LSTM_FIRST
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", pytest.param("uint64", marks=needs_x64)])
 def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: Any) -> None:
-    arrays = arrays_of(name, 2, steps=150)  # more than an int8 counts
+    arrays = arrays_of(name, 2, steps=150)  # more than an int8 counts to
     arrays["recurrence"] = (arrays["recurrence"] / 4).astype(arrays["input"].dtype)
     most = np.iinfo(dtype).max
-    lengths = np.array([3, most, 0], dtype) - np.array([0, 0, 1], dtype)  # which is -1 or all bits
+    lengths = np.array([3, most, 0], dtype) - np.array([0, 0, 1], dtype)  # -1, or all bits set
     result = FUNCTIONS[name](**arrays, sequence_lengths=lengths, direction=BOTH)
     given = arrays | {"sequence_lengths": lengths}
     for actual, expected in zip(result, exact(name, given, direction=BOTH), strict=True):
@@ -245,7 +245,7 @@ def test_activations_may_be_given_once_for_both_directions() -> None:
 
 
 def scalar_lstm(bias: Any, cell: float = 0.0, **members: Any) -> Any:
-    """An LSTM of one unit and one step without weights, whose biases are those of i, o, f and c."""
+    """An LSTM of one unit and one step without weights; its biases are for i, o, f and c."""
     zeros = np.zeros((1, 4, 1), np.float32)
     biases = np.array([[*bias, 0, 0, 0, 0]], np.float32)
     start = np.full((1, 1, 1), cell, np.float32)
@@ -275,7 +275,7 @@ def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
     assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (5, 5)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_nan_is_the_largest_and_the_smallest(call: Any) -> None:
 @pytest.mark.parametrize("width", few_of([16, 17, 256, 257], 257))
 @pytest.mark.parametrize("direction", few_of(AxisDirection, AxisDirection.DECREASING))
 def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
-    # Rows of up to 16 elements are compared element by element; longer rows in parts, of which the last ones overlap.
+    # Rows of up to 16 elements are compared element by element; longer rows in parts, and the last parts overlap.
     rng = np.random.default_rng(width)
     every = []
     for dtype in (np.float32, np.int8, np.uint32, *((np.uint64,) if X64 else ())):
@@ -156,7 +156,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 def test_every_function_is_the_formulas(shape: Any, lowering: str) -> None:
     sizes, axes = shape
     if lowering != "cpu" and len(sizes) != 2:
-        return  # what is lowered otherwise on a CPU is one axis of two
+        return  # the CPU's own lowering handles one axis of two
     x = np.random.default_rng(0).uniform(0.5, 1.5, sizes).astype(np.float32)
     x = np.exp2(np.round(np.log2(x) * 64) / 64).astype(np.float32)
     results = jax.jit(lambda x: {f.name: dmljax.reduce(x, function=f, axes=axes) for f in F})(x)
@@ -193,7 +193,7 @@ def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any
         many = np.full(2**15, 0.25, dtype)
         assert reduced(many, F.SUM) == 2**13
         assert reduced(many, F.AVERAGE) == 0.25
-    # The sum of squares is out of float16's range on the way, its root is not.
+    # The sum of squares overflows float16 on the way, but its root does not.
     large = np.full(100, 6000, np.float16)
     assert reduced(large, F.L2) == 60000
 
@@ -245,7 +245,7 @@ def test_extremes_order_elements_as_element_wise_max_does(dtype: Any) -> None:
     for function, of_two in ((F.MAX, dmljax.element_wise_max), (F.MIN, dmljax.element_wise_min)):
         result = np.asarray(dmljax.reduce(pairs, function=function, axes=1))[:, 0]
         expected = np.asarray(of_two(pairs[:, 0], pairs[:, 1]))
-        with np.errstate(invalid="ignore"):  # of signalling NaNs
+        with np.errstate(invalid="ignore"):  # signaling NaNs
             is_nan = np.isnan(expected)
             assert_same_bits(result[~is_nan], expected[~is_nan])
             assert np.isnan(result[is_nan]).all()
@@ -297,7 +297,7 @@ def test_gradients_at_ties_zeros_and_infinities() -> None:
     assert gradient(F.L2, np.zeros(3, np.float32)) == [0, 0, 0]
     assert gradient(F.MULTIPLY, np.array([0, 2, 3], np.float32)) == [6, 0, 0]
     assert gradient(F.MULTIPLY, np.array([0, 2, 0], np.float32)) == [0, 0, 0]
-    # The derivative by the first factor is 1e60, which is out of range.
+    # The derivative by the first factor is 1e60, which overflows.
     np.testing.assert_allclose(
         gradient(F.MULTIPLY, np.array([2e-38, 1e30, 1e30], np.float32)), [np.inf, 2e-8, 2e-8], rtol=1e-6
     )

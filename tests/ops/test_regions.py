@@ -29,7 +29,7 @@ SIZE = Size2D(width=2, height=3)
 
 
 def sampling(**changes: Any) -> dict[str, Any]:
-    """The arguments of roi_align1 by which regions are sampled."""
+    """The arguments of roi_align1 that say how to sample regions."""
     return {
         "reduction_function": AVERAGE,
         "interpolation_mode": LINEAR,
@@ -76,7 +76,7 @@ def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reductio
     aligned, pushed = both(IMAGE, ROI, gradient)
     expected = oracles.aligned(IMAGE, ROI, INDICES, (3, 2), oracle_of(arguments), -2.5)
     np.testing.assert_allclose(aligned, expected, rtol=1e-5, atol=1e-5)
-    # Where a sample that is outside would be the largest, the gradient takes it for 0, as all images here are positive.
+    # Where a sample outside would be the largest, the gradient treats it as 0, because all images here are positive.
     of_input, of_roi = oracles.gradients(IMAGE, gradient, ROI, INDICES, IMAGE.shape, oracle_of(arguments))
     np.testing.assert_allclose(pushed.input, of_input, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(pushed.roi, of_roi, rtol=1e-4, atol=1e-4)
@@ -90,7 +90,7 @@ def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
     gradient = RNG.random((5, 3, 3, 2), np.float32)
     pulled = jax.vjp(align, IMAGE, ROI)[1](gradient)
     pushed = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_roi=True, **arguments)
-    for one, other in zip(pulled, pushed, strict=True):  # compiled apart, and perhaps rounded otherwise
+    for one, other in zip(pulled, pushed, strict=True):  # compiled separately, and perhaps rounded differently
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     alone = dmljax.roi_align_grad(IMAGE, gradient, ROI, INDICES, of_input=False, of_roi=True, **arguments)
     assert alone.input is None
@@ -99,7 +99,7 @@ def test_the_gradient_of_roi_align1_is_roi_align_grad(reduction: Any) -> None:
 
 @FULL
 def test_derivatives_of_the_image_are_right_in_any_order() -> None:
-    # As many samples as the regions have pixels: a loop whose length is not known while tracing.
+    # As many samples as the regions have pixels: the length of the loop is unknown while tracing.
     image, direction = jnp.asarray(IMAGE[:, :1]), jnp.asarray(RNG.random((2, 1, 7, 6), np.float32))
     align = lambda image: dmljax.roi_align(image, ROI, INDICES, output_size=SIZE)  # noqa: E731
     square = lambda image: (align(image) ** 2).sum()  # noqa: E731
@@ -129,7 +129,7 @@ def test_regions_are_not_differentiated_in_a_gradient_of_the_image() -> None:
         jax.grad(of_image)(ROI)
 
 
-# Where samples lie
+# Positions of samples
 
 
 def row(*values: float) -> Any:
@@ -153,7 +153,7 @@ def test_an_element_has_as_many_samples_as_pixels_rounded_up() -> None:
     expected = [sum(positions[:3]) / 3, sum(min(one, 4) for one in positions[3:]) / 3]
     np.testing.assert_allclose(aligned_row(range(5), 0, 5, 2), expected, rtol=1e-6)
     assert aligned_row(range(5), 0, 5, 2, maximum_samples_per_output=1) == [0.75, 3.25]
-    # Four samples in an empty region are the same one.
+    # Four samples in an empty region are all the same.
     assert aligned_row(range(5), 2, 2, 1, minimum_samples_per_output=4) == [1.5]
     assert aligned_row(range(5), 2, 2, 1, minimum_samples_per_output=0) == [1.5]
 
@@ -185,7 +185,7 @@ def test_samples_outside_of_the_image_count() -> None:
 def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
     arguments = {"interpolation_mode": NEAREST_NEIGHBOR, "maximum_samples_per_output": 1}
     assert aligned_row((1, 2, 3, 4), 0, 4, 2, **arguments) == [1, 3]
-    # Positions are divided last: two thirds of one and a half is one.
+    # Positions are divided last: two thirds of one and a half are one.
     assert aligned_row((1, 2), 0, 2, 3, **arguments) == [1, 1, 2]
     for count in (5, 7, 11, 13, 49):
         assert aligned_row((1, 2), 0, 2, count, **arguments)[count // 2] == 1
@@ -201,7 +201,7 @@ def test_corners_are_reached_whatever_the_offset_of_the_output() -> None:
 
 
 def crop_and_resize(image: Any, boxes: Any, indices: Any, height: int, width: int) -> Any:
-    """TensorFlow's, of boxes inside of the image, in the layout NCHW: `[y1, x1, y2, x2]` in [0, 1]."""
+    """TensorFlow's, for boxes inside the image, in the layout NCHW: `[y1, x1, y2, x2]` in [0, 1]."""
     result = np.empty((len(boxes), image.shape[1], height, width))
     spans = np.array(image.shape[2:]) - 1
     for r, (y1, x1, y2, x2) in enumerate(boxes.astype(np.float64)):
@@ -223,7 +223,7 @@ def crop_and_resize(image: Any, boxes: Any, indices: Any, height: int, width: in
 @FULL
 @pytest.mark.parametrize("size", [(3, 4), (1, 5), (1, 1)])
 def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
-    # By the members that TensorFlow's plugin for DirectML gives.
+    # With the members that TensorFlow's plugin for DirectML sets.
     boxes = RNG.random((5, 4), np.float32)
     crops = dmljax.roi_align1(
         IMAGE,
@@ -241,7 +241,7 @@ def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
 
 
 def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
-    # In its roialign_test.cc, beside those of its CPU, which makes regions one pixel large.
+    # From its roialign_test.cc, beside those of its CPU, which makes regions at least one pixel large.
     image = np.arange(75, dtype=np.float32).reshape(1, 3, 5, 5)
     regions = [[7, 5, 7, 5], [-15, -15, -15, -15], [-10, 21, -10, 21], [13, 8, 13, 8], [-14, 19, -14, 19]]
     aligned = dmljax.roi_align1(
@@ -262,11 +262,11 @@ def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
 
 @FULL
 def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
-    # Millions of samples, of which some hundred lie in the image and are visited.
+    # There are millions of samples; only the hundreds in the image are visited.
     for reduction in (AVERAGE, MAX):
         found = aligned_row((3, 5), -1e6, 1e6, 2, reduction_function=reduction, outside=1.0)
         np.testing.assert_allclose(found, [1, 1] if reduction is AVERAGE else found, atol=1e-4)
-    # So many samples in each element that some before the image are left out, and none inside.
+    # Each element has so many samples that some before the image are left out, and none inside.
     arguments = sampling(input_pixel_offset=0.0)
     roi = np.array([[-40.3, -20.2, 61.9, 45.7]], np.float32)
     for reduction in (AVERAGE, MAX):
@@ -276,14 +276,14 @@ def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
         np.testing.assert_allclose(aligned, expected, rtol=1e-5)
 
 
-# NaN and what is out of range
+# NaN and out-of-range values
 
 
 @FULL
 @each_reduction
 def test_a_region_that_is_not_finite_is_nan_and_has_no_gradient(reduction: Any) -> None:
     arguments = sampling(reduction_function=reduction, spatial_scale_x=2.0)
-    for bad in (np.nan, np.inf, -np.inf, 3e38):  # which the scale makes infinite
+    for bad in (np.nan, np.inf, -np.inf, 3e38):  # the scale makes it infinite
         roi = ROI.copy()
         roi[1, 2] = bad
         aligned = dmljax.roi_align1(IMAGE, roi, INDICES, output_size=2, **arguments)
@@ -349,7 +349,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
             aligned = dmljax.roi_align1(image, roi, INDICES, output_size=SIZE, **arguments)
             return aligned, dmljax.roi_align_grad(image, gradient, roi, INDICES, **arguments).input
 
-        # The regions may be of another floating type.
+        # The regions may have another float type.
         for one, exact in zip(
             both(image, gradient, ROI), both(image.astype(wide), gradient.astype(wide), ROI), strict=True
         ):
@@ -372,7 +372,7 @@ def test_halves_of_corners_are_rounded_away_from_zero() -> None:
     pool = lambda first, last: dmljax.roi_pooling(image, np.array([[0, first, 0, last, 0]], np.float32), pooled_size=1)  # noqa: E731
     assert [float(pool(0, last).squeeze()) for last in (1.5, 2.5, 2.49, 9)] == [2, 3, 2, 7]
     assert float(dmljax.roi_pooling(-image, np.array([[0, 2.5, 0, 9, 0]], np.float32), pooled_size=1).squeeze()) == -3
-    assert float(pool(-9, -1).squeeze()) == 0  # of no element
+    assert float(pool(-9, -1).squeeze()) == 0  # in no element
     assert (
         float(dmljax.roi_pooling(-image, np.array([[0, -0.5, 0, -0.5, 0]], np.float32), pooled_size=1).squeeze()) == 0
     )
@@ -426,7 +426,7 @@ def test_without_regions_or_channels_there_is_nothing() -> None:
     assert gradients.roi.shape == (0, 4)
 
 
-# What is refused
+# Refusals
 
 POOLED = np.zeros((5, 3, 2, 2), np.float32)
 REGIONS: dict[str, Any] = {"input": IMAGE, "roi": ROI, "batch_indices": INDICES}
@@ -513,7 +513,7 @@ def test_either_gradient_may_be_left_out() -> None:
 
 @FULL
 def test_any_number_of_samples_may_be_asked_for() -> None:
-    # The largest UINT, which stands for no bound; no loop is so long.
+    # The largest UINT, which means no bound; no loop is that long.
     desc = replace(ALIGN, minimum_samples_per_output=1, maximum_samples_per_output=UINT_MAX)
     inputs = oracles.CASES["ROI_ALIGN1"].inputs(desc, np.random.default_rng(4))
     oracles.CASES["ROI_ALIGN1"].check(desc, inputs, directml.lower(desc)(**inputs))

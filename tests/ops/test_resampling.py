@@ -50,7 +50,7 @@ def gather_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["sliced", "gathered"])
 def neighbors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs a test with neighbors that are slices, as they are where the ratio of sizes is simple, and gathered."""
+    """Runs a test with sliced neighbors, as for simple ratios of sizes, and with gathered ones."""
     if request.param == "gathered":
         gather_neighbors(monkeypatch)
     yield
@@ -113,7 +113,7 @@ def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> No
     offsets: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
     assert_same_bits(call(dmljax.resample2, row, scales=0.33333334, **offsets), row[::3])
     assert_same_bits(call(dmljax.resample2, row, scales=1 / 3, **offsets), row[::3])
-    long = np.arange(2**24 + 8, dtype=np.uint32)  # of which float32 would not tell neighbors apart
+    long = np.arange(2**24 + 8, dtype=np.uint32)  # float32 would not distinguish neighbors
     result = np.asarray(dmljax.resample(long, scales=2.0))
     assert_same_bits(result[-8:], np.repeat(long[-4:], 2))
 
@@ -151,7 +151,7 @@ def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mo
         forward, arguments = dmljax.resample3, arguments | {"antialiased": True}
     weights = oracles.all_weights(size, new, *floats, mode=mode, rounding=rounding, antialiased=antialiased)
     expected = oracles.resampled(x, weights, mode)
-    is_twin = not antialiased  # of which there is an operator for the gradient
+    is_twin = not antialiased  # the gradient of these is an operator
 
     @jax.jit
     def both(x: Any, g: Any) -> Any:
@@ -213,7 +213,7 @@ def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
     assert dmljax.resample(ROW, **half).tolist() == dmljax.resample1(ROW, **half).tolist() == [2, 4]
     assert dmljax.resample2(ROW, **half, rounding_direction=DOWN).tolist() == [2, 4]
     assert dmljax.resample2(ROW, **half, rounding_direction=UP).tolist() == [1, 3]
-    # The page's offsets are of pixel centers, whose positions are rounded.
+    # The page's offsets are those of pixel centers, whose positions are rounded.
     pages: dict[str, Any] = {"input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
     assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=DOWN).tolist() == [1, 1, 1, 2, 2, 3, 3, 4]
     assert dmljax.resample2(ROW, scales=2, **pages, rounding_direction=UP).tolist() == [1, 2, 2, 3, 3, 4, 4, 4]
@@ -348,10 +348,10 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
         found = jax.jit(both)(x)
         count = transposes(resampled, x)
     assert (count["cpu"], count["cuda"]) == (2, 0)
-    # XLA lays products out itself on a TPU: they have the transposes of JAX's own resizing.
+    # XLA chooses layouts of products itself on a TPU: they have the transposes of JAX's own resizing.
     idiom = lambda x: jax.image.resize(x, (2, 3, *sizes), "linear", antialias=False)  # noqa: E731
     assert count["tpu"] == (transposes(idiom, x)["tpu"] if mode is LINEAR else 0)
-    # The mean of few whole numbers is exact, but for thirds.
+    # Means of few integers are exact, except thirds.
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
@@ -506,7 +506,7 @@ def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
     assert "stablehlo.dot_general" in exported.mlir_module()
 
 
-# What is refused
+# Refusals
 
 
 WHOLE = ROW.astype(np.int32)

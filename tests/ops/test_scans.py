@@ -78,7 +78,7 @@ def test_zeros_infinities_and_nan(call: Any) -> None:
     assert np.isnan(products[3:]).all()
     assert call(summed, np.array([np.inf, 1, -np.inf, 1], np.float32)).tolist()[:2] == [np.inf, np.inf]
     assert np.isnan(np.asarray(call(summed, np.array([1, np.inf, -np.inf, 1], np.float32)))[2:]).all()
-    # What comes later changes nothing, in whatever block it is.
+    # Later elements change nothing, in whatever block they are.
     row = np.ones(100, np.float32)
     row[70:] = np.nan
     assert np.asarray(call(summed, row))[:70].tolist() == list(range(1, 71))
@@ -153,7 +153,7 @@ def test_derivatives_are_those_of_the_formula(function: Any, of_row: Any, direct
 
 @FULL
 def test_rows_that_are_sharded_elsewhere_exchange_nothing_and_a_sharded_axis_less_than_the_input() -> None:
-    # Positive, for devices may exchange numbers by adding zeros to them, which makes 0 of -0.
+    # Positive, because devices may exchange numbers by adding zeros, which turns -0 into 0.
     x = np.random.default_rng(0).choice([0.5, 1, 2], (16, 4096)).astype(np.float32)
     for function, axis_type in ((summed, AxisType.Explicit), (multiplied, AxisType.Auto)):
         mesh = mesh_of(axis_type, devices=8)

@@ -91,8 +91,8 @@ def test_every_platform_has_nan_at_its_end_and_the_gradient(lowering: str) -> No
     ],
 )
 def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
-    # Few different values in one row, the lowest ones in another, with which blocks are filled up, a rising row, one
-    # whose last element is the largest of equal ones, and any bits elsewhere.
+    # Few different values in one row; in another the lowest ones, which also pad blocks; a rising row; one whose last
+    # element is the largest of equal ones; and any bits elsewhere.
     rng = np.random.default_rng(size)
     rows = random_array(rng, dtype, (6, size))
     rows[2], rows[3] = np.arange(size) // (size // 100 + 1), np.arange(size) == size - 1
@@ -100,7 +100,7 @@ def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
     rows[1] = specials(dtype).min() if np.dtype(dtype).kind != "f" else -np.inf
     select = jax.jit(lambda x: [dmljax.top_k1(x, axis=1, k=k, axis_direction=way) for way in AxisDirection])
     for way, (values, indices) in zip(AxisDirection, select(rows), strict=True):
-        with np.errstate(invalid="ignore"):  # of signalling NaNs
+        with np.errstate(invalid="ignore"):  # signaling NaNs
             exact = rows.astype(np.float64) + 0.0  # no -0
         exact = exact if way is INCREASING else -exact
         is_nan = np.isnan(exact)
@@ -114,7 +114,7 @@ def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float16], ids=lambda dtype: dtype.__name__)
 def test_rows_are_not_sorted_on_a_cpu(dtype: Any) -> None:
-    # XLA's top_k of float32 takes a sixth of the time and less.
+    # XLA's top_k of float32 takes at most a sixth of the time.
     x = np.ones((2, 1000), dtype)
     text = str(jax.jit(lambda x: dmljax.top_k(x, axis=1, k=300)).lower(x).compile().as_text())
     assert 'custom_call_target="TopK"' in text
@@ -123,7 +123,7 @@ def test_rows_are_not_sorted_on_a_cpu(dtype: Any) -> None:
 
 @pytest.mark.usefixtures("lowering")
 def test_positions_beyond_int32_are_not_those_of_xlas_top_k() -> None:
-    # The row is too large to compute with here.
+    # The row is too large to compute here.
     row = jax.ShapeDtypeStruct((2**31 + 8,), np.int8)
     jaxpr = jax.make_jaxpr(lambda x: dmljax.top_k(x, axis=0, k=2, dtype="uint32"))(row)
     assert "top_k[" not in str(jaxpr)

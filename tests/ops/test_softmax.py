@@ -161,7 +161,7 @@ def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> N
 @FULL
 @pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16", "int8", "uint8", "bool"], "bfloat16"))
 def test_hardmax_of_wide_rows(lowering: str, dtype: str) -> None:
-    # Rows of up to 16 are looked at element by element; of more, in parts that overlap at the end.
+    # Rows of up to 16 elements are compared element by element; longer ones in parts that overlap at the end.
     least = {"int8": -128, "uint8": 0, "bool": False}.get(dtype, -np.inf)
     every = []
     for width in (15, 16, 17, 31, 33, 127, 128, 129, 1000) if dtype == "float32" else (16, 17, 129):

@@ -1,4 +1,4 @@
-"""Functions whose sizes are left open when they are exported; test_every_operator.py has batches of any size."""
+"""Functions with sizes left open in exports; test_every_operator.py has batches of any size."""
 
 from collections.abc import Callable
 from typing import Any

@@ -35,7 +35,7 @@ def test_equals_the_pseudo_code_rounded_once(dtype: Any, step: int) -> None:
         assert result.dtype == dtype
         if dtype.itemsize >= 4:
             assert_near(result, exact, units=2)
-        else:  # of float32, which is rounded once more: rarely to the other side
+        else:  # in float32, which is rounded once more: rarely to the other side
             assert np.mean(np.asarray(result) == exact.astype(dtype)) > 0.995
             np.testing.assert_allclose(result.astype(np.float32), exact, rtol=float(jnp.finfo(dtype).eps), atol=1e-7)
 
@@ -46,7 +46,7 @@ def test_the_correction_has_its_digits_at_any_step_for_any_decay() -> None:
 
     @jax.jit
     def updates(decays: Any, steps: Any) -> Any:
-        """Of a parameter of 0 whose moments do not decay, the update is the correction."""
+        """With a parameter of 0 and moments that do not decay, the update is the correction."""
 
         def update(beta1: Any, beta2: Any, step: Any) -> Any:
             new = dmljax.adam_optimizer(0 * one, one, one, one, step, 1.0, beta1, beta2, 0.0)
@@ -102,7 +102,7 @@ def test_a_donated_update_is_in_place(dtype: Any) -> None:
     compiled = update.lower(*arrays, jnp.uint32(1)).compile()
     memory: Any = compiled.memory_analysis()
     assert memory.alias_size_in_bytes == 3 * arrays[0].nbytes
-    # In 16 bits, XLA on CPU copies both moments, from which it updates the parameters without rounding.
+    # In 16 bits, XLA on CPU copies both moments, and updates the parameters from them without rounding.
     assert memory.temp_size_in_bytes <= 64 + (2 * arrays[0].nbytes if dtype == "float16" else 0)
     x, m, v, g = arrays
     expected = jax.device_get(dmljax.adam_optimizer(x, m, v, g, jnp.uint32(1)))
