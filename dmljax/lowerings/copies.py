@@ -80,7 +80,10 @@ def _copied_apart_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents
 
 def selected(condition: Array, a: Array, b: Array) -> Array:
     """`a` where the condition holds, and `b` elsewhere, bit for bit."""
-    return copied(_select, (a, b), condition)
+    if a.dtype == jnp.bfloat16:
+        return copied(_select, (a, b), condition)
+    # No device collects what others hold. XLA fails to compile the softmax of bits that were selected for a GPU.
+    return _select((a, b), condition)
 
 
 def _select(arrays: tuple[Array, ...], condition: Array) -> Array:

@@ -4,7 +4,7 @@ The data of a step has the dimensions (directions, batch, features), and a seque
 function updates the state in each step, so that this module knows nothing of gates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.products import chosen_precision
+from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
 
@@ -62,9 +63,9 @@ def recur(
 ) -> tuple[Array | None, State]:
     """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
 
-    `input` is (steps, batch, features), and `weight` (directions, outputs, features). `lengths` has the length of each
-    sequence in the batch. A step beyond it outputs 0 and keeps the states; its input affects nothing, not even
-    derivatives.
+    `input` is (steps, batch, features), and `weight` (directions, outputs, features) or as of `gates_apart`. `lengths`
+    has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input affects
+    nothing, not even derivatives.
     """
     zero = jnp.zeros((), input.dtype)
     is_within = None
@@ -72,9 +73,13 @@ def recur(
         is_within = _steps_within(lengths, input.shape[0])
         input = jnp.where(is_within, input, zero)
 
-    inputs = zip(_in_order(input, reverses), weight, strict=True)
-    products = tuple(_product(x, weights, precision) for x, weights in inputs)
-    within = None if is_within is None else _in_order(is_within, reverses)
+    if may_be_sharded(weight):
+        # In one order, so that devices with a part of the outputs each exchange the input's derivatives only once.
+        products = _in_order([_product(input, weights, precision) for weights in weight], reverses)
+    else:
+        inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
+        products = tuple(_product(x, weights, precision) for x, weights in inputs)
+    within = None if is_within is None else _in_order([is_within] * len(reverses), reverses)
 
     def looped(*, is_on_cpu: bool) -> tuple[Array | None, State]:
         bias_is_in_step = is_on_cpu or cell.bias_is_in_step
@@ -111,9 +116,9 @@ def recur(
     return elsewhere() if cell.bias_is_in_step else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
 
 
-def _in_order(x: Array, reverses: tuple[bool, ...]) -> tuple[Array, ...]:
-    """`x` for each direction, with its steps in the order of the loop, which runs backward only for BACKWARD."""
-    return (x, jnp.flip(x, 0)) if reverses == BOTH else (x,)
+def _in_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:
+    """The array of each direction, with its steps in the order of the loop, which runs backward only for BACKWARD."""
+    return (each[0], jnp.flip(each[1], 0)) if reverses == BOTH else tuple(each)
 
 
 def _steps_within(lengths: Array, steps: int) -> Array:
@@ -125,7 +130,7 @@ def _steps_within(lengths: Array, steps: int) -> Array:
 
 def _product(x: Array, weights: Array, precision: Any) -> Array:
     """`x`, (..., batch, features), times the transposed weights, (outputs, features), in at least float32."""
-    dimensions = (((x.ndim - 1,), (1,)), ((), ()))
+    dimensions = (((x.ndim - 1,), (weights.ndim - 1,)), ((), ()))
     wide = widened(x.dtype)
     return lax.dot_general(x, weights, dimensions, precision=chosen_precision(precision), preferred_element_type=wide)
 
@@ -134,4 +139,14 @@ def state_product(state: Array, weights: Array, precision: Any) -> Array:
     """The product of a state with the transposed weights, (directions, outputs, features)."""
     if weights.shape[0] == 1:
         return _product(state[0], weights[0], precision)[None]
-    return lax.dot_general(state, weights, (((2,), (2,)), ((0,), (0,))), precision=chosen_precision(precision))
+    dimensions = (((2,), (weights.ndim - 1,)), ((0,), (0,)))
+    return lax.dot_general(state, weights, dimensions, precision=chosen_precision(precision))
+
+
+def gates_apart(x: Array, gates: int, axis: int) -> Array:
+    """`x` with a dimension for the gates, which are one after the other in the dimension `axis`.
+
+    Devices that divide the outputs exchange weights before the loop then, so that each has its features of all gates,
+    and no gates in each of the steps.
+    """
+    return jnp.stack(jnp.split(x, gates, axis), axis)

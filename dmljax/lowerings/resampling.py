@@ -21,6 +21,7 @@ from jax import Array, lax
 from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic, number, replaced
 from dmljax.lowerings.workarounds import quotient
 from dmljax.types import FLOATS, widened
@@ -447,7 +448,9 @@ def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Arr
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """Computes `_average`, written so that JAX transposes it to `_adjoint`."""
     if _is_transposed_by_jax(taps):
-        return _average(taps, tangent)
+        average = _average(taps, tangent)
+        # The barrier comes back in the transpose: devices exchange a gradient once, and not each of its slices.
+        return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
     return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
 
 

@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_sizes
-from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, recur, state_product
-from dmljax.lowerings.sharding import MeshAxes, dimension_axes, partitioned
+from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import (
     FLOAT,
@@ -148,6 +148,7 @@ class _Weights(NamedTuple):
     peephole: Array | None
     clip_threshold: Array | None
     precision: Any
+    has_gates_apart: bool  # in the dimension before the features
 
     @property
     def bias(self) -> Array:
@@ -169,6 +170,7 @@ def _run(
     direction: RecurrentNetworkDirection,
     has_sequence: bool,
     precision: Any,
+    may_have_gates_apart: bool,
     clip_threshold: ArrayLike | None = None,
     **values: ArrayLike | None,
 ) -> tuple[Any, ...]:
@@ -189,9 +191,14 @@ def _run(
             named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None], 2, -1
         )
         peephole = named["peephole"][:, None] if "peephole" in named else None
+        recurrence = named["recurrence"]
+        has_gates_apart = may_have_gates_apart and may_be_sharded(weight)
+        if has_gates_apart:
+            weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
+            input_bias, state_bias = (gates_apart(x, gates, 2) for x in (input_bias, state_bias))
         threshold = named.get("clip_threshold")
         sequence, last = recur(
-            make_cell(_Weights(named["recurrence"], input_bias, state_bias, peephole, threshold, precision)),
+            make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
             input,
             weight,
             tuple(named.get(name, zeros) for name in states),
@@ -400,7 +407,9 @@ def rnn_of(
         return Cell(lambda x, state: (f(x + weights.products(state[0])),), weights.bias, bias_is_in_step=True)
 
     states = ("hidden_init",)
-    return RecurrentNetwork(*_run(make_cell, RnnDesc.gates, states, direction, has_sequence, precision, **values))
+    return RecurrentNetwork(
+        *_run(make_cell, RnnDesc.gates, states, direction, has_sequence, precision, False, **values)
+    )
 
 
 class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
@@ -489,7 +498,9 @@ def gru_of(
         return Cell(step, bias, has_summands=True)
 
     states = ("hidden_init",)
-    return RecurrentNetwork(*_run(make_cell, GruDesc.gates, states, direction, has_sequence, precision, **values))
+    return RecurrentNetwork(
+        *_run(make_cell, GruDesc.gates, states, direction, has_sequence, precision, False, **values)
+    )
 
 
 class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
@@ -553,25 +564,30 @@ def lstm(
             hidden, cell = state
             size = hidden.shape[-1]
             total = products + weights.products(hidden)
-            content = g(clipped(total[..., 3 * size :]))
+            count = 2 if couple_input_forget else 3
 
             def gate(i: int, cell: Array) -> Array:
                 part = slice(i * size, (i + 1) * size)
                 return f(clipped(total[..., part] + peephole[..., part] * cell))
 
-            if peephole is None:
-                # One function of all gates takes a quarter of the time of one for each: XLA on CPU vectorizes it.
-                count = 2 if couple_input_forget else 3
-                into, out, *kept = jnp.split(f(clipped(total[..., : count * size])), count, -1)
+            if weights.has_gates_apart:
+                into, out, *kept = (f(clipped(total[:, :, i])) for i in range(count))
+                content = g(clipped(total[:, :, 3]))
             else:
-                into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
+                content = g(clipped(total[..., 3 * size :]))
+                if peephole is None:
+                    # One function of all gates takes a quarter of the time of one for each: XLA on CPU vectorizes it.
+                    into, out, *kept = jnp.split(f(clipped(total[..., : count * size])), count, -1)
+                else:
+                    into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
             cell = (1 - into if couple_input_forget else kept[0]) * cell + into * content
             return (out if peephole is None else gate(1, cell)) * h(cell), cell
 
         return Cell(step, weights.bias)
 
+    states, may_have_gates_apart = ("hidden_init", "cell_mem_init"), peephole is None
     results = _run(
-        *(make_cell, LstmDesc.gates, ("hidden_init", "cell_mem_init"), way, has_sequence, precision),
+        *(make_cell, LstmDesc.gates, states, way, has_sequence, precision, may_have_gates_apart),
         clip_threshold=clip_threshold,
         input=input,
         weight=weight,

@@ -153,20 +153,20 @@ def gradient(work: Work) -> Work:
     return Work(work.inputs, of(work.dmljax, 0), jax=of(work.jax, 1))
 
 
-_MADE: dict[str, tuple[Make, Callable[..., Any], Callable[[Any], Any]]] = {
+MADE: dict[str, tuple[Make, Callable[..., Any], Callable[[Any], Any]]] = {
     "ResNet-18": (resnet, plain_resnet, folded),
     "U-Net": (unet, plain_unet, dict),
     "GPT of 4 layers": (gpt, plain_gpt, dict),
     "LSTM of 2 layers": (recurrent("LSTM"), partial(plain_recurrent, "LSTM"), partial(stacked, "LSTM")),
     "GRU of 2 layers": (recurrent("GRU"), partial(plain_recurrent, "GRU"), partial(stacked, "GRU")),
 }
-FORWARD: dict[str, Callable[[], Work]] = {name: partial(network, *made) for name, made in _MADE.items()}
+FORWARD: dict[str, Callable[[], Work]] = {name: partial(network, *made) for name, made in MADE.items()}
 NETWORKS = FORWARD | {f"{name}, gradient": lambda make=make: gradient(make()) for name, make in FORWARD.items()}
 
 
 def _times(name: str) -> dict[str, float]:
     work = FORWARD[name]()
-    module, file, inputs = exported(_MADE[name][0])
+    module, file, inputs = exported(MADE[name][0])
     arguments, feeds = jax.device_put(work.inputs), {key: value.numpy() for key, value in inputs.items()}
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2

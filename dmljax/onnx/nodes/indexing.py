@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.onnx.interpreter import is_known
+from dmljax.onnx.interpreter import as_array, is_known
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import (
     Array,
@@ -55,12 +56,17 @@ def _taken_along(x: Known, indices: Known, *, axis: int = 0) -> Known:
 
 
 @handles("Gather", fold=_taken)
-def _gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
+def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
     axis = normal(axis, x.ndim)
-    indices = wrapped("indices", indices, x.shape[axis])
+    size = x.shape[axis]
+    if isinstance(indices, np.ndarray) and indices.dtype != object and indices.ndim == 0 and isinstance(size, int):
+        _require_inside("indices", indices, size)
+        # Devices exchange x once for all of its slices, such as the queries, keys and values of stacked heads.
+        return lax.index_in_dim(x, int(indices), axis, keepdims=False)
+    places = wrapped("indices", as_array(indices), size)
     if x.dtype not in REALS:
-        return jnp.take(x, indices, axis=axis)
-    return dml.gather(x, indices, axis=axis)
+        return jnp.take(x, places, axis=axis)
+    return dml.gather(x, places, axis=axis)
 
 
 @handles("GatherElements", fold=_taken_along)
