@@ -3,13 +3,14 @@
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
 from jax.export import is_symbolic_dim
 
+from dmljax import habits
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import HeaderEnum
@@ -140,42 +141,37 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
     return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
 
 
-def bound_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Binds the arguments of a call to parameters, and refuses what Python would refuse in Python's words."""
+def bound_arguments(
+    function: str,
+    signature: inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    twins: Mapping[str, inspect.Signature] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Binds the arguments of a call to parameters, and refuses what Python would refuse.
+
+    `twins` are the signatures of functions that may take what this one does not.
+    """
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise InvalidType(Problem((), str(error), remedy=_remedy_for_arguments(signature, args, kwargs))) from None
-
-
-# What other libraries call an argument, and what it may be called here
-_CALLED_HERE = {
-    "axis": ("axes",),
-    "dim": ("axis", "axes"),
-    "dims": ("axes",),
-    "num_classes": ("depth",),
-    "out_type": ("dtype",),
-}
-
-
-def _remedy_for_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """What to write instead of arguments that a function does not take; None if no hint applies."""
-    parameters = signature.parameters
-    by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
-    if len(args) > len(parameters) - len(by_name) and by_name:
-        return f"give {join_words(by_name)} by name"
-    unknown = next((key for key in kwargs if key not in parameters), None)
-    if unknown in ("keepdim", "keepdims"):
-        return "the result keeps each dimension; jnp.squeeze removes those of size 1"
-    if unknown is None:
-        needed = [one.replace(annotation=one.empty) for one in parameters.values() if one.default is one.empty]
-        lacks_axes = args and [one.name for one in needed if one.kind is one.KEYWORD_ONLY] == ["axes"]
-        all_needed = inspect.Signature(needed)
-        return "axes=-1 is the last one, axes=range(x.ndim) is all" if lacks_axes else f"it takes {all_needed}"
-    known = [name for name in _CALLED_HERE.get(unknown, ()) if name in parameters]
-    longer = [name for name in parameters if name.startswith(f"{unknown}_")]
-    near = known or longer or get_close_matches(unknown, parameters, n=1)
-    return f"did you mean {near[0]} for {unknown}?" if near else f"it takes {join_words(parameters)}"
+        parameters = signature.parameters
+        by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+        if len(args) > len(parameters) - len(by_name):
+            remedy = f"give {join_words(by_name)} by name" if by_name else None
+            raise InvalidType(Problem((), "too many positional arguments", remedy=remedy)) from None
+        call = habits.call_of(function, signature)
+        problems = [
+            Problem((), f"got an unexpected keyword argument {name!r}{'' if remedy else f'; {call}'}", remedy=remedy)
+            for name in kwargs
+            if name not in parameters
+            for remedy in [habits.remedy_for(name, signature, twins, kwargs)]
+        ]
+        missing = habits.missing(signature, args, kwargs)
+        if not problems and missing:
+            remedy = "axes=-1 is the last one, axes=range(x.ndim) is all" if missing == ["axes"] else None
+            problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
+        raise InvalidType(*(problems or [Problem((), str(error))])) from None
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

@@ -16,6 +16,7 @@ from dmljax.descriptors.json_form import to_json
 from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
+from dmljax.habits import call_of
 from dmljax.relatives import functions_called, functions_named, hint
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
@@ -189,12 +190,8 @@ def member_rows(operator: type[Operator]) -> list[tuple[str, str, str]]:
 
 def signature(operator: type[Operator]) -> str:
     """The signature of the operator's function, without type annotations."""
-    parameters = [
-        parameter.replace(annotation=parameter.empty)
-        for parameter in inspect.signature(getattr(dmljax, function_name(operator))).parameters.values()
-    ]
-    call = f"dmljax.{function_name(operator)}{inspect.Signature(parameters)}"
-    return re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call)
+    function = getattr(dmljax, function_name(operator))
+    return call_of(f"dmljax.{function_name(operator)}", inspect.signature(function))
 
 
 def rules(operator: type[Operator]) -> list[str]:

@@ -18,6 +18,7 @@ ROOMS = [
     ["terminal", "text"],
     ["errors"],
     ["types"],
+    ["habits"],
     ["checks", "files", "inference", "scalars", "tensor"],
     ["pictures"],
     ["diagrams"],

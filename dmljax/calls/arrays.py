@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,7 +19,12 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 def require_real(where: Where, dtype: object) -> None:
     """Refuses a dtype that operators do not compute with."""
     rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
-    require(where, dtype in REALS, rule, dtype, InvalidType)
+    if dtype not in REALS:
+        is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+        raise InvalidType(Problem(where, rule, dtype, remedy=_STATE_OF_A_KEY if is_key else None))
+
+
+_STATE_OF_A_KEY = "random_generator takes jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)])"
 
 
 def real_array(where: Where, value: ArrayLike) -> Array:

@@ -144,7 +144,7 @@ class _Call:
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self.has_sequences = ARRAYS in self.kinds.values()
-        self.name = function.__name__
+        self.name, self.family = function.__name__, function.__globals__
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
 
     def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,11 +216,17 @@ class _Call:
         for value in values:
             is_accepted = is_accepted and value is not _MISSING
         if not is_accepted:
-            bound_arguments(self.signature, *given)  # which refuses them
+            bound_arguments(self.name, self.signature, *given, self.twins())  # which refuses them
         for key, value in kwargs.items():
             if key in self.static_places:
                 statics[self.static_places[key]] = self._static(key, value)
         return values, tuple(statics)
+
+    def twins(self) -> dict[str, inspect.Signature]:
+        """Returns the signatures of the functions for other versions of the operator, which stand in its family."""
+        plain = self.name.rstrip("0123456789")
+        family = {name: self.family.get(name) for name in (plain, *(f"{plain}{i}" for i in range(1, 4)))}
+        return {name: inspect.signature(one) for name, one in family.items() if one and name != self.name}
 
     def _static(self, key: str, value: Any) -> Any:
         is_default = value is _MISSING or (value is None and key in self.optional)

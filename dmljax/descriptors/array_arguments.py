@@ -30,7 +30,7 @@ def bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwa
     if any(count is not None for count in counts.values()):
         values = _bind_leaves(counts, leaves, args, kwargs)
     else:
-        values = list(bound_arguments(signature(counts), args, kwargs).values())
+        values = list(bound_arguments("compute", signature(counts), args, kwargs).values())
     return [
         require_match(leaf.path, leaf.tensor, array(leaf.path, value))
         for leaf, value in zip(leaves, values, strict=True)

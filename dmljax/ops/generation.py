@@ -288,7 +288,10 @@ def random_generator(
     given = calls.integer_array("input_state", input_state)
     require("input_state", given.dtype == np.uint32, "must be of uint32", given.dtype, InvalidType)
     if given.shape[-1:] != (6,) or given.size != 6:
-        raise InvalidDesc(Problem("input_state", "must be 6 words, the shape (6,)", f"shape {given.shape}"))
+        remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if given.shape == (2,) else None
+        raise InvalidDesc(
+            Problem("input_state", "must be 6 words, the shape (6,)", f"shape {given.shape}", remedy=remedy)
+        )
 
     def generate(given: Array) -> tuple[Array, Array]:
         words = [given.reshape(6)[i] for i in range(6)]

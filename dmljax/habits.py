@@ -1,0 +1,109 @@
+"""What other libraries call arguments, and what to write here instead."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from dmljax.text import join_words
+
+_AXES = ("axis", "axes")
+_PADDINGS = ("start_padding", "end_padding")
+
+# What other libraries call an argument, and what it may be called here; all of the names where they belong together.
+_CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
+    **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
+    **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape"), (("output_sizes",), ("sizes",))),
+    **dict.fromkeys(("begin", "start", "start_indices", "offset", "offsets"), (("starts",), ("value_start",))),
+    **dict.fromkeys(("kernel_size", "ksize", "window", "window_shape", "window_dimensions"), (("window_sizes",),)),
+    **dict.fromkeys(("stride", "window_strides"), (("strides",),)),
+    **dict.fromkeys(("dilation", "rhs_dilation", "kernel_dilation", "window_dilation"), (("dilations",),)),
+    **dict.fromkeys(("groups", "num_groups", "feature_group_count"), (("group_count",),)),
+    **dict.fromkeys(("num_heads", "n_heads", "heads"), (("head_count",), ("query_head_count",))),
+    **dict.fromkeys(("x", "operand", "arr", "array"), (("input",), ("a",))),
+    **dict.fromkeys(("y", "other"), (("b",),)),
+    **dict.fromkeys(("kernel", "rhs", "weight", "weights", "w"), (("filter",), ("weight",), ("scale",))),
+    **dict.fromkeys(("gamma", "scales"), (("scale",), ("scales",))),
+    **dict.fromkeys(("beta",), (("bias",),)),
+    **dict.fromkeys(("eps",), (("epsilon",),)),
+    **dict.fromkeys(("var",), (("variance",),)),
+    **dict.fromkeys(("reps", "multiples"), (("repeats",),)),
+    **dict.fromkeys(("largest", "descending", "reverse", "select_last_index"), (("axis_direction",),)),
+    **dict.fromkeys(("exclusive",), (("has_exclusive_sum",), ("has_exclusive_product",))),
+    **dict.fromkeys(("attn_mask", "attention_mask"), (("mask",),)),
+    **dict.fromkeys(("causal",), (("is_causal",),)),
+    **dict.fromkeys(("q",), (("query",),)),
+    **dict.fromkeys(("v",), (("value",),)),
+    **dict.fromkeys(("pred", "cond"), (("condition",),)),
+    **dict.fromkeys(("method", "mode"), (("interpolation_mode",), ("padding_mode",))),
+    **dict.fromkeys(("constant_values", "constant_value", "pad_value"), (("padding_value",),)),
+    **dict.fromkeys(("key", "rng", "rngs", "seed", "state"), (("input_state",),)),
+    "act": (("fused_activation",),),
+    "activation": (("fused_activation",), ("activations",)),
+    "a_max": (("max",),),
+    "a_min": (("min",),),
+    "block_shape": (("block_size",),),
+    "fill": (("fill_value",), ("value",)),
+    "fun": (("function",),),
+    "index": (("indices",),),
+    "num_classes": (("depth",),),
+    "on_value": (("values",),),
+    "off_value": (("values",),),
+    "out_type": (("dtype",),),
+    "pad_width": (_PADDINGS,),
+    "pads": (_PADDINGS,),
+    "padding": (_PADDINGS,),
+    "p": (("padding_value",),),
+}
+
+
+def remedy_for(
+    name: str, signature: inspect.Signature, twins: Mapping[str, inspect.Signature], given: Mapping[str, Any]
+) -> str | None:
+    """Returns what to write instead of an argument that a function does not take; None if no hint applies.
+
+    `twins` are the functions beside it that may take it: those of other versions of the operator.
+    """
+    parameters = signature.parameters
+    if name in ("keepdim", "keepdims"):
+        return "the result keeps each dimension; jnp.squeeze removes those of size 1"
+    if name in ("end", "ends", "stop", "limit_indices") and "sizes" in parameters:
+        return "sizes are numbers of elements, such as end - start"
+    if isinstance(given.get(name), str) and set(_PADDINGS) <= {*parameters}:
+        return _remedy_for_padding(given[name])
+    here = next(_names_here(name, parameters), None)
+    if here:
+        return f"did you mean {join_words(here)} for {name}?"
+    for twin, other in twins.items():
+        near = next(_names_here(name, other.parameters), None) or ((name,) if name in other.parameters else None)
+        if near:
+            return f"{twin} takes {join_words(near)}"
+    longer = [one for one in parameters if one.startswith(f"{name}_")]
+    near = longer or get_close_matches(name, parameters, n=1)
+    return f"did you mean {near[0]} for {name}?" if near else None
+
+
+def _names_here(name: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    return (names for names in _CALLED_HERE.get(name, ()) if set(names) <= parameters.keys())
+
+
+def _remedy_for_padding(mode: str) -> str:
+    if mode.upper() == "SAME":
+        return "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size"
+    return "start_padding=0, end_padding=0 is VALID, and the default"
+
+
+def call_of(function: str, signature: inspect.Signature) -> str:
+    """Returns the call of a function with all that it takes, without annotations."""
+    plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    call = f"{function}{inspect.Signature(plain)}"
+    return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))
+
+
+def missing(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Returns the arguments without a default that a call does not give."""
+    parameters = signature.parameters.values()
+    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][: len(args)]
+    needed = (one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_POSITIONAL)
+    return [name for name in needed if name not in kwargs and name not in by_position]
