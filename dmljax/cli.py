@@ -109,11 +109,13 @@ needs more memory than there is."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
+  dmljax ops softmax                                 # those with softmax in their names
   dmljax ops --markdown > operators.md
   dmljax ops --json | jq -r '.[].operator'"""
 
 EXPLAIN_EXAMPLES = """examples:
   dmljax explain one_hot
+  dmljax explain causal mask                         # what an operator does, or what another library calls it
   dmljax explain DML_OPERATOR_GATHER_ND1 --json"""
 
 
@@ -251,9 +253,13 @@ def _parser() -> argparse.ArgumentParser:
             {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
         ),
     )
-    _add_options(command("ops", OPS_EXAMPLES), ("--markdown", "print a Markdown table", _FLAG))
+    ops_parser = command("ops", OPS_EXAMPLES)
+    ops_parser.add_argument("words", nargs="*", help="words in the names of the operators to list, or what they do")
+    _add_options(ops_parser, ("--markdown", "print a Markdown table", _FLAG))
     explain_parser = command("explain", EXPLAIN_EXAMPLES)
-    explain_parser.add_argument("operator", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT")
+    explain_parser.add_argument(
+        "words", nargs="+", help="name of an operator, such as one_hot or DML_OPERATOR_ONE_HOT, or what it does"
+    )
     return parser
 
 

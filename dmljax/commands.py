@@ -19,7 +19,9 @@ from dmljax.describe import (
     coverage,
     explained,
     explanation,
-    find_operator,
+    find_operators,
+    found_json,
+    found_list,
     markdown_table,
     operator_rows,
     summaries,
@@ -356,19 +358,25 @@ def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
 
 
 def ops(options: argparse.Namespace) -> int:
-    """Lists the operators that dmljax has."""
+    """Lists the operators that dmljax has, or those that some words name or describe."""
+    words = " ".join(options.words)
     if options.json:
-        print(json.dumps(summaries(), indent=1))
+        print(json.dumps(summaries(words), indent=1))
         return 0
     make_table = markdown_table if options.markdown else table
-    print("\n".join(make_table(operator_rows(), OPERATORS_HEAD)))
-    print(f"\n{coverage()}")
+    print("\n".join(make_table(operator_rows(words), OPERATORS_HEAD)))
+    if not words:
+        print(f"\n{coverage()}")
     return 0
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Explains an operator: its function, members, rules, data types and an example."""
-    operator = find_operator(options.operator)
+    """Explains an operator: its function, members, rules, data types and an example; or lists those that words find."""
+    operator, *others = found = find_operators(" ".join(options.words))
+    if others:
+        width = shutil.get_terminal_size().columns
+        print(json.dumps(found_json(found), indent=1) if options.json else "\n".join(found_list(found, width)))
+        return 0
     _device(None)  # refuses early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)
     print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))

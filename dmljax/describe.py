@@ -6,7 +6,7 @@ Everything is computed from the operators' own docstrings, members, rules, suppo
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dmljax
@@ -17,7 +17,7 @@ from dmljax.descriptors.tables import Table
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
 from dmljax.habits import call_of
-from dmljax.relatives import functions_called, functions_named, hint
+from dmljax.relatives import functions_called, functions_for, functions_named, hint, summary_of
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
@@ -36,6 +36,17 @@ def find_operator(name: str) -> type[Operator]:
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
     raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{hint(wanted)}"))
+
+
+def find_operators(words: str) -> list[type[Operator]]:
+    """Finds the operator that `words` name, or else the operators that do what they say, best first."""
+    try:
+        return [find_operator(words)]
+    except InvalidDesc:
+        found = [OPERATORS[OPERATOR_PREFIX + function.upper()] for function in functions_for(words)]
+        if not found:
+            raise
+        return found
 
 
 def function_name(operator: type[Operator]) -> str:
@@ -82,8 +93,18 @@ def operators_by_family() -> dict[str, list[type[Operator]]]:
     return {FAMILIES[family]: operators for family, operators in found.items()}
 
 
-def summaries() -> list[dict[str, Any]]:
-    """Each operator with its lowest feature level, and the ranks and data types of its newest support table."""
+def _matching(words: str) -> list[type[Operator]]:
+    """Returns the operators whose names have `words` in them, or else those that `find_operators` finds."""
+    plain = words.lower().replace(" ", "_").replace("-", "_")
+    named = [operator for _, operator in sorted(OPERATORS.items()) if plain in function_name(operator)]
+    return named or find_operators(words)
+
+
+def summaries(words: str = "") -> list[dict[str, Any]]:
+    """Each operator with its lowest feature level, and the ranks and data types of its newest support table.
+
+    With `words`, only the operators that have them in their names, or else do what they say.
+    """
     return [
         {
             "operator": operator.type,
@@ -91,7 +112,7 @@ def summaries() -> list[dict[str, Any]]:
             "feature_level": str(min(operator.support)),
             "tensors": _cells(operator, operator.support[max(operator.support)]),
         }
-        for _, operator in sorted(OPERATORS.items())
+        for operator in _matching(words)
     ]
 
 
@@ -113,9 +134,9 @@ def coverage() -> str:
 OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
 
 
-def operator_rows() -> Iterator[tuple[str, ...]]:
-    """The rows of the table of operators; an operator's tensors with the same ranks and data types share a row."""
-    for summary in summaries():
+def operator_rows(words: str = "") -> Iterator[tuple[str, ...]]:
+    """The rows of the table of `summaries`; an operator's tensors with the same ranks and data types share a row."""
+    for summary in summaries(words):
         tensors_by_cell: dict[tuple[str, str], list[str]] = {}
         for tensor, cell in summary["tensors"].items():
             tensors_by_cell.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
@@ -197,6 +218,21 @@ def signature(operator: type[Operator]) -> str:
 def rules(operator: type[Operator]) -> list[str]:
     """The rules of the operator's page besides its support tables."""
     return [rule.told(operator) for rule in operator.rules]
+
+
+def found_list(operators: Sequence[type[Operator]], width: int) -> list[str]:
+    """Returns a line for each of several operators, with what it does."""
+    names = [function_name(operator) for operator in operators]
+    column = max(map(len, names)) + 2
+    return [
+        name.ljust(column) + textwrap.shorten(summary_of(name), width - column, placeholder=" ...") for name in names
+    ]
+
+
+def found_json(operators: Sequence[type[Operator]]) -> list[dict[str, str]]:
+    """Returns several operators and what they do, as JSON."""
+    names = [(operator.type, function_name(operator)) for operator in operators]
+    return [{"operator": key, "function": f"dmljax.{name}", "summary": summary_of(name)} for key, name in names]
 
 
 def explained(operator: type[Operator], width: int) -> str:

@@ -76,9 +76,9 @@ def remedy_for(
     if here:
         return f"did you mean {join_words(here)} for {name}?"
     for twin, other in twins.items():
-        near = next(_names_here(name, other.parameters), None) or ((name,) if name in other.parameters else None)
-        if near:
-            return f"{twin} takes {join_words(near)}"
+        there = (name,) if name in other.parameters else next(_names_here(name, other.parameters), None)
+        if there:
+            return f"{twin} takes {join_words(there)}"
     longer = [one for one in parameters if one.startswith(f"{name}_")]
     near = longer or get_close_matches(name, parameters, n=1)
     return f"did you mean {near[0]} for {name}?" if near else None

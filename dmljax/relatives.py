@@ -1,13 +1,72 @@
-"""Finds functions by their names elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN, and without a prefix."""
+"""Finds functions by what they do, and by their names elsewhere: in jax.numpy, NumPy, PyTorch, ONNX and WebNN."""
 
 import functools
+import inspect
 import json
+import re
+from collections.abc import Iterator
 from importlib import resources
 
 from dmljax.directml import OPERATORS
 from dmljax.text import did_you_mean
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
+
+# What people look for that is no function's name anywhere, and the functions that do it, the first one first.
+PURPOSES = {
+    "attention mask": "diagonal_matrix1 multihead_attention1",
+    "beam search": "top_k gather",
+    "boolean mask": "nonzero_coordinates element_wise_if",
+    "bounding boxes": "roi_align1 roi_pooling",
+    "causal mask": "diagonal_matrix1 multihead_attention1",
+    "compaction": "nonzero_coordinates",
+    "contrast normalization": "local_response_normalization",
+    "crop": "slice1 roi_align1",
+    "deconvolution": "convolution",
+    "depthwise convolution": "convolution",
+    "dynamic quantization": "dynamic_quantize_linear",
+    "embedding": "gather",
+    "embedding lookup": "gather",
+    "fake quantization": "element_wise_quantize_linear element_wise_dequantize_linear",
+    "flash attention": "multihead_attention1 multihead_attention",
+    "flip": "slice1 reverse_subsequences",
+    "fully connected": "gemm",
+    "global average pooling": "reduce average_pooling1",
+    "grouped query attention": "multihead_attention1",
+    "gumbel": "activation_hardmax random_generator",
+    "im2col": "unfold",
+    "image resize": "resample3 resample2",
+    "index select": "gather",
+    "iota": "fill_value_sequence",
+    "kv cache": "multihead_attention1",
+    "label smoothing": "one_hot",
+    "linear layer": "gemm",
+    "masked softmax": "activation_softmax1 diagonal_matrix1",
+    "max unpool": "max_unpooling",
+    "mixture of experts": "activation_hardmax top_k nonzero_coordinates gather_nd1",
+    "moe": "activation_hardmax top_k nonzero_coordinates gather_nd1",
+    "multi query attention": "multihead_attention1",
+    "nearest neighbor": "resample2 upsample_2d",
+    "optimizer": "adam_optimizer",
+    "patches": "unfold space_to_depth1",
+    "prefix sum": "cumulative_summation",
+    "pruning": "nonzero_coordinates",
+    "random bits": "random_generator",
+    "random numbers": "random_generator",
+    "routing": "activation_hardmax top_k nonzero_coordinates gather_nd1",
+    "scan": "cumulative_summation cumulative_product",
+    "self attention": "multihead_attention1 multihead_attention",
+    "silu": "activation_swish",
+    "sliding window": "unfold average_pooling1 diagonal_matrix1",
+    "sparse": "nonzero_coordinates scatter_nd",
+    "straight through": "element_wise_clip element_wise_quantize_linear",
+    "token routing": "activation_hardmax top_k nonzero_coordinates gather_nd1",
+    "transposed convolution": "convolution",
+    "triangular mask": "diagonal_matrix1",
+    "upscale": "resample3 upsample_2d depth_to_space1",
+    "weight norm": "lp_normalization",
+    "window attention": "diagonal_matrix1",
+}
 
 
 def functions_named(name: str) -> list[str]:
@@ -22,7 +81,65 @@ def functions_called(name: str) -> list[str]:
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
-    return list(dict.fromkeys([*functions_named(name), *_elsewhere().get(_plain(name), "").split()]))
+    elsewhere = f"{_elsewhere().get(_plain(name), '')} {_purposes().get(_plain(name), '')}"
+    return list(dict.fromkeys([*functions_named(name), *elsewhere.split()]))
+
+
+MAX_FOUND = 8
+
+
+def functions_for(words: str) -> list[str]:
+    """Finds the functions that are called `words` anywhere, or else those that all of the words tell of, best first.
+
+    >>> from dmljax.relatives import functions_for
+    >>> functions_for("causal mask"), functions_for("hyperbolic tangent scaled")
+    (['diagonal_matrix1', 'multihead_attention1'], ['activation_scaled_tanh'])
+    """
+    called = functions_called(words)
+    if called:
+        return called
+    wanted = [_stem(word) for word in re.findall(r"[a-z0-9]+", words.lower())]
+    scores = {function: [_score(word, function) for word in wanted] for function in _functions()}
+    found = [function for function, of_words in scores.items() if wanted and all(of_words)]
+    return sorted(found, key=lambda function: -sum(scores[function]))[:MAX_FOUND]
+
+
+def _score(word: str, function: str) -> int:
+    """Returns how much a word tells of a function: 3 if it is in its name, 2 in those elsewhere, 1 in its summary."""
+    name, elsewhere, summary = _texts()[function]
+    return 3 * (word in name) or 2 * (word in elsewhere) or 1 * (word in summary)
+
+
+@functools.cache
+def _texts() -> dict[str, tuple[set[str], set[str], set[str]]]:
+    """Returns the words of each function: in its name, in its names elsewhere and its purposes, and in its summary."""
+    elsewhere: dict[str, list[str]] = {function: [] for function in _functions()}
+    for name, functions in (*_elsewhere().items(), *PURPOSES.items()):
+        for function in functions.split():
+            elsewhere[function].append(name)
+    return {
+        (function := operator.short_name.lower()): (
+            set(_stems(function.replace("_", " "))),
+            set(_stems(" ".join(elsewhere[function]))),
+            set(_stems(summary_of(function))),
+        )
+        for operator in OPERATORS.values()
+    }
+
+
+def summary_of(function: str) -> str:
+    """Returns the first paragraph of a function's documentation."""
+    operator = next(one for one in OPERATORS.values() if one.short_name.lower() == function)
+    return " ".join((inspect.getdoc(operator.function) or "").partition("\n\n")[0].split())
+
+
+def _stems(text: str) -> Iterator[str]:
+    return map(_stem, re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _stem(word: str) -> str:
+    """Returns a word without the ending of its plural or of a verb: pools and pooling are one."""
+    return re.sub(r"(?<=[a-z0-9]{3})(ing|es|s|ed|e|d)$", "", word)
 
 
 def hint(name: str) -> str:
@@ -39,12 +156,17 @@ def _elsewhere() -> dict[str, str]:
     return json.loads((resources.files("dmljax") / "elsewhere.json").read_text())  # type: ignore[no-any-return]
 
 
+@functools.cache
+def _purposes() -> dict[str, str]:
+    return {_plain(purpose): functions for purpose, functions in PURPOSES.items()}
+
+
 def _functions() -> list[str]:
     return [operator.short_name.lower() for operator in OPERATORS.values()]
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
+    return re.sub(r"[\s_-]", "", name.lower())
 
 
 def _without_prefix(function: str) -> str:

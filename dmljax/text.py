@@ -65,10 +65,18 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """`, did you mean X?` for the known name that `name` begins or resembles; nothing if there is none."""
-    # A comparison takes some 20 us, so compare only the first 200 names.
+    """`, did you mean X?` for the known name that `name` begins or resembles, or that ends so; nothing otherwise."""
+    # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
     by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
     wanted = str(name)[:100].lower()
     longer = [one for one in by_lower if one.startswith(f"{wanted}_")]
-    close = longer or get_close_matches(wanted, by_lower, n=1)
+    endings = {ending: one for one in reversed(by_lower) for ending in _endings(one)} | {one: one for one in by_lower}
+    cutoff = 0.7 if len(wanted) > 3 else 0.85  # three letters resemble too much
+    close = longer or [endings[one] for one in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]
     return f", did you mean {escape_controls(by_lower[close[0]])}?" if close else ""
+
+
+def _endings(name: str) -> list[str]:
+    """Returns what follows each of the first three underscores of a name."""
+    words = name.split("_")
+    return ["_".join(words[i:]) for i in range(1, min(len(words), 4))]

@@ -27,6 +27,7 @@ from dmljax.describe import (
     operator_rows,
 )
 from dmljax.directml import FeatureLevel, Operator
+from dmljax.relatives import PURPOSES
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -37,7 +38,9 @@ class OperatorFunctionDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         name = function_name(find_operator(self.arguments[0]))
         text = FUNCTION.format(name=name)
-        return self.parse_text_to_nodes(text)
+        purposes = [purpose for purpose, functions in PURPOSES.items() if name in functions.split()]
+        found = f"\nUsed for: {', '.join(purposes)}.\n" if purposes else ""  # the site's search finds the page by them
+        return self.parse_text_to_nodes(text + found)
 
 
 FUNCTION = """\

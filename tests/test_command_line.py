@@ -22,9 +22,10 @@ from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
 from dmljax.cli import main
-from dmljax.describe import rules
+from dmljax.describe import function_name, rules
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import _compiled
+from dmljax.relatives import PURPOSES, functions_named
 
 ROUTING = MODELS / "top1_routing.json"
 ROUTED = """\
@@ -598,7 +599,7 @@ def test_an_operator_is_found_by_what_it_is_called_elsewhere(
     ("name", "hint"),
     [
         ("one_hott", "\ntip: did you mean one_hot?"),
-        ("tanh", "\ntip: did you mean activation_tanh or element_wise_tanh?"),
+        ("softmx", "\ntip: did you mean activation_softmax?"),
         ("xyzzy", ""),
     ],
 )
@@ -607,6 +608,62 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
 ) -> None:
     assert main(["explain", name]) == 2
     assert capsys.readouterr().err.endswith(f"lists; got {name!r}{hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "functions"),
+    [
+        ("tanh", ["activation_tanh", "element_wise_tanh"]),
+        ("causal mask", ["diagonal_matrix1", "multihead_attention1"]),
+        ("layer norm", ["mean_variance_normalization1", "mean_variance_normalization2"]),
+        ("pixel shuffle", ["depth_to_space", "depth_to_space1"]),
+        ("flash attention", ["multihead_attention1", "multihead_attention"]),
+        ("moe", ["activation_hardmax", "top_k", "nonzero_coordinates", "gather_nd1"]),
+        ("gradients of pools", ["average_pooling_grad", "max_pooling_grad"]),
+    ],
+)
+def test_operators_are_found_by_what_they_do(
+    words: str, functions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *words.split()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == functions
+    assert main(["explain", words, "--json"]) == 0
+    assert [one["function"] for one in json.loads(capsys.readouterr().out)] == [f"dmljax.{one}" for one in functions]
+
+
+@pytest.mark.parametrize(
+    ("words", "operator"), [("where", "ELEMENT_WISE_IF"), ("hyperbolic sine inverse", "ELEMENT_WISE_ASINH")]
+)
+def test_words_that_find_one_operator_explain_it(words: str, operator: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words.split()]) == 0
+    assert capsys.readouterr().out.startswith(f"DML_OPERATOR_{operator}\n")
+
+
+def test_purposes_name_functions_in_words_of_their_own() -> None:
+    assert {one for functions in PURPOSES.values() for one in functions.split()} <= {
+        *map(function_name, OPERATORS.values())
+    }
+    assert [purpose for purpose in PURPOSES if functions_named(purpose)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "operators"),
+    [
+        (["log_softmax"], ["ACTIVATION_LOG_SOFTMAX", "ACTIVATION_LOG_SOFTMAX1"]),
+        (["causal", "mask"], ["DIAGONAL_MATRIX1", "MULTIHEAD_ATTENTION1"]),
+    ],
+)
+def test_the_table_of_operators_is_filtered(
+    words: list[str], operators: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ops", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:] if line[0] != " "] == operators
+    assert main(["ops", *words, "--json"]) == 0
+    assert [one["operator"] for one in json.loads(capsys.readouterr().out)] == [
+        f"DML_OPERATOR_{one}" for one in operators
+    ]
 
 
 # Calls that are wrong
@@ -630,7 +687,7 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
         (["run", "x.json", "--platfrom=cpu"], "unrecognized arguments: --platfrom=cpu\ntip: did you mean --platform?"),
         (["check", "x.json", "--platform", "cpu"], "tip: `dmljax check --help` lists the options\n"),
         (["--verson"], "unrecognized arguments: --verson\ntip: did you mean --version?"),
-        (["ops", "relu"], "unrecognized arguments: relu\n"),
+        (["explain"], "the following arguments are required: words"),
     ],
 )
 def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,11 @@ from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 
 
-def require_real(where: Where, dtype: object) -> None:
+def require_real(where: Where, dtype: Any) -> None:
     """Refuses a dtype that operators do not compute with."""
     rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
     if dtype not in REALS:
-        is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+        is_key = jnp.issubdtype(dtype, jax.dtypes.prng_key)
         raise InvalidType(Problem(where, rule, dtype, remedy=_STATE_OF_A_KEY if is_key else None))
 
 
