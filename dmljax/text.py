@@ -69,7 +69,7 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
     by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
     wanted = str(name)[:100].lower()
-    longer = [one for one in by_lower if one.startswith(f"{wanted}_")]
+    longer = [one for one in by_lower if one.startswith((f"{wanted}_", f"{wanted}."))]
     endings = {ending: one for one in reversed(by_lower) for ending in _endings(one)} | {one: one for one in by_lower}
     cutoff = 0.7 if len(wanted) > 3 else 0.85  # three letters resemble too much
     close = longer or [endings[one] for one in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]

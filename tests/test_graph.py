@@ -512,7 +512,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
         "edges must not form a cycle; got sum <- relu <- sum",
         "outputs.y must come from an output of a node; got x "
         "(an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY passes on what it reads)",
-        "outputs.z must come from an output of a node; got sum",
+        "outputs.z must come from an output of a node; got sum, did you mean sum.output?",
         "views.w must be a view of one of y, z; got w",
     )
     with pytest.raises(InvalidDesc, match="graph at DML_FEATURE_LEVEL_6_4: constants"):

@@ -23,7 +23,7 @@ def find_broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) 
     return tuple(map(str, desc.problems(level)))
 
 
-def validate(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> None:
+def validate(desc: Any, feature_level: FeatureLevel | str = LATEST) -> None:
     """Refuses a descriptor or a graph that a device of `feature_level` would refuse, with every rule that it breaks.
 
     >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
