@@ -8,16 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, product
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from dmljax.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
-from dmljax.errors import InvalidDesc, InvalidType, Problem, all_checked
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.lowerings.strides import read_strided, reinterpreted
 from dmljax.text import join_sizes
-from dmljax.types import INTEGER_4, DataType, TensorFlags
+from dmljax.types import INTEGER_4, NEEDS_X64, DataType, TensorFlags, x64_enabled
 
 MAX_DIMENSION_COUNT = 8
 
@@ -149,14 +150,35 @@ class TensorDesc:
         """Whether the elements lie in the buffer without gaps, in the order of their indices."""
         return self.strides is None or self.steps == TensorDesc(self.data_type, self.sizes).steps
 
-    def read(self, buffer: Any) -> NDArray[Any]:
-        """Copies the logical array out of `buffer`, a contiguous bytes-like object.
+    @overload
+    def read(self, buffer: jax.Array) -> jax.Array: ...
+
+    @overload
+    def read(self, buffer: Any) -> NDArray[Any]: ...
+
+    def read(self, buffer: Any) -> Any:
+        """Copies the logical array out of `buffer`, a contiguous bytes-like object or a JAX array.
+
+        From a JAX array, it returns one, under every transformation: strides that transpose and repeat become a
+        transpose and a broadcast. Bytes of another type than `data_type` have no gradient.
 
         >>> TensorDesc("INT4", (3,)).read(bytes([0x21, 0x0F])).tolist()
         [1, 2, -1]
         """
+        if isinstance(buffer, jax.Array):
+            return self._read_array(buffer)
         data = self._bytes_in(buffer)
         return self._view(unpacked(data) if self.data_type in INTEGER_4 else data).copy()
+
+    def _read_array(self, buffer: jax.Array) -> jax.Array:
+        if self.data_type.bits == 64 and not x64_enabled():
+            raise Unsupported(Problem("DataType", NEEDS_X64, self.data_type.name))
+        flat = buffer.astype(np.uint8) if buffer.dtype == bool else buffer
+        elements = reinterpreted(flat.ravel(), self.dtype)
+        if elements.size < self.span:
+            rule = f"must hold at least {self.span_in_bytes} bytes for {self}"
+            raise InvalidDesc(Problem("buffer", rule, flat.size * flat.dtype.itemsize))
+        return read_strided(elements, self.sizes, self.strides or packed_strides(self.sizes))
 
     def write(self, buffer: Any, logical: Any) -> None:
         """Copies a logical array into `buffer`, a writable, contiguous bytes-like object.

@@ -7,13 +7,14 @@ import tracemalloc
 from collections import Counter
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, random_array
+from helpers import assert_same_bits, needs_x32, random_array
 from hypothesis import given, settings, strategies as st
 
-from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags
+from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
 from dmljax.tensor import _any_elements_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
@@ -154,6 +155,50 @@ def test_reading_copies() -> None:
     assert array.tolist() == [0, 0, 0]
     assert array.flags.owndata
     assert array.flags.c_contiguous
+
+
+LAYOUTS = {
+    "packed": TensorDesc(FLOAT32, (2, 3)),
+    "transposed": TensorDesc(FLOAT32, (3, 2), (1, 3)),
+    "repeated": TensorDesc(FLOAT32, (4, 3), (0, 1)),
+    "both": TensorDesc(FLOAT32, (3, 4, 2), (1, 0, 3)),
+    "padded": TensorDesc(FLOAT32, (2, 2), (4, 1)),
+    "overlapping": TensorDesc(FLOAT32, (3, 2), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_jax_arrays_are_read_under_every_transformation(layout: str) -> None:
+    desc, buffer = LAYOUTS[layout], jnp.arange(1, 9, dtype=jnp.float32)
+    expected = desc.read(np.asarray(buffer).tobytes())
+    assert_same_bits(desc.read(buffer), expected)
+    assert_same_bits(jax.jit(desc.read)(buffer), expected)
+    assert_same_bits(jax.jit(desc.read)(buffer.reshape(2, 4)), expected)
+    assert_same_bits(jax.vmap(desc.read)(jnp.stack([buffer, -buffer])), np.stack([expected, -expected]))
+    assert_same_bits(jax.jit(desc.read)(buffer.view(jnp.uint8)), expected)
+    gradient = jax.grad(lambda x: jnp.vdot(desc.read(x), expected))(buffer)
+    times = np.array([np.count_nonzero(expected == one) for one in np.asarray(buffer)], np.float32)
+    assert_same_bits(gradient, times * np.asarray(buffer))
+
+
+@pytest.mark.parametrize("layout", ["packed", "transposed", "repeated", "both"])
+def test_transposed_and_repeated_jax_arrays_are_views(layout: str) -> None:
+    desc = LAYOUTS[layout]
+    program = jax.make_jaxpr(desc.read)(jax.ShapeDtypeStruct((desc.span,), jnp.float32))
+    assert {one.primitive.name for one in program.eqns} <= {"reshape", "transpose", "broadcast_in_dim"}
+
+
+def test_a_jax_array_is_refused_that_is_too_short() -> None:
+    with pytest.raises(InvalidDesc, match=r"buffer must hold at least 24 bytes for FLOAT32 \{2,3\}; got 20"):
+        jax.jit(LAYOUTS["packed"].read)(jnp.ones(5, jnp.float32))
+
+
+@needs_x32
+def test_64_bit_types_are_refused_where_jax_has_none() -> None:
+    with pytest.raises(
+        Unsupported, match="DataType must be of at most 32 bits unless jax_enable_x64 is set; got INT64"
+    ):
+        TensorDesc("INT64", (2,)).read(jnp.ones(4, jnp.int32))
 
 
 def test_writing_leaves_the_bytes_between_the_elements_untouched() -> None:

@@ -115,10 +115,10 @@ def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = 
     return axis % given.ndim
 
 
-def normal_axes(axes: int | Sequence[int], given: Array) -> tuple[int, ...]:
-    """`axes` of an input of at least one dimension, counted from the first one, in increasing order."""
-    several = (axes,) if isinstance(axes, int) else tuple(axes)
+def normal_axes(axes: int | Sequence[int] | None, given: Array) -> tuple[int, ...]:
+    """Returns `axes` of an input, counted from the first one, in increasing order; None stands for all axes."""
+    several = range(given.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
     normal = sorted(normal_axis(axis, given, name="axes") for axis in several)
-    if not normal or len(set(normal)) < len(normal):
-        raise InvalidDesc(Problem("axes", "must name one or more different dimensions", several))
+    if len(set(normal)) < len(normal):
+        raise InvalidDesc(Problem("axes", "must name different dimensions", several))
     return tuple(normal)

@@ -54,7 +54,9 @@ def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) ->
     if nest is None:
         return buffer.at[_places(sizes, strides)].get(mode="fill", fill_value=0)
     blocks = _resized(buffer, math.prod(nest.blocks)).reshape(nest.blocks)
-    inside = lax.slice(blocks, [0] * blocks.ndim, [*nest.sizes, 1]).reshape(nest.sizes)
+    if blocks.size > math.prod(nest.sizes):
+        blocks = lax.slice(blocks, [0] * blocks.ndim, [*nest.sizes, 1])
+    inside = blocks.reshape(nest.sizes)
     in_order = sorted(range(len(nest.axes)), key=nest.axes.__getitem__)
     return lax.broadcast_in_dim(lax.transpose(inside, in_order), sizes, sorted(nest.axes))
 
@@ -81,7 +83,7 @@ def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
 
 
 def _resized(flat: Array, size: int) -> Array:
-    return lax.pad(flat, jnp.zeros((), flat.dtype), [(0, size - flat.size, 0)])
+    return flat if size == flat.size else lax.pad(flat, jnp.zeros((), flat.dtype), [(0, size - flat.size, 0)])
 
 
 def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -95,6 +97,8 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
 
 def reinterpreted(flat: Array, dtype: Any) -> Array:
     """The bytes of a flat buffer as elements of another type; the last element may be padded with zeros."""
+    if flat.dtype == dtype:
+        return flat
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
     if own != other and 8 not in (own, other):
         # XLA merges two conversions in a row into one of a wrong shape if they go from 16 bits to 32 to 8, or from 32

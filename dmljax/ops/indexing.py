@@ -37,7 +37,7 @@ def _one_hot_sizes(indices: Sizes, values: Sizes, axis: int, depth: int) -> Size
 
 
 @calls.operator_function
-def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int, depth: calls.Size) -> Array:
+def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: calls.Size) -> Array:
     """One-hot encodes indices along `axis`: `values[1]` at the position of each index, and `values[0]` elsewhere.
 
     `indices` must have size 1 along `axis`, where the result has size `depth`. A negative index counts from the end; an

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
 from dmljax.errors import Problem, require
-from dmljax.inference import called, led, require_broadcast, require_dimensions
+from dmljax.inference import called, led, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
@@ -26,10 +26,12 @@ from dmljax.types import FLOAT, FeatureLevel, widened
 # Arrays that are repeated along some dimensions of the input, and the activation at the end
 
 
-def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> tuple[Array, list[Any]]:
-    """Returns `input`, and the other arrays broadcast to as many dimensions, with the sizes of `input` or 1.
+def _input_and_parameters(
+    input: ArrayLike, *, of_channels: bool = False, **parameters: ArrayLike | None
+) -> tuple[Array, list[Any]]:
+    """Returns `input` and the other arrays with as many dimensions, whose sizes are those of `input` or 1.
 
-    All are of one floating type.
+    All are of one floating type. With `of_channels`, an array of one dimension has a number for each channel.
     """
     x = calls.float_array("input", input)
     found: list[Any] = []
@@ -39,6 +41,10 @@ def _input_and_parameters(input: ArrayLike, **parameters: ArrayLike | None) -> t
             continue
         array = calls.float_array(name, given)
         calls.require_type(name, array, x.dtype, "input")
+        if of_channels and array.ndim == 1 and x.ndim > 2:
+            rule = f"must have one number for each of the {x.shape[1]} channels of input, or for all"
+            require(name, array.shape[0] in (1, x.shape[1]), rule, spelled(array.shape))
+            array = array.reshape((1, -1, *(1 for _ in x.shape[2:])))
         require_broadcast(name, array.shape, x.shape, "input")
         found.append(sharded_along(x, array.reshape(led(array.shape, x.ndim))))
     return x, found
@@ -83,22 +89,23 @@ def batch_normalization(
     input: calls.Operand,
     mean: calls.Operand,
     variance: calls.Operand,
-    scale: calls.Operand,
-    bias: calls.Operand,
+    scale: calls.Operand | None = None,
+    bias: calls.Operand | None = None,
     epsilon: calls.FloatNumber = 1e-5,
     *,
     fused_activation: dml.Fusable | None = None,
 ) -> Array:
     """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    The other arrays broadcast to the shape of `input`: for images in the layout NCHW, they have the shape (C, 1, 1).
+    For images in the layout NCHW, the other arrays have one number for each channel, in the shape (C,) or (C, 1, 1);
+    others broadcast to the shape of `input`. Without `scale` and `bias`, the result is only normalized.
 
     >>> batch_normalization(
     ...     jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0
     ... ).tolist()
     [[0.5, 12.5]]
     """
-    x, parameters = _input_and_parameters(input, mean=mean, variance=variance, scale=scale, bias=bias)
+    x, parameters = _input_and_parameters(input, of_channels=True, mean=mean, variance=variance, scale=scale, bias=bias)
     wide, average, spread, *others = _wide(x, *parameters)
     normal = (wide - average) * _inverse_root(spread, epsilon)
     return dml.fused(_scaled_and_shifted(normal, *others).astype(x.dtype), fused_activation)
@@ -186,7 +193,7 @@ def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: A
     calls.require_same_shape(input=input, input_gradient=input_gradient)
     named = dict(zip(("mean", "variance", "scale"), parameters, strict=True))
     calls.require_same_shape(**named)
-    x, others = _input_and_parameters(input, input_gradient=input_gradient, **named)
+    x, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **named)
     return _wide(x, *others)
 
 
@@ -260,8 +267,9 @@ def batch_normalization_training(
     """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
 
     The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. Mean and
-    variance are computed along the dimensions in which `scale` and `bias`, which have one shape that broadcasts to that
-    of `input`, have size 1: for images in the layout NCHW, their shape is (C, 1, 1). The variance is the population
+    variance are those of each channel for images in the layout NCHW if `scale` and `bias`, which have one shape, have
+    the shape (C,) or (C, 1, 1), and are returned in that shape. In general, both broadcast to the shape of `input`, and
+    mean and variance are computed along the dimensions in which they have size 1. The variance is the population
     variance of the batch, the mean of squares.
 
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
@@ -275,7 +283,7 @@ def batch_normalization_training(
     shape = jnp.shape(scale)
     if fused_add is not None:
         calls.require_same_shape(input=input, fused_add=fused_add)
-    x, parameters = _input_and_parameters(input, scale=scale, bias=bias, fused_add=fused_add)
+    x, parameters = _input_and_parameters(input, of_channels=True, scale=scale, bias=bias, fused_add=fused_add)
     found = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
     factor, *summands = _wide(*parameters)
     value = found.centered * found.inverse * factor
@@ -362,7 +370,8 @@ def mean_variance_normalization(
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
     The dimensions of `input` are batch, channels, and one or more of space. Everything else is as in
-    `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space.
+    `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space, except
+    that a `scale` or `bias` of the shape (C,) has one number for each channel.
 
     >>> image = jnp.array([[[1.0, 3.0], [5.0, 5.0]]])
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
@@ -370,7 +379,8 @@ def mean_variance_normalization(
     """
     require_dimensions("input", calls.float_array("input", input).shape, 3)
     axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
-    return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
+    ways = True, normalize_variance, fused_activation
+    return _mean_variance_normalized(input, scale, bias, epsilon, axes, *ways, of_channels=True)
 
 
 @calls.operator_function
@@ -431,8 +441,10 @@ def _mean_variance_normalized(
     use_mean: bool,
     use_variance: bool,
     fused_activation: dml.ActivationLike | None,
+    *,
+    of_channels: bool = False,
 ) -> Array:
-    x, parameters = _input_and_parameters(input, scale=scale, bias=bias)
+    x, parameters = _input_and_parameters(input, of_channels=of_channels, scale=scale, bias=bias)
     axes = calls.normal_axes(axes, x)
     if use_mean or use_variance:
         found = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
@@ -618,7 +630,7 @@ class LocalResponseNormalizationGradDesc(_LocalResponse, dml.Gradient, function=
 
 
 @calls.operator_function
-def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axis: int, p: int = 2) -> Array:
+def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axis: int = -1, p: int = 2) -> Array:
     """Divides each row along `axis` by its norm, or by `epsilon` where that is larger: `input / max(norm, epsilon)`.
 
     The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2. These

@@ -46,11 +46,11 @@ from dmljax.types import (
 def argmax(
     input: ArrayLike,
     *,
-    axes: calls.Axes,
+    axes: calls.Axes | None = None,
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> Array:
-    """Computes the index of the largest element along `axes`, which the result keeps with size 1.
+    """Computes the index of the largest element along `axes`, which keep size 1, or of all elements.
 
     Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
     does not matter. The index of the first of equal elements is returned, or of the last with
@@ -69,11 +69,11 @@ def argmax(
 def argmin(
     input: ArrayLike,
     *,
-    axes: calls.Axes,
+    axes: calls.Axes | None = None,
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> Array:
-    """Computes the index of the smallest element along `axes`, which the result keeps with size 1.
+    """Computes the index of the smallest element along `axes`, which keep size 1, or of all elements.
 
     NaN is smaller than every number. Several axes, equal elements, zeros and subnormal numbers are treated as by
     `argmax`.
@@ -89,7 +89,7 @@ def _reduced_sizes(input: Sizes, axes: Sequence[int]) -> Sizes:
 
 
 def _arg_reduce(
-    input: ArrayLike, axes: calls.Axes, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
+    input: ArrayLike, axes: calls.Axes | None, direction: AxisDirection, dtype: DTypeLike, *, largest: bool
 ) -> Array:
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     axes = calls.normal_axes(axes, input)
@@ -147,10 +147,10 @@ def reduce(
     input: ArrayLike,
     function: ReduceFunctionLike,
     *,
-    axes: calls.Axes,
+    axes: calls.Axes | None = None,
     dtype: calls.IntegerDType | None = None,
 ) -> Array:
-    """Reduces the elements along `axes` by a function such as their sum; the result keeps the axes with size 1.
+    """Reduces the elements along `axes` by a function such as their sum; the axes, by default all, keep size 1.
 
     SUM, MULTIPLY, L1 (the sum of absolute values) and SUM_SQUARE (the sum of squares) take floats, and integers, which
     wrap around. AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (the logarithm of the sum) and LOG_SUM_EXP

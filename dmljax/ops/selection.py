@@ -36,7 +36,7 @@ class TopK(NamedTuple):
 
 
 @calls.operator_function
-def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDType = jnp.int32) -> TopK:
+def top_k(input: ArrayLike, *, axis: int = -1, k: calls.Size, dtype: calls.IntegerDType = jnp.int32) -> TopK:
     """Selects the `k` largest elements along `axis`, in decreasing order, with their indices.
 
     Equal elements are in the order of their indices. NaN is larger than every number. On a CPU, -0 equals +0 and
@@ -55,7 +55,7 @@ def top_k(input: ArrayLike, *, axis: int, k: calls.Size, dtype: calls.IntegerDTy
 def top_k1(
     input: ArrayLike,
     *,
-    axis: int,
+    axis: int = -1,
     k: calls.Size,
     axis_direction: AxisDirectionLike = AxisDirection.DECREASING,
     dtype: calls.IntegerDType = jnp.int32,

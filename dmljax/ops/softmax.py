@@ -65,10 +65,10 @@ class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
 
 
 @calls.operator_function
-def activation_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """Computes the softmax along `axes`, whose elements together form one row.
+def activation_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
+    """Computes the softmax along `axes`, whose elements form one row.
 
-    Large elements, infinities and NaN are treated as in `activation_softmax`.
+    Large elements, infinities and NaN are treated as in `activation_softmax`. None stands for all axes.
 
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
@@ -101,8 +101,8 @@ class ActivationLogSoftmaxDesc(RowActivation, function=activation_log_softmax):
 
 
 @calls.operator_function
-def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """Computes the logarithm of the softmax along `axes`, whose elements together form one row.
+def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
+    """Computes the logarithm of the softmax along `axes`, whose elements form one row.
 
     Large elements, infinities and NaN are treated as in `activation_log_softmax`.
 
@@ -116,7 +116,7 @@ class ActivationLogSoftmax1Desc(AxesActivation, function=activation_log_softmax1
     pass
 
 
-def _along(function: Callable[..., Array], axes: calls.Axes, input: Array) -> Array:
+def _along(function: Callable[..., Array], axes: calls.Axes | None, input: Array) -> Array:
     """Applies JAX's `function` along `axes`: XLA recognizes it, and compiles it to one kernel on a GPU."""
     return function(input, calls.normal_axes(axes, input))
 
@@ -135,8 +135,8 @@ def activation_hardmax(input: ArrayLike) -> Array:
 
 
 @calls.operator_function
-def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
-    """Writes 1 at the first largest element along `axes`, whose elements together form one row, and 0 elsewhere.
+def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
+    """Writes 1 at the first largest element along `axes`, whose elements form one row, and 0 elsewhere.
 
     The first element is the first in row-major order, in whatever order `axes` are listed. NaN, zeros and subnormals
     are compared as in `activation_hardmax`, and the gradient is zero.
@@ -147,7 +147,7 @@ def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes) -> Array:
     return _hardmax(input, axes=axes)
 
 
-def _hardmax(input: ArrayLike, *, axes: calls.Axes) -> Array:
+def _hardmax(input: ArrayLike, *, axes: calls.Axes | None) -> Array:
     input = calls.real_array("input", input)
     axes = calls.normal_axes(axes, input)
     if input.size == 0:

@@ -139,7 +139,7 @@ def test_axis_is_taken_for_axes() -> None:
         (lambda: dmljax.activation_relu({1.0}), "got set"),  # type: ignore[arg-type]
         (lambda: dmljax.argmax(VALUES, 1), "(give axes, axis_direction and dtype by name)"),  # type: ignore[call-arg]
         (lambda: dmljax.argmax(VALUES, axes=0, keepdims=False), "jnp.squeeze removes those of size 1)"),  # type: ignore[call-arg]
-        (lambda: dmljax.argmax(VALUES), "(axes=-1 is the last one, axes=range(x.ndim) is all)"),  # type: ignore[call-arg]
+        (lambda: dmljax.mean_variance_normalization1(VALUES), "(axes=-1 is the last one, axes=range(x.ndim) is all)"),  # type: ignore[call-arg]
         (lambda: dmljax.argmax(VALUES, dim=0), "(did you mean axes for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, dim=0, depth=2), "(did you mean axis for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, axis=0, num_classes=2), "(did you mean depth for num_classes?)"),  # type: ignore[call-arg]

@@ -425,6 +425,16 @@ CALLS: dict[str, dict[str, Any]] = {
         ("local_response_normalization", {"cross_channel": False}, "input must have at least 3 dimensions; got 2"),
         ("local_response_normalization", {"input": ROW[0]}, "must have at least 2 dimensions; got 1"),
         ("local_response_normalization_grad", {"input_gradient": ROW[:1]}, "the shape of input, (2, 3); got (1, 3)"),
+        (
+            "batch_normalization",
+            {"input": IMAGES, "mean": np.ones(4, np.float32)},
+            "mean must have one number for each of the 3 channels of input, or for all; got (4,)",
+        ),
+        (
+            "mean_variance_normalization1",
+            {"input": IMAGES, "axes": -1, "scale": np.ones(3, np.float32)},
+            "got (3,) (one number for each channel has the shape (3, 1, 1))",
+        ),
         ("lp_normalization", {"axis": -3}, "axis must be in [-2, 2); got -3"),
         ("lp_normalization", {"input": np.ones(3, np.int32), "axis": 0}, "input must be of a floating type; got int32"),
     ],
@@ -432,6 +442,44 @@ CALLS: dict[str, dict[str, Any]] = {
 def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:
     with refuses(f"{name}: ...{message}"):
         getattr(dmljax, name)(**{"input": ROW} | CALLS.get(name, {}) | change)
+
+
+def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
+    mean, variance, scale, bias = CHANNELS
+    flat = [one.ravel() for one in CHANNELS]
+    for name, parameters in {
+        "batch_normalization": (mean, variance, scale, bias),
+        "batch_normalization_training": (scale, bias),
+        "mean_variance_normalization": (scale, bias),
+    }.items():
+        function = getattr(dmljax, name)
+        images = IMAGES[..., :3]  # as wide as there are channels: the last dimension has no say
+        expected = function(images, *parameters)
+        results = function(images, *(one.ravel() for one in parameters))
+        for result, wanted in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
+            assert_same_bits(result, wanted if wanted.ndim == 4 else wanted.ravel())
+    for name in ("batch_normalization_grad", "batch_normalization_training_grad"):
+        function = getattr(dmljax, name)
+        expected = function(IMAGES, -IMAGES, mean, variance, scale)
+        for result, wanted in zip(function(IMAGES, -IMAGES, *flat[:3]), expected, strict=True):
+            assert_same_bits(result, wanted if wanted.ndim == 4 else wanted.ravel())
+    one_for_all = dmljax.batch_normalization(IMAGES, np.zeros(1, np.float32), np.ones(1, np.float32))
+    assert_near(one_for_all, dmljax.batch_normalization(IMAGES, 0.0, 1.0))
+
+
+def test_a_batch_normalization_may_do_without_scale_and_bias() -> None:
+    mean, variance, scale, bias = CHANNELS
+    for given in ({}, {"scale": scale}, {"bias": bias}):
+        filled = {"scale": 1.0, "bias": 0.0} | given
+        without = dmljax.batch_normalization(IMAGES, mean, variance, **given)
+        assert_near(without, dmljax.batch_normalization(IMAGES, mean, variance, **filled))
+
+
+@pytest.mark.parametrize("name", ["mean_variance_normalization1", "mean_variance_normalization2"])
+def test_rows_may_have_one_element_by_no_axes_or_no_dimensions(name: str) -> None:
+    function = getattr(dmljax, name)
+    assert_same_bits(function(IMAGES, axes=()), np.zeros_like(IMAGES))
+    assert_same_bits(function(IMAGES[0, 0, 0, 0], axes=()), np.float32(0))
 
 
 def desc_of(name: str, **changes: Any) -> Any:

@@ -331,7 +331,7 @@ SUM = directml.ReduceDesc(function=F.SUM, input=f32(2, 3), output=f32(2, 1), axe
         ({"function": F.AVERAGE}, InvalidType, "input must be of a floating type; got int32"),
         ({"input": WHOLE > 0}, InvalidType, "input must be of an integer or floating type; got bool"),
         ({"dtype": "uint32"}, InvalidType, "dtype must be the dtype of input, int32; got uint32"),
-        ({"axes": ()}, InvalidDesc, "axes must name one or more different dimensions"),
+        ({"axes": (0, 0)}, InvalidDesc, "axes must name different dimensions; got (0, 0)"),
     ],
 )
 def test_wrong_calls_of_reduce_are_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -378,3 +378,20 @@ def test_each_function_has_the_tables_of_its_own() -> None:
                         assert directml.find_minimum_feature_level(desc).name == f"FL_{min(listed)}"
                     else:
                         assert directml.find_broken_rules(desc)
+
+
+@pytest.mark.parametrize("function", F, ids=lambda one: one.name)
+def test_axes_may_be_all_or_none_and_an_array_may_have_no_dimension(function: Any) -> None:
+    x = jnp.array([[1.0, 3.0], [2.0, 3.0]])
+    assert_same_bits(dmljax.reduce(x, function), dmljax.reduce(x, function, axes=(0, 1)))
+    assert_same_bits(dmljax.reduce(x, function, axes=()), dmljax.reduce(x[..., None], function, axes=2)[..., 0])
+    assert_same_bits(dmljax.reduce(x[0, 1], function), dmljax.reduce(x[0, 1:], function, axes=0)[0])
+    assert_same_bits(dmljax.reduce(x[0, 1], function, axes=()), dmljax.reduce(x[0, 1:], function, axes=0)[0])
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_positions_may_be_those_of_all_elements(name: str) -> None:
+    function, x = getattr(dmljax, name), jnp.array([[1, 3], [2, 0]])
+    assert function(x).tolist() == [[getattr(x, name)()]]
+    assert function(x, axes=()).tolist() == [[0, 0], [0, 0]]
+    assert function(x[0, 0]).tolist() == 0
