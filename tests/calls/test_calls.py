@@ -424,7 +424,7 @@ def test_an_annotation_that_says_no_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, r"missing indices, values, axis, depth; one_hot\(indices, values, \*, axis, depth\)$"),
+        ((), {}, r"missing indices, values, depth; one_hot\(indices, values, \*, axis=-1, depth\)$"),
         ((VALUES,), {"axis": 0, "depth": 2}, "missing values; one_hot"),
         ((VALUES, VALUES, 0), {"depth": 2}, "too many positional arguments"),
         ((VALUES, VALUES), {"axis": 0}, "missing depth; one_hot"),
