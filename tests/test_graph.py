@@ -580,7 +580,7 @@ def test_a_wrong_call_is_refused(args: Any, kwargs: Any, message: str) -> None:
             r"Constants\.c\.Data must be in base",
         ),
         ({"Inputs": {"x": {"DataType": "FLOAT33", "Sizes": [2]}}}, r"Inputs\.x\.DataType must be one of"),
-        ({"Nodes": {"n0": {"Type": "NOTHING"}}}, r"Nodes\.n0\.Type must be an operator that"),
+        ({"Nodes": {"n0": {"Type": "NOTHING"}}}, r"Nodes\.n0\.Type: unknown operator 'NOTHING'"),
     ],
     ids=str,
 )

@@ -337,7 +337,7 @@ def test_a_refusal_names_all_lengths() -> None:
         ({"PooledSize": [3, 2]}, r"PooledSize must be an object; got \[3, 2\]"),
         ({"CrossChannel": 2}, "CrossChannel must be true or false; got 2"),
         ({"Seed": -1}, "Seed must be in"),
-        ({"ActivationDescs": [{"Type": "RELU"}]}, r"ActivationDescs\[0\].Type must be an operator"),
+        ({"ActivationDescs": [{"Type": "RELU"}]}, r"ActivationDescs\[0\].Type: unknown operator"),
     ],
 )
 def test_wrong_json_is_refused_by_the_member(changes: dict[str, Any], message: str) -> None:
