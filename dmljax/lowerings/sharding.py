@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
@@ -42,6 +43,14 @@ def is_on_mesh(x: Array) -> bool:
 def _mesh_of(x: Array) -> AbstractMesh:
     mesh = jax.typeof(x).sharding.mesh
     return jax.sharding.get_abstract_mesh() if mesh.empty else mesh
+
+
+def varying_like(x: Array, *others: Array) -> Array:
+    """`x`, made to vary over the mesh inside `jax.shard_map` as the others do: a loop's first state must."""
+    if AxisType.Manual not in _mesh_of(x).axis_types:
+        return x
+    zeros = (jnp.zeros_like(other.ravel()[:1]).sum().astype(x.dtype) for other in others)
+    return sum(zeros, x)
 
 
 def sharded_like(x: Array, new: Array) -> Array:
@@ -99,6 +108,21 @@ def partitioned(
 def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
     types = zip(mesh.axis_names, mesh.axis_types, strict=True)
     return tuple(name for name, axis_type in types if axis_type is AxisType.Explicit)
+
+
+def reshaped(x: Array, sizes: Sequence[int]) -> Array:
+    """`x` in another shape; on an explicit mesh, a dimension stays sharded if it is the first of those it becomes."""
+    axes = dimension_axes(x)
+    if not any(axes):
+        return x.reshape(sizes)
+    starts = {math.prod(sizes[:i]): i for i, size in enumerate(sizes) if size != 1}
+    kept: list[MeshAxes] = [None] * x.ndim
+    results: list[MeshAxes] = [None] * len(sizes)
+    for i, size in enumerate(x.shape):
+        target = starts.get(math.prod(x.shape[:i])) if size != 1 else None
+        if target is not None:
+            kept[i] = results[target] = dividing_axes(axes[i], sizes[target], x)
+    return cast(Array, partitioned(lambda x: x.reshape(sizes), [(x, kept)], results))
 
 
 def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:

@@ -16,7 +16,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
-from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, varying_like
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import (
     FLOAT,
@@ -201,7 +201,7 @@ def _run(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
             input,
             weight,
-            tuple(named.get(name, zeros) for name in states),
+            tuple(varying_like(named.get(name, zeros), input, weight, *named.values()) for name in states),
             lengths,
             reverses=reverses,
             has_sequence=has_sequence,

@@ -2,7 +2,8 @@
 
 `python tests/benchmarks/compilers.py` writes `compilers.json` beside this file and `notebooks/compilers.md` from it. It
 lowers the budget in `compilers_budget.json`, which tests/test_compilers.py holds dmljax to, where less is needed. Words
-choose operators and networks, and then nothing is written without `--update`. It needs the extra `accelerators`.
+choose operators and networks, and then nothing is written without `--update`. `--meshes` prints what the networks
+exchange on several chips instead. It needs the extra `accelerators`.
 """
 
 import argparse
@@ -18,6 +19,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
+import meshes
 from every import every
 from plain_networks import NETWORKS
 from workloads import Function, Work
@@ -103,7 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="parts of the names of operators and networks; all by default")
     parser.add_argument("--update", action="store_true", help="write what is found for some of them")
+    parser.add_argument("--meshes", action="store_true", help="print what networks exchange on several chips")
     given = parser.parse_args(arguments)
+    if given.meshes:
+        for line in meshes.rows(given.words):
+            print(line, flush=True)
+        return
     for target in CHIPS:
         compiled(target, lambda x: x + 1, [jax.ShapeDtypeStruct((8,), "float32")])  # the first takes half a second more
     found: dict[str, Mapping[str, Rivals]] = {}

@@ -146,3 +146,69 @@ def test_an_axis_that_the_mesh_lacks_is_refused() -> None:
         read(*PERCEPTRON).partition(AbstractMesh((4, 2), ("data", "tensor")))
     with pytest.raises(InvalidType, match=r"mesh must be a jax.sharding.Mesh or AbstractMesh; got 8"):
         read(*PERCEPTRON).partition(8)  # type: ignore[arg-type]
+
+
+# Results on eight devices
+
+ATTENTION = (
+    "int32[N, 6] x",
+    "table:10x8 stacked:8x24 s_bias:24 out:8x8 scale:8 shift:8 up:8x16 up_bias:16 down:16x8 down_bias:8 head:8x10",
+    """shape = Constant<value_ints = [0, 0, 3, 4, 2]>() rows = Constant<value_ints = [0, 0, -1]>()
+    first = Constant<value_int = 0>() second = Constant<value_int = 1>() third = Constant<value_int = 2>()
+    e = Gather(table, x) n = LayerNormalization(e, scale, shift) s = MatMul(n, stacked) t = Add(s, s_bias)
+    u = Reshape(t, shape) v = Transpose<perm = [2, 0, 3, 1, 4]>(u)
+    q = Gather(v, first) k = Gather(v, second) w = Gather(v, third) l = Transpose<perm = [0, 1, 3, 2]>(k)
+    scores = MatMul(q, l) p = Softmax(scores) m = MatMul(p, w) mixed = Transpose<perm = [0, 2, 1, 3]>(m)
+    r = Reshape(mixed, rows) o = MatMul(r, out) a = Add(e, o)
+    b = MatMul(a, up) c = Add(b, up_bias) d = Gelu(c) f = MatMul(d, down) g = Add(f, down_bias) h = Add(a, g)
+    y = MatMul(h, head)""",
+)
+IMAGES = (
+    "float[N, 2, 8, 8] x",
+    "w:8x2x3x3 b:8 v:4x8x3x3 c:4 z:4x12x3x3 head:256x6 bias:6",
+    """a = Conv<pads = [1, 1, 1, 1]>(x, w, b) d = Relu(a) e = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(d)
+    f = Conv<pads = [1, 1, 1, 1]>(e, v, c) s = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>()
+    g = Resize<mode = "linear">(f, , s) h = Concat<axis = 1>(g, d) i = Conv<pads = [1, 1, 1, 1]>(h, z)
+    j = Flatten(i) y = Gemm(j, head, bias)""",
+)
+RECURRENT = (
+    "float[5, N, 6] x",
+    "w:2x32x6 r:2x32x8 b:2x64 head:16x10 bias:10",
+    """s, t, u = LSTM<hidden_size = 8, direction = "bidirectional">(x, w, r, b) v = Transpose<perm = [0, 2, 1, 3]>(s)
+    rows = Constant<value_ints = [0, 0, -1]>() z = Reshape(v, rows) m = MatMul(z, head) y = Add(m, bias)""",
+)
+NETWORKS = {
+    "attention": (ATTENTION, RNG.integers(0, 10, (8, 6)).astype(np.int32), 0),
+    "images": (IMAGES, RNG.standard_normal((8, 2, 8, 8), np.float32), 0),
+    "recurrent": (RECURRENT, RNG.standard_normal((5, 8, 6), np.float32), 1),
+}
+
+
+def loss_and_gradient(model: Any, weights: Any, x: Any) -> Any:
+    loss = lambda weights, x: jnp.mean(model.apply(weights, x) ** 2)  # noqa: E731
+    return jax.jit(jax.value_and_grad(loss))(weights, x)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    for own, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4 * np.abs(other).max(initial=1e-3))
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_data_and_weights_may_be_divided_at_once(name: str, axis_type: AxisType) -> None:
+    described, x, batch = NETWORKS[name]
+    model, mesh = read(*described), mesh_of(axis_type, data=4, model=2)
+    weights = model.shard(mesh)
+    assert sum(not one.sharding.is_fully_replicated for one in weights.values()) > len(weights) / 2
+    sharded = jax.device_put(x, NamedSharding(mesh, P(*[None] * batch, "data")))
+    assert_close(loss_and_gradient(model, weights, sharded), loss_and_gradient(model, model.weights, x))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_part_of_the_batch_may_be_computed_inside_shard_map(name: str) -> None:
+    described, x, batch = NETWORKS[name]
+    model, mesh = read(*described), mesh_of(AxisType.Auto, data=8)
+    spec, of_output = P(*[None] * batch, "data"), P(*[None] * batch, "data")
+    inside = jax.shard_map(model.apply, mesh=mesh, in_specs=(P(), spec), out_specs=of_output)
+    assert_close(jax.jit(inside)(model.shard(mesh, {}), x), model.apply(model.weights, x))

@@ -12,6 +12,7 @@ import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.copies import copied
+from dmljax.lowerings.sharding import reshaped
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.onnx.file import dtype_of
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array
@@ -154,7 +155,7 @@ def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
         whole = math.prod(x.shape)
         sizes[open_places[0]] = 0 if isinstance(others, int) and others == 0 else whole // others
     _require_count(x, sizes)
-    return x.reshape(sizes)
+    return reshaped(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
 
 
 def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
@@ -171,7 +172,7 @@ def _reshape_to_attribute(x: Array, *, shape: Sequence[int] = ()) -> Array:
 @handles("Flatten")
 def _flatten(x: Array, *, axis: int = 1) -> Array:
     axis = axis if axis >= 0 else axis + x.ndim
-    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @handles("Squeeze", since=13, folds=True)

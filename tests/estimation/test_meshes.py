@@ -1,0 +1,67 @@
+"""What chips exchange when they share the work of networks from ONNX files."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+
+for module in ("libtpu", "jax_cuda12_plugin"):
+    pytest.importorskip(module, reason="the extra `accelerators` is not installed")
+for module in ("torch", "onnxruntime", "onnx", "optax"):
+    pytest.importorskip(module, reason="the extra `benchmarks` is not installed")
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+meshes: Any = import_module("meshes")
+GPT, LSTM, UNET = "GPT of 4 layers", "LSTM of 2 layers", "U-Net"
+
+
+@pytest.fixture(autouse=True)
+def as_the_benchmark() -> Iterator[None]:
+    """What the benchmark runs under: no 64-bit types, JAX's own promotion."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def use(name: str, target: str, way: str, *, of: int = 0, **options: Any) -> Any:
+    *rivals, input = meshes.rivals(name)
+    return meshes.use_of(meshes.compiled(rivals[of], input, target, way, **options))
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    ("name", "target"), [(GPT, "h100:8"), (LSTM, "h100:8"), (UNET, "h100:8"), (GPT, "v5e:4x4"), (LSTM, "v5e:16x16")]
+)
+def test_nothing_is_exchanged_by_batch(name: str, target: str, axis_type: AxisType) -> None:
+    assert use(name, target, meshes.BATCH, gradient=False, axis_type=axis_type).exchanged == 0
+
+
+@pytest.mark.parametrize(("name", "target"), [(GPT, "h100:8"), (LSTM, "v5e:4x4")])
+def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target: str) -> None:
+    model, _, _ = meshes.rivals(name)
+    weights = sum(one.nbytes for one in model.weights.values())
+    # Some rows of a table have no gradient, and two biases that are added up have one.
+    assert 0.99 * weights <= use(name, target, meshes.BATCH, gradient=True).exchanged <= weights
+
+
+@pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (LSTM, False), (LSTM, True)])
+def test_divided_weights_exchange_no_more_than_in_plain_jax(name: str, gradient: bool) -> None:
+    own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
+    assert own.exchanged <= 1.05 * plain.exchanged
+    # Before an LSTM's loop, a chip has parts of the weights as they come and as the steps take them.
+    assert own.peak <= (1.65 if name == LSTM else 1.05) * plain.peak
+
+
+def test_nothing_is_exchanged_inside_shard_map() -> None:
+    model, _, input = meshes.rivals(GPT)
+    mesh = Mesh(np.array(meshes.place_of("h100:8").devices), ("batch",))
+    whole, shared = (NamedSharding(mesh, spec) for spec in (P(), P("batch")))
+    weights = {name: jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for name, one in model.weights.items()}
+    x = jax.ShapeDtypeStruct((8, *input.shape[1:]), np.int32, sharding=shared)
+    inside = jax.shard_map(model.function, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P("batch"))
+    assert meshes.use_of(jax.jit(lambda weights, x: inside(weights, x)[0]).lower(weights, x).compile()).exchanged == 0
