@@ -71,7 +71,7 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     wanted = str(name)[:100].lower()
     longer = [one for one in by_lower if one.startswith((f"{wanted}_", f"{wanted}."))]
     endings = {ending: one for one in reversed(by_lower) for ending in _endings(one)} | {one: one for one in by_lower}
-    cutoff = 0.7 if len(wanted) > 3 else 0.85  # three letters resemble too much
+    cutoff = 0.68 if len(wanted) > 3 else 0.85  # three letters resemble too much
     close = longer or [endings[one] for one in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]
     return f", did you mean {escape_controls(by_lower[close[0]])}?" if close else ""
 

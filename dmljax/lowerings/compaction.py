@@ -78,7 +78,7 @@ def count_and_elements_by_scatter(present: Array, size: int) -> tuple[Array, Arr
     ends = jnp.cumsum(present.reshape(-1), dtype=np.int32)
     # Without the clip, a TPU's compiler changes the layout of the positions, which costs half as much time again.
     counts = jnp.zeros(size, np.int32).at[jnp.clip(ends, 0)].add(1, mode="drop")
-    return jnp.sum(present, dtype=np.uint32), jnp.cumsum(counts, dtype=np.uint32)
+    return jnp.sum(present, dtype=np.int32), jnp.cumsum(counts, dtype=np.uint32)
 
 
 class _Bits(NamedTuple):

@@ -18,6 +18,7 @@ from dmljax.checks import INT_MAX, integer_in, require_count
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_dimensions, require_sizes
 from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
+from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
@@ -177,8 +178,8 @@ def nonzero_coordinates(
 
     def rows(count: Array, element: Array) -> tuple[Array, Array]:
         coordinates = _stack_columns(_coordinates(element, shape)[-columns:])
-        is_row = lax.iota(jnp.uint32, size) < count
-        return count.astype(fill.dtype), jnp.where(is_row[:, None], coordinates.astype(fill.dtype), fill)
+        is_row = lax.iota(count.dtype, size) < count
+        return positions_as(fill.dtype, count), jnp.where(is_row[:, None], positions_as(fill.dtype, coordinates), fill)
 
     def by_words(input: Array) -> tuple[Array, Array]:
         # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
