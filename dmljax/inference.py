@@ -100,10 +100,14 @@ def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int],
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
     if len(sizes) > len(whole) or any(size not in (1, most) for size, most in pairs):
         rule = f"must have a shape that broadcasts to {spelled(whole)}{of and f', that of {of}'}"
-        each = (*whole[1:2], *(1 for _ in whole[2:]))
-        is_of_channels = len(sizes) == 1 and len(whole) > 2 and sizes[0] == whole[1]
-        remedy = f"one number for each channel has the shape {spelled(each)}" if is_of_channels else None
-        raise InvalidDesc(Problem(argument, rule, spelled(sizes), remedy=remedy))
+        raise InvalidDesc(Problem(argument, rule, spelled(sizes), remedy=remedy_for_channels(sizes, whole)))
+
+
+def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | None:
+    """Says how an array with a number for each channel broadcasts to the sizes `whole`, if it may be one."""
+    if len(sizes) != 1 or len(whole) < 3 or sizes[0] != whole[1]:
+        return None
+    return f"one number for each channel has the shape {spelled((sizes[0], *(1 for _ in whole[2:])))}"
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require
-from dmljax.inference import require_dimensions
+from dmljax.inference import remedy_for_channels, require_dimensions
 from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
@@ -96,7 +96,8 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
         shape = jnp.broadcast_shapes(*shapes)
     except ValueError:
         rule = f"{join_words(arrays)} must have shapes that broadcast"
-        raise InvalidDesc(Problem((), rule, join_words(shapes))) from None
+        remedies = (remedy_for_channels(sizes, max(shapes, key=len)) for sizes in shapes)
+        raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=next(filter(None, remedies), None))) from None
     return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
 
 

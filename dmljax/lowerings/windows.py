@@ -37,6 +37,17 @@ class Window(NamedTuple):
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
+    def rounded_up(self) -> "Window":
+        """The window with more padding after the input, so that its places, rounded up, cover all of the image.
+
+        The last place begins in the input, or in the padding before it.
+        """
+        last = -(-(self.padded_size - self.extent) // self.stride)
+        last -= last * self.stride >= self.input_size + self.start_padding
+        beyond = max(last * self.stride + self.extent - self.padded_size, 0)
+        return self._replace(end_padding=self.end_padding + beyond)
+
+    @property
     def misses_input(self) -> bool:
         """Whether the window lies entirely in the padding at some place; False where a symbolic size decides."""
         if is_symbolic(self.input_size):

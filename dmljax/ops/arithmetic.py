@@ -44,6 +44,8 @@ def element_wise_add(a: calls.Operand, b: calls.Operand) -> Array:
     A Python number takes the type of the other operand, and is refused if it does not fit. Under `jax.jit`, a traced
     integer that does not fit wraps around, as in `jnp.add`.
 
+    `element_wise_add1` also applies an activation.
+
     >>> element_wise_add(jnp.array([100, 1], "int8"), 100).tolist()
     [-56, 101]
     """

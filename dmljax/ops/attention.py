@@ -426,6 +426,8 @@ def multihead_attention(
     ring, and the result is that of the whole sequence. The mask and the bias have the queries of the block and the keys
     of the whole sequence. Only reverse-mode derivatives are supported then.
 
+    Use `multihead_attention1` where several heads of queries share a head of keys and values.
+
     >>> query, key = jnp.zeros((1, 2, 2)), jnp.ones((1, 3, 2))
     >>> value = jnp.array([[[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]]])
     >>> seen = jnp.array([[True, False, False], [True, True, False]])

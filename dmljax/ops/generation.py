@@ -43,6 +43,8 @@ def diagonal_matrix(
     The last two of `output_sizes` are the height and width of the matrix; the dimensions before them are batches. A
     Python number as `value` is truncated toward zero if `dtype` is an integer type.
 
+    Use `diagonal_matrix1` for bands and triangles.
+
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
     """

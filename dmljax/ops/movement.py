@@ -52,6 +52,8 @@ def slice(
 
     `sizes` is the shape of the result. All of its elements must lie inside `input`.
 
+    Use `slice1` for negative strides.
+
     >>> slice(jnp.arange(20), starts=(10,), sizes=(5,), strides=(2,)).tolist()
     [10, 12, 14, 16, 18]
     """
@@ -418,6 +420,8 @@ def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
     The last three dimensions of `input` are channels, height and width, and those before them are batches. The
     channels of the result are ordered by row and column in the block, and then by the channel of `input`.
 
+    Use `space_to_depth1` for the other order of channels.
+
     >>> space_to_depth(jnp.array([[[1, 2], [3, 4]]]), block_size=2).tolist()
     [[[1]], [[2]], [[3]], [[4]]]
     """
@@ -446,6 +450,8 @@ def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
     """Moves the channels of an image into blocks of `block_size` by `block_size` elements; inverts `space_to_depth`.
 
     The last three dimensions of `input` are channels, height and width, and those before them are batches.
+
+    Use `depth_to_space1` for the other order of channels.
 
     >>> depth_to_space(jnp.array([[[1]], [[2]], [[3]], [[4]]]), block_size=2).tolist()
     [[[1, 2], [3, 4]]]

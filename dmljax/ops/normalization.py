@@ -400,6 +400,8 @@ def mean_variance_normalization1(
     `normalize_variance`, there is no division. `scale` and `bias` broadcast to the shape of `input`. In float32, the
     squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
 
+    Use `mean_variance_normalization2` for the root of the mean square (RMS).
+
     >>> mean_variance_normalization1(
     ...     jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0
     ... ).tolist()

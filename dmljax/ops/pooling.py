@@ -47,9 +47,11 @@ def _pooled_sizes(
     dilations: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
 ) -> Slid:
     require_dimensions("input", input, 3)
     windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = tuple(one.rounded_up for one in windows) if ceil_mode else windows
     sizes = pooling.pooled_sizes(input, windows)
     check_sizes(sizes)
     return Slid(windows, sizes)
@@ -66,13 +68,17 @@ def average_pooling(
     strides: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
     The dimensions of `input` are batch, channels and those that windows slide over; one number stands for all of these.
-    Trailing elements that do not fill a window are dropped. The padding is 0. With `include_padding` it counts in the
-    average; otherwise a window is divided by the number of its elements that belong to the input.
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they have a window that ends with the
+    padding. The padding is 0. With `include_padding` it counts in the average; otherwise a window is divided by the
+    number of its elements that belong to the input.
+
+    Use `average_pooling1` for dilations.
 
     >>> row = jnp.array([[[2.0, 4.0, 6.0]]])
     >>> average_pooling(row, window_sizes=2, start_padding=1).tolist()
@@ -80,7 +86,7 @@ def average_pooling(
     >>> average_pooling(row, window_sizes=2, start_padding=1, include_padding=True).tolist()
     [[[1.0, 3.0, 5.0]]]
     """
-    return _averages(input, window_sizes, strides, 1, start_padding, end_padding, include_padding)
+    return _averages(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, include_padding)
 
 
 @calls.operator_function
@@ -92,6 +98,7 @@ def average_pooling1(
     dilations: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
     """Averages the elements of each window as `average_pooling` does, where the elements are `dilations` apart.
@@ -101,18 +108,29 @@ def average_pooling1(
     ... ).tolist()
     [[[4.0, 6.0]]]
     """
-    return _averages(input, window_sizes, strides, dilations, start_padding, end_padding, include_padding)
+    return _averages(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, include_padding)
 
 
 def _averages(input: ArrayLike, *arguments: Any) -> Array:
-    *sliding, include_padding = arguments
-    input, windows = _windows(calls.float_array, input, *sliding)
+    *sliding, ceil_mode, include_padding = arguments
+    input, padded = _windows(calls.float_array, input, *sliding)
+    windows = tuple(one.rounded_up for one in padded) if ceil_mode else padded
+    counts_padding = include_padding and windows != padded
 
     def average(input: Array, windows: Sequence[Window]) -> Array:
         wide = input.astype(widened(input.dtype))
-        return _divided(pooling.window_sums(wide, windows), windows, include_padding).astype(input.dtype)
+        # The padding that is asked for counts, but not what windows reach beyond it.
+        counted = tuple(map(_without_padding, windows, padded)) if counts_padding else windows
+        total = pooling.window_sums(wide, windows)
+        return _divided(total, counted, include_padding and not counts_padding).astype(input.dtype)
 
     return _pooled(average, input, windows)
+
+
+def _without_padding(window: Window, padded: Window) -> Window:
+    """The window over the padded image as if that were the input."""
+    beyond = window.end_padding - padded.end_padding
+    return window._replace(input_size=padded.padded_size, start_padding=0, end_padding=beyond)
 
 
 def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
@@ -151,7 +169,7 @@ def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> 
 
 
 def _windows(
-    convert: Callable[[str, ArrayLike], Array], input: ArrayLike, *sliding: int | Sequence[int]
+    convert: Callable[[str, ArrayLike], Array], input: ArrayLike, *sliding: Any
 ) -> tuple[Array, tuple[Window, ...]]:
     """The image as an array, and the windows that slide over it."""
     image = convert("input", input)
@@ -228,6 +246,7 @@ def lp_pooling(
     strides: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
     """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
@@ -235,10 +254,12 @@ def lp_pooling(
     Dimensions, windows and padding are those of `average_pooling`; the padding is 0. The powers of
     float32 elements may overflow. The gradient is 0 where the norm is 0.
 
+    Use `lp_pooling1` for dilations.
+
     >>> lp_pooling(jnp.array([[[3.0, -4.0, 0.0]]]), window_sizes=2).tolist()
     [[[5.0, 4.0]]]
     """
-    return _norms(input, window_sizes, strides, 1, start_padding, end_padding, p)
+    return _norms(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, p)
 
 
 @calls.operator_function
@@ -250,6 +271,7 @@ def lp_pooling1(
     dilations: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
     """Computes the `p`-norm of each window as `lp_pooling` does, where the elements are `dilations` apart.
@@ -259,7 +281,7 @@ def lp_pooling1(
     ... ).tolist()
     [[[7.0]]]
     """
-    return _norms(input, window_sizes, strides, dilations, start_padding, end_padding, p)
+    return _norms(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, p)
 
 
 def _norms(input: ArrayLike, *arguments: Any) -> Array:
@@ -318,6 +340,7 @@ def max_pooling(
     strides: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
 ) -> Array:
     """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
 
@@ -326,12 +349,14 @@ def max_pooling(
     Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and has the
     gradient.
 
+    Use `max_pooling2` for indices or dilations.
+
     >>> max_pooling(
     ...     jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1
     ... ).tolist()
     [[[-1.0, -2.0]]]
     """
-    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, False, jnp.uint32).values
+    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, False, jnp.uint32).values
 
 
 @calls.operator_function
@@ -342,6 +367,7 @@ def max_pooling1(
     strides: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
@@ -350,11 +376,13 @@ def max_pooling1(
     An index is that of the flattened image, all batches and channels included, as `max_unpooling` takes it. `dtype`,
     the type of the indices, may be any integer type. Without `has_indices`, they are None.
 
+    Use `max_pooling2` for dilations.
+
     >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3], [7, 7, 6]]]), window_sizes=2)
     >>> values.tolist(), indices.tolist()
     ([[[5, 5], [7, 7]]], [[[1, 1], [3, 4]]])
     """
-    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, has_indices, dtype)
+    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, has_indices, dtype)
 
 
 @calls.operator_function
@@ -366,6 +394,7 @@ def max_pooling2(
     dilations: calls.EachDimension = 1,
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
@@ -377,7 +406,7 @@ def max_pooling2(
     >>> values.tolist(), indices.tolist()
     ([[[3, 5]]], [[[2, 1]]])
     """
-    return _largest(input, window_sizes, strides, dilations, start_padding, end_padding, has_indices, dtype)
+    return _largest(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, has_indices, dtype)
 
 
 def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:

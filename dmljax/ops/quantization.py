@@ -15,8 +15,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import led
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.inference import led, remedy_for_channels
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
@@ -182,6 +182,8 @@ def element_wise_quantize_linear(
     The output's type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves are rounded to the nearest
     even integer.
 
+    Use `quantize` for blocks of elements that share a scale.
+
     >>> element_wise_quantize_linear(
     ...     jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")
     ... ).tolist()
@@ -229,6 +231,8 @@ def element_wise_dequantize_linear(
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
     The integer difference is exact. A Python number as `scale` is a float32.
+
+    Use `dequantize` for blocks of elements that share a scale.
 
     >>> element_wise_dequantize_linear(
     ...     jnp.array([0, 255], "uint8"), jnp.array(0.5), 128
@@ -364,7 +368,9 @@ def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
     """`parameter`, each element repeated along the dimensions in which it is for a block of several of `input`."""
     sizes = led(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
-    require(name, len(sizes) <= input.ndim and all(map(_divides, sizes, input.shape)), rule, parameter.shape)
+    if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
+        remedy = remedy_for_channels(parameter.shape, input.shape)
+        raise InvalidDesc(Problem(name, rule, parameter.shape, remedy=remedy))
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
     if all(block == 1 for block in blocks):
         return parameter

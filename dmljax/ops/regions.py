@@ -265,6 +265,8 @@ def roi_align(
     A sample up to half a pixel outside the image reads the pixels at its edge; one farther away is
     `out_of_bounds_input_value`. As in `gather`, a batch index of -1 is the last one, and others are clamped.
 
+    Use `roi_align1` for shifted pixels or regions that end at the corners.
+
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_align(
     ...     image, jnp.array([[0.0, 0.0, 4.0, 4.0]]), jnp.array([0]), output_size=2

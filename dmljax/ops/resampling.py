@@ -114,6 +114,8 @@ def resample(
     `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers,
     which must have 8 bits, are rounded to the nearest integer, halves to even.
 
+    Use `resample3` for shifted pixels, another rounding or antialiasing; the versions between have fewer of these.
+
     >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
     >>> image = jnp.array([[[[0.0, 8.0]]]])

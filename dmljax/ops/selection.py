@@ -44,6 +44,8 @@ def top_k(input: ArrayLike, *, axis: int = -1, k: calls.Size, dtype: calls.Integ
     copied bit for bit; the gradient of each goes to the element that it is copied from. `dtype`, the type of
     the indices, may be any integer type.
 
+    Use `top_k1` for the smallest elements.
+
     >>> values, indices = top_k(jnp.array([1.0, 2.0, 2.0, 3.0]), axis=0, k=3)
     >>> values.tolist(), indices.tolist()
     ([3.0, 2.0, 2.0], [3, 1, 2])

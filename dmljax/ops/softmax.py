@@ -52,6 +52,8 @@ def activation_softmax(input: ArrayLike) -> Array:
 
     No exponential overflows. A row that contains NaN or +infinity, or only -infinity, gives only NaN.
 
+    Use `activation_softmax1` for other axes.
+
     >>> activation_softmax(jnp.array([[1000.0, 1000.0], [-jnp.inf, 3e38]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
@@ -90,6 +92,8 @@ def activation_log_softmax(input: ArrayLike) -> Array:
     The logarithm is finite where the softmax underflows to 0, and 0 where it rounds to 1. A row that contains NaN or
     +infinity, or only -infinity, gives only NaN.
 
+    Use `activation_log_softmax1` for other axes.
+
     >>> activation_log_softmax(jnp.array([[1000.0, 0.0], [-jnp.inf, 3e38]])).tolist()
     [[0.0, -1000.0], [-inf, 0.0]]
     """
@@ -127,6 +131,8 @@ def activation_hardmax(input: ArrayLike) -> Array:
 
     In a row with NaN, the first NaN is the largest element. -0 equals +0, and different subnormals are not equal. The
     gradient is zero.
+
+    Use `activation_hardmax1` for other axes.
 
     >>> activation_hardmax(jnp.array([[3.0, 0.0, 5.0, 2.0], [7.0, 1.0, 7.0, 7.0]])).tolist()
     [[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]

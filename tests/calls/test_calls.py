@@ -1,6 +1,7 @@
 """What every operator function does with its arguments, shown on one or two of them."""
 
 import enum
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -435,3 +436,14 @@ def test_an_annotation_that_says_no_kind_is_refused() -> None:
 def test_a_call_that_python_would_refuse_is_refused(args: Any, kwargs: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=f"^one_hot: {message}"):
         dmljax.one_hot(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["element_wise_add", "element_wise_quantize_linear", "quantize"])
+def test_a_number_for_each_channel_is_told_its_shape(name: str) -> None:
+    image = np.ones((2, 3, 4, 5), np.float32)
+    remedy = "one number for each channel has the shape (3, 1, 1)"
+    with pytest.raises(InvalidDesc, match=re.escape(f"({remedy})")):
+        getattr(dmljax, name)(image, np.ones(3, np.float32))
+    with pytest.raises(InvalidDesc) as refused:
+        getattr(dmljax, name)(image, np.ones(2, np.float32))
+    assert refused.value.problems[0].remedy is None

@@ -571,3 +571,38 @@ def test_indices_are_an_optional_output() -> None:
     if X64:
         wide = directml.lower(replace(LARGEST, output_indices=tensor("UINT64", 1, 2, 3, 4)))(image)
         assert_same_bits(wide.output_indices, np.asarray(indices).astype(np.uint64))
+
+
+def rounded_up(x: Any, size: int, stride: int, dilation: int, padding: tuple[int, int]) -> list[list[Any]]:
+    """For each place of a window, the elements of the padded row that it reaches; None is padding."""
+    row = [*[None] * padding[0], *x, *[None] * padding[1]]
+    extent = 1 + (size - 1) * dilation
+    places = -(-(len(row) - extent) // stride) + 1
+    places -= (places - 1) * stride >= padding[0] + len(x)
+    return [row[i * stride : i * stride + extent : dilation] for i in range(places)]
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 1), (3, 2), (5, 1)])
+def test_sizes_may_be_rounded_up(stride: int, dilation: int, padding: tuple[int, int]) -> None:
+    for length in range(3, 9):
+        x = RNG.standard_normal(length).astype(np.float32)
+        windows = rounded_up(x, 2, stride, dilation, padding)
+        inside = [[one for one in window if one is not None] for window in windows]
+        sliding: Any = {"window_sizes": 2, "strides": stride, "dilations": dilation, "ceil_mode": True}
+        sliding |= {"start_padding": padding[0], "end_padding": padding[1]}
+        image = x[None, None]
+        average = dmljax.average_pooling1(image, **sliding)
+        np.testing.assert_allclose(average[0, 0], [np.mean(one) for one in inside], rtol=1e-6)
+        with_padding = dmljax.average_pooling1(image, **sliding, include_padding=True)
+        expected = [np.sum(one) / len(window) for one, window in zip(inside, windows, strict=True)]
+        np.testing.assert_allclose(with_padding[0, 0], expected, rtol=1e-6)
+        assert_same_bits(dmljax.max_pooling2(image, **sliding).values[0, 0], np.array([max(one) for one in inside]))
+        norms = [np.sqrt(np.sum(np.square(one))) for one in inside]
+        np.testing.assert_allclose(dmljax.lp_pooling1(image, **sliding)[0, 0], norms, rtol=1e-6)
+    if dilation == 1:
+        del sliding["dilations"]
+        for name in ("average_pooling", "lp_pooling"):
+            function = getattr(dmljax, name)
+            assert_same_bits(function(image, **sliding), getattr(dmljax, f"{name}1")(image, **sliding))
+        assert_same_bits(dmljax.max_pooling(image, **sliding), dmljax.max_pooling1(image, **sliding).values)
