@@ -1,4 +1,4 @@
-"""The command line: `dmljax run`, `check`, `estimate`, `ops` and `explain`.
+"""The command line: `dmljax run`, `check`, `estimate`, `compile`, `ops` and `explain`.
 
 This module reads the options. It imports `dmljax.commands`, which does the work, only when needed, because JAX takes
 seconds to import.
@@ -107,6 +107,14 @@ v5p and v6e. Several chips divide inputs by their first dimension, and have the 
 The time is a bound by the published rates, not a measurement. The exit status is 1 if a program does not compile, or
 needs more memory than there is."""
 
+COMPILE_EXAMPLES = """examples:
+  dmljax compile network.onnx --for h100 -o network.bin
+  dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
+  python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
+
+The artifact is StableHLO for the platform of the chip, and has the weights in it. Sizes that a model leaves open stay
+open, unless --batch, -f or -b give them. `.call(x)` runs it where that platform is, with JAX and without dmljax."""
+
 OPS_EXAMPLES = """examples:
   dmljax ops
   dmljax ops softmax                                 # those with softmax in their names
@@ -156,6 +164,7 @@ COMMANDS = {
     "run": "Runs models, or prints their operators as StableHLO, HLO or jaxprs.",
     "check": "Lists every error in models, and all that is missing for ONNX models.",
     "estimate": "Estimates what models cost on GPUs and TPUs that are not here.",
+    "compile": "Keeps a model as an artifact that jax.export runs without dmljax.",
     "ops": "Lists the operators that dmljax has.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
@@ -253,6 +262,22 @@ def _parser() -> argparse.ArgumentParser:
             {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
         ),
     )
+    compile_parser = command("compile", COMPILE_EXAMPLES)
+    _add_model_options(compile_parser, is_one=True)
+    _add_options(
+        compile_parser,
+        (
+            "--for",
+            "cpu, or a chip as of `dmljax estimate`; repeatable",
+            {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
+        ),
+        (
+            "--batch",
+            "the first dimension of an ONNX model's inputs (default: it stays open)",
+            _COUNT | {"default": None},
+        ),
+        ("-o --output", "the file to write", {"required": True, "metavar": "FILE"}),
+    )
     ops_parser = command("ops", OPS_EXAMPLES)
     ops_parser.add_argument("words", nargs="*", help="words in the names of the operators to list, or what they do")
     _add_options(ops_parser, ("--markdown", "print a Markdown table", _FLAG))
@@ -263,13 +288,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "models",
-        nargs="+",
-        metavar="model",
-        help="DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)",
-    )
+def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False) -> None:
+    kinds = "DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)"
+    if is_one:
+        parser.add_argument("model", help=kinds)
+    else:
+        parser.add_argument("models", nargs="+", metavar="model", help=kinds)
     _add_options(
         parser,
         ("--input_path", "the folder of the files that the model reads (default: the model's folder)", _FOLDER),

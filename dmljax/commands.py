@@ -1,4 +1,4 @@
-"""The commands `dmljax run`, `check`, `estimate`, `ops` and `explain`, with the options that `dmljax.cli` reads."""
+"""The commands of `dmljax`, with the options that `dmljax.cli` reads."""
 
 import argparse
 import json
@@ -27,16 +27,18 @@ from dmljax.describe import (
     summaries,
     table,
 )
+from dmljax.directml import lower
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import DmlError, InvalidDesc, Problem
-from dmljax.estimation import table as estimate_table
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, within
+from dmljax.estimation import artifacts, table as estimate_table
+from dmljax.estimation.placement import Program, program_of
 from dmljax.estimation.targets import Place, place_of
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
-from dmljax.text import escape_controls, json_text, one_line
+from dmljax.text import escape_controls, join_words, json_text, one_line
 
 
 def run(options: argparse.Namespace) -> int:
@@ -314,6 +316,46 @@ def estimate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(listed, indent=1))
     return 0 if is_well else FINDINGS
+
+
+def compile(options: argparse.Namespace) -> int:
+    """Keeps a model as a StableHLO artifact that `jax.export` runs without dmljax."""
+    jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
+    platforms = artifacts.platforms_of(options.targets)
+    path = options.model
+    print(f"exporting {escape_controls(path)} for {join_words(platforms)}", file=sys.stderr, flush=True)
+    with within("compile"):
+        artifact = artifacts.exported(_served(path, options), platforms)
+        size = artifacts.write(artifact, options.output)
+    told = artifacts.described(artifact)
+    if options.json:
+        print(json.dumps({"file": options.output, "bytes": size, **told}))
+        return 0
+    print(f"{escape_controls(options.output)}: {size} bytes for {join_words(platforms)}")
+    print(f"({', '.join(told['inputs'])}) -> ({', '.join(told['outputs'])})")
+    print("jax.export.deserialize(data).call(...) runs it, where data are the bytes of the file")
+    return 0
+
+
+def _served(path: str, options: argparse.Namespace) -> Program:
+    """The program of a model that is to be served: its open sizes stay open."""
+    if not _is_onnx(path):
+        descs = [desc for _, desc, _ in _programs(path, options)]
+        if len(descs) != 1:
+            raise InvalidDesc(Problem((), f"{escape_controls(path)} must have one dispatchable", len(descs)))
+        _, weights, inputs, _ = program_of(descs[0], (), None)
+        function = lower(descs[0])
+        return Program(lambda weights, *inputs: function(*inputs), weights, inputs)
+    from dmljax.onnx import trial
+
+    model = trial.load(path)
+    if model.is_random:
+        remedy = "in Python, jax.export.export exports a function of a key"
+        raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
+    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch)
+    # The model itself: what depends on its weights only is computed now.
+    return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 
 
 Inputs = Callable[[Place, int | None], Sequence[Any]]  # the types of inputs for some chips and a batch

@@ -1,5 +1,6 @@
 """Trying a model: inputs for it, the time it takes, and how far another runtime's results are away."""
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -78,6 +79,42 @@ def types_of_inputs(
             Problem("batch", "must be for a model with an input whose first dimension is open", given, remedy=remedy)
         )
     return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
+
+
+def open_types_of_inputs(
+    model: Model,
+    shapes: Mapping[str, Sequence[int]],
+    names_of_sizes: Mapping[str, int],
+    denotations: Mapping[str, int],
+    batch: int | None,
+) -> list[jax.ShapeDtypeStruct]:
+    """Returns the types of a model's inputs, of which open sizes are symbols; `batch` is the first of each input."""
+    if batch is not None:
+        types_of_inputs(model, shapes, names_of_sizes, denotations, batch)  # refuses a batch that there is none of
+        first = {one.sizes[0] for one in model.inputs if one.sizes}
+        names_of_sizes = {**{one: batch for one in first if isinstance(one, str)}, **names_of_sizes}
+    wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
+    symbols: dict[str, str] = {}  # each open size has a name that Python has, too
+    spelled = []
+    for i, one in enumerate(wanted):
+        sizes: Sequence[Any] = shapes.get(one.name) or one.sizes or ()
+        names = [f"d{i}_{axis}" if size is None else size for axis, size in enumerate(sizes)]
+        if batch is not None and names and not isinstance(names[0], int):
+            names[0] = batch
+        spelled.append([symbols.setdefault(name, _symbol(name)) if isinstance(name, str) else name for name in names])
+    opened = [*dict.fromkeys(symbols.values())]
+    sizes_of = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
+    types = [_type(one, shapes.get(one.name), 1) for one in wanted]  # refuses what is no tensor
+    return [
+        jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in sizes), one.dtype)
+        for sizes, one in zip(spelled, types, strict=True)
+    ]
+
+
+def _symbol(name: str) -> str:
+    """A name of a size as jax.export reads it."""
+    symbol = re.sub(r"\W", "_", name)
+    return symbol if symbol.isidentifier() else f"d_{symbol}"
 
 
 def _type(wanted: TensorType, shape: Sequence[int] | None, batch: int) -> jax.ShapeDtypeStruct:

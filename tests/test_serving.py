@@ -1,0 +1,90 @@
+"""Programs are served where dmljax is not: the page about it says what its code prints, and `dmljax compile` too."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from helpers import X64
+from models import MODELS
+
+import dmljax
+from dmljax.cli import main
+from dmljax.lowerings import byte_products
+
+pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+
+PAGE = MODELS.parent / "serving.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+WITHOUT = "import sys; sys.modules['dmljax'] = None\n"
+
+
+def said(block: str) -> list[str]:
+    return [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
+
+
+def printed_without_dmljax(code: str, folder: Path) -> list[str]:
+    command = [sys.executable, "-c", WITHOUT + code]
+    environment = os.environ | {"JAX_ENABLE_X64": str(int(X64))}
+    finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return finished.stdout.splitlines()
+
+
+def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notebooks").symlink_to(MODELS.parent)
+    names: dict[str, object] = {}
+    for block in (BLOCKS[0], BLOCKS[2]):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(block, names)
+        assert output.getvalue().splitlines() == said(block)
+    assert printed_without_dmljax(BLOCKS[1], tmp_path) == said(BLOCKS[1])
+
+
+def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "gpt.bin")
+    assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["platforms"] == ["cpu", "cuda"]
+    assert told["inputs"] == [f"int{64 if X64 else 32}[batch,length]"]
+    code = "import jax; f = jax.export.deserialize(open('gpt.bin', 'rb').read()); print(f.call([[1, 2, 3]]).shape)"
+    code = code.replace("[[1, 2, 3]]", "jax.numpy.ones((2, 3), int)")
+    assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
+
+
+def test_what_cannot_be_compiled_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "file.bin")
+    for model, target, message in (
+        ("gemm.bin", "h100:8", "target must be one of cpu, h100, "),
+        ("top1_routing.json", "cpu", "must have one dispatchable; got 3"),
+    ):
+        assert main(["compile", str(MODELS / model), "--for", target, "-o", path]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", str(tmp_path)]) == 2
+    assert "error: compile: cannot write " in capsys.readouterr().err
+
+
+def test_the_processor_that_exports_decides_nothing_for_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = np.arange(48, dtype=np.uint8).reshape(6, 8), np.arange(-28, 28, dtype=np.int8).reshape(8, 7)
+
+    def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
+        return dmljax.matrix_multiply_integer(a, b, np.uint8(3))
+
+    texts = set()
+    for is_fast in (True, False):
+        monkeypatch.setattr(byte_products, "are_fast", lambda is_fast=is_fast: is_fast)
+        jax.clear_caches()
+        for platform in ("cuda", "tpu"):
+            texts.add((platform, jax.export.export(jax.jit(multiply), platforms=[platform])(a, b).mlir_module()))
+        artifact = jax.export.export(jax.jit(multiply), platforms=["cpu"])(a, b)
+        result = jax.export.deserialize(artifact.serialize()).call(a, b)
+        np.testing.assert_array_equal(result, (a.astype(np.int32) - 3) @ b.astype(np.int32))
+    jax.clear_caches()
+    assert len(texts) == 2
