@@ -8,6 +8,7 @@ import functools
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -28,6 +29,23 @@ from dmljax.types import x64_enabled
 
 MAX_FOLDED = 4096  # elements of a value that is kept known: more are data, not sizes
 KEY = "\0key"  # the name of the key of a graph's random numbers among its values
+
+
+_GIVEN_TYPES: ContextVar[Mapping[DType, DType] | None] = ContextVar("_GIVEN_TYPES", default=None)
+
+
+@contextmanager
+def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
+    """Maps float types of the file to those that the weights are given in.
+
+    A node whose inputs have both computes in the type of the weights. What does not depend on weights, such as angles
+    of positions, keeps the file's type until it meets them.
+    """
+    token = _GIVEN_TYPES.set(types)
+    try:
+        yield
+    finally:
+        _GIVEN_TYPES.reset(token)
 
 
 class NotKnown(Unsupported):
@@ -178,6 +196,7 @@ def _traced(
 ) -> Results:
     """Calls the function of a handler with arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
+    taken = _in_given_types(taken)
     with _refusals_of(_JAX):
         if is_of_images:
             results: Results = of_images(handler.function, taken, arguments)
@@ -193,6 +212,19 @@ def _taken(use: Use, name: str, value: Value) -> Value:
         return value
     with inside(name):
         return as_array(value)
+
+
+def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
+    """Converts inputs of a type of the file if others have the type that weights are given in."""
+    found = {value.dtype for value in inputs if isinstance(value, jax.Array)}
+    types = {own: given for own, given in (_GIVEN_TYPES.get() or {}).items() if given in found}
+
+    def converted(value: Value) -> Value:
+        if isinstance(value, jax.Array) and value.dtype in types:
+            return value.astype(types[value.dtype])
+        return value
+
+    return [converted(value) for value in inputs] if types else [*inputs]
 
 
 # The packages that refuse a user's values in their own words, by what is called

@@ -108,7 +108,11 @@ class Model:
             return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Results:
-        """The outputs of the model with other weights: a mapping with the names and shapes of `weights`."""
+        """Computes the outputs with other weights: a mapping with the names and shapes of `weights`.
+
+        Weights may have another float type than in the file: with bfloat16 for its float32, what they compute with is
+        bfloat16, too.
+        """
         key = self._taken_key(named)
         with within("onnx"):
             self._require_weights(weights)

@@ -10,14 +10,15 @@ import jax
 import numpy as np
 
 from dmljax.checks import JAX_ARRAYS
-from dmljax.errors import Problem, inside, within
+from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
-from dmljax.onnx.interpreter import KEY, NotKnown, Program, as_array, is_known
-from dmljax.onnx.parameters import Array, Elements, Value
+from dmljax.onnx.interpreter import KEY, NotKnown, Program, as_array, is_known, weights_of_types
+from dmljax.onnx.parameters import Array, DType, Elements, Value
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
+from dmljax.types import FLOATS
 
 MAX_INLINED = 2**24  # bytes of all weights, once folded, that calls may have as constants of each compiled program
 
@@ -74,6 +75,7 @@ class Plan:
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
+        self._weight_types = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
         self._static_part = StaticPart(program, graph)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
@@ -160,7 +162,8 @@ class Plan:
                 self._way = Way.IN_PARTS
         fixed = (self.constants.keys() | given.weights.keys()) - inputs.keys()
         weights = {name: as_array(value) for name, value in given.weights.items()}
-        return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
+        with weights_of_types(self._given_types(weights)):
+            return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
 
     def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
@@ -176,12 +179,22 @@ class Plan:
         graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.graph, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
         self.program.left_open.clear()
-        with self.program.traced(graph):
+        with self.program.traced(graph), weights_of_types(self._given_types(arguments)):
             results = self._outputs(self.program.run_nodes(graph, values))
         for name, result in zip(self.graph.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
         return results
+
+    def _given_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
+        """Maps the float types of the file to other ones that weights are given in."""
+        types: dict[DType, DType] = {}
+        for name, own in self._weight_types.items():
+            given = weights[name].dtype if name in weights else own
+            if given != own and {given, own} <= FLOATS and types.setdefault(own, given) != given:
+                rule = f"must be of {own}, or of {types[own]} as others are"
+                raise InvalidType(Problem(("weights", name), rule, given))
+        return types
 
     def _outputs(self, results: Sequence[Value]) -> list[Value]:
         return [_as_arrays(name, result) for name, result in zip(self.graph.output_names, results, strict=True)]
