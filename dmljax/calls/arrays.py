@@ -57,7 +57,9 @@ def float_array(where: Where, value: ArrayLike) -> Array:
 def number_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers or floats; bool is refused."""
     given = real_array(where, value)
-    require(where, given.dtype != bool, "must be of an integer or floating type", "bool", InvalidType)
+    if given.dtype == bool:
+        rule, remedy = "must be of an integer or floating type", "astype(jnp.int32) makes it 0 and 1"
+        raise InvalidType(Problem(where, rule, "bool", remedy=remedy))
     return given
 
 
