@@ -151,7 +151,8 @@ _LOGICAL = dml.support(
 
 
 def _of_truths(function: Callable[..., Array], a: ArrayLike, b: ArrayLike, dtype: DTypeLike) -> Array:
-    return function(*map(is_nonzero, calls.operands(a=a, b=b))).astype(dtype)
+    truths = {name: is_nonzero(calls.real_array(name, value)) for name, value in (("a", a), ("b", b))}
+    return function(*calls.broadcast(**truths)).astype(dtype)
 
 
 @calls.operator_function

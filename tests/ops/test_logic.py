@@ -117,7 +117,6 @@ SMALL, UNSIGNED = np.ones(2, np.int8), np.ones(2, np.uint8)
     [
         (SMALL, 300, InvalidDesc, "b must be a whole number in [-128, 127] to fit int8; got 300"),
         (SMALL, 0.5, InvalidDesc, "b must be a whole number in ... to fit int8; got 0.5"),
-        (UNSIGNED, SMALL, InvalidType, "b must be of uint8, as a is; got int8"),
         (np.ones((2, 3), np.uint8), UNSIGNED, InvalidDesc, "must have shapes that broadcast; got (2, 3) and (2,)"),
     ],
 )
@@ -125,6 +124,17 @@ SMALL, UNSIGNED = np.ones(2, np.int8), np.ones(2, np.uint8)
 def test_operands_are_refused(name: str, a: Any, b: Any, error: type[Exception], message: str) -> None:
     with refuses(f"element_wise_logical_{name}: ...{message}", error):
         function(name)(a, b)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_numbers_of_two_types_are_not_compared(name: str) -> None:
+    with refuses(f"element_wise_logical_{name}: b must be of uint8, as a is; got int8", InvalidType):
+        function(name)(UNSIGNED, SMALL)
+
+
+def test_truth_values_of_two_types_go_together(call: Any) -> None:
+    mask, bytes_ = np.array([[True], [False]]), np.array([0, 2], np.uint8)
+    assert call(dmljax.element_wise_logical_or, mask, bytes_).tolist() == [[True, True], [False, True]]
 
 
 # Tests for NaN and infinity
