@@ -513,7 +513,7 @@ def test_findings_come_in_the_order_of_their_lines(tmp_path: Path, capsys: pytes
 def test_check_says_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.json").write_text("{")
     assert main(["check", str(tmp_path / "model.json")]) == 2
-    assert capsys.readouterr().err.startswith(f"{tmp_path / 'model.json'}:1:2: a name in double quotes")
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'model.json'}:1:2: expected a name in double quotes")
 
 
 # ops and explain

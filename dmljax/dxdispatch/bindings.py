@@ -21,10 +21,9 @@ def read_bindings(
     value: Any,
     wanted: set[str],
 ) -> Bindings:
-    """Reads where each tensor whose key is in `wanted` is stored; others must be bound elsewhere.
+    """Reads where each tensor whose key is in `wanted` is stored; other tensors must be bound elsewhere.
 
-    If the points are None because the dispatchable has findings, the resources that the bindings name are checked, but
-    not whether they fit the tensors.
+    If the points are None because the dispatchable has findings, only the names of resources are checked.
     """
     by_name: dict[str, list[BindPoint]] = {name: [] for name in names}
     for point in points or ():
@@ -56,9 +55,9 @@ def read_bindings(
 def _sources(
     place: Place, points: Sequence[BindPoint], source: Any, *, is_array: bool
 ) -> Iterator[tuple[Place, BindPoint | None, Any]]:
-    """Yields the place of each binding of a name, the tensor that it binds, if any, and its JSON value.
+    """Yields each binding of a name: its place, the tensor that it binds, if any, and its JSON value.
 
-    A name of an array of tensors has a list with a binding for each.
+    The name of an array of tensors has a list with a binding for each.
     """
     sources = source if isinstance(source, list) else [source]
     count = len(points) if is_array else 1
@@ -75,13 +74,13 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
         raise InvalidType(Problem((), rule, show(source)))
     readers: Readers = {
         "name": context.resource,
-        "elementCount": optional(uint64),  # this field, the format and the counter have a meaning for shaders only
+        "elementCount": optional(uint64),  # this field, the format and the counter apply only to shaders
         "elementSizeInBytes": optional(uint64, 0),
         "elementOffset": optional(uint64, 0),
         "format": None,
         "counter": optional(context.resource),
         "counterOffsetBytes": optional(uint64),
-        "shape": None,  # of a tensor of an ONNX model, which the dispatch reads
+        "shape": None,  # for ONNX models; the dispatch reads it
     }
     fields = Fields(name=source).all(readers) if isinstance(source, str) else context.read(place, source, readers)
     (name, resource), element_offset = fields["name"], fields["elementOffset"]
@@ -104,14 +103,14 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
 
 
 def _check_outputs(context: Context, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
-    """Finds outputs that share bytes of a buffer, and outputs whose strides make their own elements overlap."""
+    """Finds outputs that share bytes of a buffer, and outputs whose own elements overlap."""
     areas: list[tuple[str, int, int, str]] = []
     for point in points:
         if point.is_input or point.key not in bindings:
             continue
         tensor, binding = point.tensor, bindings[point.key]
         if tensor.overlaps:
-            context.add_finding(place, Problem(point.path, "must have a place of its own for each element", tensor))
+            context.add_finding(place, Problem(point.path, "must not store two elements in the same place", tensor))
         begin, end = binding.offset_in_bytes, binding.offset_in_bytes + point.size_in_bytes
         for resource, other_begin, other_end, other in areas:
             if resource == binding.resource and begin < other_end and other_begin < end:

@@ -96,7 +96,7 @@ def _dispatch_of_network(
 
 
 def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
-    """The shapes from the bindings of an ONNX model and from the caller of `load`; None if they have findings."""
+    """The shapes from an ONNX model's bindings and from the caller of `load`; None if they have findings."""
     shapes = {name: one["shape"] for name, one in given.items() if name in names and one.get("shape") is not None}
     checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):
@@ -106,12 +106,12 @@ def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Ma
 
 
 def check_targets(context: Context) -> None:
-    """Finds a file that another file of the model would need as its folder."""
+    """Finds files that other files of the model would need as folders."""
     first: dict[str, int] = {}  # the first command that writes each file
     for index, command in context.commands.items():
         if isinstance(command, WriteFile):
             first.setdefault(command.target_path, index)
-    # With "/" sorted before all other characters, a folder comes directly before the first path inside it.
+    # If "/" sorts before all other characters, a folder comes right before the first path inside it.
     for folder, target in pairwise(sorted(first, key=lambda target: target.replace("/", "\0"))):
         if target.startswith(f"{folder}/"):
             problem = Problem("targetPath", "must not use another file of the model as a folder", show(target))

@@ -1,4 +1,4 @@
-"""Shared state of the readers of a model's parts: fields, findings, and the bytes that the model may still request."""
+"""State shared by the readers of a model's parts: fields, findings, and the bytes that the model may still request."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,19 +22,19 @@ MAX_RESOURCE_BYTES = 2**31  # the largest buffer of Direct3D 12
 MAX_MODEL_BYTES = 2**32
 
 
-Read = Callable[[str, Any], Any]  # takes the name of a field, and its value or None
-Readers = Mapping[str, Read | None]  # by the names of fields; None for those that have no effect
+Read = Callable[[str, Any], Any]  # takes a field's name, and its value or None
+Readers = Mapping[str, Read | None]  # by field name; None for fields without effect
 
 
 class Fields(dict[str, Any]):
-    """The known fields of an object, without those that are null, which count as absent."""
+    """The known fields of an object; null fields count as absent."""
 
     def one(self, name: str, read: Read) -> Any:
-        """The value of a field, as `read` gives it."""
+        """The value of a field, converted by `read`."""
         return read(name, self.get(name))
 
     def all(self, readers: Readers) -> dict[str, Any]:
-        """The values of the fields that have readers, or one error with all that is wrong with them."""
+        """The values of the fields that have readers; raises one error with all of their problems."""
         checks = {name: partial(read, name, self.get(name)) for name, read in readers.items() if read is not None}
         return dict(zip(checks, all_checked(*checks.values()), strict=True))
 
@@ -52,7 +52,7 @@ def of_kind(kind: type, where: Where, value: Any) -> Any:
 
 
 def given_of_kind(kind: type, name: str, value: Any) -> Any:
-    """`value`, if it is given, and an object (a dict) or a list."""
+    """`value`, if it is given and is an object (a dict) or a list."""
     return of_kind(kind, name, json_given(name, value))
 
 
@@ -71,11 +71,11 @@ def sizes_by_name(name: str, value: Mapping[str, Any]) -> dict[str, int]:
 
 
 class TooManyFindingsError(Exception):
-    """A model has MAX_PROBLEMS errors, so that the reader stops."""
+    """Stops the reader once a model has MAX_PROBLEMS errors."""
 
 
 class Context:
-    """The parts of a model that are read so far, and what is wrong with them."""
+    """The parts of a model read so far, and their problems."""
 
     def __init__(
         self, file: Path, document: Document, input_path: Path, feature_level: FeatureLevel, overrides: Overrides
@@ -85,18 +85,18 @@ class Context:
         self.resources: dict[str, Any] = {}
         self.dispatchables: dict[str, Dispatchable | Network | None] = {}
         self.commands: dict[int, Any] = {}
-        # By dispatchable, also a wrong one: the names that bindings may have, and whether each has a list of tensors.
+        # By dispatchable, even one with findings: the names that bindings may have, and whether each takes a list.
         self.names: dict[str, Mapping[str, bool]] = {}
         self.graphs: dict[str, Dispatchable] = {}  # of ONNX models, for the sizes of dispatches
         self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
-        self.sizes_of_outputs: dict[str, int] = {}  # by the deferred resources that got their sizes from them
+        self.sizes_of_outputs: dict[str, int] = {}  # by deferred resource
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
         self.model = DispatchModel(file, {}, {}, [], self.warnings, document)
         self.bytes_left = MAX_MODEL_BYTES
 
     def finished(self) -> DispatchModel:
-        """The model, with the graphs of its ONNX models among the dispatchables."""
+        """The model; its dispatchables include the graphs of its ONNX models."""
         own = {name: one for name, one in self.dispatchables.items() if isinstance(one, Dispatchable)}
         commands = list(self.commands.values())
         return replace(self.model, resources=self.resources, dispatchables=own | self.graphs, commands=commands)
@@ -105,7 +105,7 @@ class Context:
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:
-        """Records the problems of a DmlError raised inside as findings at `place`, and goes on after the block."""
+        """Records the problems of a DmlError raised inside as findings at `place`, and continues after the block."""
         try:
             yield
         except DmlError as error:
@@ -113,21 +113,21 @@ class Context:
                 self.add_finding(place, problem)
 
     def add_finding(self, place: Place, problem: Problem, line: int | None = None) -> None:
-        """Records a problem at `place`; `line` is given where the place has another line."""
+        """Records a problem at `place`; `line` overrides the place's line."""
         finding = self.model.finding(place, problem)
         self.findings.append(finding if line is None else replace(finding, line=line))
         if len(self.findings) >= MAX_PROBLEMS:
             raise TooManyFindingsError
 
     def warn(self, place: Place, problem: Problem) -> None:
-        """Records a warning: the model runs all the same."""
+        """Records a warning, which does not keep the model from running."""
         if len(self.warnings) < MAX_PROBLEMS:
             self.warnings.append(self.model.finding(place, problem))
 
     # Fields
 
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> Fields:
-        """The fields of an object that are in `names` and not null; warns of others, which DxDispatch ignores."""
+        """The fields of an object that are in `names` and not null; warns about others, which DxDispatch ignores."""
         known = set(names)
         for name in of_kind(dict, (), value):
             if name not in known and value[name] is not None and not name.startswith(("$", "//")):
@@ -137,11 +137,11 @@ class Context:
         return Fields({name: value[name] for name in names if value.get(name) is not None})
 
     def read(self, place: Place, value: Any, readers: Readers) -> dict[str, Any]:
-        """The values of the fields of an object; those without a reader are known, and have no effect."""
+        """The values of an object's fields; fields without a reader are known but have no effect."""
         return self.fields(place, value, tuple(readers)).all(readers)
 
     def named(self, kind: str, known: Collection[str], field: str, value: Any) -> str:
-        """Reads the name of a part that the model has."""
+        """Reads the name of an existing part of the model."""
         name = json_string(field, value)
         if name not in known:
             given = show(name) + did_you_mean(name, known)
@@ -149,22 +149,22 @@ class Context:
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
-        """Reads the name of a resource, and returns it with the resource, or with None if that has findings."""
+        """Reads the name of a resource; returns it with the resource, or with None if the resource has findings."""
         name = self.named("resource", self.resources, field, value)
         rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
         require(field, not self.is_unsized(name), rule, show(name))
         return name, self.resources[name]
 
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
-        """Whether a resource is deferred, and no output has given it a size yet."""
+        """Whether a resource is deferred and has not yet received its size from an output."""
         resource = self.resources.get(name) if name is not None else None
         return resource is not None and not resource.size_in_bytes
 
     # Bytes
 
     def file(self, name: str) -> Path:
-        """The file of this name in the input folder, or else in the current one."""
-        # Models come from Windows, so a backslash in a path also separates folders.
+        """The file of this name in the input folder, or otherwise in the current folder."""
+        # Models come from Windows, where a backslash separates folders too.
         names = dict.fromkeys((name, PureWindowsPath(name).as_posix()))
         candidates = [folder / spelled for folder in (self.input_path, Path()) for spelled in names]
         return next((path for path in candidates if os.path.exists(path)), candidates[0])
@@ -178,11 +178,11 @@ class Context:
 
     @property
     def affordable_bytes(self) -> int:
-        """The largest size that a part may still ask for."""
+        """The largest size that a part may still request."""
         return min(MAX_RESOURCE_BYTES, self.bytes_left)
 
     def require_affordable(self, member: Where, size: int) -> None:
-        """Refuses a size beyond the limit of a buffer, or of the model."""
+        """Refuses a size beyond the limit of a buffer or of the model."""
         limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
         require(member, size <= self.affordable_bytes, f"must ask for at most {limits}", size)
 

@@ -39,12 +39,12 @@ def _compile_type(name: str, value: Any) -> None:
     require(name, value in kinds, f"must be one of {', '.join(kinds)}", show(value))
 
 
-# Hints to DirectML: checked, without effect on XLA
+# Hints to DirectML; checked, but without effect on XLA
 _HINTS: dict[str, Read] = {
     "executionFlags": lambda name, value: all_checked(*checks_of_flags(_ExecutionFlags, name, value or [])),
     "dmlCompileType": optional(_compile_type),
 }
-# The last three are options of ONNX Runtime: checked, without effect here
+# The last three are options of ONNX Runtime; checked, but without effect here
 _ONNX_FIELDS: dict[str, Read] = {
     "sourcePath": json_string,
     "freeDimensionNameOverrides": optional(sizes_by_name, {}),
@@ -63,7 +63,7 @@ def read_dispatchable(context: Context, place: Place, value: Any) -> Dispatchabl
     match kind.lower():
         case "hlsl":
             rule = "must be an operator, dmlSerializedGraph or onnx"
-            raise Unsupported(Problem(field, rule, f"{kind!r}, and shaders of Direct3D do not run on XLA"))
+            raise Unsupported(Problem(field, rule, f"{kind!r}, but XLA cannot run Direct3D shaders"))
         case "onnx":
             return _network(context, place, value)
         case "dmlserializedgraph":
@@ -92,7 +92,7 @@ def _desc(context: Context, place: Place, operator: type[Operator], value: Any) 
     """Reads a desc and checks its rules; None if the desc has findings."""
     before = len(context.findings)
     with context.part(*place):
-        if place[2:]:  # the desc is a field of its own
+        if place[2:]:  # the desc is a separate field
             value = context.fields(place, value, operator.json_fields())
         known = value | {
             member.name: _nested_fields(context, (*place, member.name), member.kind, value[member.name])
@@ -121,7 +121,7 @@ def _nested_fields(context: Context, place: Place, kind: Kind, value: Any) -> An
 
 
 def _serialized_graph(context: Context, place: Place, value: Any) -> Dispatchable:
-    """Reads a graph, whose bindings go by the names of its inputs and outputs, and its constants beside it."""
+    """Reads a serialized graph and its constants; bindings use the names of its inputs and outputs."""
     fields = context.fields(place, value, (*_TYPE, "sourcePath", "executionFlags"))
     with context.part(*place):
         fields.all(_HINTS)
@@ -134,7 +134,7 @@ def _serialized_graph(context: Context, place: Place, value: Any) -> Dispatchabl
 
 
 def _network(context: Context, place: Place, value: Any) -> Network:
-    """Reads an ONNX model, whose bindings go by the names of its inputs and outputs."""
+    """Reads an ONNX model; bindings use the names of its inputs and outputs."""
     fields = context.read(place, value, {**dict.fromkeys(_TYPE), **_ONNX_FIELDS})
     path, overrides = context.file(fields["sourcePath"]), context.overrides
     names = fields["freeDimensionNameOverrides"] | overrides.names
@@ -150,9 +150,9 @@ def _network(context: Context, place: Place, value: Any) -> Network:
 def graph_of_network(
     context: Context, place: Place, name: str, network: Network, shapes: Sizes, bound: Container[str]
 ) -> str | None:
-    """The name of the dispatchable that is an ONNX model for inputs of these sizes; None if it has findings.
+    """The name of the dispatchable that runs an ONNX model for these input sizes; None if it has findings.
 
-    The first one has the name of the model, and others have their sizes in theirs, too.
+    The first such dispatchable has the model's name; the names of others also include their sizes.
     """
     with context.part(*place):
         sizes = network.sizes(shapes, bound)
@@ -176,7 +176,7 @@ def graph_of_network(
 
 
 def _require_valid(context: Context, desc: Operator | Graph) -> None:
-    """Refuses a desc or a graph that breaks a rule, or that has a tensor that is too large."""
+    """Refuses a desc or a graph that breaks a rule or has a tensor that is too large."""
     level = context.feature_level
     problems = [_with_level(problem, level) for problem in islice(desc.problems(level), MAX_PROBLEMS)]
     problems += (
@@ -189,7 +189,7 @@ def _require_valid(context: Context, desc: Operator | Graph) -> None:
 
 
 def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:
-    """The tensors of an operator, or of a graph's nodes, at their places."""
+    """Yields the place and the desc of each tensor of an operator or of a graph's nodes."""
     if isinstance(desc, Operator):
         yield from ((leaf.path, leaf.tensor) for leaf in desc.leaves())
         return
@@ -198,7 +198,7 @@ def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:
 
 
 def _with_level(problem: Problem, level: FeatureLevel) -> Problem:
-    """The problem with the feature level appended, unless its message names the level already."""
+    """Appends the feature level to a problem, unless its message already names it."""
     told = "" if str(level) in problem.message else f" (at {level})"
     if problem.given is None:
         return replace(problem, rule=problem.rule + told)

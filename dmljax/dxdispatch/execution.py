@@ -27,9 +27,9 @@ from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 @dataclass(frozen=True)
 class Repetition:
-    """How often a dispatch runs: `iterations` times, each of which is the mean time of `runs` runs.
+    """How often a dispatch runs: `iterations` times, each of them the mean of `runs` runs.
 
-    With `milliseconds`, no iteration after the first begins later than that. Two iterations begin at least
+    With `milliseconds`, no iteration but the first starts after that time. Iterations start at least
     `interval_in_milliseconds` apart.
     """
 
@@ -41,7 +41,7 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """The times of a dispatch: for each iteration, the mean milliseconds of a run."""
+    """The times of a dispatch: the mean milliseconds per run, for each iteration."""
 
     dispatchable: str
     milliseconds: tuple[float, ...]
@@ -49,7 +49,7 @@ class Dispatched:
 
 @dataclass(frozen=True, eq=False)
 class Printed:
-    """The values of a resource as a flat array in the data type of its initial values."""
+    """The values of a resource as a flat array, in the data type of its initial values."""
 
     resource: str
     values: NDArray[Any]
@@ -68,10 +68,10 @@ Result = Dispatched | Printed | Written
 
 
 class Execution:
-    """One run of a model, with buffers that keep what each command writes for the next.
+    """Runs a model's commands on buffers that persist from one command to the next.
 
     The constructor refuses a model that writes files if there is no `output_path`, and a model with 64-bit data types
-    unless JAX has them enabled.
+    unless they are enabled in JAX.
 
     >>> from dmljax.dxdispatch import load
     >>> execution = Execution(load("notebooks/models/top1_routing.json"))
@@ -95,13 +95,13 @@ class Execution:
             with model.part(*model.desc_place(name)):
                 dispatchable.desc.require_available()
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
-        # DirectML copies inputs flagged OWNED_BY_DML at initialization, when buffers still hold their initial values.
+        # DirectML copies OWNED_BY_DML inputs at initialization, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
-        self._graphs: dict[tuple[str, bool], Any] = {}  # compiled; a cache for all would keep their constants in memory
+        self._graphs: dict[tuple[str, bool], Any] = {}  # compiled; a global cache would keep constants in memory
 
     def compile(self, dispatchable: str) -> Any:
-        """Compiles a dispatchable, or takes it from the cache: the times of dispatches exclude the compilation."""
+        """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
         one, is_x64 = self.model.dispatchables[dispatchable], x64_enabled()
         with self.model.part(*self.model.desc_place(dispatchable)):
             if isinstance(one.desc, Operator):
@@ -123,9 +123,9 @@ class Execution:
                     return self._write(command)
 
     def values(self, resource: str) -> NDArray[Any]:
-        """The values of a resource up to the end of its initial ones; the padding after them is left out.
+        """The values of a resource, without the padding after its initial values.
 
-        They are a flat view of the buffer, except those of 4 bits, which are a copy.
+        Returns a flat view of the buffer, or a copy for 4-bit values.
         """
         description = self.model.resources[resource]
         is_typed = description.data_type is not DataType.UNKNOWN
@@ -135,7 +135,7 @@ class Execution:
     # Commands
 
     def _dispatch(self, command: Dispatch, repetition: Repetition) -> Iterator[float]:
-        """Runs a dispatchable, and yields for each iteration the mean milliseconds of a run."""
+        """Runs a dispatchable, and yields the mean milliseconds per run for each iteration."""
         compiled = self.compile(command.dispatchable)
         begin, done = time.perf_counter(), 0
         while done < repetition.iterations:
@@ -182,7 +182,7 @@ class Execution:
 
     def _target(self, command: WriteFile) -> Path:
         if self._output_path is None:
-            raise InvalidDesc(Problem("targetPath", "must have an output folder, which --output_path names", "none"))
+            raise InvalidDesc(Problem("targetPath", "no output folder", remedy="name it with --output_path"))
         return target_in(self._output_path, command.target_path)
 
 
@@ -195,14 +195,14 @@ def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> mem
 
 
 def _on_device(x: Any, device: jax.Device) -> Any:
-    # JAX 0.10 refuses arrays of 4 bits on the device for what is compiled ahead of time, but takes those of NumPy.
+    # Ahead-of-time compiled functions in JAX 0.10 refuse 4-bit arrays on the device, but take NumPy's.
     return np.asarray(x) if x.dtype in INTEGERS_4 else jax.device_put(x, device)
 
 
 def trace(dispatchable: Dispatchable) -> Any:
-    """Traces the operator or graph of a dispatchable; the result has `jaxpr`, and `lower()` makes its StableHLO module.
+    """Traces the operator or graph of a dispatchable; the result has `jaxpr`, and `lower()` gives its StableHLO module.
 
-    The constants of a graph are its first argument, so that a module does not spell out their values.
+    A graph takes its constants as the first argument, so that the module does not contain their values.
     """
     desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile

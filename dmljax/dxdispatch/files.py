@@ -1,9 +1,9 @@
-"""Arrays in buffers and in files: .npy files, raw bytes and, with Pillow, images.
+"""Reads and writes arrays in buffers and files: .npy files, raw bytes and, with Pillow, images.
 
-NumPy's files have no elements of 4 bits: there INT4 is int8, and UINT4 is uint8, with a byte for each element.
+NumPy's files have no 4-bit elements; INT4 is stored as int8 and UINT4 as uint8, with a byte per element.
 
-Models come from strangers, so that a file is refused if it is not a complete, regular file of bounded size, and files
-are written below one folder only.
+Models come from strangers, so we read only complete, regular files of bounded size, and write files only inside one
+folder.
 """
 
 import io
@@ -30,8 +30,8 @@ from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
 IMAGES = (".jpg", ".png")
-_MAX_HEADER = 2**20  # of a .npy file
-_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # with its folder, a path may have 4096 on Linux
+_MAX_HEADER = 2**20  # of an .npy file
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # Linux allows 4096 for a path including its folder
 _MAX_DIMENSIONS = 64  # of a NumPy array
 _IN_NPY = {DataType.INT4: DataType.INT8, DataType.UINT4: DataType.UINT8}
 _IMAGE_TYPES = (DataType.FLOAT32, DataType.FLOAT16)
@@ -39,9 +39,9 @@ _IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: int) -> tuple[DataType, NDArray[Any]]:
-    """Reads the data type and the values of a file; `data_type` may be UNKNOWN for a .npy file, which stores its own.
+    """Reads the data type and values of a file; `data_type` may be UNKNOWN for an .npy file, which stores its type.
 
-    `size` gives the batch, channels, height and width to which an image is scaled; if empty, the image keeps its size.
+    `size` is the batch, channels, height and width to scale an image to; if empty, the image keeps its size.
     """
     with opened(path, at_most + _MAX_HEADER) as file:
         if path.suffix.lower() == ".npy":
@@ -49,10 +49,10 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             own_type = _data_type_of(values.dtype, path)
             wanted = _IN_NPY.get(data_type, data_type)
             whose = "" if wanted is data_type else f" for {data_type.name}"
-            rule = f"must hold {wanted.name}{whose}, as initialValuesDataType says"
+            rule = f"must hold {wanted.name}{whose} to match initialValuesDataType"
             require((), wanted in (DataType.UNKNOWN, own_type), rule, own_type.name)
             return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
-        rule = "must come with initialValuesDataType, because only .npy files store their own"
+        rule = "must come with initialValuesDataType, because only .npy files store their type"
         require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)
@@ -68,7 +68,7 @@ def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
     with _decoding(path, "must be a whole .npy file"):
-        with warnings.catch_warnings(action="ignore"):  # NumPy warns of headers that Python 2 wrote
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about headers written by Python 2
             version = np.lib.format.read_magic(file)
             if version not in _HEADER_READERS:
                 raise ValueError(f"version {version}")
@@ -83,7 +83,7 @@ def _read_npy(file: Any, path: Path) -> NDArray[Any]:
 
 @contextmanager
 def _decoding(path: Path, rule: str) -> Iterator[None]:
-    """Refuses a file that breaks its decoder: NumPy and Pillow raise many kinds of errors."""
+    """Refuses a file that its decoder cannot read; NumPy and Pillow raise many kinds of errors."""
     try:
         yield
     except InvalidDesc:
@@ -125,9 +125,9 @@ def _is_image(sizes: Sequence[int], channels: Container[int]) -> bool:
 
 
 def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]:
-    """A view of a buffer as elements of a data type, without the bytes of an incomplete last element.
+    """Views a buffer as elements of a data type, without the bytes of an incomplete last element.
 
-    Elements of 4 bits are copied, because an array has a byte for each.
+    Copies 4-bit elements, because an array has a byte for each.
     """
     if data_type in INTEGER_4:
         return TensorDesc(data_type, (2 * data.size,)).read(data) if data.size else np.zeros(0, data_type.dtype)
@@ -135,7 +135,7 @@ def whole_elements(data: NDArray[np.uint8], data_type: DataType) -> NDArray[Any]
 
 
 def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Elements as they lie in a buffer: those of 4 bits two to a byte, the first one in the low half."""
+    """The bytes of elements in a buffer; 4-bit elements are two to a byte, the first in the low half."""
     if values.dtype in INTEGERS_4:
         desc = TensorDesc(DataType[values.dtype.name.upper()], (values.size,))
         return np.frombuffer(desc.buffer_of(values.ravel()), np.uint8)
@@ -143,16 +143,16 @@ def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def target_path(name: str, value: Any) -> PureWindowsPath:
-    """Reads a path below the output folder; as on Windows, where models come from, / and backslash separate folders.
+    """Reads a path below the output folder; slash and backslash both separate folders, as on Windows.
 
-    A path that leaves the folder, or that a file system cannot store, is refused.
+    Refuses a path that leaves the folder or that a file system cannot store.
     """
     text = json_string(name, value)
     path = PureWindowsPath(text)
     if not path.parts or ".." in path.parts or path.anchor or text.endswith(("/", "\\")):
         raise InvalidDesc(Problem(name, "must be a file inside the output folder", show(text)))
     if any(category(character) == "Cc" for character in text):
-        raise InvalidDesc(Problem(name, "must have no control character", show(text)))
+        raise InvalidDesc(Problem(name, "must not contain control characters", show(text)))
     if len(text.encode()) > _MAX_PATH_BYTES or any(len(part.encode()) > _MAX_NAME_BYTES for part in path.parts):
         limits = f"at most {_MAX_PATH_BYTES} bytes, {_MAX_NAME_BYTES} in each part"
         raise InvalidDesc(Problem(name, f"must be a path of {limits}", show(text)))
@@ -160,11 +160,11 @@ def target_path(name: str, value: Any) -> PureWindowsPath:
 
 
 def target_in(folder: Path, target: str) -> Path:
-    """The file that `target` names inside `folder`; a path that leads out of `folder`, also by a link, is refused."""
+    """The file that `target` names inside `folder`; refuses a path that leaves `folder`, even through a link."""
     root = folder.resolve()
     try:
         path = (root / target).resolve()
-        is_taken = path.exists() and not path.is_file()  # opening a pipe would wait for a reader
+        is_taken = path.exists() and not path.is_file()  # opening a pipe would block
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL, or a name that is too long
         raise InvalidDesc(Problem("targetPath", "must name a file", f"{show(target)} ({reason_of(error)})")) from None
     is_inside = path.is_relative_to(root) and not is_taken
@@ -173,7 +173,7 @@ def target_in(folder: Path, target: str) -> Path:
 
 
 def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensions: Sequence[int]) -> None:
-    """Refuses to write a buffer as a .npy file or image if its data type or `dimensions` do not allow it."""
+    """Refuses to write a buffer as an .npy file or image if its data type or `dimensions` do not fit."""
     suffix = suffix.lower()
     if suffix not in (".npy", *IMAGES):
         return
@@ -192,7 +192,7 @@ def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensi
 
 
 def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimensions: Sequence[int]) -> None:
-    """Writes a buffer to a file: as an array or image of `dimensions` if the suffix says so, or else as raw bytes."""
+    """Writes a buffer to a file: by suffix, as an .npy array or image of `dimensions`, or as raw bytes."""
     suffix = path.suffix.lower()
     check_writable(suffix, data.size, data_type, dimensions)
     values: Any = None
@@ -212,16 +212,16 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
         given = f"'{one_line(path)}' ({reason_of(error)})"
-        problem = Problem("targetPath", "must be a file that can be written", given)
+        problem = Problem("targetPath", "must be a writable file", given)
         raise unusable_file(problem, error, str(path)) from None
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
-    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
+    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old one."""
     mode = None
     if path.exists():
-        with path.open("r+b") as file:  # fails if the old file may not be written
+        with path.open("r+b") as file:  # fails if the old file is not writable
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     beside = path.with_name(f".dmljax-{uuid4().hex}")
     try:
@@ -235,7 +235,7 @@ def _replacing(path: Path) -> Iterator[Any]:
 
 
 def _image_of(values: NDArray[Any]) -> Any:
-    # As in DxDispatch, the order of comparisons turns NaN into 1, white, and the cast to integers truncates.
+    # As in DxDispatch, the order of comparisons turns NaN into white, and the cast to integers truncates.
     limited = np.maximum(np.float32(0), np.where(values < 1, values, np.ones((), values.dtype)).astype(np.float32))
     rows = (limited[0].transpose(1, 2, 0) * np.float32(255)).astype(np.uint8)
     return pillow().fromarray(rows[..., 0] if rows.shape[2] == 1 else rows, _IMAGE_MODES[rows.shape[2]])

@@ -1,9 +1,9 @@
-"""Joins consecutive dispatches into one graph, whose edges take the place of the buffers between them.
+"""Joins consecutive dispatches into one graph, whose edges replace the buffers between them.
 
-A dispatch joins the graph of the dispatches before it if each tensor that it reads was written by one of the graph's
-outputs, which begins at the same byte, or by none of them. It begins a new graph if it reads an output from another
-byte on, a tensor that several outputs wrote parts of, or the gaps between the elements of an output. A serialized graph
-or an ONNX model is compiled as one graph already, and is not joined with others.
+A dispatch joins the preceding graph if each tensor that it reads was written by exactly one of the graph's outputs,
+starting at the same byte, or by none. It starts a new graph if it reads an output from a different byte on, a tensor
+that several outputs wrote parts of, or the gaps between an output's elements. Serialized graphs and ONNX models are
+already compiled as one graph, and are not joined with others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 100
 
 
 def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
-    """Returns a model whose consecutive dispatches are joined into one, wherever it prints and writes the same.
+    """Joins consecutive dispatches of a model into one, wherever it still prints and writes the same.
 
-    Only the bits of NaNs that are computed may differ, because XLA leaves them open. An output that only the joined
-    dispatches read is not written to its buffer. `is_repeated` is for runs that repeat each dispatch, as by a
-    `Repetition`: it keeps dispatches apart that would read other values if they were repeated together.
+    Only the bits of computed NaNs may differ, because XLA does not define them. An output that only the joined
+    dispatches read is not written to its buffer. Set `is_repeated` for runs that repeat each dispatch, such as by a
+    `Repetition`: dispatches that would read different values if repeated together then stay separate.
 
     >>> from dmljax.dxdispatch import Execution, fuse, load
     >>> model = fuse(load("notebooks/models/top1_routing.json"))
@@ -69,7 +69,7 @@ def _resources_read(model: DispatchModel, command: Command) -> Iterator[str]:
 
 
 def _groups(model: DispatchModel, *, is_repeated: bool) -> Iterator["_Group"]:
-    """The commands in groups, in their order; a command that cannot be joined with others is one without a graph."""
+    """Groups the commands, in order; a command that cannot be joined with others is a group without a graph."""
     group = _Group(is_repeated)
     for number, command in enumerate(model.commands):
         dispatchable = model.dispatchables[command.dispatchable] if isinstance(command, Dispatch) else None
@@ -87,7 +87,7 @@ def _groups(model: DispatchModel, *, is_repeated: bool) -> Iterator["_Group"]:
 
 
 class _Area(NamedTuple):
-    """The bits of a buffer that a tensor spans, from `begin` up to `end`."""
+    """The bits of a buffer that a tensor spans, from `begin` to `end`."""
 
     binding: Binding
     tensor: TensorDesc
@@ -95,11 +95,11 @@ class _Area(NamedTuple):
     end: int
 
     def meets(self, other: "_Area") -> bool:
-        """Whether the areas share bits."""
+        """Whether two areas share bits."""
         return self.binding.resource == other.binding.resource and self.begin < other.end and other.begin < self.end
 
     def fills(self, other: "_Area") -> bool:
-        """Whether the elements of this tensor cover all of the other area."""
+        """Whether the elements of this tensor cover the whole other area."""
         is_around = self.begin <= other.begin and other.end <= self.end
         has_gaps = self.tensor.span > self.tensor.element_count
         return self.binding.resource == other.binding.resource and is_around and not has_gaps
@@ -120,18 +120,18 @@ def _places(tensor: TensorDesc) -> tuple[object, ...]:
 
 
 class _Group:
-    """Consecutive dispatches, and the parts of the graph that they form."""
+    """Consecutive dispatches, and the graph they form so far."""
 
     def __init__(self, is_repeated: bool) -> None:
         self.is_repeated = is_repeated
         self.numbers: list[int] = []
         self.names: list[str] = []
         self.assembly = Assembly()
-        self.inputs: dict[tuple[_Area, bool], str] = {}  # names by what is read, and whether it is owned by DirectML
-        self.outputs: dict[str, _Area] = {}  # by the tensors of nodes
+        self.inputs: dict[tuple[_Area, bool], str] = {}  # names, by area and whether DirectML owns it
+        self.outputs: dict[str, _Area] = {}  # by the nodes' tensors
 
     def take(self, number: int, dispatch: Command, dispatchable: Dispatchable | None) -> bool:
-        """Adds a dispatch of an operator; returns False for any other command, and for one that must stay apart."""
+        """Adds a dispatch of an operator; returns False for other commands, and if the dispatch must stay separate."""
         if not isinstance(dispatch, Dispatch) or dispatchable is None or len(self.assembly.nodes) == MAX_DISPATCHES:
             return False
         if not isinstance(dispatchable.desc, Operator):
@@ -156,7 +156,7 @@ class _Group:
                 return False
             sources.append(source)
             reads += [] if is_owned else [area]
-        # Repeating all of them together gives what repeating each does, if none writes what it or an earlier one reads.
+        # Repeating the group equals repeating each dispatch only if no dispatch writes what it or an earlier one reads.
         if self.is_repeated and any(
             output.meets(read) for output in outputs.values() for read in (*reads, *self._outside())
         ):
@@ -173,11 +173,11 @@ class _Group:
         return next((name for name, output in reversed(self.outputs.items()) if output.meets(area)), None)
 
     def _outside(self) -> Iterator[_Area]:
-        """The areas that are read from buffers as they are before the first dispatch."""
+        """The areas that the group reads from buffers as they were before its first dispatch."""
         return (area for area, is_owned in self.inputs if not is_owned)
 
     def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
-        """The dispatchable that runs the group, and its dispatch; `readers` are the commands by what they read."""
+        """The dispatchable that runs the group, and its dispatch; `readers` are the commands reading each resource."""
         kept = {source: f"output {i}" for i, source in enumerate(self._kept(readers))}
         self.assembly.inputs = {name: area.tensor for (area, _), name in self.inputs.items()}
         graph = self.assembly.finished({name: source for source, name in kept.items()})
@@ -188,12 +188,12 @@ class _Group:
         return Dispatchable(graph, owned, rounds_between_nodes=True), Dispatch(name, bound)
 
     def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
-        """The outputs to write: those that no later one overwrites, and that a command outside or no command reads."""
+        """The outputs to write: no later output overwrites them, and they are read outside the group or not at all."""
         passed_on, own, later = set(self.assembly.edges.values()), set(self.numbers), list[_Area]()
         kept = []
         for source, area in reversed(self.outputs.items()):
             is_read_elsewhere = not readers.get(area.binding.resource, set()) <= own
-            is_read_elsewhere |= any(area.meets(read) for read in self._outside())  # by these, when they run again
+            is_read_elsewhere |= any(area.meets(read) for read in self._outside())  # by the group, when it runs again
             if (is_read_elsewhere or source not in passed_on) and not any(one.fills(area) for one in later):
                 kept.append(source)
             later.append(area)

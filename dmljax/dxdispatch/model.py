@@ -1,4 +1,4 @@
-"""The parts of a DxDispatch model as data, and the errors that describe what is wrong with one."""
+"""The parts of a DxDispatch model as data, and the errors that describe its problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,9 +21,9 @@ from dmljax.types import DataType, Results, TensorFlags
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """A buffer: its size, its initial values, and the data type in which commands print and write its values.
+    """A buffer: its size, its initial values, and the data type that commands print and write it in.
 
-    Values of 4 bits are stored two to a byte; `padding_bits` is 4 if the last byte of the initial values has only one.
+    4-bit values are stored two to a byte; `padding_bits` is 4 if the last byte of the initial values holds only one.
     """
 
     data_type: DataType
@@ -47,7 +47,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a tensor is stored: a resource, and the byte of the resource at which the tensor begins."""
+    """Where a tensor is stored: a resource, and the byte offset in it."""
 
     resource: str
     offset_in_bytes: int = 0
@@ -57,10 +57,10 @@ Bindings = Mapping[str, Binding]  # by the keys of bind points, such as "input"
 
 
 class BindPoint(NamedTuple):
-    """A tensor that is bound to a resource: of an operator, or an input or output of a graph."""
+    """A tensor that can be bound to a resource: an operator's tensor, or a graph's input or output."""
 
-    name: str  # in the bindings of a model; all tensors of an array have the same one
-    key: str  # of this tensor alone
+    name: str  # in bindings; all tensors of an array share it
+    key: str  # unique to this tensor
     path: Place
     tensor: TensorDesc
     is_input: bool
@@ -72,12 +72,12 @@ class BindPoint(NamedTuple):
 
     @property
     def size_in_bytes(self) -> int:
-        """How many bytes of a resource the tensor takes."""
+        """The number of bytes that the tensor takes in a resource."""
         return self.tensor.total_tensor_size_in_bytes or self.tensor.minimum_size_in_bytes
 
 
 def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
-    """The tensors of an operator or a graph: its inputs, then its outputs, each in their order."""
+    """The tensors of an operator or a graph: inputs in order, then outputs in order."""
     if isinstance(desc, Graph):
         return tuple(
             BindPoint(name, name, (name,), tensor, is_input)
@@ -96,8 +96,8 @@ class Dispatchable:
     """An operator or a graph of a model, callable as by `dmljax.directml.lower`, under any JAX transformation."""
 
     desc: Operator | Graph
-    bindings: Bindings = field(default_factory=dict)  # of inputs flagged OWNED_BY_DML, which are read at initialization
-    rounds_between_nodes: bool = False  # as dispatches do that store each result in a buffer, and are one graph here
+    bindings: Bindings = field(default_factory=dict)  # of OWNED_BY_DML inputs, which are read at initialization
+    rounds_between_nodes: bool = False  # as if each joined dispatch stored its result in a buffer
 
     @cached_property
     def points(self) -> tuple[BindPoint, ...]:
@@ -106,7 +106,7 @@ class Dispatchable:
 
     @cached_property
     def function(self) -> Any:
-        """The operator as `dmljax.directml.lower` gives it, for callers that inspect a function's signature or name."""
+        """The result of `dmljax.directml.lower`, for callers that inspect a function's signature or name."""
         return lower(self.desc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Results:
@@ -119,12 +119,12 @@ class Dispatch:
     """A command that runs an operator or a graph on resources."""
 
     dispatchable: str
-    bindings: Bindings  # of an ONNX model, those that are left out are inputs of zeros, and outputs that nobody keeps
-    network: str | None = None  # the ONNX model whose graph, for the sizes of these bindings, the dispatchable is
+    bindings: Bindings  # for ONNX models, missing inputs are zeros, and missing outputs are dropped
+    network: str | None = None  # the ONNX model from which the dispatchable was made
 
     @property
     def title(self) -> str:
-        """What results call it: the dispatchable, or the ONNX model whatever the sizes are."""
+        """The name in results: the dispatchable's, or the ONNX model's regardless of sizes."""
         return self.network or self.dispatchable
 
 
@@ -150,9 +150,9 @@ Command = Dispatch | Print | WriteFile
 
 @dataclass(frozen=True)
 class Finding:
-    """An error or warning about a model: its file, line and problem, whose path leads to a place inside the model.
+    """An error or warning about a model: its file, its line, and a problem with a path inside the model.
 
-    Only an error in the JSON syntax has a column.
+    Only JSON syntax errors have a column.
     """
 
     file: str
@@ -189,7 +189,7 @@ class Finding:
 
 
 class InvalidModel(DmlError, ValueError):
-    """A model cannot be run; `findings` lists every error in the model, and `warnings` its warnings."""
+    """A model cannot run; `findings` lists every error in it, and `warnings` every warning."""
 
     def __init__(self, findings: Sequence[Finding], warnings: Sequence[Finding] = ()) -> None:
         super().__init__(*(finding.problem for finding in findings))
@@ -203,7 +203,7 @@ class InvalidModel(DmlError, ValueError):
 
 
 class UnreadableModel(InvalidModel):
-    """A file cannot be read as JSON, so that its contents are not checked any further."""
+    """A file is not valid JSON; its contents are not checked further."""
 
 
 class UnopenedModel(UnreadableModel, UnusableFile):
@@ -231,14 +231,14 @@ class DispatchModel:
     commands: Sequence[Command]
     warnings: Sequence[Finding]
     document: Document = field(repr=False)
-    numbers: Sequence[tuple[int, ...]] | None = None  # see `numbers_of`; None if each command is one of the document's
+    numbers: Sequence[tuple[int, ...]] | None = None  # see `numbers_of`; None if no commands were joined
 
     def numbers_of(self, index: int) -> tuple[int, ...]:
-        """The indices in the document of a command of this model: several for dispatches that are one here."""
+        """The indices in the document that a command of this model came from; several if dispatches were joined."""
         return (index,) if self.numbers is None else self.numbers[index]
 
     def command_place(self, index: int) -> Place:
-        """The place of a command, or of the first of the dispatches that are one here."""
+        """The place of a command, or of the first of joined dispatches."""
         return ("commands", self.numbers_of(index)[0])
 
     def finding(self, place: Place, problem: Problem) -> Finding:
@@ -247,9 +247,9 @@ class DispatchModel:
         return Finding(str(self.path), self.document.line(whole.path), whole)
 
     def desc_place(self, dispatchable: str) -> Place:
-        """The place of a dispatchable's desc: its field `Desc` or `desc`, or else the dispatchable itself.
+        """The place of a dispatchable's desc: its field `Desc` or `desc`, or otherwise the dispatchable itself.
 
-        That of dispatches that are one here is the place of the first of them.
+        For joined dispatches, it is the place of the first.
         """
         fields = self.document.root["dispatchables"].get(dispatchable)
         if fields is None:
@@ -260,7 +260,7 @@ class DispatchModel:
 
     @contextmanager
     def part(self, *place: str | int) -> Iterator[None]:
-        """Turns a DmlError that is raised inside into an InvalidModel with the place in the model."""
+        """Turns a DmlError raised inside into an InvalidModel with its place in the model."""
         try:
             yield
         except InvalidModel:

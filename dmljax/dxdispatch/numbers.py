@@ -1,4 +1,4 @@
-"""The numbers of a model's JSON as arrays of a data type."""
+"""Converts the numbers of a model's JSON to arrays of a data type."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +17,9 @@ from dmljax.types import FLOATS, DataType
 def convert(
     name: str, values: Sequence[Any], data_type: DataType, *, is_list: bool = True
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Converts JSON numbers to a data type, and also returns the indices of those that became infinite.
+    """Converts JSON numbers to a data type; also returns the indices of those that became infinite.
 
-    Integers must fit the data type exactly; floats are rounded to the nearest.
+    Integers must fit the data type; floats are rounded to nearest.
     """
     dtype = data_type.dtype
 

@@ -1,7 +1,7 @@
-"""The results of a model's commands as text and as JSON.
+"""Formats the results of a model's commands as text and as JSON.
 
-The text is that of DxDispatch, which prints numbers with a C++ stream: floats have six significant digits, and 8-bit
-integers are characters. Integers of 4 bits, which DxDispatch does not print, are numbers.
+The text equals DxDispatch's, which prints numbers with a C++ stream: floats with six significant digits, and 8-bit
+integers as characters. 4-bit integers, which DxDispatch does not print, are numbers.
 """
 
 import math
@@ -58,18 +58,18 @@ def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
 
 
 def total_milliseconds(results: Iterable[Dispatched], warmup_samples: int) -> float:
-    """The sum of the medians of dispatches, which is what one run of them takes."""
+    """The time of one run: the sum of the dispatches' medians."""
     return sum(_median(_cold_and_hot(result.milliseconds, warmup_samples)[1]) for result in results)
 
 
 def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Splits samples into the first, cold ones, which may be slow, and the hot ones, of which at least one is left."""
+    """Splits samples into cold ones, the first, which may be slow, and hot ones; leaves at least one hot sample."""
     cold = min(len(samples) - 1, warmup_samples)
     return samples[:cold], samples[cold:]
 
 
 def _median(samples: Sequence[float]) -> float:
-    return sorted(samples)[len(samples) // 2]  # of two middle samples the upper one, as in DxDispatch
+    return sorted(samples)[len(samples) // 2]  # the upper of two middle samples, as in DxDispatch
 
 
 _VALUES_PER_PIECE = 2**16
@@ -101,14 +101,14 @@ def _value_texts(values: NDArray[Any]) -> Iterable[str]:
     if values.dtype in FLOATS:
         return map("%g".__mod__, values.tolist())
     if values.dtype not in INTEGERS_4 and values.itemsize == 1:
-        # A C++ stream prints 8-bit integers as characters. A byte above 127 is escaped here, and Python's output, which
-        # the command line sets to surrogateescape, writes the same byte again.
+        # A C++ stream prints 8-bit integers as characters. Bytes above 127 become surrogates, which the command line
+        # writes back as the same bytes.
         return (bytes([byte]).decode(errors="surrogateescape") for byte in values.tobytes())
     return map(str, values.tolist())
 
 
 def json_values(values: NDArray[Any]) -> list[Any]:
-    """Values as JSON numbers; NaN and infinities, which JSON lacks, as the strings "nan", "inf" and "-inf"."""
+    """Converts values to JSON numbers, and NaN and infinities, which JSON lacks, to "nan", "inf" and "-inf"."""
     if values.dtype not in FLOATS:
         return list(values.tolist())
     return [

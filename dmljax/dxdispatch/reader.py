@@ -1,7 +1,7 @@
 """Reads and validates DxDispatch models.
 
-The reader goes on after an error, so that one run reports every error in a model. Models come from strangers: sizes and
-numbers of findings are bounded, and the time is proportional to the size of the model.
+The reader continues after an error, so that one run reports every error in a model. Models come from strangers, so
+sizes and numbers of findings are bounded, and the time is proportional to the model's size.
 """
 
 import os
@@ -24,7 +24,7 @@ from dmljax.files import opened
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
-MAX_TEXT_BYTES = 2**26  # of the JSON file; larger data belongs in files that the model names
+MAX_TEXT_BYTES = 2**26  # of the JSON file; larger data belongs in separate files
 
 
 def load(
@@ -38,15 +38,15 @@ def load(
 ) -> DispatchModel:
     """Reads a DxDispatch model from a JSON file, and checks it against DirectML's rules at a feature level.
 
-    A serialized graph (`.bin`) is read as a model that dispatches it once and prints its outputs: its inputs of floats
-    go from 0 to 1 in even steps, and its integers are 0.
+    A serialized graph (`.bin`) becomes a model that dispatches it once and prints its outputs; its float inputs run
+    from 0 to 1 in even steps, and its integer inputs are 0.
 
-    Files that the model names are looked up in `input_path`, which is the model's folder by default, and then relative
-    to the current folder. The model itself is looked up in `input_path` if `path` does not exist. A stream of bytes
-    serves as well as a path; its folder is the current one.
+    Files that the model names are looked up in `input_path`, by default the model's folder, and then in the current
+    folder. The model itself is looked up in `input_path` if `path` does not exist. `path` may also be a stream of
+    bytes, whose folder is the current one.
 
-    The last three give sizes of ONNX models, and come before those that the JSON gives: of open dimensions by their
-    names or denotations, and of the tensors of all dispatches by the names of inputs and outputs.
+    The last three arguments set sizes of ONNX models and override the JSON: open dimensions by name or denotation, and
+    the tensors of all dispatches by the names of inputs and outputs.
 
     >>> model = load("notebooks/models/top1_routing.json")
     >>> model.dispatchables["route"](np.eye(4, dtype="float32")[::-1]).tolist()[0]
@@ -83,7 +83,7 @@ def _read_file(file: Path) -> bytes:
     if file.suffix.lower() == ".bin":
         return model_text(file).encode()
     if file.suffix.lower() == ".onnx":
-        raise Unsupported(Problem((), "must be JSON, in which a dispatchable names an ONNX model"))
+        raise Unsupported(Problem((), "must be JSON; to run an ONNX model, name it in a dispatchable"))
     with opened(file, MAX_TEXT_BYTES) as stream:
         data: bytes = stream.read()
     return data

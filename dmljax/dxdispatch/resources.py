@@ -32,7 +32,7 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     fields = context.fields(place, value, _FIELDS)
     if fields.get("initialValues") == "deferred":
         declared = fields.one("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
-        return Resource(declared, 0, np.zeros(0, np.uint8))  # until an output says the size
+        return Resource(declared, 0, np.zeros(0, np.uint8))  # until an output sets the size
     offset, size, (own_type, values) = fields.all(
         {
             "initialValuesOffsetInBytes": optional(uint64, 0),
@@ -62,7 +62,7 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
     kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
     if not kinds or (kinds[0] == "value" and len(kinds) > 1):
         given = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
-        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart and sourcePath", given))
+        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", given))
     place = (*place, "initialValues")
     if kinds[0] == "sourcePath":
         return _file_values(context, context.fields(place, source, ("sourcePath",)), own_type, fields)
@@ -71,7 +71,7 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
 
 
 def _generated(context: Context, place: Place, source: Any, own_type: DataType, kind: str) -> NDArray[Any]:
-    """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` with the step `valueDelta`."""
+    """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` in steps of `valueDelta`."""
     names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
     fields = context.fields(place, source, (*names, "valueCount"))
     require(kind, own_type is not DataType.UNKNOWN, "must come with initialValuesDataType", "none")
@@ -106,7 +106,7 @@ def _numbers(
     context: Context, place: Place, name: str, values: Sequence[Any], own_type: DataType, *, is_list: bool = True
 ) -> NDArray[Any]:
     converted, too_large = convert(name, values, own_type, is_list=is_list)
-    rule = f"must be in range for {own_type.name} not to become infinite"
+    rule = f"overflows to infinity in {own_type.name}"
     for index in too_large[:MAX_PROBLEMS].tolist():
         context.warn((*place, name), Problem((index,) if is_list else (), rule, values[index]))
     return converted
@@ -117,7 +117,7 @@ def _file_values(context: Context, source: Fields, own_type: DataType, fields: F
         path = context.file(source.one("sourcePath", json_string))
     mode, size = fields.get("resampleMode", "scale"), fields.one("resampleSize", optional(uints, ()))
     require("resampleMode", mode == "scale", "must be 'scale'", show(mode))
-    require("resampleSize", len(size) in (0, 4), "must be batch, channels, height and width", f"{len(size)} elements")
+    require("resampleSize", len(size) in (0, 4), "must be [batch, channels, height, width]", f"{len(size)} elements")
     with inside(("initialValues", "sourcePath")):
         own_type, values = read_values(path, own_type, size, context.affordable_bytes)
         context.require_affordable((), values.nbytes)
@@ -125,9 +125,9 @@ def _file_values(context: Context, source: Fields, own_type: DataType, fields: F
 
 
 def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | None, given: Mapping[str, Any]) -> None:
-    """Gives deferred resources the sizes of the first outputs that are bound to them.
+    """Sizes deferred resources by the first outputs bound to them.
 
-    Without points, because the ONNX model has findings, these resources are wrong as well, which is reported already.
+    If points is None, the ONNX model has findings, and so do these resources; that is already reported.
     """
     resources = {name: one["name"] for name, one in given.items() if isinstance(one.get("name"), str)}
     if points is None:
@@ -148,5 +148,5 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
                 context.resources[resource] = Resource(own_type, -(-size // 4) * 4, np.zeros(size, np.uint8))
                 context.sizes_of_outputs[resource] = size
         elif size < (first := context.sizes_of_outputs.get(resource, 0)):
-            rule = f"must have {first} bytes, as the first output in {show(resource)} has"
+            rule = f"must have {first} bytes, like the first output in {show(resource)}"
             context.add_finding((*place, point.name), Problem((), rule, size))

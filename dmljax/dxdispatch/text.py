@@ -1,10 +1,10 @@
-"""A parser of JSON as DxDispatch reads it, which also knows the line of each value.
+"""Parses JSON as DxDispatch does, and keeps the line of each value.
 
 RapidJSON, as DxDispatch configures it, accepts comments and trailing commas, and stops after the first value.
 
 A plain list holds only numbers and the strings "nan" and "inf", with or without a minus sign and in any case. Buffers
-are written as plain lists and may be long, so that a plain list is matched by one pattern, and the line of an element
-is computed only when a message needs it. All other values are parsed one by one.
+are written as plain lists and may be long, so one pattern matches a whole plain list, and an element's line is computed
+only when a message needs it. All other values are parsed one by one.
 """
 
 import json
@@ -23,9 +23,9 @@ from dmljax.text import show
 Place = Path  # inside a model
 
 MAX_DEPTH = 64
-MAX_VALUES = 2**20  # without the elements of plain lists, which take far less memory
+MAX_VALUES = 2**20  # not counting elements of plain lists, which take far less memory
 
-# Possessive quantifiers do not backtrack, so that each pattern takes linear time on any text.
+# Possessive quantifiers do not backtrack, so each pattern takes linear time on any text.
 _COMMENT = r"(?://[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)"
 _BLANK = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
@@ -41,7 +41,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class InvalidJson(InvalidDesc):
-    """A text is not JSON; `line` and `column` are the place of the syntax error."""
+    """The text is not valid JSON; `line` and `column` locate the syntax error."""
 
     def __init__(self, problem: Problem, line: int, column: int) -> None:
         super().__init__(problem)
@@ -53,7 +53,7 @@ class InvalidJson(InvalidDesc):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Spot:
-    """The offset of a value in the text, and the spots of the values inside it, except elements of plain lists."""
+    """The offset of a value in the text, and the spots of the values inside it except elements of plain lists."""
 
     offset: int
     inside: "Mapping[str | int, Spot]"
@@ -61,7 +61,7 @@ class Spot:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A parsed text: its value, the spots of the value's parts, and the places and lines of repeated names."""
+    """A parsed text: its value, the spots of the parts, and the places and lines of repeated names."""
 
     text: str
     root: Any
@@ -94,14 +94,14 @@ class Document:
 
 
 class _Lines:
-    """Line numbers of offsets in a text; a look-up counts line ends in one part of the text, not in all before it."""
+    """Finds line numbers of offsets in a text; a lookup counts line ends in only one part of the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def before(self) -> list[int]:
-        """The number of line ends before each part."""
+        """The number of line ends before each part of the text."""
         ends = (self.text.count("\n", begin, begin + _PART) for begin in range(0, len(self.text), _PART))
         return list(accumulate(ends, initial=0))
 
@@ -144,7 +144,7 @@ class _Parser:
         if len(self.path) > MAX_DEPTH:
             raise self.error(f"objects and lists must be nested at most {MAX_DEPTH} deep")
         if self.count >= MAX_VALUES:
-            raise self.error(f"there must be at most {MAX_VALUES} values besides numbers in lists")
+            raise self.error(f"the text must hold at most {MAX_VALUES} values, not counting numbers in lists")
         self.count += 1
         begin = self.at
         value: Any
@@ -170,7 +170,7 @@ class _Parser:
     def number_or_word(self) -> Any:
         token = _TOKEN.match(self.text, self.at)
         if token is None:
-            raise self.error("a value must be here")
+            raise self.error("expected a value")
         number = None if token["number"] is None else self.number(token[0])
         self.at = token.end()
         return _WORDS[token[0]] if number is None else number
@@ -181,16 +181,16 @@ class _Parser:
         self.at += 1
         while not self.take("}"):
             if self.peek() != '"':
-                raise self.error("a name in double quotes, or }, must be here")
+                raise self.error("expected a name in double quotes or }")
             start = self.at
             name = self.string()
             if not self.take(":"):
-                raise self.error(f"a colon must follow {show(name)}")
+                raise self.error(f"expected a colon after {show(name)}")
             if name in members and len(self.repeated) < MAX_PROBLEMS:
                 self.repeated.append(((*self.path, name), start))
             members[name], inside[name] = self.inner_value(name)
             if not self.take(",") and self.peek() != "}":
-                raise self.error("a comma or } must be here")
+                raise self.error("expected a comma or }")
         return members, inside
 
     def array(self) -> tuple[list[Any], Mapping[str | int, Spot]]:
@@ -206,11 +206,11 @@ class _Parser:
             element, inside[len(elements)] = self.inner_value(len(elements))
             elements.append(element)
             if not self.take(",") and self.peek() != "]":
-                raise self.error("a comma or ] must be here")
+                raise self.error("expected a comma or ]")
         return elements, inside
 
     def plain_list(self, end: int) -> list[Any]:
-        """Parses a plain list up to `end`, by the fast parser of the standard library if the list has no comments."""
+        """Parses a plain list up to `end`, with the standard library's fast parser if the list has no comments."""
         text = self.text[self.at : end]
         try:
             elements: list[Any] = json.loads(_LAST_COMMA.sub("]", text))
@@ -226,7 +226,7 @@ class _Parser:
         return elements
 
     def number(self, token: str) -> int | float:
-        """Converts a token to an int; to a double if it has a fraction or an exponent or does not fit 64 bits."""
+        """Converts a token to an int, or to a double if it has a fraction or an exponent or does not fit 64 bits."""
         if len(token) <= 20 and not set(token) & set(".eE"):
             whole = int(token)
             if -(2**63) <= whole < 2**64:
@@ -243,9 +243,9 @@ class _Parser:
             value.encode()
         except json.JSONDecodeError as error:
             self.at = error.pos
-            raise self.error(f"a string must end, and have no raw control character ({error.msg})") from None
+            raise self.error(f"invalid string ({error.msg})") from None
         except UnicodeEncodeError:
-            raise self.error("a string must be of whole Unicode characters", "half a surrogate pair") from None
+            raise self.error("invalid Unicode in a string", "half a surrogate pair") from None
         self.at = end
         return value
 

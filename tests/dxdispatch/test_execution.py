@@ -238,7 +238,7 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
 def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.dat")])
-    message = r"commands\[0\].targetPath must have an output folder, which --output_path names; got none"
+    message = r"commands\[0\].targetPath: no output folder"
     with pytest.raises(InvalidModel, match=message):
         Execution(model)
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
@@ -281,7 +281,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, target: str, is_t
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
     try:
-        with pytest.raises(InvalidModel, match=r"targetPath must be a file that can be written; got '.*' \("):
+        with pytest.raises(InvalidModel, match=r"targetPath must be a writable file; got '.*' \("):
             run(model, output_path=out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -346,7 +346,7 @@ def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image", reason="images are an extra")
     command = write_file("x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
     model = loaded(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])
-    with pytest.raises(InvalidModel, match="targetPath must be a file that can be written"):
+    with pytest.raises(InvalidModel, match="targetPath must be a writable file"):
         run(model, output_path=tmp_path)
     assert not (tmp_path / "x.jpg").exists()
 
@@ -392,6 +392,6 @@ def test_images_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     (tmp_path / "x.png").write_bytes(b"")
     with pytest.raises(
-        InvalidModel, match=r"Pillow must be installed to read or write an image: pip install 'dmljax\[images\]'"
+        InvalidModel, match=r"reading or writing an image needs Pillow \(pip install 'dmljax\[images\]'\)"
     ):
         loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"})})

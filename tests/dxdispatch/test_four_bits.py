@@ -54,8 +54,8 @@ def test_files_are_raw_bytes_or_have_a_byte_for_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data_type", "array", "message"),
     [
-        ("INT4", np.array([1], "uint8"), "must hold INT8 for INT4, as initialValuesDataType says; got UINT8"),
-        ("UINT4", np.array([1], "int32"), "must hold UINT8 for UINT4, as initialValuesDataType says; got INT32"),
+        ("INT4", np.array([1], "uint8"), "must hold INT8 for INT4 to match initialValuesDataType; got UINT8"),
+        ("UINT4", np.array([1], "int32"), "must hold UINT8 for UINT4 to match initialValuesDataType; got INT32"),
         ("INT4", np.array([7, 8], "int8"), "sourcePath must hold values in [-8, 7]; got 8"),
         ("INT4", np.array([-9], "int8"), "sourcePath must hold values in [-8, 7]; got -9"),
         ("UINT4", np.array([16], "uint8"), "sourcePath must hold values in [0, 15]; got 16"),

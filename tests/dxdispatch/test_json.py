@@ -120,23 +120,23 @@ def test_numbers_are_64_bits_wide_or_doubles(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("", 1, 1, "a value must be here; got the end of the text"),
-        ('{"a": 1,\n "b" 2}', 2, 6, "a colon must follow 'b'; got '2}'"),
-        ('{"a": 1,\n b: 2}', 2, 2, "a name in double quotes, or }, must be here; got 'b: 2}'"),
-        ('[{"a": 1}\n 2]', 2, 2, "a comma or ] must be here; got '2]'"),
-        ('{"a": 1\n "b": 2}', 2, 2, "a comma or } must be here"),
-        ('{"a": [1, 2', 1, 12, "a comma or ] must be here"),
-        ("[1,,2]", 1, 4, "a value must be here; got ',2]'"),
-        ("[01]", 1, 3, "a comma or ] must be here; got '1]'"),
-        ("[.5]", 1, 2, "a value must be here"),
-        ("[NaN]", 1, 2, "a value must be here; got 'NaN]'"),
-        ('"no end', 1, 1, "a string must end"),
-        ('{"a": "two\nlines"}', 1, 11, "a string must end, and have no raw control character"),
-        (r'["\ud800", {}]', 1, 2, "a string must be of whole Unicode characters"),
+        ("", 1, 1, "expected a value; got the end of the text"),
+        ('{"a": 1,\n "b" 2}', 2, 6, "expected a colon after 'b'; got '2}'"),
+        ('{"a": 1,\n b: 2}', 2, 2, "expected a name in double quotes or }; got 'b: 2}'"),
+        ('[{"a": 1}\n 2]', 2, 2, "expected a comma or ]; got '2]'"),
+        ('{"a": 1\n "b": 2}', 2, 2, "expected a comma or }"),
+        ('{"a": [1, 2', 1, 12, "expected a comma or ]"),
+        ("[1,,2]", 1, 4, "expected a value; got ',2]'"),
+        ("[01]", 1, 3, "expected a comma or ]; got '1]'"),
+        ("[.5]", 1, 2, "expected a value"),
+        ("[NaN]", 1, 2, "expected a value; got 'NaN]'"),
+        ('"no end', 1, 1, "invalid string"),
+        ('{"a": "two\nlines"}', 1, 11, "invalid string"),
+        (r'["\ud800", {}]', 1, 2, "invalid Unicode in a string"),
         ("[1,\n 1e400]", 2, 2, "a number must fit FLOAT64; got 1e400"),
         ("[{}, 1e400]", 1, 6, "a number must fit FLOAT64; got 1e400"),
         ("[" + "1" * 5000 + "]", 1, 2, "a number must fit FLOAT64; got 111"),
-        ("/* never closed", 1, 1, "a value must be here"),
+        ("/* never closed", 1, 1, "expected a value"),
         ("[" * 10_000, 1, MAX_DEPTH + 2, f"nested at most {MAX_DEPTH} deep"),
         ('{"a":' * 10_000, 1, 5 * (MAX_DEPTH + 1) + 1, f"nested at most {MAX_DEPTH} deep"),
     ],
@@ -156,6 +156,8 @@ def test_too_many_values_are_refused_with_the_place_of_the_first(
     text: str, column: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dmljax.dxdispatch.text.MAX_VALUES", 1000)
-    with pytest.raises(InvalidJson, match="there must be at most 1000 values besides numbers in lists") as refused:
+    with pytest.raises(
+        InvalidJson, match="the text must hold at most 1000 values, not counting numbers in lists"
+    ) as refused:
         parse(text)
     assert (refused.value.line, refused.value.column) == (1, column)

@@ -129,7 +129,7 @@ def test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise(tmp_path: P
     found = findings(
         tmp_path, DATA, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x=x, w=rows("b", 2))]
     )
-    assert "commands[0].bindings.w.shape must have the size 3 for N, as for the inputs before it; got [2]" in found[0]
+    assert "commands[0].bindings.w.shape must have size 3 for N, as in the inputs before it; got [2]" in found[0]
 
 
 def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
     [
         (["-f", "N:3"], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),  # before the JSON's 2
         (["-f", "M:3"], [1, 2, 3, 4, 7, 8, 9, 10, 0, 0, 0, 0]),
-        (["-F", "DATA_BATCH:2", "-b", "x1:1,2"], "must have the size 2 of x1: float32[2, 2]; got [1, 2]"),
+        (["-F", "DATA_BATCH:2", "-b", "x1:1,2"], "must have size 2 of x1: float32[2, 2]; got [1, 2]"),
         (["--onnx_free_dim_name_override", "N:1", "--binding_shape", "y:2,2"], [1, 2, 7, 8] + [0] * 8),
-        (["-b", "y:3,2"], "commands[0].bindings.y.shape must be [4, 2], as the model computes it; got [3, 2]"),
+        (["-b", "y:3,2"], "commands[0].bindings.y.shape must be [4, 2], which the model computes; got [3, 2]"),
         (["-b", "z:3,2"], "warning: {}:1: the shape of 'z' is ignored, because no ONNX model has such an input"),
         (["-f", "3"], "argument -f/--onnx_free_dim_name_override: must be NAME:SIZE; got '3'"),
         (["-F", "B:x"], "argument -F/--onnx_free_dim_denotation_override: must be a whole number in [0, 4294967295]"),
@@ -211,7 +211,7 @@ def test_what_is_not_bound_is_zeros_and_goes_nowhere(tmp_path: Path) -> None:
 def test_a_model_that_no_dispatch_runs_is_read_all_the_same(tmp_path: Path) -> None:
     assert not loaded(tmp_path, {}, {"concat": CONCAT}).dispatchables
     (found,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
-    assert "dispatchables.concat.sourcePath must be a file that can be read; got" in found
+    assert "dispatchables.concat.sourcePath must be a readable file; got" in found
 
 
 def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
@@ -232,20 +232,24 @@ def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
     ("changes", "bindings", "message"),
     [
         ({"sourcePath": None}, {}, "dispatchables.concat.sourcePath must be given; got none"),
-        ({"sourcePath": "model.json"}, {}, "dispatchables.concat.sourcePath must be a"),
+        ({"sourcePath": "model.json"}, {}, "dispatchables.concat.sourcePath: not an ONNX model"),
         ({"freeDimensionNameOverrides": {"N": -1}}, {}, "freeDimensionNameOverrides.N must be in [0, 4294967295"),
         ({"freeDimensionNameOverrides": [2]}, {}, "concat.freeDimensionNameOverrides must be an object; got [2]"),
         ({"freeDimensionDenotationOverrides": {"N": 2.5}}, {}, "freeDimensionDenotationOverrides.N must be an integer"),
-        (denoted(DATA_BATCH=3), {}, "sourcePath.x0 must have the size 2 where its denotation is DATA_BATCH; got 3"),
-        (denoted(DATA_CHANNEL=3), {}, "sourcePath.x0 must have the size 2 where its denotation is DATA_CHANNEL; got 3"),
+        (denoted(DATA_BATCH=3), {}, "sourcePath.x0 must have size 2 in the dimension denoted DATA_BATCH; got 3"),
+        (denoted(DATA_CHANNEL=3), {}, "sourcePath.x0 must have size 2 in the dimension denoted DATA_CHANNEL; got 3"),
         ({"graphOptimizationLevel": "all"}, {}, "dispatchables.concat.graphOptimizationLevel must be an integer"),
         ({"sourcePath": "nonzero.onnx"}, {}, "dispatchables.concat.sourcePath.nodes.z.NonZero"),
-        ({}, {"x0": rows("a", 3, 2)}, "bindings.x1.shape must have the size 3 for N, as for the inputs before it; got"),
-        ({}, {"x0": rows("a", 3)}, "commands[0].bindings.x0.shape must have 2 sizes, for x0: float32[N, 2]; got [3]"),
-        ({}, {"x0": rows("a", 1, 3)}, "commands[0].bindings.x0.shape must have the size 2 of x0: float32[N, 2]; got"),
-        ({"freeDimensionNameOverrides": {"N": 2}}, {"x0": rows("a", 3, 2)}, "x0.shape must have the size 2 of x0"),
+        ({}, {"x0": rows("a", 3, 2)}, "bindings.x1.shape must have size 3 for N, as in the inputs before it; got"),
+        (
+            {},
+            {"x0": rows("a", 3)},
+            "commands[0].bindings.x0.shape must have 2 sizes to match x0: float32[N, 2]; got [3]",
+        ),
+        ({}, {"x0": rows("a", 1, 3)}, "commands[0].bindings.x0.shape must have size 2 of x0: float32[N, 2]; got"),
+        ({"freeDimensionNameOverrides": {"N": 2}}, {"x0": rows("a", 3, 2)}, "x0.shape must have size 2 of x0"),
         ({"freeDimensionNameOverrides": {"N": 2**31}}, {}, "bindings.x0.shape must ask for at most 2147483648"),
-        ({}, {"y": rows("c", 3, 2)}, "bindings.y.shape must be [2, 2], as the model computes it; got [3, 2]"),
+        ({}, {"y": rows("c", 3, 2)}, "bindings.y.shape must be [2, 2], which the model computes; got [3, 2]"),
         ({}, {"y": {"name": "c", "shape": "2,2"}}, "commands[0].bindings.y.shape must be a sequence of integers"),
         ({}, {"x0": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used, because its"),
         ({}, {"x0": "later", "y": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used"),
@@ -268,7 +272,7 @@ def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y="later")
     small = dispatch("concat", y="later")
     (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [large, small])
-    assert "commands[1].bindings.y must have 48 bytes, as the first output in 'later' has; got 16" in found
+    assert "commands[1].bindings.y must have 48 bytes, like the first output in 'later'; got 16" in found
     (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
     assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in found
     wrong = DATA | {"later": listed("FLOAT", "deferred")}
