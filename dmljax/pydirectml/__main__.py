@@ -8,7 +8,7 @@ from dmljax import pydirectml
 
 
 def main() -> None:
-    """Runs the program that the command line names, with the arguments after it."""
+    """Runs the program named on the command line with the arguments after it."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print("usage: python -m dmljax.pydirectml program.py [arguments]")
         sys.exit(0 if len(sys.argv) > 1 else 2)

@@ -1,4 +1,4 @@
-"""Devices, graphs as a program builds them, and models, which are compiled once and run many times."""
+"""Devices, graph builders, and models, which are compiled once and run many times."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
@@ -16,13 +16,13 @@ from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stor
 from dmljax.text import show
 from dmljax.types import DataType, FeatureLevel
 
-LEVEL = "5_1"  # of DirectML 1.9.1, which the binding is built with
+LEVEL = "5_1"  # of DirectML 1.9.1, which the binding uses
 
 
 class Expression:
-    """A tensor of a graph that is built: an input, the result of an operator, or a reinterpretation of one.
+    """A tensor of a graph under construction: an input, an operator's result, or a reinterpretation of either.
 
-    `+ - * / %` and `-` of expressions, and of an expression and a number, are operators of the graph.
+    `+ - * / %` and unary `-` add operators to the graph; the other operand may be an expression or a number.
     """
 
     _builder: "GraphBuilder | None" = None
@@ -66,7 +66,7 @@ class Expression:
         return self._with(directml.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
 
     def __rtruediv__(self, other: Any) -> "Expression":
-        # The binding writes RECIP with a ScaleBias of `other`, which by its page is 1 / (other * self).
+        # The binding uses RECIP with a scale of `other`, although by its page that is 1 / (other * self).
         builder, desc = require_builder("expression", self), self._view
         number = directml.FillValueConstantDesc(
             output=directml.TensorDesc(desc.data_type, desc.sizes), value_data_type=desc.data_type, value=_number(other)
@@ -113,7 +113,7 @@ def _number(value: Any) -> float:
 
 
 class GraphBuilder:
-    """What operators are added to: each function of this module adds one to the builder of its expressions."""
+    """A graph under construction: each function of this module adds an operator to its expressions' builder."""
 
     def __init__(self, device: "Device") -> None:
         if not isinstance(device, Device):
@@ -135,7 +135,7 @@ class GraphBuilder:
         return self._expression(source, desc._desc)
 
     def _add(self, desc: Operator, inputs: Iterable[Expression]) -> dict[str, Expression]:
-        """Adds an operator with the expressions for its inputs; returns those of its outputs by their keys."""
+        """Adds an operator that reads the input expressions; returns its outputs' expressions by key."""
         directml.validate(desc, feature_level=LEVEL)
         name = f"{desc.short_name.lower()}_{len(self._assembly.nodes)}"
         sources = self._assembly.add_node(name, desc, (expression._source for expression in inputs))
@@ -169,14 +169,14 @@ class GraphBuilder:
         )
 
     def _inputs_of(self, read: Collection[str]) -> dict[int, str]:
-        """The source of each input by its index: the one that is read, or else the first.
+        """The source of each input, by index: the tensor that operators read, or otherwise the first.
 
-        Programs make more tensors of an index to bind new data to a model.
+        Programs create further tensors with the same index to bind new data to a model.
         """
         chosen: dict[int, str] = {}
         for source, (index, _) in self._inputs.items():
             if source in read and chosen.get(index) in read:
-                rule = "must follow from only one input_tensor of each input_index"
+                rule = "must use only one input_tensor for each input_index"
                 with within("build"):
                     raise InvalidDesc(Problem("outputs", rule, f"two of {index}"))
             if index not in chosen or source in read:
@@ -191,9 +191,9 @@ def _input_name(index: int) -> str:
 class Model:
     """A compiled graph: `function` is a JAX function of its inputs, in the order of their indices.
 
-    The function takes arrays with the sizes of the inputs' descs, and 1 where a stride of 0 repeats one element. It
-    works under every transformation of JAX, and has gradients with respect to all inputs, weights included. `graph` is
-    the `dmljax.directml.Graph` that it computes.
+    The function takes arrays of the inputs' sizes, with size 1 where a stride of 0 repeats an element. It works under
+    every JAX transformation, and is differentiable in all inputs, weights included. `graph` is the
+    `dmljax.directml.Graph` that it computes.
     """
 
     def __init__(self, builder: GraphBuilder, outputs: Sequence[Expression]) -> None:
@@ -203,9 +203,9 @@ class Model:
             for i, output in enumerate(outputs):
                 if require_builder(("outputs", i), output) is not builder:
                     raise InvalidDesc(
-                        Problem(("outputs", i), "must be an expression of this builder", "one of another")
+                        Problem(("outputs", i), "must be an expression of this builder", "one of another builder")
                     )
-                rule = "must be the result of an operator, and no input; activation_identity passes one on"
+                rule = "must be the result of an operator; use activation_identity to return an input"
                 require(("outputs", i), output._source in builder._outputs, rule, output._source)
         self._builder = builder
         self.graph = builder._graph(outputs)
@@ -220,33 +220,33 @@ class Model:
         self.function = directml.lower(self.graph, feature_level=LEVEL)
 
     def _require_outputs(self, outputs: Any) -> None:
-        """Refuses what are not the expressions that the model was built with, each of which may be None."""
+        """Refuses outputs other than the expressions that the model was built with; each may be None."""
         if not isinstance(outputs, Sequence):
             raise InvalidType(Problem("outputs", "must be a list of expressions", show(outputs)))
-        rule = f"must be the {len(self._outputs)} that the model has"
+        rule = f"must have {len(self._outputs)} expressions, like the model"
         require("outputs", len(outputs) == len(self._outputs), rule, len(outputs))
         for i, (output, own) in enumerate(zip(outputs, self._outputs, strict=True)):
             if output is None:
                 continue
             require_builder(("outputs", i), output)
             if output._builder is not self._builder or (output._source, output._view) != own:
-                rule = f"must be None or {own[0]}, the one that build was given there"
+                rule = f"must be None or {own[0]}, as passed to build"
                 raise InvalidDesc(Problem(("outputs", i), rule, output._source))
 
 
 class Binding:
-    """An input's data, which is copied: later changes of the array are not seen."""
+    """A copy of the data for an input; later changes to the array have no effect."""
 
     def __init__(self, expr: Expression, data: Any) -> None:
         with within("Binding"):
             self._builder = require_builder("expr", expr)
-            rule = "must be an input, which input_tensor makes; compute gives the results of operators"
+            rule = "must be an input made by input_tensor; compute returns the results of operators"
             require("expr", expr._source not in self._builder._outputs, rule, expr._source)
             self._array = stored_array(expr._view, data)
 
 
 class Device:
-    """The first device of JAX, or, without `use_gpu`, the first CPU."""
+    """JAX's first device, or the first CPU if `use_gpu` is false."""
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
         self._name = "GPU" if use_gpu else "CPU"
@@ -258,13 +258,13 @@ class Device:
     def compute(
         self, model: Model, inputs: Sequence[Binding | None], outputs: Sequence[Expression | None]
     ) -> list[TensorData]:
-        """Computes the model with these bindings, in the order of the input indices, and waits for the results.
+        """Runs the model with these bindings, in the order of the input indices, and waits for the results.
 
-        `outputs` are those of `build`, in the same order; where there is None, the result is left out.
+        `outputs` are the expressions passed to `build`, in the same order; pass None to leave a result out.
         """
         with within("compute"):
             if not isinstance(model, Model):
-                raise InvalidType(Problem("model", "must be a Model, which build gives", show(model)))
+                raise InvalidType(Problem("model", "must be a Model that build returned", show(model)))
             arrays = self._arrays(model, inputs)
             model._require_outputs(outputs)
             with jax.default_device(self._device):
@@ -279,13 +279,13 @@ class Device:
     def _arrays(self, model: Model, inputs: Sequence[Binding | None]) -> list[Any]:
         if not isinstance(inputs, Sequence):
             raise InvalidType(Problem("inputs", "must be a list of bindings", show(inputs)))
-        rule = f"must be {len(model._indices)} bindings, one for each input that the builder has"
+        rule = f"must be {len(model._indices)} bindings, one for each input of the builder"
         require("inputs", len(inputs) == len(model._indices), rule, len(inputs))
         arrays = []
         for i, (index, binding) in enumerate(zip(model._indices, inputs, strict=True)):
             if isinstance(binding, Binding):
                 rule = f"must be a Binding of input {index} of the builder that built the model"
-                require(("inputs", i), binding._builder is model._builder, rule, "one of another builder's input")
+                require(("inputs", i), binding._builder is model._builder, rule, "one of another builder")
                 arrays.append(binding._array)
             elif binding is None and index in model._unread:
                 arrays.append(model._unread[index])
@@ -298,23 +298,23 @@ class Device:
 
 
 def require_builder(where: Where, value: Any) -> GraphBuilder:
-    """The builder of an expression; refuses what is none, and an empty one."""
+    """The builder of an expression; refuses anything else, and empty expressions."""
     if not isinstance(value, Expression):
         raise InvalidType(Problem(where, "must be an expression", show(value)))
     if value._builder is None:
-        raise InvalidDesc(Problem(where, "must be an expression that is not empty", "an empty one"))
+        raise InvalidDesc(Problem(where, "must not be empty", "an empty expression"))
     return value._builder
 
 
-Given = Expression | list[Expression] | None  # of one member: a tensor, an array of tensors, or nothing
+Given = Expression | list[Expression] | None  # for one member: a tensor, an array of tensors, or nothing
 
 
 def add_operator(
     operator: type[Operator], inputs: Mapping[str, Given], outputs: Sequence[str] = ("output",), **attributes: Any
 ) -> dict[str, Expression]:
-    """Adds an operator with these inputs and attributes; returns its outputs with these fields.
+    """Adds an operator with these inputs and attributes; returns the outputs with these fields.
 
-    Their type is that of the first input, and UINT32 for indices; their sizes are those that follow, or `output_sizes`.
+    Outputs have the first input's type, or UINT32 for indices; their sizes are inferred unless `output_sizes` is given.
     """
     given_sizes = attributes.pop("output_sizes", ())
     with within(operator.type):
@@ -322,7 +322,7 @@ def add_operator(
         builders = {path: require_builder(path, one) for path, one in leaves.items()}
         builder = next(iter(builders.values()))
         for path, own in builders.items():
-            require(path, own is builder, "must be an expression of the same builder", "one of another")
+            require(path, own is builder, "must be an expression of the same builder", "one of another builder")
         first = next(iter(leaves.values()))._view
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}

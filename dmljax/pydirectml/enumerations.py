@@ -8,7 +8,7 @@ from dmljax.text import show
 
 
 class BindingEnum(enum.IntEnum):
-    """An enumeration of the binding: members have a name and a value, and are ints; no int is taken for a member."""
+    """The base of PyDirectML's enumerations: members are ints, but functions do not accept other ints for them."""
 
     __str__ = enum.Enum.__str__
 
@@ -72,7 +72,7 @@ OperatorType = _enumeration(
 
 
 def _combined(flags: Any, value: Any) -> Any:
-    """Flags that `|` has combined: a member that has no name of its own."""
+    """The unnamed member for flags combined by `|`."""
     if not isinstance(value, int) or not 0 <= value < 8:
         return None
     member = int.__new__(flags, value)
@@ -80,7 +80,7 @@ def _combined(flags: Any, value: Any) -> Any:
     return member
 
 
-# Names of the module: where two enumerations share one, the later has it. `OutputOptions` has none.
+# The module's names; if enumerations share a name, the later wins. `OutputOptions` exports none.
 EXPORTED = {
     name: member
     for enumeration in (

@@ -36,7 +36,7 @@ class Size2D:
 
 
 class FusedActivation:
-    """An activation that is applied to the result of an operator, with up to two numbers; INVALID is none."""
+    """An activation to apply to an operator's result, with up to two numbers; INVALID means none."""
 
     def __init__(self, activation: Any = OperatorType.INVALID, param_1: float = 0, param_2: float = 0) -> None:
         with within("FusedActivation"):
@@ -53,7 +53,7 @@ class FusedActivation:
         return activation(**dict(zip(_NUMBERS[name], (self.param_1, self.param_2), strict=False)))
 
 
-# What the two numbers of each activation are.
+# The names of each activation's numbers
 _NUMBERS: dict[str, tuple[str, ...]] = {
     "ELU": ("alpha",),
     "HARD_SIGMOID": ("alpha", "beta"),
@@ -75,7 +75,7 @@ NO_ACTIVATION = FusedActivation()
 
 
 class MaxPoolingOutputs:
-    """The largest elements, and their indices where they are asked for."""
+    """The largest elements, and their indices if requested."""
 
     def __init__(self, values: Expression | None = None, indices: Expression | None = None) -> None:
         self.values = Expression() if values is None else values
@@ -83,7 +83,7 @@ class MaxPoolingOutputs:
 
 
 class GRUOutputs:
-    """The states of all steps, and the last ones; what is not asked for is an empty expression."""
+    """The states of all steps and the last states; outputs that were not requested are empty expressions."""
 
     def __init__(self, sequence: Expression | None = None, single: Expression | None = None) -> None:
         self.sequence = Expression() if sequence is None else sequence
@@ -91,7 +91,7 @@ class GRUOutputs:
 
 
 def _list(name: str, values: Any) -> list[Any]:
-    """Numbers that are given as a list, a tuple or an array."""
+    """Converts a list, a tuple or an array of numbers to a list."""
     if not isinstance(values, Sequence | np.ndarray):
         raise InvalidType(Problem(name, "must be a list of numbers", show(values)))
     return list(values)
@@ -101,9 +101,9 @@ def _list(name: str, values: Any) -> list[Any]:
 
 
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
-    """An input of the graph: data is bound to it in the order of the indices.
+    """Adds an input to the graph; `compute` takes bindings in the order of the input indices.
 
-    Further tensors of an index bind new data to a model; the operators of one model read only one of them.
+    Further tensors with the same index bind new data to a model; the operators of a model read only one of them.
     """
     with within("input_tensor"):
         if not isinstance(scope, GraphBuilder):
@@ -116,7 +116,7 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
 
 def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides: Numbers | None) -> Expression:
-    """The bytes of an expression with another type, other sizes and strides; nothing is computed."""
+    """Views the bytes of an expression with another type, sizes and strides, without computing anything."""
     with within("reinterpret"):
         builder = require_builder("input", input)
         TensorDataType.check("new_type", new_type)
@@ -135,7 +135,7 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
 def _added(
     name: str, operator: type[Operator], given: Mapping[str, Any], outputs: Sequence[str] = ("output",)
 ) -> dict[str, Expression]:
-    """Adds the operator of a function that has these arguments; returns the outputs with these fields."""
+    """Adds the operator of a function called with these arguments; returns the outputs with these fields."""
     inputs: dict[str, Any] = {}
     attributes: dict[str, Any] = {"output_sizes": given.get("output_sizes", ())}
     with within(name):
@@ -152,12 +152,12 @@ def _added(
     return add_operator(operator, inputs, outputs, **attributes)
 
 
-_SPELLED = {"window_size": "window_sizes", "inputs": "input"}  # the binding's names of members
+_SPELLED = {"window_size": "window_sizes", "inputs": "input"}  # the binding's names for members
 _IN_SPACE = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 
 
 def _attribute(operator: type[Operator], member: Member, name: str, given: Mapping[str, Any]) -> Any:
-    """The member that an argument gives; an empty list stands for the default in each dimension of space."""
+    """Converts an argument to its member; an empty list means the default in each spatial dimension."""
     value = given[name]
     if value is None and not member.is_optional:
         raise InvalidType(Problem(name, "must be given", "none"))
@@ -170,7 +170,7 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
             return _fused(name, value)
         case Array(of=Fused()):
             activations = [_fused(name, one) for one in _list(name, value)]
-            rule = "must be at most four activations, none of them INVALID"
+            rule = "must have at most four activations, none INVALID"
             require(name, None not in activations and len(activations) <= 4, rule, len(activations))
             return activations
         case Array():
@@ -179,7 +179,7 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
                 require_builder("input", given["input"])
                 count = len(given["input"]._view.sizes) - 2
                 numbers = numbers or [_IN_SPACE[name]] * count
-                rule = f"must have {count} numbers, one for each dimension of space, or none"
+                rule = f"must have {count} numbers, one for each spatial dimension, or be empty"
                 require(name, len(numbers) == count, rule, numbers)
             return numbers
         case Struct():
@@ -190,7 +190,7 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
 
 
 def _fused(name: str, activation: Any) -> Operator | None:
-    """The descriptor of a fused activation."""
+    """The descriptor of a fused activation; None for INVALID."""
     if not isinstance(activation, FusedActivation):
         raise InvalidType(Problem(name, "must be a FusedActivation", show(activation)))
     return activation.desc()
@@ -233,7 +233,7 @@ def activation_tanh(input: Expression) -> Expression:
 
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
-    """`a + b`; nothing broadcasts but by strides of 0."""
+    """`a + b`; broadcasting requires strides of 0."""
     return _added("add", directml.ElementWiseAdd1Desc, locals())["output"]
 
 
@@ -262,7 +262,7 @@ def gemm(
     beta: float = 1,
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
-    """`alpha * a @ b + beta * c`, of matrices that may be transposed first."""
+    """`alpha * a @ b + beta * c`; either matrix may be transposed first."""
     return _added("gemm", directml.GemmDesc, locals())["output"]
 
 
@@ -284,10 +284,10 @@ def convolution(
     fused_activation: FusedActivation = NO_ACTIVATION,
     output_sizes: Numbers = (),
 ) -> Expression:
-    """A convolution of images with filters, or BACKWARD its transpose, which needs `output_sizes`."""
+    """Convolves images with filters; direction BACKWARD computes the transpose, and needs `output_sizes`."""
     if direction == ConvolutionDirection.BACKWARD and not output_sizes:
         with within("convolution"):
-            raise InvalidDesc(Problem("output_sizes", "must be given in the direction BACKWARD", "none"))
+            raise InvalidDesc(Problem("output_sizes", "must be given for direction BACKWARD", "none"))
     return _added("convolution", directml.ConvolutionDesc, locals())["output"]
 
 
@@ -299,7 +299,7 @@ def average_pooling(
     end_padding: Numbers,
     include_padding: bool,
 ) -> Expression:
-    """The mean of each window, whose strides come before its sizes."""
+    """The mean of each window; note that strides come before window sizes."""
     return _added("average_pooling", directml.AveragePoolingDesc, locals())["output"]
 
 
@@ -312,7 +312,7 @@ def max_pooling(
     dilations: Numbers = (),
     output_indices: bool = False,
 ) -> MaxPoolingOutputs:
-    """The largest element of each window, and if asked for, where in the input it is: the first of equal ones."""
+    """The largest element of each window and, if requested, its index in the input; ties go to the first."""
     fields = ("output", "output_indices") if output_indices else ("output",)
     found = _added("max_pooling", directml.MaxPooling2Desc, locals(), fields)
     return MaxPoolingOutputs(found["output"], found.get("output_indices"))
@@ -322,12 +322,12 @@ def max_pooling(
 
 
 def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any) -> Expression:
-    """The last two dimensions, height and width, a whole number of times as large."""
+    """Enlarges height and width, the last two dimensions, by integer factors."""
     return _added("up_sample_2d", directml.Upsample2DDesc, locals())["output"]
 
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
-    """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
+    """`scale * input + bias`, with a bias per channel, of which there are 1 or 3."""
     return _added("value_scale_2d", directml.ValueScale2DDesc, locals())["output"]
 
 
@@ -335,18 +335,18 @@ def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Ex
 
 
 def _require_reflectable(name: str, amounts: Sequence[Any], sizes: Sequence[int]) -> None:
-    """Refuses more padding than a reflection has elements for; the page's own example mirrors all of a row."""
+    """Refuses more padding than reflection has elements for; in the page's own example, it mirrors a whole row."""
     for i, (amount, size) in enumerate(zip(amounts, sizes, strict=False)):
         if not isinstance(amount, int | np.integer):
             raise InvalidType(Problem((name, i), "must be an integer", show(amount)))
-        rule = f"must be at most {size}, the input's size there, for REFLECTION; pad in several steps, or by EDGE"
+        rule = f"must be at most {size}, the input's size, for REFLECTION; pad in several steps, or use EDGE"
         require((name, i), bool(amount <= size), rule, amount)
 
 
 def padding(
     input: Expression, padding_mode: Any, padding_value: float, start_padding: Numbers, end_padding: Numbers
 ) -> Expression:
-    """The input with more elements before and after it; REFLECTION adds at most as many as the input has there."""
+    """Pads the input on both sides; REFLECTION adds at most the input's size."""
     given = locals()
     if padding_mode == PaddingMode.REFLECTION:
         with within("padding"):
@@ -359,17 +359,17 @@ def padding(
 def slice(
     input: Expression, input_window_offsets: Numbers, input_window_sizes: Numbers, input_window_strides: Numbers
 ) -> Expression:
-    """Elements of a window, a stride apart; a negative stride begins at its end."""
+    """Slices a window with strides; a negative stride starts at the window's end."""
     return _added("slice", directml.Slice1Desc, locals())["output"]
 
 
 def join(input: Sequence[Expression], axis: int) -> Expression:
-    """Expressions one after the other along an axis."""
+    """Concatenates expressions along an axis."""
     return _added("join", directml.JoinDesc, locals())["output"]
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
-    """The elements or blocks that indices name along an axis."""
+    """Gathers elements or blocks by indices along an axis."""
     return _added("gather", directml.GatherDesc, locals())["output"]
 
 
@@ -399,7 +399,7 @@ def mean_variance_normalization(
     epsilon: float | None = None,
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
-    """The same with the mean and the variance of the elements along `axes`; the last two numbers must be given."""
+    """Normalizes by the mean and variance along `axes`; `normalize_variance` and `epsilon` are required."""
     return _added("mean_variance_normalization", directml.MeanVarianceNormalization1Desc, locals())["output"]
 
 
@@ -425,10 +425,13 @@ def gru(
     linear_before_reset: bool = True,
     output_options: Any = None,
 ) -> GRUOutputs:
-    """A network of gated recurrent units; its activations, direction and outputs must be given."""
+    """Runs a gated recurrent unit; `activation_descs`, `direction` and `output_options` are required."""
     with within("gru"):
         OutputOptions.check("output_options", output_options)
-    fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}  # but for which option
+    fields = {
+        "output_sequence": OutputOptions.Single,
+        "output_single": OutputOptions.Sequence,
+    }  # the option that leaves each output out
     wanted = [field for field, other in fields.items() if output_options != other]
     found = _added("gru", directml.GruDesc, locals(), wanted)
     return GRUOutputs(found.get("output_sequence"), found.get("output_single"))

@@ -1,4 +1,4 @@
-"""Descriptions of tensors, and the data that a program binds to them and gets from them."""
+"""Tensor descriptions, and the data that programs bind and get back."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dmljax.types import DataType
 
 
 class TensorPolicy:
-    """How the strides of a new TensorDesc follow from its sizes: packed, or with the channels next to each other."""
+    """Chooses the strides of a new TensorDesc from its sizes: packed, or with channels last in memory."""
 
     default: "TensorPolicy"
     interleaved_channel: "TensorPolicy"
@@ -28,7 +28,7 @@ class TensorPolicy:
         return f"TensorPolicy.{self._name}"
 
     def strides(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
-        """The strides of a tensor, None if it is packed."""
+        """The strides for these sizes; None if packed."""
         if self is TensorPolicy.default or len(sizes) < 2:
             return None
         batch, channels, *space = sizes
@@ -65,11 +65,11 @@ def _is_integers(value: Any) -> bool:
 
 
 class TensorDesc:
-    """A tensor's type, sizes and layout in a buffer; strides are in elements, and those of a packed tensor are None.
+    """A tensor's type, sizes and layout in a buffer; strides are in elements, and None for a packed tensor.
 
-    It has four forms: `(data_type, sizes, tensor_policy)`, `(data_type, flags, sizes, tensor_policy)`, where the policy
-    may be left out, `(data_type, sizes, strides)`, and `(data_type, flags, sizes, strides, total_tensor_size_in_bytes,
-    guaranteed_base_offset_alignment)`.
+    There are four forms: `(data_type, sizes, tensor_policy)` and `(data_type, flags, sizes, tensor_policy)`, both with
+    an optional policy, `(data_type, sizes, strides)`, and `(data_type, flags, sizes, strides,
+    total_tensor_size_in_bytes, guaranteed_base_offset_alignment)`.
 
     >>> import dmljax.pydirectml as dml
     >>> dml.TensorDesc(dml.FLOAT32, [1, 3, 2, 2])
@@ -113,7 +113,7 @@ class TensorDesc:
 
     @property
     def strides(self) -> list[int] | None:
-        """How many elements lie from one to the next along each dimension; None if the tensor is packed."""
+        """The distance in elements between neighbors along each dimension; None if the tensor is packed."""
         return None if self._desc.strides is None else list(self._desc.strides)
 
     @property
@@ -132,7 +132,7 @@ class TensorDesc:
 
 
 def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments of the form that they fit."""
+    """Binds the arguments to the first form that fits them."""
     for form in _FORMS:
         try:
             given = form.bind(*args, **kwargs).arguments
@@ -146,9 +146,9 @@ def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
-    """The desc of the array that stands for an input: packed, with one element where strides repeat one.
+    """The desc of the array that represents an input: packed, with size 1 where a stride of 0 repeats an element.
 
-    Where other strides remain, it is the buffer itself, of one dimension.
+    If other strides remain, it is the one-dimensional buffer.
     """
     if desc.strides is None:
         return directml.TensorDesc(desc.data_type, desc.sizes)
@@ -158,16 +158,16 @@ def stored_desc(desc: directml.TensorDesc) -> directml.TensorDesc:
 
 
 def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
-    """The bytes that a program binds to an input, as the array of `stored_desc`.
+    """Converts the data that a program binds to an input to the array of `stored_desc`.
 
-    As in the binding, what is not of float32 is converted to it, and the bytes are the tensor's, whatever its type;
-    but what is of the tensor's type already is taken as it is.
+    As in the binding, data is converted to float32 and its bytes are reinterpreted as the tensor's type; but data that
+    already has the tensor's type is taken as is.
     """
     stored = stored_desc(desc)
     try:
         given = np.asarray(data)
-    except ValueError as error:  # of rows of several lengths
-        raise InvalidType(Problem("data", "must be what NumPy makes an array of", str(error))) from None
+    except ValueError as error:  # rows of different lengths
+        raise InvalidType(Problem("data", "must be convertible to a NumPy array", str(error))) from None
     if given.dtype.kind not in "biuf" and given.dtype != stored.dtype:
         raise InvalidType(Problem("data", "must be real numbers", f"an array of {given.dtype}"))
     if given.dtype not in (stored.dtype, np.dtype(np.float32)):
@@ -176,15 +176,15 @@ def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
     needed = stored.span_in_bytes
     if buffer.size not in (needed, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
         raise InvalidDesc(
-            Problem("data", f"must have {needed} bytes, those of {desc}", f"{buffer.size}, an array {given.shape}")
+            Problem("data", f"must have {needed} bytes, like {desc}", f"{buffer.size}, an array {given.shape}")
         )
     return jax.numpy.array(stored.read(buffer))
 
 
 class TensorData:
-    """What `Device.compute` gives: an array that NumPy reads, of float32 wherever elements have 4 bytes.
+    """A result of `Device.compute`, which `numpy.array` reads as float32 if elements have 4 bytes.
 
-    The bytes of other types of 4 bytes are read by `numpy.array(data).view(numpy.uint32)`.
+    To read other 4-byte types, use `numpy.array(data).view(numpy.uint32)`.
 
     >>> import dmljax.pydirectml as dml
     >>> np.array(dml.TensorData(np.array([1.0, 2.0], "float32"))).tolist()
