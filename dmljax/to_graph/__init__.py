@@ -1,1 +1,1 @@
-"""Calls of dmljax's functions, and a few operations of JAX between them, as nodes of a DirectML graph."""
+"""Converts calls of dmljax's functions, and a few JAX operations between them, to nodes of a DirectML graph."""

@@ -1,4 +1,4 @@
-"""A graph that grows by nodes that read views and return views."""
+"""Builds a graph from nodes that read and return views."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from dmljax.to_graph.views import View, desc_of
 from dmljax.types import LATEST
 
 unused = partial(unused_name, spelled="{} {}")
-Output = tuple[Any, tuple[int, ...]]  # the type and the sizes of an output
+Output = tuple[Any, tuple[int, ...]]  # type and sizes
 
 
 class NoOperator(Exception):
-    """An operation has no operator of DirectML: the rule that it breaks, and what there is."""
+    """DirectML has no operator for an operation; the arguments are the rule that it breaks and what was given."""
 
 
 class Builder(Assembly):
-    """A graph as it grows, by nodes that read views."""
+    """A graph under construction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Builder(Assembly):
         self.place: Path = ()
         self.name = ""
 
-    # What views are of
+    # Inputs and constants
 
     def input(self, name: str, struct: jax.ShapeDtypeStruct) -> View:
         try:
@@ -63,11 +63,11 @@ class Builder(Assembly):
         return np.lib.stride_tricks.as_strided(flat, view.sizes, strides).astype(view.dtype)
 
     def number(self, name: str, given: Any) -> Any:
-        """A number that DirectML has in a descriptor, not in a tensor."""
+        """A number that DirectML takes in a descriptor, not in a tensor."""
         if not isinstance(given, View):
             return given
         if not self.is_constant(given) or math.prod(given.sizes) != 1:
-            raise NoOperator(f"must have a known number as {name}", f"an array of {join_sizes(given.sizes) or 'one'}")
+            raise NoOperator(f"needs a known number as {name}", f"an array of {join_sizes(given.sizes) or 'one'}")
         return self.value(given).item()
 
     # Nodes
@@ -80,9 +80,9 @@ class Builder(Assembly):
         suffix: str = "",
         **attributes: Any,
     ) -> list[View]:
-        """Adds a node that reads views, and lists of views, and returns views of its outputs.
+        """Adds a node that reads views or lists of views; returns views of its outputs.
 
-        `outputs` are their types and sizes; the views that are returned have all sizes as they are there.
+        `outputs` gives the types and sizes of the outputs by field.
         """
         read_descs = {key: mapped_tensor(lambda view: view.desc, given) for key, given in inputs.items()}
         made_descs = {key: mapped_tensor(lambda output: desc_of(*output), given) for key, given in outputs.items()}
@@ -101,7 +101,7 @@ class Builder(Assembly):
     def elementwise(
         self, operator: type[Operator], *inputs: View, dtype: Any = None, suffix: str = "", **attributes: Any
     ) -> View:
-        """A node whose inputs broadcast to its output."""
+        """Adds a node whose inputs broadcast to its output."""
         sizes = np.broadcast_shapes(*(view.sizes for view in inputs))
         tensors = [(one.field, one.tensor_kind.is_input) for one in operator.members() if one.tensor_kind]
         fields, (output, *_) = (
@@ -112,23 +112,23 @@ class Builder(Assembly):
         return self.add(operator, given, {output: result}, suffix, **attributes)[0]
 
     def packed(self, view: View) -> View:
-        """The elements of a view in a buffer of their own."""
+        """Copies the elements of a view to a new buffer."""
         return self.elementwise(directml.ElementWiseIdentityDesc, view, suffix=" identity")
 
     def reshaped(self, view: View, sizes: Sequence[int]) -> View:
-        """The same elements with other sizes, copied if no strides reach them."""
+        """Reshapes a view; copies the elements if no strides can express the result."""
         moved = view.reshaped(sizes)
         return self.packed(view).reshaped(sizes) or view if moved is None else moved  # a packed view takes any sizes
 
     def stacked(self, views: Sequence[View], axis: int) -> View:
-        """The views side by side along a new axis."""
+        """Stacks views along a new axis."""
         sizes = views[0].sizes
         layers = [self.reshaped(view, (*sizes[:axis], 1, *sizes[axis:])) for view in views]
         output = views[0].dtype, (*sizes[:axis], len(views), *sizes[axis:])
         return self.add(directml.JoinDesc, {"inputs": layers}, {"output": output}, axis=axis)[0]
 
     def row(self, view: View, index: int) -> View:
-        """The elements of which this is the index along the first axis."""
+        """The elements at an index along the first axis."""
         sizes = view.sizes[1:]
         if self.is_constant(view):
             return self.local_constant(self.value(view)[index])
@@ -147,7 +147,7 @@ class Builder(Assembly):
             return replace(view, dtype=dtype)
         if self.is_constant(view) and view.dtype.kind in "biu":
             return self.local_constant(self.value(view).astype(dtype))
-        if dtype.kind == "b":  # a CAST to UINT8 has other numbers than 0 and 1
+        if dtype.kind == "b":  # a CAST to UINT8 would keep values other than 0 and 1
             return self.logical_not(
                 self.elementwise(directml.ElementWiseLogicalEqualsDesc, view, self.zero(view), dtype=bool)
             )
@@ -170,7 +170,7 @@ def product(
     parameters: Mapping[str, View | None],
     **attributes: Any,
 ) -> View:
-    """A product of matrices, whose batches broadcast; more than two dimensions of them become one."""
+    """Multiplies matrices, broadcasting their batches; more than two batch dimensions are merged into one."""
     transposes = (bool(attributes.get(field)) for field in ("trans_a", "trans_b"))
     *batch, rows, columns = whole = operator.infer(a.sizes, b.sizes, *transposes)
     outer = batch if len(batch) <= 2 else (math.prod(batch),)

@@ -1,4 +1,4 @@
-"""Calls of dmljax's functions as nodes: the descriptor of the same name, with members from arguments and sizes."""
+"""Converts calls of dmljax's functions to nodes: the same-named descriptor, filled from arguments and sizes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,11 +24,16 @@ from dmljax.types import UNSIGNED, DataType
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
 _PRODUCTS = {"GEMM", "MATRIX_MULTIPLY_INTEGER", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT", "QUANTIZED_LINEAR_MATRIX_MULTIPLY"}
-_COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}  # integers of any type in functions
+_COUNTS = {
+    "indices",
+    "sequence_lengths",
+    "batch_indices",
+    "past_sequence_lengths",
+}  # the functions take integers of any type
 
 
 class OperatorCall:
-    """A call of one of dmljax's functions, as a node."""
+    """Converts a call of one of dmljax's functions to a node."""
 
     def __init__(self, builder: Builder, call: RecordedCall, given: Sequence[View], outputs: Sequence[Output]) -> None:
         self.builder = builder
@@ -36,7 +41,7 @@ class OperatorCall:
         values = tuple(call.arrays.values())
         shapes = [np.shape(one) for one in jax.tree.leaves(values)]
         if shapes != [view.sizes for view in given]:
-            raise NoOperator("must be called with the arrays of the node", "a call under jax.vmap")
+            raise NoOperator("must be called with the node's own arrays", "a call under jax.vmap")
         read = jax.tree.unflatten(jax.tree.structure(values), given)
         self.arrays: dict[str, Any] = dict(zip(call.arrays, read, strict=True))
         self.statics = call.statics
@@ -84,12 +89,12 @@ class OperatorCall:
         return [one for one in members if one.tensor_kind and one.tensor_kind.is_input == is_input]
 
     def inputs(self) -> dict[str, Any]:
-        """The views by field, in the types that the operator takes."""
+        """The views by field, converted to the types that the operator takes."""
         found: dict[str, Any] = {}
         for member in self._fields(is_input=True):
             spread = self.operator.spread.get(member.field)
             value = self.arrays[member.field] if spread is None else tuple(self.arrays[name] for name in spread)
-            if isinstance(value, tuple):  # empty ones, which DirectML does not have, add nothing
+            if isinstance(value, tuple):  # drop empty arrays, which DirectML does not have
                 value = [one for one in value if one is not None and 0 not in one.sizes]
             found[member.field] = value
         dtype = next((view.dtype for _, view in given_tensors(found) if not view.is_weak), None)
@@ -111,19 +116,19 @@ class OperatorCall:
         return value
 
     def _unsigned(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The type in which the operator has counts: of the same width, whose bits are the same, or else uint32."""
+        """The unsigned type in which the operator takes counts: of the same width if it has it, otherwise uint32."""
         same_width = np.dtype(f"uint{dtype.itemsize * 8}")
         is_there = desc_of(same_width, (1,)).data_type in self.level[field].data_types
         return same_width if is_there else np.dtype(np.uint32)
 
     def _output_type(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The type of an output: functions count in any type, operators in unsigned ones only."""
+        """The type of an output; functions count in any type, but operators only in unsigned types."""
         types = self.level[field].data_types
         is_there = not types <= UNSIGNED or desc_of(dtype, (1,)).data_type in types
         return dtype if is_there else self._unsigned(field, dtype)
 
     def _output_fields(self) -> list[str]:
-        """The fields of the outputs that there are, in the order of the members."""
+        """The fields of the present outputs, in the order of the members."""
         told = {name: one for name, one in self.operator.derived.items() if isinstance(one, HasOutput)}
         absent = {field for name, one in told.items() if not self.statics[name] for field in one.fields}
         return [one.field for one in self._fields(is_input=False) if one.field not in absent]
@@ -139,21 +144,21 @@ class OperatorCall:
         views = [one for one in self.inputs().values() if one is not None]
         attributes = self.attributes()
         ((dtype, sizes),) = self.outputs
-        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned ones
+        if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned types
             views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
         if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
             return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
         raise NoOperator("must broadcast to the output", join_sizes(sizes))
 
     def of_one_rank(self) -> list[View]:
-        """All tensors have as many dimensions, by leading ones."""
+        """Prepends dimensions of size 1 so that all tensors have the same rank."""
         inputs, outputs = self.inputs(), self._present_outputs()
         cells, views = self.level, [view for _, view in given_tensors(inputs)]
         ranks = [len(sizes) for sizes in (*(view.sizes for view in views), *(sizes for _, sizes in self.outputs))]
         rank = max([1, *ranks, *(cells[field].ranks[0] for field in (*inputs, *outputs) if field in cells)])
         first = views[0] if views else None
         shift = 0 if first is None else rank - len(first.sizes)
-        if self.name in ("FOLD", "UNFOLD"):  # whose tensors have ranks of their own
+        if self.name in ("FOLD", "UNFOLD"):  # their tensors have different ranks
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
             field: mapped_tensor(lambda view: self.builder.reshaped(view, led(view.sizes, rank)), given)
@@ -167,7 +172,7 @@ class OperatorCall:
         return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
 
     def spatial(self) -> list[View]:
-        """Images have at least four dimensions, by trailing ones; other tensors have a number for each channel."""
+        """Appends dimensions of size 1 to images up to four dimensions; other tensors hold a number per channel."""
         inputs, outputs = self.inputs(), self._present_outputs()
         first = next(iter(inputs.values()))
         own = len(first.sizes)
@@ -201,7 +206,7 @@ class OperatorCall:
     # Attributes
 
     def attributes(self, shift: int = 0, first: View | None = None) -> dict[str, Any]:
-        """The members that are no tensors."""
+        """The members that are not tensors."""
         members = [one for one in self.operator.members() if one.tensor_kind is None]
         return {one.field: self._attribute(one, shift, first) for one in members}
 
@@ -227,17 +232,17 @@ class OperatorCall:
         if isinstance(member.kind, Struct) and not isinstance(value, tuple):
             return value
         if value is None and not member.is_optional:
-            raise NoOperator(f"must have {field}", "none")
+            raise NoOperator(f"no value for {field}")
         return self.builder.number(field, value)
 
     def _dimension_count(self, first: View) -> int:
-        """How many dimensions a number stands for that is given once."""
-        if self.name == "FOLD":  # whose input has columns instead of an image
+        """The number of dimensions that a single number applies to."""
+        if self.name == "FOLD":  # its input has columns instead of an image
             return len(self.statics["output_sizes"]) - 2
         return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
 
 
-# Functions that are more than one operator
+# Functions that need special treatment
 
 
 def _cast_call(call: OperatorCall) -> list[View]:
@@ -245,7 +250,7 @@ def _cast_call(call: OperatorCall) -> list[View]:
 
 
 def _clip_call(call: OperatorCall) -> list[View]:
-    """Bounds that are computed are tensors: DirectML clips to numbers, and takes the larger or smaller of tensors."""
+    """Uses MAX and MIN for computed bounds, because CLIP takes only numbers."""
     bounds = [call.arrays["min"], call.arrays["max"]]
     if all(one is None or call.builder.is_constant(one) for one in bounds):
         return [call.elementwise()]
@@ -260,7 +265,7 @@ def _padding_call(call: OperatorCall) -> list[View]:
 
 
 def _pixels_call(call: OperatorCall) -> list[View]:
-    """Images whose pixels have no neighbors, in the four dimensions that DirectML takes.
+    """Reshapes images to DirectML's four dimensions for operators that treat each pixel independently.
 
     {N, C, L} becomes {N, C, L, 1}, and {N, C, D, H, W} becomes {N, C, D * H * W, 1}.
     """
@@ -284,7 +289,7 @@ def _response_call(call: OperatorCall) -> list[View]:
 
 
 def _attention_call(call: OperatorCall) -> list[View]:
-    """DirectML's masks and biases have a number for each head of each query, and masks of truth values are INT32."""
+    """Broadcasts masks and biases to each head and query, and converts boolean masks to INT32, as DirectML requires."""
     (_, (batch, queries, _)), heads = call.outputs[0], call.statics[_HEADS[call.name]]
     is_boolean = call.statics["mask_type"] is directml.MultiheadAttentionMaskType.BOOLEAN
     for field, is_spread in (("mask", is_boolean), ("relative_position_bias", True)):
@@ -299,14 +304,14 @@ _HEADS = {"MULTIHEAD_ATTENTION": "head_count", "MULTIHEAD_ATTENTION1": "query_he
 
 
 def _quantized_sum_call(call: OperatorCall) -> list[View]:
-    """DirectML's sum of quantized numbers has no broadcasting of its own."""
+    """Broadcasts the operands, because DirectML's quantized sum does not."""
     for field in ("a", "b"):
         call.arrays[field] = call.arrays[field].broadcast(call.outputs[0][1])
     return call.of_one_rank()
 
 
 def _dequantize_call(call: OperatorCall) -> list[View]:
-    """DEQUANTIZE has blocks, and only the smallest types; the element-wise operator has integers up to 32 bits."""
+    """Uses DEQUANTIZE for blocks and the smallest types, and the elementwise operator for wider integers."""
     x, *parameters = (one for one in call.arrays.values() if one is not None)
     is_in_blocks = any({*led(one.sizes, len(x.sizes))} - {1, *x.sizes} for one in parameters)
     if is_in_blocks or desc_of(x.dtype, (1,)).data_type in call.level["input"].data_types:
@@ -316,7 +321,7 @@ def _dequantize_call(call: OperatorCall) -> list[View]:
 
 
 def _nonzero_call(call: OperatorCall) -> list[View]:
-    """DirectML writes a row for each element of the input; the first rows are the ones that the call asked for."""
+    """Keeps the first rows that the call asked for; DirectML writes a row for each element of the input."""
     count, (dtype, (*batch, rows, columns)) = call.outputs
     x = call.arrays["input"]
     if call.statics["fill_value"]:

@@ -1,4 +1,4 @@
-"""Programs of JAX as nodes: the equations of what one trace has recorded."""
+"""Converts traced JAX programs to nodes, equation by equation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ from dmljax.to_graph.calls import OperatorCall
 from dmljax.to_graph.primitives import MOVES, PRIMITIVES
 from dmljax.to_graph.views import View
 
-MAX_ROUNDS = 128  # of a loop, whose nodes are repeated in each round
-MAX_EVALUATED = 2**16  # elements of a result that is computed from constants here, unless a constant has more
+MAX_ROUNDS = 128  # of an unrolled loop
+MAX_EVALUATED = 2**16  # elements of a result to compute from constants right away, unless a constant is larger
 
 _TRANSPARENT = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
 
 
 class Converter(Builder):
-    """A graph that grows by the equations of programs."""
+    """A graph under construction from the equations of JAX programs."""
 
     def converted(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
-        """Adds the nodes of a program for these views, named after the second part of its place."""
+        """Adds the nodes of a program that reads these views; names them after the second part of its place."""
         self.place, self.name = place, str(place[1])
         by_label = {call.label: call for call in calls}
         return self._evaluated(closed.jaxpr, closed.consts, views, by_label)
@@ -91,7 +91,7 @@ class Converter(Builder):
         if name == "scan":
             return self._unrolled(equation, given, calls)
         if name not in PRIMITIVES:
-            raise NoOperator("must be an operation for which DirectML has an operator", name)
+            raise NoOperator("no DirectML operator for this operation", name)
         results = PRIMITIVES[name](self, params, outputs, *given)
         return results if isinstance(results, list) else [results]
 
@@ -102,7 +102,7 @@ class Converter(Builder):
     def _without_operator(
         self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]
     ) -> list[View] | None:
-        """Computes a call by its formula, because its operator does not take it; the formula may be refused as well."""
+        """Converts a call's formula instead, because its operator refused the call; None if that is refused too."""
         if self._is_evaluated(equation, given):
             return self._evaluated_now(equation, given)
         before = self.nodes, self.edges, self.constants, self.problems
@@ -115,7 +115,7 @@ class Converter(Builder):
         return None
 
     def _chosen(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
-        """The results of one branch: DirectML has no branches, so that all are computed."""
+        """Computes all branches and selects one, because DirectML has no branches."""
         which, *operands = given
         branches = [
             self._evaluated(branch.jaxpr, branch.consts, operands, calls) for branch in equation.params["branches"]
@@ -129,7 +129,7 @@ class Converter(Builder):
         return chosen
 
     def _unrolled(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
-        """The results of a loop, whose rounds follow each other: DirectML has no loops."""
+        """Unrolls a loop, because DirectML has no loops."""
         params, body = equation.params, equation.params["jaxpr"]
         length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
         if not 0 < length <= MAX_ROUNDS:
@@ -144,7 +144,7 @@ class Converter(Builder):
         return [*state, *(self.stacked(one, 0) for one in zip(*(made[i] for i in range(length)), strict=True))]
 
     def _is_evaluated(self, equation: Any, given: Sequence[View]) -> bool:
-        """Whether the results follow from constants and are small enough to be constants themselves."""
+        """Whether the results depend only on constants and are small enough to become constants."""
         most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
         return all(map(self.is_constant, given)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
 
@@ -156,12 +156,12 @@ class Converter(Builder):
 
 
 def _inner(equation: Any) -> Any:
-    """The program that an equation calls; None if it calls none."""
+    """The program that an equation calls, if any."""
     return next((equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params), None)
 
 
 def _seen_as(view: View, wanted: Any) -> View:
-    """A result as the equation has it: truth values are bytes, and signs may have been left to the reader."""
+    """Views a result in the equation's type: booleans are stored as bytes, and integers may differ in signedness."""
     if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
         raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
     return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)

@@ -1,4 +1,4 @@
-"""Operations of JAX as nodes: those that stand between the calls of dmljax's functions."""
+"""Converts the JAX operations between calls of dmljax's functions to nodes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {}
 
 
 def _of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a function the one that converts the equations of these primitives to nodes."""
+    """Registers the function that converts the equations of these primitives."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         PRIMITIVES.update(dict.fromkeys(names, function))
@@ -52,7 +52,7 @@ def _same(builder: Builder, params: Any, outputs: Any, *views: View) -> list[Vie
 
 @_of("bitcast_convert_type")
 def _bitcast(builder: Builder, params: Any, outputs: Sequence[Output], x: View) -> View:
-    """An edge passes bytes on, which its reader may see in another type."""
+    """Reads the same bytes in another type, which an edge allows."""
     dtype, sizes = outputs[0]
     if dtype.itemsize == x.dtype.itemsize:
         return replace(x, dtype=np.dtype(dtype))
@@ -65,7 +65,7 @@ def _convert(builder: Builder, params: Any, outputs: Sequence[Output], x: View, 
     return builder.cast(x, outputs[0][0])
 
 
-# Element-wise operations that JAX calls as DirectML does, and what DirectML calls the others.
+# Elementwise operations with the same name in JAX and DirectML, and DirectML's names of the others.
 _SAME_NAME = (
     *("abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor"),
     *("log", "max", "min", "pow", "sign", "sin", "sinh", "sqrt", "tan"),
@@ -89,7 +89,7 @@ _OTHER_NAMES = {
 
 
 def _elementwise(operator: type[Operator], bits: type[Operator] | None = None) -> Callable[..., Any]:
-    """Converts an operation to this operator, or one of other numbers than truth values to that of their bits."""
+    """Converts an operation to `operator`, or to `bits` if it is given and the operands are not boolean."""
 
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], *views: View) -> View:
         chosen = operator if bits is None or views[0].dtype == bool else bits
@@ -117,7 +117,7 @@ def _ne(builder: Builder, params: Any, outputs: Any, a: View, b: View) -> View:
 
 @_of("shift_right_arithmetic")
 def _shift_right_arithmetic(builder: Builder, params: Any, outputs: Any, x: View, count: View) -> View:
-    """DirectML shifts zeros in; of a negative number, all bits are inverted before it and after it."""
+    """Inverts the bits of negative numbers before and after the shift, because DirectML shifts in zeros."""
     unsigned = np.dtype(f"uint{x.dtype.itemsize * 8}")
     bits = replace(x, dtype=unsigned)
     is_negative = builder.elementwise(directml.ElementWiseLogicalLessThanDesc, x, builder.zero(x), dtype=bool)
@@ -168,7 +168,7 @@ def _clamp(builder: Builder, params: Any, outputs: Any, low: View, x: View, high
 @_of("select_n")
 def _select(builder: Builder, params: Any, outputs: Any, which: View, *cases: View) -> View:
     if which.dtype != bool:
-        raise NoOperator("must choose between two by a truth value", f"{len(cases)} by {which.dtype}")
+        raise NoOperator("must choose between two values by a boolean", f"{len(cases)} by {which.dtype}")
     return builder.elementwise(directml.ElementWiseIfDesc, which, *cases[::-1])
 
 
@@ -284,7 +284,7 @@ def padded(
     end_padding: Sequence[int],
     **attributes: Any,
 ) -> View:
-    """Padding. DirectML has no negative padding; crop first."""
+    """Pads a view. DirectML has no negative padding; crop first."""
     start, end = start_padding, end_padding
     if min(*start, *end) < 0:
         offsets = [max(-low, 0) for low in start]
@@ -306,12 +306,12 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
 
 @_of("gather")
 def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, indices: View) -> View:
-    """A gather of whole slices: the operand is {batch, indexed..., window}, and the result {batch, tuples, window}."""
+    """Gathers whole slices: the operand becomes {batch, indexed..., window}, and the result {batch, tuples, window}."""
     numbers, slices, mode = params["dimension_numbers"], params["slice_sizes"], params["mode"]
     indexed, batched = numbers.start_index_map, numbers.operand_batching_dims
     windows = [i for i in range(len(x.sizes)) if i not in (*indexed, *batched)]
     if any(slices[i] != 1 for i in indexed) or any(slices[i] != x.sizes[i] for i in windows):
-        raise NoOperator("must gather elements or whole slices", join_sizes(slices))
+        raise NoOperator("must gather single elements or whole slices", join_sizes(slices))
     batch, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, windows))
     indexed_sizes = [x.sizes[i] for i in indexed]
     operand = builder.reshaped(x.transposed([*batched, *indexed, *windows]), (batch, *indexed_sizes, window))
@@ -334,7 +334,7 @@ def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, i
         fill = params["fill_value"]
         missing = builder.local_constant(_fill_value(x.dtype) if fill is None else fill, x.dtype)
         result = builder.elementwise(directml.ElementWiseIfDesc, is_inside, result, missing)
-    # The dimensions that the slices keep of the operand stand where the offsets say, the others before them in order.
+    # Place the dimensions kept from the operand at `offset_dims`, and the others in the remaining places in order.
     kept = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batched)]
     own = [i for i in kept if i in windows]
     order = [*rows, *(len(rows) + own.index(i) for i in own)]
@@ -350,7 +350,7 @@ def _batch_first(rank: int, batched: Sequence[int]) -> list[int]:
 
 
 def _clamped(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
-    """The coordinates, moved into their ranges; the same view if they are known to be there."""
+    """Clamps coordinates to their ranges; returns the same view if they are known to be in range."""
     most = np.array(sizes, np.int64) - 1
     if builder.is_constant(tuples) and np.all((builder.value(tuples) >= 0) & (builder.value(tuples) <= most)):
         return tuples
@@ -364,7 +364,7 @@ def _clamped(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
 
 
 def _are_equal(builder: Builder, a: View, b: View) -> View:
-    """Whether two arrays have the same elements along their last axis, of which one is left."""
+    """Whether two arrays are equal along their last axis, which is kept with size 1."""
     each = builder.elementwise(directml.ElementWiseLogicalEqualsDesc, a, b, dtype=bool)
     if each.sizes[-1] == 1:
         return each
@@ -374,17 +374,17 @@ def _are_equal(builder: Builder, a: View, b: View) -> View:
 
 
 def _fill_value(dtype: np.dtype[Any]) -> float:
-    """The value that JAX fills in for elements outside."""
+    """JAX's default fill value for out-of-range indices."""
     return np.nan if dtype.kind == "f" else _lowest(dtype) if dtype.kind == "i" else _highest(dtype)
 
 
 def _scatter(
     function: directml.ReduceFunction, combination: type[Operator], neutral: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """A scatter that combines what comes to one place; DirectML's overwrite.
+    """Converts a scatter that combines updates to the same place; DirectML's scatters overwrite.
 
-    The operand is {batch, places, window}, and the updates are {batch, updates, window}. Each update stands at each
-    place, where it is replaced by a neutral number unless the place is its own, and the updates are reduced.
+    The operand is {batch, places, window}, and the updates are {batch, updates, window}. Broadcast each update to all
+    places, replace it by a neutral number everywhere but in its own place, and reduce over the updates.
     """
 
     def convert(builder: Builder, params: Any, outputs: Any, x: View, indices: View, updates: View) -> View:
@@ -394,7 +394,7 @@ def _scatter(
         window_sizes = tuple(x.sizes[i] for i in windows)
         own = tuple(updates.sizes[i] for i in numbers.update_window_dims)
         if {*numbers.inserted_window_dims} != {*scattered} or own != window_sizes:
-            raise NoOperator("must have whole updates", join_sizes(own))
+            raise NoOperator("must scatter whole slices", join_sizes(own))
         order = [*batched, *scattered, *windows]
         batch, places, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, scattered, windows))
         outer = [i for i in range(len(updates.sizes)) if i not in numbers.update_window_dims]
@@ -418,7 +418,7 @@ def _scatter(
 
 
 def _is_at(builder: Builder, coordinates: View, sizes: Sequence[int]) -> View:
-    """Whether the coordinates {batch, updates, dimension} are those of each place of these sizes, in the third axis."""
+    """Whether coordinates {batch, updates, dimension} name each place of these sizes; adds a third axis of places."""
     *rows, count = coordinates.sizes
     own = builder.local_constant(np.indices(sizes).reshape(count, -1).T, coordinates.dtype)
     return _are_equal(builder, builder.reshaped(coordinates, (*rows, 1, count)), own)

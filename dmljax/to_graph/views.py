@@ -1,4 +1,4 @@
-"""How arrays lie in the buffers of a graph: what only moves elements changes this, and is no node."""
+"""Views of a graph's buffers: an operation that only moves elements changes the view and needs no node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from dmljax.types import DataType
 
 @dataclass(frozen=True)
 class View:
-    """How an array lies in the buffer of an input, a constant or an output of a node."""
+    """The layout of an array in the buffer of an input, a constant or a node's output."""
 
     source: str
     dtype: np.dtype[Any]
@@ -42,21 +42,21 @@ class View:
         return replace(self, sizes=tuple(self.sizes[i] for i in axes), strides=tuple(self.strides[i] for i in axes))
 
     def placed(self, sizes: Sequence[int], axes: Sequence[int]) -> "View":
-        """As `lax.broadcast_in_dim`: dimension `i` becomes `axes[i]`, and the others repeat what there is."""
+        """Broadcasts like `lax.broadcast_in_dim`: dimension `i` becomes `axes[i]`, and others repeat elements."""
         strides = [0] * len(sizes)
         for axis, size, stride in zip(axes, self.sizes, self.strides, strict=True):
             strides[axis] = stride if size == sizes[axis] else 0
         return replace(self, sizes=tuple(sizes), strides=tuple(strides))
 
     def broadcast(self, sizes: Sequence[int]) -> "View":
-        """As NumPy broadcasts."""
+        """Broadcasts like NumPy."""
         return self.placed(sizes, range(len(sizes) - len(self.sizes), len(sizes)))
 
     def reshaped(self, sizes: Sequence[int]) -> "View | None":
-        """The same elements in the same order, unless no strides reach them."""
+        """Reshapes the view; None if no strides can express the result."""
         if 0 in sizes:
             return replace(self, sizes=tuple(sizes), strides=packed_strides(tuple(sizes)))
-        runs: list[tuple[int, int]] = []  # dimensions that are one, as the elements lie
+        runs: list[tuple[int, int]] = []  # sizes and strides of runs of mergeable dimensions
         for size, stride in zip(self.sizes, self.strides, strict=True):
             if size > 1 and runs and runs[-1][1] == size * stride:
                 runs[-1] = (runs[-1][0] * size, stride)
@@ -75,10 +75,10 @@ class View:
 
 
 def desc_of(dtype: Any, sizes: Sequence[int]) -> TensorDesc:
-    """A packed tensor: DirectML has a byte for a truth value, and one dimension at least."""
+    """The desc of a packed tensor; DirectML stores booleans as bytes, and requires at least one dimension."""
     name = "UINT8" if np.dtype(dtype).kind == "b" else np.dtype(dtype).name.upper()
     if name not in DataType.__members__:
-        raise Unsupported(Problem((), "must be of a data type that DirectML has", name.lower()))
+        raise Unsupported(Problem((), "must have a DirectML data type", name.lower()))
     if 0 in sizes:
-        raise Unsupported(Problem((), "must not be empty, as no tensor of DirectML is", join_sizes(sizes)))
+        raise Unsupported(Problem((), "must not be empty, because DirectML has no empty tensors", join_sizes(sizes)))
     return TensorDesc(DataType[name], tuple(sizes) or (1,))
