@@ -1,4 +1,4 @@
-"""ONNX models as JAX functions: `load` reads one, and the model is called with arrays.
+"""ONNX models as JAX functions: `load` reads a model, which you call with arrays.
 
 Needs the package `onnx`: `pip install 'dmljax[onnx]'`.
 """

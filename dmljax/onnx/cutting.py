@@ -8,7 +8,7 @@ from dmljax.to_graph.views import View
 
 
 def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str] = ()) -> tuple[Node, ...]:
-    """The nodes that these outputs need, if some values are given."""
+    """The nodes that compute these outputs from the given values."""
     needed, found = {*outputs} - {*given}, []
     for node in reversed(nodes):
         if needed & {*filter(None, node.outputs)}:
@@ -20,9 +20,9 @@ def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str
 def advice(
     nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node], values: Mapping[str, Any]
 ) -> str | None:
-    """Which calls make graphs of the nodes before the refused ones and of those behind them; None if there are none.
+    """The calls that make graphs of the nodes before and after the refused ones; None if there are no such nodes.
 
-    `values` are what the nodes make, by name. The first graph computes all that the second one reads of it.
+    `values` are the results of the nodes, by name. The first graph computes everything that the second reads from it.
     """
     dependent: set[str] = set()
     for node in nodes:
@@ -44,12 +44,12 @@ def advice(
     if behind:
         given = ", ".join(f"{name!r}: {_struct(values[name])}" for name in (*cut, *passed))
         only = "" if len(left) == len(outputs) else f", outputs={left}"
-        calls.append(f"behind them, model.graph({{**shapes, {given}}}{only})")
-    return f"the others have graphs: {'; '.join(calls)}" if calls else None
+        calls.append(f"after them, model.graph({{**shapes, {given}}}{only})")
+    return f"the other nodes have graphs: {'; '.join(calls)}" if calls else None
 
 
 def _last_results(nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node]) -> list[str]:
-    """The results of refused nodes that the outputs need, of which no others follow."""
+    """The results of refused nodes that the outputs need and that no other refused node reads."""
     needed, found = {*outputs}, []
     for node in reversed(nodes):
         made = [name for name in node.outputs if name in needed]
@@ -61,6 +61,6 @@ def _last_results(nodes: Sequence[Node], outputs: Sequence[str], refused: Collec
 
 
 def _struct(value: Any) -> str:
-    """How a caller spells the sizes and the type of a value, as far as they are known."""
+    """The code for a value's sizes and type, as far as they are known."""
     known = f"{value.sizes}, '{value.dtype}'" if isinstance(value, View) else "sizes, dtype"
     return f"jax.ShapeDtypeStruct({known})"

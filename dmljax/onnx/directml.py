@@ -1,8 +1,8 @@
-"""ONNX models as DirectML graphs: what a model computes for fixed sizes, as nodes that are descriptors.
+"""ONNX models as DirectML graphs: the computation for fixed sizes, with descriptors as nodes.
 
-Each ONNX node is traced by itself. The decorator records the calls of dmljax's functions in it, and each call becomes
-a descriptor. Between the calls stand a few operations of JAX. A reshape, a transposition or a broadcast only changes
-how a buffer is read; the other operations become one operator of DirectML or several.
+Each ONNX node is traced by itself. The decorator records its calls to dmljax's functions, and each call becomes a
+descriptor. The few JAX operations between the calls are converted too: a reshape, a transpose or a broadcast only
+changes how a buffer is read; every other operation becomes one or more DirectML operators.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,9 +38,9 @@ def directml_graph(
     shapes: Any,
     outputs: Sequence[str] | None,
 ) -> Graph:
-    """The DirectML graph of a model whose inputs, and those of the defaults that are named, have these shapes.
+    """The DirectML graph of a model for these shapes of its inputs and of the defaults named in `shapes`.
 
-    Results of nodes that `shapes` names become inputs.
+    Results of nodes that `shapes` names become inputs too.
     """
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
@@ -76,7 +76,7 @@ def directml_graph(
 
 def _struct_of_result(name: str, given: Any) -> jax.ShapeDtypeStruct:
     if not hasattr(given, "shape") or not hasattr(given, "dtype"):
-        rule = "must be a jax.ShapeDtypeStruct, as it is the result of a node"
+        rule = "must be a jax.ShapeDtypeStruct, because a node computes it"
         raise InvalidType(Problem(("shapes", name), rule, show(given)))
     return jax.ShapeDtypeStruct(given.shape, jax.dtypes.canonicalize_dtype(given.dtype))
 
@@ -87,26 +87,26 @@ def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
     names = tuple(outputs)
     for name in names:
         if name not in made:
-            raise InvalidDesc(Problem("outputs", "must be results of nodes", show(name) + did_you_mean(name, made)))
+            raise InvalidDesc(Problem("outputs", "must name results of nodes", show(name) + did_you_mean(name, made)))
     return names
 
 
 def _input_structs(
     inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Mapping[str, Any], needed: Collection[str]
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes and types of the needed inputs; open sizes of one name are equal, so that one of them is enough."""
+    """The shapes and types of the needed inputs; an open size that several inputs share is given once."""
     names = [one.name for one in (*inputs, *defaults)]
     inputs = [*inputs, *(one for one in defaults if one.name in shapes)]
     for name in shapes:
         if name not in names:
             given = show(name) + did_you_mean(name, names)
-            raise InvalidDesc(Problem("shapes", f"must have names among {', '.join(names)}", given))
+            raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", given))
     known: dict[str, int] = {}
     for one in inputs:
         if one.name in shapes:
             sizes = integers(("shapes", one.name), shapes[one.name])
             if not _fits(one, sizes, known):
-                raise InvalidDesc(Problem(("shapes", one.name), f"must be sizes of {one}", join_sizes(sizes)))
+                raise InvalidDesc(Problem(("shapes", one.name), f"must match {one}", join_sizes(sizes)))
     structs, missing = {}, []
     for one in (one for one in inputs if one.name in needed):
         if one.dtype is None or one.dtype == object:
@@ -118,12 +118,12 @@ def _input_structs(
         else:
             structs[one.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(one.dtype))
     if missing:
-        raise InvalidDesc(Problem("shapes", "must have the inputs whose sizes are open", "; ".join(missing)))
+        raise InvalidDesc(Problem("shapes", f"must give the open sizes of {'; '.join(missing)}"))
     return structs
 
 
 def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> bool:
-    """Whether an input can have these sizes, beside the open ones that are known by name."""
+    """Whether an input can have these sizes, given the open sizes known so far by name."""
     if wanted.sizes is None:
         return True
     rows = zip(wanted.sizes, sizes, strict=False)
@@ -136,7 +136,7 @@ _UNKNOWN = object()  # what follows from a node that cannot be traced
 
 
 class _Tracer(Program):
-    """Runs the nodes of a model on views instead of arrays, each in a trace of its own."""
+    """Runs the nodes of a model on views instead of arrays, each in its own trace."""
 
     def __init__(self, program: Program, builder: "_ModelGraph") -> None:
         super().__init__(program.find, program.maximum_sizes)
@@ -192,9 +192,9 @@ class _Tracer(Program):
             with recorded_calls() as calls:
                 closed = jax.make_jaxpr(function)(*(view.struct for view in views))
         except KeyNeeded:
-            rule = "must not draw random numbers: DirectML draws others than jax.random"
+            rule = "no DirectML graph, because DirectML and jax.random draw different numbers"
             raise Unsupported(
-                Problem((), rule, remedy="cut the model behind it, and give the numbers as an input")
+                Problem((), rule, remedy="cut the model after it and pass the numbers as an input")
             ) from None
         finally:
             self.is_tracing = False
@@ -204,10 +204,10 @@ class _Tracer(Program):
 
 
 class _ModelGraph(Converter):
-    """The graph of a model as it grows."""
+    """The graph of a model while it is built."""
 
     def known(self, value: Any) -> Any:
-        """The elements of a value that follows from constants; other values stay as they are."""
+        """The elements of a value computed only from constants; other values are returned unchanged."""
         if not isinstance(value, View):
             return value
         if self.is_constant(value):
@@ -222,7 +222,7 @@ class _ModelGraph(Converter):
         return self.value(replace(value, source=self.local_constant(result).source))
 
     def outputs(self, results: Mapping[str, Any]) -> dict[str, str]:
-        """Where the outputs come from."""
+        """The sources of the outputs."""
         self.place, sources = (), {}
         for name, result in results.items():
             try:
@@ -238,7 +238,7 @@ class _ModelGraph(Converter):
         return self.finished(outputs)
 
     def _output(self, name: str, result: Any) -> str:
-        """Where an output comes from: an output of a node that has its type and sizes, as files have no views."""
+        """The source of an output: a node's output with its type and sizes, because files have no views."""
         if isinstance(result, np.ndarray):
             result = self.constant(unused(f"{name} constant", self.constants), np.asarray(as_array(result)))
         if result is _UNKNOWN:
@@ -252,7 +252,7 @@ class _ModelGraph(Converter):
 
 
 def _origins(part: Assembly) -> Iterator[str]:
-    """The sources of a graph that are no outputs of its nodes."""
+    """The sources of a graph that are not outputs of its nodes."""
     return (source for source in part.edges.values() if source.rpartition(".")[0] not in part.nodes)
 
 

@@ -27,18 +27,18 @@ except ImportError as error:  # pragma: no cover  # the tests have it
         Problem((), "ONNX models need the package onnx", str(error), remedy="pip install 'dmljax[onnx]'")
     ) from error
 
-MAIN = ""  # the domain of ONNX's own operators, which may also be spelled ai.onnx
-MAX_FILE_BYTES = 2**31  # which protobuf reads at most; larger weights lie in files of their own
-MAX_VERSION = 2**31 - 1  # of operators, which the package onnx looks up by 32 bits
-MAX_DEPTH = 64  # of functions that call functions, and of subgraphs
+MAIN = ""  # the domain of ONNX's own operators, also spelled ai.onnx
+MAX_FILE_BYTES = 2**31  # protobuf's limit; larger weights are stored in separate files
+MAX_VERSION = 2**31 - 1  # of operators: the onnx package looks versions up as 32-bit integers
+MAX_DEPTH = 64  # of nested function calls, and of nested subgraphs
 
 
 @dataclass(frozen=True, eq=False)
 class TensorType:
-    """The type of an input or an output: its dtype, and its sizes, of which open ones are names or None.
+    """The type of an input or an output: its dtype and its sizes, with a name or None for each open size.
 
-    `sizes` is None where the rank is open, too, and `dtype` is None for what is not a tensor. `denotations` say what
-    each dimension is for, such as DATA_BATCH; most models have none.
+    `sizes` is None if even the rank is open, and `dtype` is None if the value is not a tensor. `denotations` say what
+    each dimension means, such as DATA_BATCH; most models have none.
     """
 
     name: str
@@ -52,9 +52,9 @@ class TensorType:
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
 
     def overridden(self, names: Mapping[str, int], denotations: Mapping[str, int]) -> "TensorType":
-        """The type with the open sizes that are given by name or by denotation, as ONNX Runtime overrides them.
+        """The type with open sizes replaced by name or by denotation, as ONNX Runtime overrides them.
 
-        Denotations are compared without regard to case. A size that is not open must be as it is given.
+        Denotations ignore case. A size that is not open must equal the one given for it.
         """
         if self.sizes is None:
             return self
@@ -64,7 +64,7 @@ class TensorType:
             expected = names.get(own) if isinstance(own, str) else own
             given = by_denotation.get(denotation.lower()) if denotation else None
             if given is not None and expected not in (None, given):
-                rule = f"must have the size {expected} where its denotation is {denotation}"
+                rule = f"must have size {expected} in the dimension denoted {denotation}"
                 raise InvalidDesc(Problem(self.name, rule, given))
             sizes.append(next((size for size in (given, expected) if size is not None), own))
         return replace(self, sizes=tuple(sizes))
@@ -72,28 +72,28 @@ class TensorType:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """An attribute of a node in a function whose value is that of the function's attribute of this name."""
+    """A node's attribute that takes the value of the surrounding function's attribute of this name."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A node: an empty name among its inputs or outputs is an optional one that is absent."""
+    """A node; an empty name among its inputs or outputs marks an absent optional."""
 
     operator: str
     domain: str
-    version: int  # of the domain, as the model imports it
+    version: int  # that the model imports for the domain
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
-    overload: str = ""  # of a function of the model
-    index: int = 0  # in the graph, as the file has it
+    overload: str = ""  # selects among functions of the model
+    index: int = 0  # position in the file's graph
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where an error stands: unnamed nodes are called by their first output."""
+        """The node's path in errors; an unnamed node goes by its first output."""
         return ("nodes", self.name or next(iter(filter(None, self.outputs)), ""), self.operator)
 
     @property
@@ -101,7 +101,7 @@ class Node:
         return (value for value in self.attributes.values() if isinstance(value, OnnxGraph))
 
     def bound(self, attributes: Mapping[str, Any]) -> "Node":
-        """The node with the attributes of the function that it stands in."""
+        """The node with references replaced by the surrounding function's attributes."""
         own = {}
         for name, value in self.attributes.items():
             if isinstance(value, Reference):
@@ -114,7 +114,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class OnnxGraph:
-    """Nodes in an order in which each comes after those that it reads from; an absent output has an empty name."""
+    """Nodes sorted so that each follows the nodes it reads from; an absent output has an empty name."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[TensorType, ...]
@@ -132,14 +132,14 @@ class OnnxGraph:
 
     @functools.cached_property
     def free_names(self) -> frozenset[str]:
-        """The names that the graph reads from the graphs around it."""
+        """The names that the graph reads from enclosing graphs."""
         read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)
         own = {*self.input_names, *self.constants, *(name for node in self.nodes for name in node.outputs)}
         return frozenset(read - own - {""})
 
     @functools.cached_property
     def last_uses(self) -> Mapping[int, Sequence[str]]:
-        """The names that no node after the one at an index reads, but for the outputs."""
+        """For each node, the names that no later node reads, except outputs."""
         nodes = enumerate(self.nodes)
         last = {name: i for i, node in nodes for name in (*names_read(node), *filter(None, node.outputs))}
         uses: dict[int, list[str]] = {}
@@ -155,7 +155,7 @@ class OnnxGraph:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A model's own operator: a graph, and the values of attributes that a node leaves out."""
+    """An operator that the model defines: a graph, and default values for its attributes."""
 
     graph: OnnxGraph
     attributes: tuple[str, ...]
@@ -166,7 +166,7 @@ FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 
 def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
-    """The model in a file, in bytes or in a ModelProto, and the folder in which its external data lies."""
+    """The model from a file, bytes or a ModelProto, and the folder of its external data."""
     if isinstance(source, onnx.ModelProto):
         return source, None
     if isinstance(source, bytes | bytearray | memoryview):
@@ -183,15 +183,15 @@ def _parsed(data: bytes) -> "onnx.ModelProto":
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception:  # protobuf's own errors, of which each of its implementations has others
-        raise InvalidDesc(Problem((), "must be an ONNX model in protobuf", f"{len(data)} other bytes")) from None
+    except Exception:  # each implementation of protobuf raises different errors
+        raise InvalidDesc(Problem((), "not an ONNX model in protobuf", f"{len(data)} bytes")) from None
     if not model.HasField("graph"):
-        raise InvalidDesc(Problem((), "must be an ONNX model, which has a graph", f"{len(data)} bytes without one"))
+        raise InvalidDesc(Problem((), "not an ONNX model, because it has no graph", f"{len(data)} bytes"))
     return model
 
 
 class Reader:
-    """What is the same for all graphs of one file: its functions, its folder, and the versions of its domains."""
+    """What all graphs of a file share: its functions, its folder, and the versions of its domains."""
 
     def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
         self.folder = folder
@@ -205,15 +205,15 @@ class Reader:
                 self.functions[key] = self.function(proto, versions)
 
     def read(self, proto: Any) -> OnnxGraph:
-        """The main graph. Nothing else here keeps it, so that its arrays go where a model stores them."""
+        """The main graph. The reader keeps no reference to it, so that the model can free its arrays."""
         return self._graph(proto, self.versions, {}, 0)
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
-        """A function, of the model or of ONNX itself, with the versions that its nodes have."""
+        """A function of the model or of ONNX itself, with the versions of its nodes."""
         defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         made = {*proto.input, *(name for node in proto.node for name in node.output)}
-        # A body that ONNX makes for one node leaves out what makes the outputs that the node has not.
+        # A body that ONNX builds for one node omits the nodes for outputs that the node does not have.
         outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
@@ -223,7 +223,7 @@ class Reader:
 
     def _graph(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int) -> OnnxGraph:
         if depth > MAX_DEPTH:
-            raise InvalidDesc(Problem((), f"subgraphs must be at most {MAX_DEPTH} deep", "more"))
+            raise InvalidDesc(Problem((), f"subgraphs must be nested at most {MAX_DEPTH} deep", "more"))
         constants: dict[str, Any] = {}
         for tensor in proto.initializer:
             name = _text("name", tensor.name)
@@ -247,7 +247,7 @@ class Reader:
         with inside(("nodes", own_name or next(iter(filter(None, outputs)), ""), operator)):
             if domain not in versions:
                 spelled = domain or "ai.onnx"
-                raise InvalidDesc(Problem("domain", "must be one that the model imports", spelled))
+                raise InvalidDesc(Problem("domain", "must be imported by the model", spelled))
             attributes = {
                 _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
             }
@@ -257,7 +257,7 @@ class Reader:
     def attribute(
         self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any] | None = None, depth: int = 0
     ) -> Any:
-        """The value of an attribute, of which graphs may read the names in `outer`."""
+        """The value of an attribute; a graph in it may read the names in `outer`."""
         if proto.ref_attr_name:
             return Reference(_text("ref_attr_name", proto.ref_attr_name))
         kinds = onnx.AttributeProto
@@ -285,7 +285,7 @@ class Reader:
                     return self._graph(proto.g, versions, outer or {}, depth + 1)
             case kinds.TYPE_PROTO:
                 return _type_of(proto.name, proto.tp)
-        raise InvalidDesc(Problem(proto.name, "must be an attribute of a kind that ONNX has", proto.type))
+        raise InvalidDesc(Problem(proto.name, "unknown kind of attribute", proto.type))
 
     def tensor(self, where: Where, proto: Any) -> Any:
         """A tensor as a NumPy array."""
@@ -294,15 +294,15 @@ class Reader:
                 proto = self.embedded(proto)
             dtype_of(proto.data_type)
             if any(size < 0 for size in proto.dims):
-                raise InvalidDesc(Problem("dims", "must be at least 0 each", tuple(proto.dims)))
+                raise InvalidDesc(Problem("dims", "must each be at least 0", tuple(proto.dims)))
             try:
                 return numpy_helper.to_array(proto)
-            except Exception as error:  # which each kind of data has of its own
-                rule = f"must have the data of a tensor of sizes {tuple(proto.dims)}"
-                raise InvalidDesc(Problem((), rule, str(error))) from None
+            except Exception as error:  # each kind of data raises different errors
+                rule = f"cannot read a tensor of sizes {tuple(proto.dims)}: {error}"
+                raise InvalidDesc(Problem((), rule)) from None
 
     def embedded(self, proto: Any) -> Any:
-        """A tensor with its elements in it, which lie in a file of their own."""
+        """A tensor with its external data embedded."""
         copy = onnx.TensorProto()
         copy.CopyFrom(proto)
         copy.ClearField("external_data")
@@ -311,13 +311,15 @@ class Reader:
         return copy
 
     def _external(self, proto: Any) -> bytes:
-        """The bytes of a tensor that lie in a file of their own, which must be in the model's folder."""
+        """The bytes of a tensor's external data, whose file must be in the model's folder."""
         entries = {one.key: one.value for one in proto.external_data}
         location = entries.get("location", "")
         if self.folder is None:
-            remedy = "load the model by its path, or its data with onnx.load_external_data_for_model"
+            remedy = "load the model by its path, or load its data with onnx.load_external_data_for_model"
             raise InvalidDesc(
-                Problem("location", "must be beside a file, which bytes have not", location, remedy=remedy)
+                Problem(
+                    "location", "no folder to read from, because the model came without a path", location, remedy=remedy
+                )
             )
         folder = self.folder.resolve()
         try:
@@ -325,7 +327,7 @@ class Reader:
             if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:
                 raise InvalidDesc(Problem("location", "must be a file in the model's folder", show(location)))
             with inside("location"):
-                file = opened(path, sys.maxsize)  # one file may hold the weights of the largest models
+                file = opened(path, sys.maxsize)  # a file of weights may be of any size
             with file:
                 size = os.fstat(file.fileno()).st_size
                 offset = int(entries.get("offset", 0))
@@ -342,12 +344,12 @@ class Reader:
                 raise unreadable(folder / location, error) from None
 
     def _sparse(self, where: Where, proto: Any) -> Any:
-        """A tensor of which the elements that are not zero are given, with all of its elements."""
+        """A sparse tensor made dense."""
         with inside(where):
             values, indices = self.tensor("values", proto.values), self.tensor("indices", proto.indices)
             sizes = tuple(proto.dims)
             if any(size < 0 for size in sizes) or np.prod(sizes, dtype=object) > MAX_SPARSE:
-                raise InvalidDesc(Problem("dims", f"must be of at most {MAX_SPARSE} elements", sizes))
+                raise InvalidDesc(Problem("dims", f"must describe at most {MAX_SPARSE} elements", sizes))
             dense = np.zeros(sizes, values.dtype)
             try:
                 places = tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, sizes)
@@ -359,7 +361,7 @@ class Reader:
             return dense
 
 
-MAX_SPARSE = 2**28  # elements of a sparse tensor, all of which are stored here
+MAX_SPARSE = 2**28  # elements of a sparse tensor, which is stored dense
 
 
 def _versions(imports: Any) -> dict[str, int]:
@@ -374,27 +376,27 @@ def _domain(name: str) -> str:
 
 
 def _text(where: Where, data: bytes | str) -> str:
-    """Text of a file, which protobuf gives as bytes where it is no valid text."""
+    """Text of a file, which protobuf returns as bytes if it is not valid UTF-8."""
     if isinstance(data, str):
         return data
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise InvalidDesc(Problem(where, "must be text in UTF-8", repr(data[:40]))) from None
+        raise InvalidDesc(Problem(where, "must be UTF-8 text", repr(data[:40]))) from None
 
 
 def dtype_of(kind: int) -> np.dtype[Any]:
-    """The NumPy type of a number that stands for a type in ONNX."""
+    """The NumPy type for an ONNX type number."""
     try:
         dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
     except (KeyError, TypeError, ValueError):
-        raise InvalidDesc(Problem("data_type", "must be a type that ONNX has", kind)) from None
+        raise InvalidDesc(Problem("data_type", "unknown data type", kind)) from None
     if dtype.name in _WITHOUT_XLA:
-        raise Unsupported(Problem("data_type", "must be a type that XLA computes with", dtype.name))
+        raise Unsupported(Problem("data_type", "not supported by XLA", dtype.name))
     return dtype
 
 
-# JAX 0.8 and 0.10 refuse an array of these, and JAX 0.12 ends the process when it converts one.
+# JAX 0.8 and 0.10 refuse arrays of these types; JAX 0.12 crashes when it converts one.
 _WITHOUT_XLA = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 
 
@@ -416,7 +418,7 @@ def _type_of(name: str, proto: Any) -> TensorType:
 
 
 def _size(dimension: Any) -> int | str | None:
-    """A size, the name of an open one, or None: exporters also write 0, -1 and "?" for sizes that are open."""
+    """A size, the name of an open size, or None: exporters also write 0, -1 and "?" for open sizes."""
     if dimension.WhichOneof("value") == "dim_param":
         return _text("dim_param", dimension.dim_param) if dimension.dim_param not in ("", "?") else None
     return dimension.dim_value if dimension.dim_value > 0 else None
@@ -426,31 +428,31 @@ def _size(dimension: Any) -> int | str | None:
 
 
 def names_read(node: Node) -> Iterator[str]:
-    """The names that a node reads, those of its subgraphs too."""
+    """The names that a node reads, including those its subgraphs read."""
     yield from filter(None, node.inputs)
     for graph in node.subgraphs:
         yield from graph.free_names
 
 
 def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -> tuple[Node, ...]:
-    """The nodes, each after those that it reads from: exporters break the order now and then."""
+    """The nodes sorted so that each follows the nodes it reads from; exporters sometimes break this order."""
     makers: dict[str, int] = {}
     problems: list[Problem] = []
     for i, node in enumerate(nodes):
         for name in filter(None, node.outputs):
             if name in makers:
-                problems.append(Problem(node.place, "must have outputs of names that are new", show(name)))
+                problems.append(Problem(node.place, "output name already in use", show(name)))
             makers[name] = i
     before: list[set[int]] = []
     for i, node in enumerate(nodes):
         read = set(names_read(node))
         missing = sorted(name for name in read if name not in makers and name not in defined)
-        problems += [Problem(node.place, "must read names that are defined", show(name)) for name in missing]
+        problems += [Problem(node.place, "undefined name", show(name)) for name in missing]
         before.append({makers[name] for name in read if name in makers} - ({i} if not missing else set()))
         if any(makers.get(name) == i for name in node.inputs):
             problems.append(Problem(node.place, "must not read its own output", show(node.outputs)))
     missing = [name for name in outputs if name not in makers and name not in defined]
-    problems += [Problem("outputs", "must be names that are defined", show(name)) for name in missing]
+    problems += [Problem("outputs", "undefined name", show(name)) for name in missing]
     if problems:
         raise InvalidDesc(*problems[:20])
     dependents: list[list[int]] = [[] for _ in nodes]
@@ -460,12 +462,12 @@ def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -
     if all(j < i for i, needed in enumerate(before) for j in needed):
         return tuple(nodes)
     ready = [i for i, needed in enumerate(before) if not needed]
-    for i in ready:  # which grows on the way
+    for i in ready:  # grows while we iterate
         for j in dependents[i]:
             before[j].discard(i)
             if not before[j]:
                 ready.append(j)
     if len(ready) < len(nodes):
         circle = next(i for i, needed in enumerate(before) if needed)
-        raise InvalidDesc(Problem(nodes[circle].place, "must not lead around in a circle", show(nodes[circle].outputs)))
+        raise InvalidDesc(Problem(nodes[circle].place, "must not be part of a cycle", show(nodes[circle].outputs)))
     return tuple(nodes[i] for i in ready)

@@ -1,4 +1,4 @@
-"""Finds the handlers of a model's nodes, and the inputs that decide sizes in them."""
+"""Finds the handlers of a model's nodes, and the inputs that decide sizes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from dmljax.text import did_you_mean, join_words, show
 
 
 class Finder:
-    """Finds the handler of a node: the model's own functions, the table, and the bodies that ONNX itself gives."""
+    """Finds a node's handler among the model's functions, the registry, and the function bodies that ONNX defines."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -27,7 +27,7 @@ class Finder:
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
-        if handler is None:  # in the body of an operator that ONNX opens
+        if handler is None:  # inside a function body that ONNX defines
             raise Unsupported(*_missing([node]))
         return handler
 
@@ -44,7 +44,7 @@ class Finder:
         return self.bodies[key]
 
     def deciding_inputs(self, key: FunctionKey) -> frozenset[int]:
-        """The inputs of a function of the model that decide sizes in it."""
+        """The inputs of a model's function that decide sizes in it."""
         if key not in self.reader.functions:
             return frozenset()
         if key not in self.deciding:
@@ -60,7 +60,7 @@ class Finder:
         return _opened(lambda node, given: function, function.defaults, inputs, dict.fromkeys(names, Attribute()))
 
     def _of_schema(self, node: Node) -> Handler | None:
-        """A handler that opens the body that ONNX gives for an operator, if it gives one."""
+        """A handler that runs the body that ONNX defines for an operator, if it defines one."""
         try:
             schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
         except onnx.defs.SchemaError:
@@ -110,7 +110,7 @@ def _opened(
     inputs: Sequence[Input],
     attributes: Mapping[str, Attribute],
 ) -> Handler:
-    """A handler that runs the body of a function, which may depend on the node and the types of its inputs."""
+    """A handler that runs a function body, which may depend on the node and its input types."""
 
     def run(*given: Value, call: Call, **attributes: Any) -> Results:
         graph = body(call.node, given).graph
@@ -121,7 +121,7 @@ def _opened(
 
 
 def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
-    """The body of an operator, which depends on the types of its inputs."""
+    """The body of an operator for the types of its inputs."""
     attributes = [
         onnx.helper.make_attribute(name, value.source if isinstance(value, OnnxGraph) else value)
         for name, value in node.attributes.items()
@@ -140,7 +140,7 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
     body = onnx.FunctionProto()
     data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
     if not data:
-        raise Unsupported(Problem((), "must have inputs of types that ONNX's body of the operator is for", "others"))
+        raise Unsupported(Problem((), "ONNX defines no function body for inputs of these types"))
     body.ParseFromString(data)
     return body
 
@@ -153,7 +153,7 @@ def _all_nodes(graph: OnnxGraph) -> Iterator[Node]:
 
 
 def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
-    """Refuses functions that call themselves, be it by others, and calls that are too deep."""
+    """Refuses recursive functions, direct or indirect, and calls nested too deeply."""
     depths: dict[FunctionKey, int] = {}
 
     def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
@@ -166,7 +166,7 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
             inner = (depth(one, (*callers, key)) for one in called if one in functions)
             depths[key] = 1 + max(inner, default=0)
         if depths[key] + len(callers) > MAX_DEPTH:
-            raise InvalidDesc(Problem(place, f"must call functions at most {MAX_DEPTH} deep", "more"))
+            raise InvalidDesc(Problem(place, f"must nest function calls at most {MAX_DEPTH} deep", "more"))
         return depths[key]
 
     for key in functions:
@@ -174,7 +174,7 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
 
 
 def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
-    """Refuses a model at once for all that it needs and is not there."""
+    """Refuses a model that needs missing handlers, listing all of them at once."""
     nodes = [*_all_nodes(graph)]
     for function in finder.reader.functions.values():
         nodes += _all_nodes(function.graph)
@@ -193,7 +193,7 @@ def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
 
 
 def _missing(nodes: Sequence[Node]) -> Iterator[Problem]:
-    """A problem for each reason to refuse nodes, and for each operator that is unknown."""
+    """A problem for each reason to refuse nodes, and for each unknown operator."""
     alike: dict[Refusal | tuple[str, str], list[Node]] = {}
     for node in nodes:
         reason = refusal_of(node.domain, node.operator) or (node.domain, node.operator)
@@ -204,10 +204,10 @@ def _missing(nodes: Sequence[Node]) -> Iterator[Problem]:
         times = "at" if len(found) == 1 else f"{len(found)} times, first at"
         given = f"{operators} of {first.domain or 'ai.onnx'} {first.version}, {times} {show(first.place[1])}"
         if isinstance(reason, Refusal):
-            yield Problem((), f"must have no operators that {reason.reason}", given, remedy=reason.remedy)
+            yield Problem((), f"cannot run operators that {reason.reason}", given, remedy=reason.remedy)
         else:
             known = {operator for domain, operator in REGISTRY.handlers if domain == first.domain}
-            yield Problem((), "must have operators that dmljax knows", given + did_you_mean(first.operator, known))
+            yield Problem((), f"unsupported operator {given}{did_you_mean(first.operator, known)}")
 
 
 def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
@@ -221,7 +221,7 @@ def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
 
 
 def deciding_names(graph: OnnxGraph, finder: Finder) -> tuple[frozenset[str], frozenset[str]]:
-    """The names whose values must be known for sizes to be, and those that operators compute with better if known."""
+    """The names whose values decide sizes, and those that lead to a simpler program if known."""
     deciding: set[str] = set()
     kept: set[str] = set()
     _add_deciding(graph, finder, deciding, kept)

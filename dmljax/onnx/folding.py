@@ -1,4 +1,4 @@
-"""Computes the nodes that depend only on a model's weights once, instead of at each call."""
+"""Computes the nodes that depend only on a model's weights once instead of on every call."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Value
 from dmljax.onnx.registry import KeyNeeded
 
-_FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})  # XLA moves nothing for these
+_FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})  # XLA moves no data for these
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """The nodes that are left, and the values that they read in place of `sources`, weights that were folded."""
+    """The remaining nodes, and the values they read in place of `sources`, the weights that were folded."""
 
     graph: OnnxGraph
     sources: Mapping[str, Array]
@@ -25,12 +25,12 @@ class Folded:
 
 
 def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]) -> Folded:
-    """Computes the nodes of a graph that read only weights and constants, where a call gains by it.
+    """Computes the nodes of a graph that read only weights and constants, if that makes calls faster.
 
-    A result larger than its weights, as DequantizeLinear's is, is folded only for a product of matrices, whose factors
-    XLA writes into memory at each call except on a TPU. Filters of convolutions gain nothing by it.
+    A result larger than its weights, such as DequantizeLinear's, is folded only for matrix products, whose factors XLA
+    writes to memory on every call except on a TPU. Convolution filters gain nothing from folding.
     """
-    origins: dict[str, frozenset[str]] = {}  # the weights that each result follows from
+    origins: dict[str, frozenset[str]] = {}  # the weights that each result depends on
 
     def every(weights: Mapping[str, Array]) -> dict[str, Array]:
         values = {**constants, **weights}
@@ -62,7 +62,7 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
 
 
 def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, Value]) -> dict[str, Value]:
-    """The results of a node all of whose inputs are known so far; none if it needs more, or makes no tensors."""
+    """The results of a node whose inputs are all known so far; none if it needs more or its results are not tensors."""
     node = graph.nodes[index]
     if any(node.subgraphs) or not all(name in values for name in names_read(node)):
         return {}
@@ -76,7 +76,7 @@ def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, V
 
 
 def _left(graph: OnnxGraph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
-    """The indices of the nodes to run at each call, last first: a node is folded only where that saves time."""
+    """The indices of the nodes to run on every call, last first; a node is folded only if that saves time."""
     needed = {*graph.output_names}
     remaining = MAX_FOLDED_BYTES
     for index in reversed(range(len(graph.nodes))):
@@ -97,7 +97,7 @@ def _is_made(nodes: Collection[Node], name: str) -> bool:
 
 
 def _factors(graph: OnnxGraph) -> frozenset[str]:
-    """The names that products of matrices read."""
+    """The names that matrix products read."""
     return frozenset(name for node in graph.nodes if node.operator in _PRODUCTS for name in node.inputs)
 
 

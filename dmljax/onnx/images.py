@@ -1,7 +1,7 @@
-"""Networks of images: which values of a model are images, and how operators of single elements compute them.
+"""Image networks: finds a model's images, and runs elementwise operators on them with channels last.
 
-Layers with windows compute with channels after the dimensions of space (`dmljax.lowerings.channels`). So do the
-operators between them, and XLA has nothing to move.
+Layers with windows compute with channels last on a CPU (`dmljax.lowerings.channels`). Operators between them use the
+same layout, so that XLA has nothing to transpose.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ _FIRST_AXIS_OF_SPACE = 2
 
 
 def layers_of(graph: OnnxGraph) -> int:
-    """How many layers with windows a graph has."""
+    """The number of layers with windows in a graph."""
     return sum(node.operator in _OF_WINDOWS for node in graph.nodes)
 
 
 def images_of(graph: OnnxGraph, find: Callable[[Node], Handler]) -> frozenset[str]:
-    """The names of a graph's images: what comes out of layers with windows, and what is computed of that alone."""
+    """The names of a graph's images: outputs of layers with windows, and results computed elementwise from them."""
     images: set[str] = set()
     for node in graph.nodes:
         follows = node.operator in _OF_IMAGES or find(node).is_elementwise
@@ -37,10 +37,10 @@ def images_of(graph: OnnxGraph, find: Callable[[Node], Handler]) -> frozenset[st
 
 
 def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """What a function of single elements makes of inputs of which one is an image.
+    """Applies an elementwise function to inputs, at least one of which is an image.
 
-    An element for each channel, such as a gate, is computed before it: XLA would compute it anew for each place of the
-    image, thousands of times.
+    Inputs with a value per channel, such as gates, are computed first; otherwise XLA would recompute them for each
+    pixel.
     """
     rank = max(jnp.ndim(x) for x in inputs if x is not None)
     if rank <= _FIRST_AXIS_OF_SPACE:
@@ -69,5 +69,5 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
 
 
 def _is_of_channels(x: Tensor) -> bool:
-    """Whether all places of an image are given the same elements."""
+    """Whether an input has the same values for every pixel of an image."""
     return all(isinstance(size, int) and size == 1 for size in jnp.shape(x)[_FIRST_AXIS_OF_SPACE:])

@@ -1,4 +1,4 @@
-"""The arrays that a call gives a model, bound to the names of its inputs and checked against their types."""
+"""Binds the arrays of a call to a model's inputs, and checks them against their types."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dmljax.text import did_you_mean, join_words
 
 @dataclass(frozen=True)
 class Inputs:
-    """The types of the inputs that calls must give, and of those that have a default."""
+    """The types of the required inputs, and of those with a default."""
 
     needed: tuple[TensorType, ...]
     defaults: tuple[TensorType, ...]
@@ -25,24 +25,24 @@ class Inputs:
         """The inputs of a call by name."""
         types = {one.name: one for one in (*self.needed, *self.defaults)}
         if len(inputs) > len(self.needed):
-            raise InvalidType(Problem((), f"there must be at most {len(self.needed)} arrays by position", len(inputs)))
+            raise InvalidType(Problem((), f"takes at most {len(self.needed)} arrays by position", len(inputs)))
         given = dict(zip((one.name for one in self.needed), inputs, strict=False))
         for name, value in named.items():
             if name not in types:
-                rule = f"must be one of {', '.join(types)}"
-                raise InvalidType(Problem(name, rule, name + did_you_mean(name, types)))
+                rule = f"unknown input{did_you_mean(name, types)}"
+                raise InvalidType(Problem(name, rule, remedy=f"the inputs are {', '.join(types)}"))
             if name in given:
-                raise InvalidType(Problem(name, "must be given once", "twice"))
+                raise InvalidType(Problem(name, "given both by position and by name"))
             given[name] = value
         missing = [one.name for one in self.needed if one.name not in given]
         if missing:
-            raise InvalidType(Problem((), "must have all inputs", f"no {join_words(missing)}"))
+            raise InvalidType(Problem((), f"no array for input{'s' * (len(missing) > 1)} {join_words(missing)}"))
         opened: dict[str, tuple[str, int]] = {}
         return {name: checked(types[name], value, opened) for name, value in given.items()}
 
 
 def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) -> Value:
-    """An input that has the type and the sizes that the model says; open sizes of one name must be equal."""
+    """Checks an input against the model's type and sizes; open sizes with the same name must be equal."""
     if wanted.kind != "tensor":
         if value is None or isinstance(value, list | tuple):
             return value if value is None else [array(wanted.name, one) for one in value]
@@ -55,7 +55,7 @@ def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) 
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
     if given.dtype not in (wanted.dtype, narrow):
         remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
-        raise InvalidType(Problem(wanted.name, f"must be of {wanted.dtype.name}", given.dtype, remedy=remedy))
+        raise InvalidType(Problem(wanted.name, f"must be {wanted.dtype.name}", given.dtype, remedy=remedy))
     if wanted.sizes is None:
         return given
     if len(wanted.sizes) != given.ndim:
@@ -64,7 +64,7 @@ def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) 
         if isinstance(due, str):
             name, first = opened.setdefault(due, (wanted.name, size))
             if first is not size and first != size:
-                rule = f"must have the size {first} for {due}, as {name} has"
+                rule = f"must have size {first} for {due}, like {name}"
                 raise InvalidDesc(Problem(wanted.name, rule, given.shape))
         elif due is not None and size != due:
             spelled = str(wanted).partition(": ")[2]
@@ -73,5 +73,5 @@ def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) 
 
 
 def is_text(value: Value) -> bool:
-    """Whether a value may hold texts: known elements that are objects of Python."""
+    """Whether a value may hold text: its known elements are Python objects."""
     return isinstance(value, np.ndarray) and value.dtype == object

@@ -1,7 +1,7 @@
-"""Runs the nodes of a graph, under any transformation of JAX.
+"""Runs the nodes of a graph under any JAX transformation.
 
-A value is a NumPy array while it is known when the program is traced, as sizes must be; a JAX array otherwise. Known
-integers have 64 bits whatever JAX is configured to, so that no size passes through an array of 32 bits.
+A value that is known while tracing, as sizes must be, is a NumPy array; any other is a JAX array. Known integers have
+64 bits regardless of JAX's configuration, so that no size is truncated to 32 bits.
 """
 
 import functools
@@ -27,8 +27,8 @@ from dmljax.onnx.symbols import Symbols, kind_of, known_numbers, simplified, tra
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 
-MAX_FOLDED = 4096  # elements of a value that is kept known: more are data, not sizes
-KEY = "\0key"  # the name of the key of a graph's random numbers among its values
+MAX_FOLDED = 4096  # elements of a value that stays known; anything larger is data, not sizes
+KEY = "\0key"  # the name of a graph's random key among its values
 
 
 _GIVEN_TYPES: ContextVar[Mapping[DType, DType] | None] = ContextVar("_GIVEN_TYPES", default=None)
@@ -36,10 +36,10 @@ _GIVEN_TYPES: ContextVar[Mapping[DType, DType] | None] = ContextVar("_GIVEN_TYPE
 
 @contextmanager
 def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
-    """Maps float types of the file to those that the weights are given in.
+    """Maps the file's float types to the types of the given weights.
 
-    A node whose inputs have both computes in the type of the weights. What does not depend on weights, such as angles
-    of positions, keeps the file's type until it meets them.
+    A node with inputs of both types computes in the weights' type. Values that do not depend on weights, such as angles
+    of positions, keep the file's type until they meet weights.
     """
     token = _GIVEN_TYPES.set(types)
     try:
@@ -49,24 +49,24 @@ def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
 
 
 class NotKnown(Unsupported):
-    """A value that must be known while tracing is not."""
+    """A value must be known while tracing, but is not."""
 
 
 class Program:
-    """A graph whose operators all have handlers, as it runs under one choice of bounds."""
+    """Runs graphs whose operators all have handlers, under one choice of bounds."""
 
     def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int] | str) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
-        self.left_open: dict[str, Problem] = {}  # the comparisons that symbols left to the exported program
+        self.left_open: dict[str, Problem] = {}  # comparisons of symbols that the exported program must decide
         self._images: dict[OnnxGraph, frozenset[str]] = {}
 
     def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
-        """The context in which nodes of a graph are traced to be compiled together."""
+        """A context for tracing nodes that are compiled together."""
         return network_of(layers_of(graph))
 
     def run(self, graph: OnnxGraph, inputs: Sequence[Value], outer: Mapping[str, Value] | None = None) -> list[Value]:
-        """The outputs of a graph, of which `outer` are the values around it by name."""
+        """The outputs of a graph; `outer` are the values of enclosing graphs, by name."""
         values = dict(outer or {})
         values |= graph.constants
         values |= zip(graph.input_names, inputs, strict=True)
@@ -79,7 +79,7 @@ class Program:
         return self.outputs(graph, values)
 
     def run_node(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
-        """Adds what one node computes to the values."""
+        """Adds the results of one node to the values."""
         node = graph.nodes[index]
         with inside(node.place):
             results = self._results(graph, node, values)
@@ -88,7 +88,7 @@ class Program:
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
 
     def forget(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
-        """Drops the values that no node after this one reads, so that a run that is not traced frees them."""
+        """Drops values that no later node reads, so that an eager run frees their memory."""
         for name in graph.last_uses.get(index, ()):
             values.pop(name, None)
 
@@ -132,7 +132,7 @@ class Program:
         return next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
 
     def _folded(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
-        """Computes a handler's result from known values; None if they must be traced, as symbols sometimes must."""
+        """Computes a handler's result from known values; None if they must be traced, as some symbols must."""
         if handler.fold is None or not all(map(is_foldable, inputs)):
             return None
         symbols = next((one for one in inputs if isinstance(one, Symbols)), None)
@@ -168,16 +168,16 @@ class Program:
         if len(inputs) != len(graph.inputs):
             raise InvalidDesc(Problem("subgraph", f"must have {len(inputs)} inputs", len(graph.inputs)))
         key: Any = outer.get(KEY)
-        if key is not None:  # of its own, so that no two calls of a function, or iterations, draw the same numbers
+        if key is not None:  # so that no two calls of a function, or iterations, draw the same numbers
             key = jax.random.fold_in(key, node.index)
             outer = {**outer, KEY: key if iteration is None else jax.random.fold_in(key, iteration)}
         return self.run(graph, inputs, outer)
 
 
 def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> None:
-    """Refuses inputs that are absent or have other dimensions, and attributes of other kinds."""
-    found = handler.attribute_problems(node.attributes)  # which a function may have bound since loading
-    # An optional without a value is as absent as an input without a name, unless the handler takes it as it comes.
+    """Refuses missing inputs, inputs with the wrong number of dimensions, and attributes of the wrong kind."""
+    found = handler.attribute_problems(node.attributes)  # a function may have bound them since loading
+    # An empty optional counts as an absent input, unless the handler takes values as they come.
     absent = handler.absent(
         [() if value is None and handler.input(i).is_kept else value for i, value in enumerate(inputs)]
     )
@@ -194,7 +194,7 @@ def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> N
 def _traced(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
-    """Calls the function of a handler with arrays."""
+    """Calls a handler's function with arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
     taken = _in_given_types(taken)
     with _refusals_of(_JAX):
@@ -205,7 +205,7 @@ def _traced(
 
 
 def _taken(use: Use, name: str, value: Value) -> Value:
-    """An input as a handler takes it."""
+    """Converts an input to the form that a handler takes."""
     if use is Use.KNOWN and value is not None:
         return as_known(name, value)
     if use is not Use.ARRAY or value is None:
@@ -215,7 +215,7 @@ def _taken(use: Use, name: str, value: Value) -> Value:
 
 
 def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
-    """Converts inputs of a type of the file if others have the type that weights are given in."""
+    """Converts inputs from the file's type if other inputs have the type of the given weights."""
     found = {value.dtype for value in inputs if isinstance(value, jax.Array)}
     types = {own: given for own, given in (_GIVEN_TYPES.get() or {}).items() if given in found}
 
@@ -227,14 +227,14 @@ def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
     return [converted(value) for value in inputs] if types else [*inputs]
 
 
-# The packages that refuse a user's values in their own words, by what is called
+# The packages whose errors about a user's values we translate, by what is called
 _NUMPY = frozenset({"numpy"})
 _JAX = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum"})
 
 
 @contextmanager
 def _refusals_of(packages: Collection[str]) -> Iterator[None]:
-    """Makes what these packages refuse an error like all others; a mistake of dmljax surfaces as itself."""
+    """Turns errors raised by these packages into dmljax's own; bugs in dmljax still surface as they are."""
     try:
         yield
     except DmlError:
@@ -244,50 +244,52 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
     except (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueError) as error:
         if _raising_package(error) not in packages:
             raise
-        if "_DimExpr" in str(error):  # as JAX calls an open size
+        if "_DimExpr" in str(error):  # JAX's class for open sizes
             raise Unsupported(undecided(error)) from None
-        raise InvalidDesc(Problem((), "must have inputs and attributes that fit", reason_of(error))) from error
+        raise InvalidDesc(
+            Problem((), f"cannot compute with these inputs and attributes: {reason_of(error)}")
+        ) from error
 
 
 def _raising_package(error: BaseException) -> str:
-    """The package that raises an error, dmljax or one that it calls: Python's own modules raise it for them."""
+    """The package that raises an error: dmljax or one that it calls, but not Python's own modules."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     packages: Iterator[str] = (name.partition(".")[0] for name in frames)
     return [one for one in packages if one in _JAX or one == "dmljax"][-1]
 
 
 def is_known(value: Value) -> bool:
-    """Whether the elements of a value can be read now: a NumPy array, or a JAX array outside of any transformation."""
+    """Whether the elements of a value can be read now: it is a NumPy array, or a JAX array that is not traced."""
     return isinstance(value, np.ndarray | np.generic) or (
         isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
     )
 
 
 def is_foldable(value: Value) -> bool:
-    """Whether a value is known, and small enough to be computed while tracing."""
+    """Whether a value is known and small enough to compute while tracing."""
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
 
 
-FIX = "give it as a NumPy array outside of jit, or fix it: load(..., constants={name: value})"
+FIX = "pass it as a NumPy array outside jit, or fix it with load(..., constants={name: value})"
 
 
 def as_known(name: str, value: Value, *, remedy: str = FIX) -> Elements:
-    """A value whose elements are needed while tracing."""
+    """The elements of a value that are needed while tracing."""
     if not is_known(value):
-        rule = "must have values that are known while tracing, because sizes follow from them"
+        rule = "must be known while tracing, because sizes depend on its values"
         raise NotKnown(Problem(name, rule, "a traced array", remedy=remedy))
     return value if isinstance(value, np.ndarray) else np.asarray(value)
 
 
 def _known_of(output: str, name: str, value: Value, at_most: int) -> Elements:
-    """A value that decides how many results there are."""
+    """The elements of a value that decides the size of a result."""
     bound = f"maximum_sizes={{{output!r}: {at_most}}}"
-    remedy = f'call the model outside of jit, or load it with {bound}, or with maximum_sizes="largest"'
+    remedy = f'call the model outside jit, or load it with {bound} or maximum_sizes="largest"'
     return as_known(name, value, remedy=remedy)
 
 
 def as_array(value: Value) -> Array:
-    """A value as a JAX array; integers that 32 bits do not hold are refused where JAX has no 64-bit types."""
+    """A value as a JAX array; refuses integers beyond 32 bits unless JAX has 64-bit types enabled."""
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, list):
@@ -303,7 +305,7 @@ def as_array(value: Value) -> Array:
         if value.size and not (limits.min <= value.min() and value.max() <= limits.max):
             remedy = 'jax.config.update("jax_enable_x64", True)'
             outside = value[(value < limits.min) | (value > limits.max)].flat[0]
-            raise Unsupported(Problem((), f"must be in {narrow}, without 64-bit types", outside, remedy=remedy))
+            raise Unsupported(Problem((), f"must fit {narrow} unless 64-bit types are enabled", outside, remedy=remedy))
         value = value.astype(narrow)
     elif not x64_enabled() and value.dtype in (np.float64, np.complex128):
         value = value.astype(np.float32 if value.dtype == np.float64 else np.complex64)
@@ -311,6 +313,6 @@ def as_array(value: Value) -> Array:
 
 
 def promoted(one: DTypeLike, other: DTypeLike) -> DType:
-    """The type that holds the values of both types, however strict a caller has JAX be about mixing them."""
+    """The type that holds the values of both types, even if JAX's type promotion is strict."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(one, other))

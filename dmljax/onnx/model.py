@@ -1,4 +1,4 @@
-"""ONNX models as functions of arrays."""
+"""ONNX models as callables that take arrays."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from dmljax.onnx.registry import LARGEST
 from dmljax.text import did_you_mean, show
 from dmljax.types import Results
 
-MAX_SMALL = 1024  # elements of an integer constant that stays in the program
+MAX_SMALL = 1024  # elements of an integer constant that is not a weight
 
 
 def load(
@@ -34,31 +34,29 @@ def load(
     constants: Mapping[str, Any] | None = None,
     maximum_sizes: Mapping[str, int] | Literal["largest"] | None = None,
 ) -> "Model":
-    """The model in an ONNX file, as a function of its inputs.
+    """Loads an ONNX model as a function of its inputs.
 
     `source` is a path, the bytes of a file, or an `onnx.ModelProto`. `constants` fix inputs that decide sizes or
-    branches. `maximum_sizes` bound the results of operators such as NonZero, by the names of their outputs, or all of
-    them by the largest sizes that there can be, so that
-    they have a size under `jax.jit`. All operators that have no handler are told at once.
+    branches. `maximum_sizes` give results of operators such as NonZero a static size under `jax.jit`: a mapping from
+    output names to sizes, or "largest" for the largest possible sizes. One error lists all unsupported operators.
     """
     with within("onnx"):
         return Model(source, constants or {}, maximum_sizes or {})
 
 
 class Model:
-    """An ONNX model: called with arrays, it returns its output, or a tuple of its outputs.
+    """An ONNX model: call it with arrays, and it returns its output, or a tuple if it has several.
 
-    `inputs` and `outputs` are their types; `weights` are the parameters by name, which `apply` takes as its first
-    argument, to train, donate or shard them. `defaults` are the types of the inputs that have an initializer as their
-    default, which calls may give by name.
+    `inputs` and `outputs` hold their types. `weights` are the parameters by name; pass them to `apply` to train, donate
+    or shard them. `defaults` are the types of inputs whose default is an initializer; calls may pass them by name.
 
-    The first call computes what depends only on the weights, such as their transposes, and later calls reuse it.
-    Weights of up to 16 MiB in all become constants of the compiled programs, so that XLA prepares them once; its sums
-    may then have another order than in `apply`. Nothing is reused for weights that you replace or pass to `apply`.
+    The first call computes everything that depends only on the weights, such as transposes, and later calls reuse it.
+    Weights of up to 16 MiB in total become constants of the compiled programs, so that XLA prepares them once; sums may
+    then be ordered differently than in `apply`. Weights that you replace or pass to `apply` are never cached this way.
 
-    Where nodes draw random numbers, which `is_random` says, calls give `key=jax.random.key(...)`. Each node folds its
-    index and its seed into the key, and each iteration of a loop its number, so that one key gives the same numbers
-    under every transformation.
+    If `is_random` is true, nodes draw random numbers, and calls take `key=jax.random.key(...)`. Each node folds its
+    index and seed into the key, and each loop iteration its number, so that a key gives the same numbers under every
+    transformation.
     """
 
     inputs: tuple[TensorType, ...]
@@ -88,8 +86,8 @@ class Model:
         file = _copied(proto) if proto is source else proto
         saving.drop_weights(file, reader, names)
         self._file = _copied(file)
-        del proto, file  # protobuf frees their memory only now; the weights are copied next
-        graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # which does not keep the arrays
+        del proto, file  # protobuf frees their memory only now, before the weights are copied
+        graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # without references to the arrays
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}
         inputs = Inputs(self.inputs, self.defaults)
@@ -108,10 +106,10 @@ class Model:
             return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Results:
-        """Computes the outputs with other weights: a mapping with the names and shapes of `weights`.
+        """Computes the outputs with other weights: a mapping with the same names and shapes as `weights`.
 
-        Weights may have another float type than in the file: with bfloat16 for its float32, what they compute with is
-        bfloat16, too.
+        Weights may have a different float type than in the file: with bfloat16 for the file's float32, whatever uses
+        them is computed in bfloat16.
         """
         key = self._taken_key(named)
         with within("onnx"):
@@ -121,7 +119,7 @@ class Model:
             return results
 
     def _taken_key(self, named: dict[str, Any]) -> Array | None:
-        """The key of a call, which is no input, though one may have its name; it is taken out of `named`."""
+        """Removes the random key of a call from `named`; an input may also be named `key`."""
         key: Any = named.get("key")
         is_key = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
         is_input = any(one.name == "key" for one in (*self.inputs, *self.defaults))
@@ -133,26 +131,26 @@ class Model:
         with within("onnx"):
             given = f"keys of {key.shape}" if is_key else show(key)
             if not self.is_random:
-                rule = "must not be given: no node draws random numbers"
+                rule = "not needed, because no node draws random numbers"
                 remedy = "for dropout, export the model in training mode"
                 raise InvalidType(Problem("key", rule, given, remedy=remedy))
             if not is_key or key.shape:
                 remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
-                raise InvalidType(Problem("key", "must be one key of jax.random", given, remedy=remedy))
+                raise InvalidType(Problem("key", "must be a single jax.random key", given, remedy=remedy))
         taken: Array = key
         return taken
 
     def graph(self, shapes: Mapping[str, Any] | None = None, *, outputs: Sequence[str] | None = None) -> Graph:
-        """The DirectML graph that computes the same for inputs of these sizes, to draw, validate, lower or save.
+        """Converts the model to a DirectML graph for inputs of these sizes, to draw, validate, lower or save.
 
-        `shapes` has the inputs with open sizes; those that have one name are given once. An input that has a default is
-        one of the graph's inputs if `shapes` has it, and a constant otherwise. Each operator of the model
-        becomes the descriptors of the functions that compute it here, and weights become the graph's constants. The
-        graph's tensors are DirectML's: truth values are UINT8, and a scalar has one dimension. Both branches of an If
-        are computed, and the rounds of a Scan follow each other.
+        `shapes` gives the sizes of inputs with open sizes; open sizes that share a name need to be given only once. An
+        input with a default becomes a graph input if it is in `shapes`, and a constant otherwise. Each ONNX operator
+        becomes the descriptors of the functions that compute it, and weights become constants. The graph has DirectML's
+        types: booleans are UINT8, and a scalar has one dimension. Both branches of an If are computed, and the
+        iterations of a Scan are unrolled.
 
-        What DirectML has no operator for is refused, all of it at once, with the calls that make graphs of the nodes
-        before it and behind it: `outputs` are the results of any nodes, and results that `shapes` has as
+        One error lists everything that DirectML has no operator for, with the calls that make graphs of the nodes
+        before and after it: `outputs` names the results of any nodes, and results that `shapes` gives as
         `jax.ShapeDtypeStruct` become inputs. Inputs that such a part does not need are left out.
 
         >>> import onnx.parser
@@ -170,10 +168,10 @@ class Model:
             )
 
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
-        """Writes the model as an ONNX file: as it was loaded, but with `weights`, by default the model's own.
+        """Writes the model to an ONNX file as it was loaded, but with `weights`, by default the model's own.
 
-        Weights that lay beside the loaded file are written into this one, up to the 2 GiB that an ONNX file holds; more
-        go into a file beside it, whose name ends in `.data`.
+        The file includes weights that were loaded from external files, up to ONNX's limit of 2 GiB; beyond that,
+        weights go into a second file whose name ends in `.data`.
 
         >>> import onnx.parser
         >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N] x) => (float[N] y)'
@@ -247,12 +245,12 @@ class Model:
         if not isinstance(weights, Mapping):
             raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
         for name in sorted(weights.keys() ^ self.weights.keys()):
-            rule = "must have the names of model.weights"
+            rule = "must have the same names as model.weights"
             raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in self.weights else ''}{name}"))
         for name, own in self.weights.items():
             given = array(("weights", name), weights[name])
             if given.shape != own.shape:
-                raise InvalidDesc(Problem(("weights", name), f"must have the shape {own.shape}", given.shape))
+                raise InvalidDesc(Problem(("weights", name), f"must have shape {own.shape}", given.shape))
 
 
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -262,7 +260,7 @@ def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _is_weight(value: Elements, is_kept: bool) -> bool:
-    """Whether a constant is a parameter, and no part of a formula such as a single number that an operator keeps."""
+    """Whether a constant is a parameter rather than part of a formula, such as a single number."""
     if value.dtype == object:
         return False
     is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
@@ -270,11 +268,11 @@ def _is_weight(value: Elements, is_kept: bool) -> bool:
 
 
 def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping[str, int] | str:
-    """The bounds of sizes that follow from values, by the names of outputs."""
+    """The bounds of sizes that depend on values, by the names of outputs."""
     if maximum_sizes == LARGEST:
         return maximum_sizes
     if not isinstance(maximum_sizes, Mapping):
-        rule = 'must be sizes by the names of outputs, or "largest"'
+        rule = 'must map names of outputs to sizes, or be "largest"'
         raise InvalidType(Problem("maximum_sizes", rule, show(maximum_sizes)))
     sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
     made = {name for node in graph.nodes for name in node.outputs}
@@ -286,7 +284,7 @@ def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping
 
 
 def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
-    """The values that a caller fixes, in the types of the inputs."""
+    """The values that a caller fixes, converted to the types of the inputs."""
     types = {one.name: one for one in graph.inputs}
     fixed = {}
     for name, value in constants.items():
@@ -303,9 +301,9 @@ def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements
 
 
 def _with_constant_nodes_stored(graph: OnnxGraph) -> OnnxGraph:
-    """The graph with the arrays of its Constant nodes among its constants, as some exporters write all weights so.
+    """Moves the arrays of Constant nodes into the graph's constants, because some exporters write weights that way.
 
-    Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, and not parameters.
+    Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, not parameters.
     """
     taken = {"", *graph.constants, *graph.input_names}
     stored: dict[str, Any] = {}

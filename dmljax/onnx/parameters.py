@@ -1,10 +1,9 @@
-"""What a handler's signature says about a node: how it takes each input, and the attributes that it has.
+"""Reads handlers' signatures: how a handler takes each input, and its attributes.
 
-The annotation of an input says both what the handler is given and what the input must be. `Array` and its kin, such as
-`Images`, are JAX arrays. `Known` is a NumPy array whose elements sizes follow from: a value that is not known while
-tracing is refused. `Kept` is a tensor as it comes, a NumPy array if it is known; `Wanted` is one that makes a simpler
-program if it is known; of one that is `Measured`, only the sizes matter. A NamedTuple stands for the inputs that are
-its fields.
+An input's annotation says what the handler receives and what the input must be. `Array` and its kin, such as `Images`,
+are JAX arrays. `Known` is a NumPy array that decides sizes; a value that is not known while tracing is refused. `Kept`
+is a tensor as it comes, which is a NumPy array if known. `Wanted` also makes a simpler program if known. Only the sizes
+of a `Measured` tensor matter. A NamedTuple stands for several inputs, its fields.
 """
 
 import inspect
@@ -21,10 +20,10 @@ import numpy as np
 
 from dmljax.onnx.file import OnnxGraph, Reference, TensorType
 
-Elements = np.ndarray[Any, Any]  # numbers, texts, or symbols for sizes
+Elements = np.ndarray[Any, Any]  # numbers, strings, or symbolic sizes
 Tensor = jax.Array | Elements
 DType = np.dtype[Any]
-Value = jax.Array | Elements | list["Value"] | None  # a tensor, a sequence, or an optional without a value
+Value = jax.Array | Elements | list["Value"] | None  # a tensor, a sequence, or an empty optional
 Results = Value | tuple[Value, ...]
 Function = Callable[..., Results]
 
@@ -36,13 +35,13 @@ class Use(Enum):
     KNOWN = "as a NumPy array, which must be known"
     KEPT = "as it comes"
     WANTED = "as it comes, and better known"
-    PASSED = "as it comes, to hand it on"  # which gains nothing by knowing it
-    MEASURED = "as it comes, for its sizes"  # which are known though it is not
+    PASSED = "as it comes, to hand it on"  # knowing it gains nothing
+    MEASURED = "as it comes, for its sizes"  # its sizes are known even if it is not
 
 
 @dataclass(frozen=True)
 class Demand:
-    """How many dimensions a tensor must have, and whether it is a single number, or text."""
+    """The number of dimensions that a tensor must have, and whether it must be a single number or text."""
 
     least: int = 0
     most: int | None = None
@@ -50,12 +49,12 @@ class Demand:
     is_text: bool = False
 
     def broken_rule(self, value: Value) -> str | None:
-        """The rule that an input breaks."""
+        """The rule that an input breaks, if any."""
         if isinstance(value, list):
             return "must be a tensor, not a sequence"
         if self.is_text and not (isinstance(value, np.ndarray) and all(isinstance(one, str) for one in value.flat)):
             return "must be text"
-        shape = np.shape(value)  # type: ignore[arg-type]  # of which NumPy asks no more than a shape
+        shape = np.shape(value)  # type: ignore[arg-type]  # NumPy reads only the shape
         if self.is_number and math.prod(shape) != 1:
             return "must have one element"
         if len(shape) < self.least or (self.most is not None and len(shape) > self.most):
@@ -71,18 +70,18 @@ class Demand:
         return f"{self.least} to {self.most} dimensions"
 
 
-# The inputs of handlers: a name in the plural is for at least so many dimensions, one in the singular for just as many.
+# The inputs of handlers: a plural name requires at least that many dimensions, a singular name exactly that many.
 Array = jax.Array
 Vector = Annotated[Array, Demand(1, 1)]
 Vectors = Annotated[Array, Demand(1)]
 Matrix = Annotated[Array, Demand(2, 2)]
 Matrices = Annotated[Array, Demand(2)]
-Rows = Annotated[Array, Demand(3, 3)]  # of a batch, positions, and what each position has
-Heads = Annotated[Array, Demand(4, 4)]  # of a batch, heads, positions, and what each position has
+Rows = Annotated[Array, Demand(3, 3)]  # (batch, positions, features)
+Heads = Annotated[Array, Demand(4, 4)]  # (batch, heads, positions, features)
 RowsOrHeads = Annotated[Array, Demand(3, 4)]
-Stacked = Annotated[Array, Demand(3, 5)]  # rows, heads, or what several of each position have side by side
+Stacked = Annotated[Array, Demand(3, 5)]  # rows, heads, or packed queries, keys and values
 Mask = Annotated[Array, Demand(1, 4)]
-Image = Annotated[Array, Demand(4, 4)]  # of a batch, channels, and two dimensions of space
+Image = Annotated[Array, Demand(4, 4)]  # (batch, channels, height, width)
 Images = Annotated[Array, Demand(3)]
 Number = Annotated[Array, Demand(is_number=True)]
 Known = Annotated[Elements, Use.KNOWN]
@@ -102,7 +101,7 @@ Measured = Annotated[Tensor, Use.MEASURED, Demand()]
 
 
 class Quantized(NamedTuple):
-    """Three inputs that a handler takes as one: integers, their scale, and their zero point if they have one."""
+    """Three inputs that a handler takes together: integers, their scale, and an optional zero point."""
 
     array: Array
     scale: Array
@@ -114,7 +113,7 @@ QuantizedImages = Annotated[Quantized, Demand(3)]
 
 
 class RecurrentInputs(NamedTuple):
-    """The inputs that all recurrent networks have."""
+    """The inputs that all recurrent networks share."""
 
     x: Rows
     weight: Rows
@@ -126,21 +125,21 @@ class RecurrentInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Input:
-    """What the signature of a handler says about one of its inputs, or about each of any number."""
+    """An input in a handler's signature, or each of a variable number of inputs."""
 
     use: Use = Use.ARRAY
     demand: Demand | None = None  # None for an input of any kind
     is_required: bool = True
-    may_be_absent: bool = False  # by an empty name, though it is required
+    may_be_absent: bool = False  # a required input with an empty name
 
     @property
     def is_kept(self) -> bool:
-        """Whether the handler takes it as it comes."""
+        """Whether the handler takes the input as it comes."""
         return self.use in (Use.KEPT, Use.WANTED, Use.PASSED, Use.MEASURED)
 
 
 def inputs_of(parameter: inspect.Parameter) -> list[Input]:
-    """The inputs that a parameter stands for: `Vector | None = None` is an optional vector."""
+    """The inputs that a parameter represents: `Vector | None = None` is an optional vector."""
     annotation, is_required = parameter.annotation, parameter.default is parameter.empty
     kind = bundle_of(annotation)
     if kind is None:
@@ -151,7 +150,7 @@ def inputs_of(parameter: inspect.Parameter) -> list[Input]:
 
 
 def bundle_of(annotation: Any) -> Any:
-    """The NamedTuple of inputs that an annotation names, if it names one."""
+    """The NamedTuple of inputs in an annotation, if there is one."""
     kind = getattr(annotation, "__origin__", annotation)
     return kind if isinstance(kind, type) and issubclass(kind, tuple) else None
 
@@ -173,15 +172,15 @@ def is_optional(annotation: Any) -> bool:
 
 
 class Attributes:
-    """The base of dataclasses that hold attributes which several operators have.
+    """The base of dataclasses that group attributes shared by several operators.
 
-    A handler has all attributes that are fields of the annotation of one of its keyword-only parameters.
+    A handler annotates a keyword-only parameter with such a class to take all of its fields as attributes.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes(Attributes):
-    """The attributes of windows that slide over the dimensions of space."""
+    """The attributes of windows that slide over the spatial dimensions."""
 
     auto_pad: str = "NOTSET"
     dilations: Sequence[int] | None = None
@@ -191,7 +190,7 @@ class WindowAttributes(Attributes):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionAttributes(WindowAttributes):
-    """The attributes of convolutions, whose filters say how large a window is."""
+    """The attributes of convolutions, whose filters determine the window's size."""
 
     group: int = 1
     kernel_shape: Sequence[int] | None = None
@@ -216,12 +215,12 @@ class RecurrentAttributes(Attributes):
     direction: str = "forward"
     hidden_size: int | None = None
     layout: int = 0
-    output_sequence: int = 0  # of version 1: what it says follows from the outputs of the node
+    output_sequence: int = 0  # in version 1; implied by the node's outputs
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of a handler: its kind, as annotations say it, and the parameter that holds it with others."""
+    """An attribute of a handler: its annotated kind, and the parameter that groups it with others, if any."""
 
     kind: Any = Any
     is_required: bool = False
@@ -229,7 +228,7 @@ class Attribute:
 
 
 def attributes_of(parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, Attribute]]:
-    """The attributes that keyword-only parameters say, by name."""
+    """The attributes that keyword-only parameters declare, by name."""
     for name, parameter in parameters.items():
         kind = parameter.annotation
         if isinstance(kind, type) and issubclass(kind, Attributes):
@@ -254,7 +253,7 @@ _SPELLED = {
 
 
 def broken_kind(annotation: Any, value: Any) -> str | None:
-    """The rule that an attribute of another kind breaks than its parameter's annotation says."""
+    """The rule that an attribute breaks if its kind differs from its parameter's annotation."""
     parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     kinds = [one for one in parts if one is not type(None)]
     if isinstance(value, Reference) or any(_is_of(kind, value) for kind in kinds):

@@ -1,4 +1,4 @@
-"""How a model is computed: what is compiled for its calls, and which weights each of them is given."""
+"""Decides how a model is computed: what is compiled for its calls, and which weights each program takes."""
 
 import functools
 import operator
@@ -20,46 +20,46 @@ from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
 from dmljax.types import FLOATS
 
-MAX_INLINED = 2**24  # bytes of all weights, once folded, that calls may have as constants of each compiled program
+MAX_INLINED = 2**24  # bytes of folded weights up to which they become constants of the compiled programs
 
 
 class Way(Enum):
-    """The ways to compute a model, of which the later ones serve for more models."""
+    """The ways to compute a model, from the fastest to the most general."""
 
-    BY_PLACE = auto()  # one program, of an array for each input, which checks them while it is traced
+    BY_PLACE = auto()  # one program that takes an array per input and checks them while tracing
     BY_VALUES = auto()  # a program for each set of known values that decide sizes
-    IN_PARTS = auto()  # programs between the nodes whose sizes follow from values that others compute
+    IN_PARTS = auto()  # a program for the nodes whose sizes do not depend on computed values
 
 
 class _Own(NamedTuple):
-    """Everything computed from the weights that a model was loaded with."""
+    """Everything computed from the weights a model was loaded with."""
 
-    graph: OnnxGraph  # of the nodes that are left
-    sources: Mapping[str, Array]  # the weights that it was made from: for others, it does not serve
-    constants: Mapping[str, Array]  # of each program: all weights, unless they are many
-    values: Mapping[str, Array]  # the arguments that stand for folded nodes, if weights are arguments
+    graph: OnnxGraph  # the remaining nodes
+    sources: Mapping[str, Array]  # the weights it was computed from; valid only for these
+    constants: Mapping[str, Array]  # for each program: all weights, unless they are too large
+    values: Mapping[str, Array]  # the arguments that replace folded nodes, if weights are arguments
     read: frozenset[str]
 
 
 class Given(NamedTuple):
-    """The weights of a call, and what its program takes as arguments: less, if it is that of the nodes left."""
+    """The weights of a call, and the arguments of its program; fewer if nodes were folded."""
 
     weights: Mapping[str, Array]
     arguments: Mapping[str, Array]
     is_of_own: bool
 
     def with_key(self, key: Array | None) -> "Given":
-        """The same with the key of the call's random numbers."""
+        """Adds the call's random key."""
         if key is None:
             return self
         return Given({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
 
 
 class Plan:
-    """How a model is computed. `constants` are the values of its graph that are no weights.
+    """Computes a model; `constants` are the graph's known values that are not weights.
 
-    Begins with the fastest way that the types of the inputs allow, and goes on to the last one when a program turns out
-    to need values.
+    Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
+    out to need values.
     """
 
     def __init__(
@@ -84,25 +84,27 @@ class Plan:
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
-        """The results for one JAX array for each input; NotImplemented where they need another way."""
+        """Computes the results from a JAX array per input; NotImplemented if they need another way."""
         if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
             return NotImplemented
         given = self.given(weights).with_key(key)
         try:
             return self._by_place(given.is_of_own, given.arguments, *inputs)
         except NotKnown:
-            if all(map(is_known, (*inputs, *given.arguments.values()))):  # for symbols, other sizes may yet be known
+            if all(
+                map(is_known, (*inputs, *given.arguments.values()))
+            ):  # for symbolic inputs, other sizes may still work
                 self._way = Way.IN_PARTS
             return NotImplemented
 
     def run(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """The results for any inputs."""
+        """Computes the results from any inputs."""
         try:
             return _unpacked(self._results(given, self._inputs.bound(inputs, named)))
         except NotKnown as error:
             names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
             if names:
-                error.args = (*error.args, Problem((), f"sizes follow from the values of {join_words(names)}"))
+                error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
             error.args = (*error.args, *self.program.left_open.values())
             raise
 
@@ -114,7 +116,7 @@ class Plan:
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
             folded = fold(self.program, self.graph, constants, self._loaded)
-        loaded, self._loaded = self._loaded, {}  # those that no program needs go when their owner replaces them
+        loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: one for name, one in loaded.items() if name in read}, **folded.values}
         if sum(one.nbytes for one in values.values()) <= MAX_INLINED:
@@ -122,7 +124,7 @@ class Plan:
         return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
 
     def given(self, weights: Mapping[str, Array]) -> Given:
-        """The weights that a call gets; a user may have replaced some."""
+        """The weights of a call; the user may have replaced some."""
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last
@@ -201,7 +203,7 @@ class Plan:
 
 
 def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
-    """Whether two mappings have the same arrays: hundreds of them are compared at each call."""
+    """Whether two mappings hold the same arrays; must be fast, as each call compares hundreds."""
     return len(some) == len(others) and all(map(operator.is_, map(some.get, others), others.values()))
 
 
@@ -210,7 +212,7 @@ def _unpacked(results: Sequence[Value]) -> Any:
 
 
 def _as_arrays(name: str, value: Value) -> Value:
-    """A value, and all elements of a sequence, as JAX arrays; texts stay as they are."""
+    """Converts a value, or all elements of a sequence, to JAX arrays; leaves text unchanged."""
     if isinstance(value, list):
         return [_as_arrays(name, one) for one in value]
     if value is None or (

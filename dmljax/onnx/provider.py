@@ -1,11 +1,11 @@
-"""The nodes that ONNX Runtime's DirectML provider leaves to the CPU, from its table of kernels."""
+"""Finds the nodes that ONNX Runtime's DirectML provider leaves to the CPU, from its table of kernels."""
 
 from collections.abc import Callable, Iterator, Mapping
 
 from dmljax.onnx.file import MAIN, Node, OnnxGraph
 from dmljax.onnx.refusals import LAYOUTS, MACHINE_LEARNING, TRAINING
 
-# The operators of ONNX that the provider has a kernel for
+# The ONNX operators for which the provider has a kernel
 KERNELS = frozenset(
     """
 Abs Acos Acosh Add Affine And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization BitShift BitwiseAnd
@@ -33,7 +33,7 @@ def _has_output(index: int) -> Callable[[Node], bool]:
     return lambda node: any(node.outputs[index:])
 
 
-# What decides that the provider leaves a node of an operator that it has to the CPU
+# Conditions under which the provider leaves a node to the CPU despite having a kernel
 _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
     "BatchNormalization": (("training_mode", _is_set("training_mode", 0)),),
     "LayerNormalization": (("number of outputs", _has_output(1)),),
@@ -53,9 +53,9 @@ _ABSENT = frozenset({LAYOUTS, MACHINE_LEARNING, TRAINING})  # the domains for wh
 
 
 def left_to_cpu(graph: OnnxGraph) -> Iterator[tuple[Node, str]]:
-    """The nodes that the provider leaves to the CPU, each with its reasons.
+    """Yields the nodes that the provider leaves to the CPU, with the reasons.
 
-    Its kernels for the domain com.microsoft are not known here: none of its nodes is among them.
+    Assumes that the provider has kernels for the whole domain com.microsoft, because we do not have that table.
     """
     for node in graph.nodes:
         has_kernel = node.operator in KERNELS or node.operator == "Constant"

@@ -1,4 +1,4 @@
-"""The operators that no handler can compute, with the reason and what can be done, and what several nodes break."""
+"""The operators that cannot be supported, with reason and remedy, and the merging of problems that nodes share."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,21 +14,21 @@ LAYOUTS_OF_CHANNELS_LAST = "com.ms.internal.nhwc"
 
 
 class Refusal(NamedTuple):
-    """Why an operator has no handler: `reason` ends the sentence "must have no operators that"."""
+    """Why an operator has no handler: `reason` ends the sentence "cannot run operators that"."""
 
     reason: str
     remedy: str
 
 
-_FILES = Refusal("decode files of images", "cut the model behind it, and give the decoded image as an input")
-_GRADIENTS = Refusal("train", "cut the model before it, and differentiate its output with jax.grad")
+_FILES = Refusal("decode image files", "cut the model after them and pass the decoded image as an input")
+_GRADIENTS = Refusal("compute gradients", "cut the model before them and differentiate its output with jax.grad")
 _LEARNING = Refusal(
-    "serve the models of classical machine learning, which DirectML does not have",
-    "compute them with ONNX Runtime or scikit-learn, and cut the model where they begin",
+    "implement classical machine learning, which DirectML does not have",
+    "cut the model before them and run the rest with ONNX Runtime or scikit-learn",
 )
 _LAYOUTS = Refusal(
-    "need the layout that ONNX Runtime chose for one processor",
-    "load the model that it optimized, or have it optimize at ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL",
+    "need a layout that ONNX Runtime chose for a particular processor",
+    "load the original model, or optimize it with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL",
 )
 
 _OF_DOMAINS = {
@@ -40,12 +40,12 @@ _OF_OPERATORS = {(MAIN, "ImageDecoder"): _FILES, (TRAINING, "Gradient"): _GRADIE
 
 
 def refusal_of(domain: str, operator: str) -> Refusal | None:
-    """Why an operator has no handler, if it is for good: all of some domains, and single ones of the others."""
+    """Why an operator cannot be supported: all of some domains, and single operators of others."""
     return _OF_DOMAINS.get(domain) or _OF_OPERATORS.get((domain, operator))
 
 
 def told_once(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; those that nodes of one operator share are told of the first node, with the number of nodes."""
+    """Merges problems that several nodes share: keeps the first, and adds the number of nodes."""
     places: dict[Problem, list[Path]] = {}
     for problem in problems:
         is_of_node = problem.path[:1] == ("nodes",)
@@ -57,7 +57,7 @@ def told_once(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def told_by_operator(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; of those of nodes only the first for each operator, with the number of its nodes that have any."""
+    """Merges the problems of all nodes of an operator: keeps the first, and adds the number of nodes."""
     several: dict[object, list[Problem]] = {}
     for problem in problems:
         is_of_node = problem.path[:1] == ("nodes",) and len(problem.path) > 2
@@ -68,4 +68,6 @@ def told_by_operator(problems: Iterable[Problem]) -> list[Problem]:
 def _counted(problem: Problem, nodes: int) -> Problem:
     if nodes == 1:
         return problem
-    return replace(problem, given=f"{'' if problem.given is None else f'{problem.given}, '}in {nodes} nodes")
+    if problem.given is None:
+        return replace(problem, rule=f"{problem.rule}, in {nodes} nodes")
+    return replace(problem, given=f"{problem.given}, in {nodes} nodes")

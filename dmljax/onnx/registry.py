@@ -1,8 +1,8 @@
-"""The handlers of ONNX's operators: a function of the inputs for each meaning that an operator has had.
+"""The registry of handlers for ONNX's operators: a function for each meaning that an operator has had.
 
-A handler's positional parameters are the node's inputs, those with a default being optional, and its keyword-only
-parameters are the node's attributes, with their defaults. `dmljax.onnx.parameters` has what their annotations say.
-Adding an operator is one function below `@handles`.
+A handler's positional parameters are the node's inputs, optional if they have a default; its keyword-only parameters
+are the node's attributes, with their defaults. `dmljax.onnx.parameters` explains the annotations. To add an operator,
+write one function under `@handles`.
 """
 
 import functools
@@ -36,10 +36,10 @@ from dmljax.onnx.parameters import (
 )
 from dmljax.text import did_you_mean, show
 
-# Attributes that say nothing about the result: memory of optimizations long gone.
+# Obsolete attributes that do not affect the result
 IGNORED = frozenset({"consumed_inputs"})
-LARGEST = "largest"  # a bound: the most that the sizes of a node's inputs allow
-CALL = "call"  # the keyword-only parameter of a handler that must know more of the node than inputs and attributes
+LARGEST = "largest"  # a bound: the largest size that a node's inputs allow
+CALL = "call"  # the keyword-only parameter that passes a handler its `Call`
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Function)
@@ -49,10 +49,10 @@ F = TypeVar("F", bound=Function)
 class Handler:
     """One meaning of an operator, from version `since` of its domain on.
 
-    `inputs` are those that have a place, and `others` stands for any number of them after these. `groups` are the
-    parameters that hold several attributes. `fold` computes the same of NumPy arrays alone, and of sizes among them
-    that are symbols; it returns None where it leaves them to `function`. `is_elementwise` says that each element of the
-    result follows from the elements of the inputs at its place, or at that which is broadcast to it.
+    `inputs` are the fixed inputs, and `others` describes any number of further inputs. `groups` are the parameters that
+    hold several attributes. `fold` computes the result from NumPy arrays, including symbolic sizes; it returns None to
+    defer to `function`. `is_elementwise` says that each element of the result depends only on the input elements at the
+    same position, after broadcasting.
     """
 
     function: Function
@@ -71,21 +71,21 @@ class Handler:
 
     @functools.cached_property
     def required(self) -> int:
-        """How many inputs a node must have, though some of them may be absent."""
+        """The number of inputs a node must have, some of which may be absent."""
         return sum(one.is_required for one in self.inputs) if self.inputs else int(self.others is not None)
 
     @functools.cached_property
     def allowed(self) -> int | None:
-        """How many inputs a node may have; None for any number."""
+        """The number of inputs a node may have; None for any number."""
         return len(self.inputs) if self.others is None else None
 
     @property
     def passes_values(self) -> bool:
-        """Whether known outputs need known inputs: not of Shape and Size, which know the sizes of any array."""
+        """Whether known outputs require known inputs; not for Shape and Size, which know any array's sizes."""
         return self.fold is not None and self.input(0).use is not Use.MEASURED
 
     def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes of a node that the handler has, as its parameters take them."""
+        """The attributes of a node in the form of the handler's parameters."""
         alone: dict[str, Any] = {}
         held: dict[str, dict[str, Any]] = {parameter: {} for parameter in self.groups}
         for name in attributes.keys() & self.attributes.keys():
@@ -94,7 +94,7 @@ class Handler:
         return alone | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
 
     def problems(self, node: Node) -> list[Problem]:
-        """What is wrong with a node, as far as it can be seen without arrays."""
+        """The problems with a node that can be found without arrays."""
         found = []
         given = len(node.inputs)
         while given and not node.inputs[given - 1]:
@@ -105,25 +105,26 @@ class Handler:
         found += [] if absent is None else [absent.inside(node.place)]
         for name in node.attributes:
             if name not in self.attributes and name not in IGNORED:
-                rule = f"must have attributes among {', '.join(sorted(self.attributes)) or 'none'}"
-                found.append(Problem(node.place, rule, name + did_you_mean(name, self.attributes)))
+                rule = f"unknown attribute {name}{did_you_mean(name, self.attributes)}"
+                remedy = f"it takes {', '.join(sorted(self.attributes)) or 'none'}"
+                found.append(Problem(node.place, rule, remedy=remedy))
         found += (problem.inside(node.place) for problem in self.attribute_problems(node.attributes))
         return found
 
     def absent(self, inputs: Sequence[object]) -> Problem | None:
-        """The first input that is None, and must not be."""
+        """The problem with the first required input that is None, if any."""
         needed = [i for i in range(self.required) if not self.input(i).may_be_absent]
         needed += range(len(self.inputs), len(inputs)) if self.others is not None else ()
         place = next((i for i in needed if i >= len(inputs) or inputs[i] is None), None)
         if place is None:
             return None
-        rule = f"must have its first {self.required} inputs" if place < self.required else "must have all of its inputs"
-        return Problem((), rule, f"none at {place}")
+        needs = f"its first {self.required} inputs" if place < self.required else "all of its inputs"
+        return Problem((), f"no input {place}; it needs {needs}")
 
     def attribute_problems(self, attributes: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong with the attributes that the handler has."""
+        """The problems with the handler's attributes."""
         missing = sorted(name for name, one in self.attributes.items() if one.is_required and name not in attributes)
-        found = [Problem((), "must have the attribute", name) for name in missing]
+        found = [Problem((), f"missing attribute {name}") for name in missing]
         for name, one in self.attributes.items():
             rule = broken_kind(one.kind, attributes[name]) if name in attributes else None
             if rule is not None:
@@ -137,26 +138,26 @@ class KeyNeeded(InvalidType):
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a handler may know of the node that it computes."""
+    """What a handler may ask about the node it computes."""
 
     node: Node
-    run: Callable[..., list[Value]]  # computes a subgraph of its inputs, in an iteration of a loop if there is one
-    known: Callable[[str, Tensor, int], Known]  # a value that decides a size of at most this, or a refusal by its name
-    bound: int | str | None = None  # of a size that follows values, or LARGEST, if the caller gave one
-    graph_key: Array | None = None  # of the random numbers in the node's graph, if the caller gave one
+    run: Callable[..., list[Value]]  # computes a subgraph from inputs, in a loop's iteration if given
+    known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
+    bound: int | str | None = None  # of a size that depends on values, if the caller gave one; may be LARGEST
+    graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
 
     def maximum(self, at_most: int) -> int | None:
-        """The bound of a size that follows values, which is `at_most` by nature; None if the caller gave none."""
+        """The bound of a size that depends on values, which cannot exceed `at_most`; None if the caller gave none."""
         return at_most if self.bound == LARGEST else cast(int | None, self.bound)
 
     def wants(self, index: int) -> bool:
         return index < len(self.node.outputs) and bool(self.node.outputs[index])
 
     def key(self, seed: float | None = None) -> Array:
-        """The key of the node's random numbers: that of its graph, with its index and its seed folded in."""
+        """The node's random key: its graph's key, with the node's index and seed folded in."""
         if self.graph_key is None:
-            remedy = "model(..., key=jax.random.key(0))"
-            raise KeyNeeded(Problem((), "must have a key to draw random numbers", "none", remedy=remedy))
+            remedy = "call model(..., key=jax.random.key(0))"
+            raise KeyNeeded(Problem((), "no key to draw random numbers with", remedy=remedy))
         key = jax.random.fold_in(self.graph_key, self.node.index)
         return key if seed is None else jax.random.fold_in(key, np.asarray(seed, np.float32).view(np.uint32))
 
@@ -170,12 +171,12 @@ class Registry:
     def add(self, domain: str, operator: str, handler: Handler) -> None:
         entries = self.handlers.setdefault((domain, operator), [])
         if any(one.since == handler.since for one in entries):
-            raise ValueError(f"{operator} of version {handler.since} has a handler already")
+            raise ValueError(f"{operator} of version {handler.since} already has a handler")
         entries.append(handler)
         entries.sort(key=lambda one: -one.since)
 
     def find(self, node: Node) -> Handler | None:
-        """The newest meaning that is not newer than the node."""
+        """The newest meaning up to the node's version."""
         entries = self.handlers.get((node.domain, node.operator), ())
         return next((one for one in entries if one.since <= node.version), None)
 
@@ -192,7 +193,7 @@ def handles(
     is_elementwise: bool = False,
     draws: Callable[[Node], bool] | None = None,
 ) -> Callable[[F], F]:
-    """Makes a function the handler of operators from a version of their domain on, and with `folds` its own `fold`."""
+    """Registers a function as the handler of operators from a version on; with `folds`, also as its own `fold`."""
 
     def register(function: F) -> F:
         own = function if folds else fold
@@ -212,7 +213,7 @@ def make_handler(
     is_elementwise: bool = False,
     draws: Callable[[Node], bool] | None = None,
 ) -> Handler:
-    """A handler, with what the signature of its function says."""
+    """A handler, described by its function's signature."""
     parameters = inspect.signature(function).parameters
     by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
     others = [inputs_of(one)[0] for one in parameters.values() if one.kind is one.VAR_POSITIONAL]
@@ -233,7 +234,7 @@ def make_handler(
 
 
 def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
-    """A function of inputs one by one, some of which a handler takes in bundles of these kinds."""
+    """Wraps a function that takes bundles of inputs, so that it takes single inputs."""
     if not any(kinds):
         return function
 
@@ -249,9 +250,9 @@ def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
 
 
 def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
-    """Gives an operator the older meaning in which some of its inputs were attributes of these kinds.
+    """Registers the older meaning of an operator, in which some of its inputs were attributes of these kinds.
 
-    The names are those of the newest handler's last parameters. An attribute whose kind is `| None` may be left out.
+    The names are the last parameters of the newest handler. An attribute whose kind includes `None` is optional.
     """
     newest = REGISTRY.handlers[MAIN, operator][0]
 
@@ -275,7 +276,7 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
 
 
 def one_of(name: str, value: str, table: Mapping[str, T]) -> T:
-    """What a table has for the value of an attribute."""
+    """Looks up the value of an attribute in a table."""
     if value not in table:
         raise InvalidDesc(Problem(name, f"must be one of {', '.join(table)}", show(value)))
     return table[value]

@@ -1,4 +1,4 @@
-"""Writes a model with other weights: the file that it was loaded from, with other elements in the same tensors."""
+"""Writes a model with new weights, which replace tensors in the file that it was loaded from."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from onnx import numpy_helper
 from dmljax.errors import InvalidType, Problem
 from dmljax.onnx.file import MAIN, MAX_FILE_BYTES, Reader
 
-OTHER_BYTES = 2**24  # room for all that a file holds besides its weights
+OTHER_BYTES = 2**24  # room for everything in a file besides its weights
 
 
 def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
-    """Empties the tensors of these weights, and takes in all others that lie in files of their own."""
+    """Empties the tensors of these weights, and embeds the external data of all others."""
     sparse = [one for one in model.graph.sparse_initializer if one.values.name in names]
     for one in sparse:
         model.graph.initializer.append(onnx.TensorProto(name=one.values.name, data_type=one.values.data_type))
@@ -30,7 +30,7 @@ def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
 
 
 def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
-    """Writes a model that `drop_weights` left, with these weights."""
+    """Writes a model stripped by `drop_weights`, with these weights."""
     filled = onnx.ModelProto()
     filled.CopyFrom(model)
     arrays = jax.device_get(dict(weights))
@@ -38,21 +38,21 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
         made = numpy_helper.from_array(_fitting(name, arrays[name], tensor.data_type), tensor.name)
         tensor.CopyFrom(made)
     is_large = sum(one.nbytes for one in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
-    # Beside the model, where its readers look for them.
+    # Large weights go into a second file beside the model, where readers look for it.
     onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)
 
 
 def _fitting(name: str, array: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:
-    """An array in the type that the file has, which is wider where JAX has no 64-bit types."""
+    """Converts an array to the file's type, which may be wider if JAX has 64-bit types disabled."""
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
     if array.dtype not in (dtype, jax.dtypes.canonicalize_dtype(dtype)):
         remedy = f"weights[{name!r}].astype({dtype.name!r})"
-        raise InvalidType(Problem(("weights", name), f"must be of {dtype.name}", array.dtype, remedy=remedy))
+        raise InvalidType(Problem(("weights", name), f"must be {dtype.name}", array.dtype, remedy=remedy))
     return array.astype(dtype)
 
 
 def _weights(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """The tensors of weights by name: initializers, and values of Constant nodes."""
+    """Yields the tensors of weights by name: initializers, and values of Constant nodes."""
     for tensor in graph.initializer:
         if tensor.name in names:
             yield tensor.name, tensor
@@ -62,7 +62,7 @@ def _weights(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """All tensors of a graph or a function, and of the graphs in it."""
+    """Yields all tensors of a graph or function, including its subgraphs."""
     for sparse in getattr(graph, "sparse_initializer", ()):
         yield from (sparse.values, sparse.indices)
     yield from getattr(graph, "initializer", ())

@@ -1,7 +1,7 @@
-"""Runs a graph whose sizes follow from values: all that does not need such a size is one compiled program.
+"""Runs a graph in which some sizes depend on values; compiles everything else into one program.
 
-`NonZero`, say, must know the elements of its input. It runs by itself, on a concrete array, not on a tracer, and so
-does each node that reads from it. The other nodes, those before and beside it, are compiled together.
+NonZero, for example, must know the elements of its input. It runs eagerly on a concrete array, and so does each node
+that reads from it. All other nodes are compiled together.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -14,11 +14,11 @@ from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.interpreter import NotKnown, Program
 from dmljax.onnx.parameters import Elements, Value
 
-MAX_KEPT = 256  # programs of a model, for other shapes and known values
+MAX_KEPT = 256  # compiled programs per model
 
 
 class KeyedArray:
-    """An array as a part of the key of a compiled program."""
+    """An array that is part of a compiled program's key."""
 
     def __init__(self, name: str, value: Elements) -> None:
         self.name, self.value = name, value
@@ -34,7 +34,7 @@ class KeyedArray:
 
 @dataclass(eq=False)
 class _Part:
-    """A compiled program, the indices of its nodes, and what they compute that is known while tracing."""
+    """A compiled program, the indices of its nodes, and those of their results that are known while tracing."""
 
     compiled: Callable[[dict[str, Value]], dict[str, Value]]
     nodes: set[int] = field(default_factory=set)
@@ -42,14 +42,14 @@ class _Part:
 
 
 class StaticPart:
-    """The part of a graph whose sizes do not follow from values, compiled for each set of shapes and known values."""
+    """The part of a graph whose sizes do not depend on values, compiled for each set of shapes and known values."""
 
     def __init__(self, program: Program, graph: OnnxGraph) -> None:
         self._program, self._graph = program, graph
         self._kept: dict[Hashable, _Part] = {}
 
     def run(self, values: dict[str, Value], fixed: Collection[str]) -> list[Value]:
-        """The outputs of the whole graph; known values of the names in `fixed` are the same at each call."""
+        """Computes the graph's outputs; known values named in `fixed` never change between calls."""
         key = tuple(_key(name, value) for name, value in values.items() if name not in fixed)
         arrays = {name: value for name, value in values.items() if _has_arrays(value)}
         part = self._kept.get(key)
@@ -97,7 +97,7 @@ def _has_arrays(value: Value) -> bool:
 
 
 def _key(name: str, value: Value) -> Hashable:
-    """What of a value decides how nodes are traced: the elements of one that is known, the shape of any other."""
+    """What decides how nodes are traced: a known value's elements, or any other value's shape."""
     if isinstance(value, jax.Array):
         return name, value.shape, value.dtype
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Known numbers that follow from open sizes, which are symbols while `jax.export` traces a model.
+"""Known numbers that depend on open sizes, which are symbols while `jax.export` traces a model.
 
-NumPy computes with arrays of objects by Python's operators. `Symbols` are such arrays, so that the folds of operators
-serve for numbers and for symbols alike.
+NumPy computes with object arrays by Python's operators. `Symbols` are such arrays, so that the `fold` of an operator
+works for numbers and symbols alike.
 """
 
 import math
@@ -21,13 +21,13 @@ from dmljax.lowerings.sizes import Undecided, is_symbolic
 from dmljax.onnx.parameters import Array, DType, Elements
 from dmljax.text import json_text
 
-MAX_DENOMINATOR = 1000  # of a float that multiplies a symbol: 0.1 stands for a tenth, and not for its nearest float
+MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.1 means exactly a tenth
 
 
 class Expression:
-    """A symbol, or a number that follows from symbols: a size of `jax.export`, divided by an integer.
+    """A symbol, or a number computed from symbols: a size of `jax.export` divided by an integer.
 
-    A result that is no such number raises TypeError; a comparison that symbols leave open raises `Undecided`.
+    A result that cannot be written so raises TypeError; a comparison that symbols do not decide raises `Undecided`.
     """
 
     __slots__ = ("dividend", "divisor")
@@ -124,7 +124,7 @@ class Expression:
 
 
 def _parts(number: Any) -> tuple[Any, int]:
-    """A number as a size and the integer that divides it."""
+    """Splits a number into a size and its integer divisor."""
     if isinstance(number, Expression):
         return number.dividend, number.divisor
     if isinstance(number, float | np.floating) and math.isfinite(number):
@@ -136,7 +136,7 @@ def _parts(number: Any) -> tuple[Any, int]:
 
 
 def _over_one_divisor(one: Any, other: Any) -> tuple[Any, Any, int]:
-    """The dividends of two numbers over one divisor."""
+    """The dividends of two numbers over a common divisor."""
     (a, c), (b, d) = _parts(one), _parts(other)
     divisor = math.lcm(c, d)
     return a * (divisor // c), b * (divisor // d), divisor
@@ -169,7 +169,7 @@ def _smaller(one: Any, other: Any) -> Any:
 
 
 def _truncated(one: Any, other: Any) -> Any:
-    """The quotient rounded towards zero, as that of ONNX's integers is."""
+    """The quotient truncated toward zero, as in ONNX's integer division."""
     a, b, _ = _over_one_divisor(one, other)
     if b < 0:
         a, b = -a, -b
@@ -184,30 +184,32 @@ _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 
 
 def undecided(error: Exception) -> Problem:
-    """Says which comparison of open sizes JAX cannot decide, and the constraint that decides it."""
+    """The problem with a comparison of open sizes that JAX cannot decide, and the constraint that would decide it."""
     found = _COMPARISON.search(str(error))
     if found is None:
         symbol = _SYMBOL.search(str(error))
         given = symbol[1] if symbol else "an open size"
-        return Problem(
-            (), "must have sizes that are numbers here", given, remedy="export the model with a number for it"
-        )
+        return Problem((), "needs a fixed size here", given, remedy="export the model with that size fixed")
     one, comparison, other = found.groups()
-    if comparison in (">", "<=", "=="):  # decided by what is more
+    if comparison in (">", "<=", "=="):  # must be greater
         bound = str(int(other) + 1) if other.lstrip("-").isdigit() else f"{other} + 1"
     else:
         bound = other
-    rule = f"must have open sizes that decide whether {one} {comparison} {other}"
+    rule = f"open sizes do not decide whether {one} {comparison} {other}"
     return Problem((), rule, remedy=_constrained(f"{one} >= {bound}"))
 
 
 def simplified(shapes: Sequence[Sequence[int]]) -> Problem | None:
-    """The constraints without which open sizes of these shapes are a choice, which JAX finds equal to nothing else."""
+    """The constraints that would resolve each min or max in these shapes, which JAX cannot compare with other sizes."""
     constraints: dict[str, None] = {}
     for choice, one, other in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
         left, right = (other, one) if one.lstrip("-").isdigit() else (one, other)
         constraints[f"{left} {'<=' if choice == 'min' else '>='} {right}"] = None
-    return Problem((), "sizes follow from a choice", remedy=_constrained(*constraints)) if constraints else None
+    return (
+        Problem((), "sizes depend on an undecided min or max", remedy=_constrained(*constraints))
+        if constraints
+        else None
+    )
 
 
 def _constrained(*constraints: str) -> str:
@@ -218,7 +220,7 @@ def _constrained(*constraints: str) -> str:
 
 
 class Symbols(np.ndarray[Any, Any]):
-    """An array of objects, some of which are expressions; they stand for numbers of the type `kind`."""
+    """An object array, with some expressions among its elements, that represents numbers of type `kind`."""
 
     kind: DType
 
@@ -226,13 +228,13 @@ class Symbols(np.ndarray[Any, Any]):
         self.kind = getattr(other, "kind", np.dtype(np.int64))
 
     def of_kind(self, kind: DType) -> Elements:
-        """The same numbers in another type; integers are truncated."""
+        """Converts the numbers to another type, truncating to integers."""
         elements = self if kind.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
         return known_numbers(elements, kind)
 
 
 def known_numbers(elements: Any, kind: DType) -> Elements:
-    """Numbers as an array of their type, or as symbols if any of them is an expression."""
+    """Builds an array of the numbers, or `Symbols` if any of them is an expression."""
     objects = np.empty(np.shape(elements), object)
     objects[...] = elements
     if not any(isinstance(one, Expression) for one in objects.flat):
@@ -243,19 +245,19 @@ def known_numbers(elements: Any, kind: DType) -> Elements:
 
 
 def sizes_array(sizes: Sequence[int]) -> Elements:
-    """Sizes as an array of integers, some of which may be symbols."""
+    """Converts sizes to an array of integers, which may include symbols."""
     return known_numbers([Expression(one) if is_symbolic(one) else one for one in sizes], np.dtype(np.int64))
 
 
 def size_of(number: Any) -> int:
-    """A known number as a size: an integer, or a symbol of `jax.export`, which computes as an integer does."""
+    """Converts a known number to a size: an integer, or a `jax.export` symbol, which behaves like one."""
     whole = math.trunc(number)
     size: int = whole.dividend if isinstance(whole, Expression) else whole
     return size
 
 
 def as_sizes(values: Elements) -> tuple[int, ...]:
-    """Known numbers as sizes."""
+    """Converts known numbers to sizes."""
     return tuple(map(size_of, np.ravel(values).tolist()))
 
 
@@ -265,7 +267,7 @@ def kind_of(value: Array | Elements) -> DType:
 
 
 def traced(symbols: Symbols) -> Array:
-    """Symbols as an array that has its values when the exported program is called."""
+    """Converts symbols to an array whose values are known when the exported program runs."""
     kind = jax.dtypes.canonicalize_dtype(symbols.kind)
 
     def number(one: Any) -> Array:
@@ -277,7 +279,7 @@ def traced(symbols: Symbols) -> Array:
     return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
 
 
-# NumPy functions that compare their elements, which symbols may leave open
+# NumPy functions that compare elements, which symbols may leave undecided
 
 _LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(one, 2, 1) for one in (_larger, _smaller, _truncated))
 _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
@@ -289,6 +291,6 @@ _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
 
 
 def computed(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
-    """Calls a NumPy function with known numbers, some of which may be symbols."""
+    """Calls a NumPy function with known numbers, which may include symbols."""
     has_symbols = any(isinstance(one, Symbols) for one in inputs)
     return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)

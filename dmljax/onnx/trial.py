@@ -1,4 +1,4 @@
-"""Trying a model: inputs for it, the time it takes, and how far another runtime's results are away."""
+"""Tries out a model: makes inputs, measures time, and compares with another runtime."""
 
 import re
 import time
@@ -24,7 +24,7 @@ SHOWN = 8  # elements of a result
 
 
 class Trial(NamedTuple):
-    """The results of a model by the names of its outputs, and the seconds of its first call and of another."""
+    """The results of a model by output name, the seconds of its first call, and the median of later calls."""
 
     results: dict[str, Any]
     first: float
@@ -42,16 +42,16 @@ def make_inputs(
     names_of_sizes: Mapping[str, int],
     denotations: Mapping[str, int],
 ) -> dict[str, Elements]:
-    """The inputs of a model: arrays and images from files by name, and random numbers for the others.
+    """Makes a model's inputs: arrays and images from files by name, and random numbers for the others.
 
-    They have the shapes that are given, and the open sizes that are given by name or by denotation. An input that has
-    a default keeps it if neither a file nor a shape is given.
+    Open sizes may be given by shape, by name or by denotation. An input with a default keeps it unless a file or shape
+    is given for it.
     """
     names = [one.name for one in (*model.inputs, *model.defaults)]
     for kind, given in (("input", files), ("shape", shapes)):
         for name in given:
             if name not in names:
-                rule = f"must be of one of {', '.join(names)}"
+                rule = f"must name one of the inputs {', '.join(names)}"
                 raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
     random = np.random.default_rng(SEED)
     wanted = (*model.inputs, *(one for one in model.defaults if one.name in files or one.name in shapes))
@@ -69,14 +69,14 @@ def types_of_inputs(
     denotations: Mapping[str, int],
     batch: int | None,
 ) -> list[jax.ShapeDtypeStruct]:
-    """The types of a model's inputs: `batch` is the first dimension where that is open, and 1 any other open size."""
+    """The types of a model's inputs; an open first dimension becomes `batch`, and any other open size 1."""
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
     has_batch = any(one.sizes and not isinstance(one.sizes[0], int) for one in wanted if one.name not in shapes)
     if batch is not None and not has_batch:
         given = join_words(map(str, wanted)) or "no inputs"
         remedy = "leave it out, or export the model with an open batch"
         raise InvalidDesc(
-            Problem("batch", "must be for a model with an input whose first dimension is open", given, remedy=remedy)
+            Problem("batch", "needs a model with an input whose first dimension is open", given, remedy=remedy)
         )
     return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
 
@@ -127,7 +127,7 @@ def _type(wanted: TensorType, shape: Sequence[int] | None, batch: int) -> jax.Sh
 
 
 def files_by_name(texts: Sequence[str]) -> dict[str, str]:
-    """The files of inputs, each given as NAME=FILE; an .npz file may stand alone, for all arrays in it."""
+    """Parses NAME=FILE options; an .npz file needs no name, and gives all arrays in it."""
     files: dict[str, str] = {}
     for text in texts:
         name, _, path = text.rpartition("=")  # names may have equals signs
@@ -149,14 +149,14 @@ def _read(path: str, wanted: TensorType) -> Elements:
         return given
     name = wanted.name if wanted.name in given or len(given) != 1 else next(iter(given))
     if name not in given:
-        rule = f"{Path(path).name} must have an array of the input's name, or only one"
+        rule = f"{Path(path).name} must have an array with the input's name, or only one array"
         raise InvalidDesc(Problem(("input", wanted.name), rule, join_words(given) or "none"))
     elements: Elements = given[name]
     return elements
 
 
 def _loaded(path: str) -> Any:
-    """The array in an .npy file, or those in an .npz file by name."""
+    """Loads the array in an .npy file, or the arrays in an .npz file by name."""
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -176,12 +176,12 @@ _MODES: dict[Any, str] = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 def _read_image(path: str, wanted: TensorType) -> Elements:
-    """An image as a batch of one, its channels where the input has 1, 3 or 4; floats are in [0, 1]."""
+    """Reads an image as a batch of one, with channels where the input has 1, 3 or 4; scales floats to [0, 1]."""
     sizes, dtype = wanted.sizes or (), wanted.dtype
     is_float = dtype is not None and jax.numpy.issubdtype(dtype, jax.numpy.floating)
     channels_at = next((axis for axis in (-3, -1) if len(sizes) in (3, 4) and sizes[axis] in _MODES), None)
     if dtype is None or channels_at is None or not (is_float or dtype == np.uint8):
-        rule = "must have 1, 3 or 4 channels, first or last, of floats or uint8, to be an image"
+        rule = "must have 1, 3 or 4 channels, first or last, of floats or uint8, to be read from an image"
         raise InvalidDesc(Problem(wanted.name, rule, wanted, remedy=f"--input {wanted.name}=FILE.npy"))
     height, width = sizes[-2:] if channels_at == -3 else sizes[-3:-1]
     module = pillow()
@@ -193,7 +193,7 @@ def _read_image(path: str, wanted: TensorType) -> Elements:
                 height if isinstance(height, int) else image.height,
             )
             pixels = np.asarray(image if image.size == shape else image.resize(shape, module.Resampling.BICUBIC))
-    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # whatever a decoder raises
+    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # all that decoders raise
         if isinstance(error, DmlError):
             raise
         raise InvalidDesc(Problem((), f"{Path(path).name} must be an image", reason_of(error))) from None
@@ -207,10 +207,12 @@ MAX_IMAGE_BYTES = 2**30  # of a file
 
 
 def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Elements:
-    """Numbers from a normal distribution, and zeros and ones for integers, which may be indices."""
+    """Draws normally distributed floats, or zeros and ones for integers, which may be indices."""
     if wanted.dtype is None or wanted.dtype.kind == "O" or (wanted.sizes is None and shape is None):
         remedy = f"--input {wanted.name}=FILE.npy"
-        raise Unsupported(Problem(wanted.name, "must be a tensor of numbers, to be random", wanted, remedy=remedy))
+        raise Unsupported(
+            Problem(wanted.name, "must be a tensor of numbers to be filled at random", wanted, remedy=remedy)
+        )
     sizes = [size if isinstance(size, int) else 1 for size in wanted.sizes or ()] if shape is None else shape
     if jax.numpy.issubdtype(wanted.dtype, jax.numpy.floating):
         return random.standard_normal(sizes).astype(wanted.dtype)
@@ -218,7 +220,7 @@ def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int
 
 
 def try_model(model: Model, inputs: Mapping[str, Elements]) -> Trial:
-    """Calls a model once, which compiles it, and then a few times, with the same random numbers."""
+    """Calls a model once to compile it, and then a few times to measure it, always with the same random key."""
     placed = [inputs[one.name] for one in model.inputs]
     named: dict[str, Any] = {one.name: inputs[one.name] for one in model.defaults if one.name in inputs}
     if model.is_random:
@@ -239,7 +241,7 @@ def try_model(model: Model, inputs: Mapping[str, Elements]) -> Trial:
 
 
 def try_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Trial:
-    """The same by ONNX Runtime on the CPU."""
+    """Runs the model by ONNX Runtime on the CPU."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -254,14 +256,14 @@ def try_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Trial:
                 start = time.perf_counter()
                 results = session.run(None, dict(inputs))
                 times.append(time.perf_counter() - start)
-        except Exception as error:  # its errors derive from Exception alone
-            raise Unsupported(Problem((), "must run the model", show(reason_of(error)))) from None
+        except Exception as error:  # its errors derive directly from Exception
+            raise Unsupported(Problem((), f"cannot run the model: {reason_of(error)}")) from None
     names = [one.name for one in session.get_outputs()]
     return Trial(dict(zip(names, results, strict=True)), first, float(np.median(times)))
 
 
 def greatest_difference(one: ArrayLike, other: ArrayLike) -> float:
-    """The greatest distance between two tensors; infinity if their shapes differ or one alone has NaN somewhere."""
+    """The greatest difference between two tensors; infinity if their shapes differ or only one has NaN somewhere."""
     one, other = (np.asarray(value, np.float64) for value in (one, other))
     if one.shape != other.shape:
         return np.inf
@@ -273,7 +275,7 @@ def greatest_difference(one: ArrayLike, other: ArrayLike) -> float:
 
 
 def shown(result: Value) -> str:
-    """The type of a result, and its first elements."""
+    """Describes a result: its type and its first elements."""
     if not isinstance(result, jax.Array):
         return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
     elements = np.asarray(result).ravel()[:SHOWN].tolist()
@@ -283,15 +285,15 @@ def shown(result: Value) -> str:
 
 
 class Check(NamedTuple):
-    """What keeps a model from being loaded, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
+    """The problems with loading a model, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
 
     problems: Sequence[str] = ()
-    left: Sequence[str] = ()  # a sentence for the nodes of an operator that have one reason
+    left: Sequence[str] = ()  # a sentence per operator and reason
     nodes_left: int = 0
 
 
 def checked(path: str) -> Check:
-    """Loads a model, and asks what the provider makes of it."""
+    """Loads a model, and finds the nodes that the provider leaves to the CPU."""
     problems: Sequence[str] = ()
     try:
         load(path)

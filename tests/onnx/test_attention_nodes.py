@@ -67,5 +67,5 @@ def test_attention_is_mapped() -> None:
 def test_a_number_of_heads_that_does_not_divide_is_refused() -> None:
     node = helper.make_node("Attention", ["q", "q", "q"], ["y"], q_num_heads=3, kv_num_heads=3)
     own = dmljax.onnx.load(model([node], [value("q", FLOAT, [1, 3, 8])], ["y"], opset=24))
-    with pytest.raises(DmlError, match="num_heads must divide the last size"):
+    with pytest.raises(DmlError, match="num_heads must divide the last dimension"):
         own(np.zeros((1, 3, 8), np.float32))

@@ -435,7 +435,7 @@ def test_a_transposed_convolution_takes_its_padding_as_an_input() -> None:
     )
     (result,) = run(model, arrays)
     assert_close(result, np.asarray(expected), 1e-6)
-    with pytest.raises(DmlError, match="x2 must have values that are known"):
+    with pytest.raises(DmlError, match="x2 must be known"):
         jax.jit(dmljax.onnx.load(model))(*arrays)
 
 
@@ -463,7 +463,7 @@ def test_blocks_of_integers_of_4_bits_are_gathered_along_any_other_axis() -> Non
     expected = (x * np.repeat(scales, 32, 0)[:40])[:, [2, 0]].astype(np.float32)
     assert_close(run(model, arrays)[0], expected, 1e-6)
     wrong = one_node("GatherBlockQuantized", arrays, block_size=32, quantize_axis=1, gather_axis=1)
-    with pytest.raises(DmlError, match="must gather along another axis than that of blocks"):
+    with pytest.raises(DmlError, match="gather_axis and quantize_axis must differ"):
         run(wrong, arrays)
 
 
@@ -570,7 +570,7 @@ def test_an_activation_that_is_none_is_refused() -> None:
 
 def test_what_attention_here_has_not_is_refused_by_name() -> None:
     model = dmljax.onnx.load(one_node("Attention", [X, WEIGHT, BIAS], num_heads=2, past_present_share_buffer=1))
-    with pytest.raises(Unsupported, match="past_present_share_buffer must not be given"):
+    with pytest.raises(Unsupported, match="past_present_share_buffer: not supported"):
         model(X, WEIGHT, BIAS)
 
 

@@ -57,7 +57,9 @@ def test_branches_of_other_sizes_need_a_known_condition() -> None:
     shorter = choice(branch("Gather", "x", "zero", zero=zero), branch("Neg", "x"))
     assert shorter(True, floats(jnp.ones(3))).shape == (1,)
     assert shorter(False, floats(jnp.ones(3))).shape == (3,)
-    with pytest.raises(Unsupported, match=r"y must have one type in both branches of a traced condition; got float32"):
+    with pytest.raises(
+        Unsupported, match=r"y must have the same type in both branches of a traced condition; got float32"
+    ):
         jax.jit(shorter)(jnp.array(True), floats(jnp.ones(3)))
 
 
@@ -100,9 +102,7 @@ def test_a_long_loop_is_traced_once_and_differentiated() -> None:
 
 def test_a_traced_count_collects_no_rows() -> None:
     assert jax.jit(loop(halved()))(floats([8.0]), jnp.array(3)).tolist() == [1]
-    with pytest.raises(
-        Unsupported, match=r"again\.Loop must have a count and a condition that are known.*outside of jit"
-    ):
+    with pytest.raises(Unsupported, match=r"again\.Loop: needs a count and a condition that are known.*outside jit"):
         jax.jit(loop(halved(rows=True), outputs=2))(floats([8.0]), jnp.array(3))
 
 
@@ -137,7 +137,7 @@ def test_a_count_beyond_all_counting_is_none() -> None:  # PyTorch's exporter wr
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
     _, rows = loop(until_small(rows=True), outputs=2, count="n", n=count)(jnp.float32(20))
     assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
-    with pytest.raises(InvalidDesc, match="must end"):
+    with pytest.raises(InvalidDesc, match="never ends"):
         loop(halved(), count="n", n=count)(jnp.float32(1))
 
 
@@ -147,7 +147,7 @@ def test_a_condition_ends_a_loop_before_its_rows_are_many() -> None:
 
 
 def test_a_loop_that_cannot_end_is_refused() -> None:
-    with pytest.raises(InvalidDesc, match="must end; got no count"):
+    with pytest.raises(InvalidDesc, match="never ends: it has no count"):
         loop(halved(), count="")(jnp.float32(1))
 
 
@@ -200,7 +200,7 @@ def test_sequences_are_lists_and_their_positions_are_known() -> None:
     assert last.tolist() == [1, 1]
     with pytest.raises(InvalidDesc, match=r"position must be in \[-2, 2\); got 3"):
         run(floats(jnp.zeros(2)), floats(jnp.ones(2)), np.array(3))
-    with pytest.raises(Unsupported, match="place must have values that are known while tracing"):
+    with pytest.raises(Unsupported, match="place must be known while tracing"):
         jax.jit(run)(floats(jnp.zeros(2)), floats(jnp.ones(2)), jnp.array(0))
 
 
@@ -223,14 +223,14 @@ def test_training_and_classical_machine_learning_are_refused_at_loading_each_onc
     with pytest.raises(Unsupported) as refusal:
         dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2])], ["dx", "y"], domains=domains))
     first, second = refusal.value.rules
-    assert first.endswith("(cut the model before it, and differentiate its output with jax.grad)")
-    assert "got Scaler and TreeEnsembleClassifier of ai.onnx.ml 3, 3 times, first at 'scale' (compute them" in second
+    assert first.endswith("(cut the model before them and differentiate its output with jax.grad)")
+    assert "got Scaler and TreeEnsembleClassifier of ai.onnx.ml 3, 3 times, first at 'scale' (cut the model" in second
 
 
 def test_what_onnxruntime_lays_out_for_one_processor_is_refused_with_a_way_out() -> None:
     node = helper.make_node("Conv", ["x", "x"], ["y"], domain="com.microsoft.nchwc")
     proto = model([node], [value("x", FLOAT, [1, 8, 3, 3])], ["y"], domains={"com.microsoft.nchwc": 1})
-    with pytest.raises(Unsupported, match=r"layout that ONNX Runtime chose .* at ORT_ENABLE_EXTENDED instead"):
+    with pytest.raises(Unsupported, match=r"layout that ONNX Runtime chose .* with ORT_ENABLE_EXTENDED instead"):
         dmljax.onnx.load(proto)
 
 

@@ -187,9 +187,7 @@ def test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced() -
     x = np.arange(6, dtype="float32").reshape(2, 3)
     assert reshape(x, np.array([3, 2])).shape == (3, 2)
     assert reshape(x, np.array([6, -1])).shape == (6, 1)
-    rule = (
-        r"onnx: nodes\[\"to sizes\"\].Reshape.sizes must have values that are known while tracing.*load\(\.\.\., cons"
-    )
+    rule = r"onnx: nodes\[\"to sizes\"\].Reshape.sizes must be known while tracing.*load\(\.\.\., cons"
     with pytest.raises(Unsupported, match=rule):
         jax.jit(reshape)(x, np.array([3, 2]))
     assert jax.jit(lambda x: reshape(x, np.array([3, 2])))(x).shape == (3, 2), "a NumPy array is known inside of jit"
@@ -218,7 +216,9 @@ def test_integers_beyond_32_bits_are_refused_without_64_bit_types() -> None:
     if X64:
         assert add(np.array([1])).tolist() == [2**40 + 1]
     else:
-        with pytest.raises(Unsupported, match="large must be in int32, without 64-bit types; got 1099511627776"):
+        with pytest.raises(
+            Unsupported, match="large must be in int32 unless 64-bit types are enabled; got 1099511627776"
+        ):
             add(np.array([1]))
 
 
@@ -231,14 +231,12 @@ def test_a_result_whose_size_follows_values_is_exact_eagerly_and_needs_a_bound_w
     x = np.array([0, 3, 0, 4], "float32")
     assert nonzero()(x).tolist() == [[1, 3]]
     assert nonzero()(x[:2]).tolist() == [[1]]
-    with pytest.raises(
-        Unsupported, match=r"NonZero.x must have values.*known while.*=\{'places': 4\}, or.*=\"largest\""
-    ):
+    with pytest.raises(Unsupported, match=r"NonZero.x must be known while tracing.*=\{'places': 4\} or .*=\"largest\""):
         jax.jit(nonzero())(x)
     assert jax.jit(nonzero(maximum_sizes={"places": 3}))(x).tolist() == [[1, 3, 0]]
     assert jax.jit(nonzero(maximum_sizes="largest"))(x).tolist() == [[1, 3, 0, 0]]
     with pytest.raises(
-        InvalidType, match="maximum_sizes must be sizes by the names of outputs, or \"largest\"; got 'all'"
+        InvalidType, match="maximum_sizes must map names of outputs to sizes, or be \"largest\"; got 'all'"
     ):
         nonzero(maximum_sizes="all")
 
@@ -258,18 +256,16 @@ def test_all_that_is_missing_is_told_at_loading() -> None:
 
 
 WRONG_CALLS = {
-    r"there must be at most 1 arrays by position; got 2": lambda f, x: f(x, x),
-    r"must have all inputs; got no x": lambda f, x: f(),
-    r"xx must be one of x; got xx, did you mean x": lambda f, x: f(xx=x),
-    r"x must be given once; got twice": lambda f, x: f(x, x=x),
-    r"x must be of float32; got float16 \(x.astype\('float32'\)\)": lambda f, x: f(x.astype("float16")),
+    r"takes at most 1 arrays by position; got 2": lambda f, x: f(x, x),
+    r"no array for input x": lambda f, x: f(),
+    r"xx: unknown input \(the inputs are x\)": lambda f, x: f(xx=x),
+    r"x: given both by position and by name": lambda f, x: f(x, x=x),
+    r"x must be float32; got float16 \(x.astype\('float32'\)\)": lambda f, x: f(x.astype("float16")),
     r"x must have 4 dimensions; got \(3, 4, 4\)": lambda f, x: f(x[0]),
     r"x must be a float32\[n, 3, 4, 4\]; got \(2, 3, 4, 3\)": lambda f, x: f(x[..., :3]),
     r"x must be a JAX or NumPy array; got list": lambda f, x: f(x.tolist()),
-    r"weights must have the names of model.weights; got no bias": lambda f, x: f.apply({}, x),
-    r"weights.bias must have the shape \(5,\); got \(2,\)": lambda f, x: f.apply(
-        {**f.weights, "bias": jnp.zeros(2)}, x
-    ),
+    r"weights must have the same names as model.weights; got no bias": lambda f, x: f.apply({}, x),
+    r"weights.bias must have shape \(5,\); got \(2,\)": lambda f, x: f.apply({**f.weights, "bias": jnp.zeros(2)}, x),
 }
 
 
@@ -282,7 +278,7 @@ def test_a_wrong_call_is_refused(message: str, network: Any, picture: Any) -> No
 def test_open_sizes_of_one_name_are_equal() -> None:
     nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
     add = dmljax.onnx.load(model(nodes, [value("a", FLOAT, ["n"]), value("b", FLOAT, ["n"])], ["y"]))
-    with pytest.raises(InvalidDesc, match=r"b must have the size 2 for n, as a has; got \(1,\)"):
+    with pytest.raises(InvalidDesc, match=r"b must have size 2 for n, like a; got \(1,\)"):
         add(np.zeros(2, "float32"), np.zeros(1, "float32"))
 
 
@@ -333,26 +329,22 @@ def test_known_integers_divide_as_others_do() -> None:
 RELU = helper.make_node("Relu", ["x"], ["y"])
 X = value("x", FLOAT, [1])
 WRONG_FILES = {
-    r"nodes.y.Relu must read names that are defined; got 'z'": model(
-        [helper.make_node("Relu", ["z"], ["y"])], [X], ["y"]
-    ),
-    r"outputs must be names that are defined; got 'z'": model([RELU], [X], ["z"]),
-    r"nodes.y.Relu must have outputs of names that are new; got 'y'": model([RELU, RELU], [X], ["y"]),
-    r"nodes.a.Relu must not lead around in a circle; got \('a',\)": model(
+    r"nodes.y.Relu: undefined name; got 'z'": model([helper.make_node("Relu", ["z"], ["y"])], [X], ["y"]),
+    r"outputs: undefined name; got 'z'": model([RELU], [X], ["z"]),
+    r"nodes.y.Relu: output name already in use; got 'y'": model([RELU, RELU], [X], ["y"]),
+    r"nodes.a.Relu must not be part of a cycle; got \('a',\)": model(
         [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])], [X], ["a"]
     ),
     r"nodes.y.Relu must have at most 1 inputs; got 2": model([helper.make_node("Relu", ["x", "x"], ["y"])], [X], ["y"]),
-    r"nodes.y.Add must have its first 2 inputs; got none at 1": model(
-        [helper.make_node("Add", ["x"], ["y"])], [X], ["y"]
+    r"nodes.y.Add: no input 1; it needs its first 2 inputs": model([helper.make_node("Add", ["x"], ["y"])], [X], ["y"]),
+    r"nodes.y.Elu: unknown attribute alhpa, did you mean alpha\? \(it takes alpha\)": model(
+        [helper.make_node("Elu", ["x"], ["y"], alhpa=1.0)], [X], ["y"]
     ),
-    r"nodes.y.Elu must have attributes among alpha; got alfa, did you mean alpha": model(
-        [helper.make_node("Elu", ["x"], ["y"], alfa=1.0)], [X], ["y"]
-    ),
-    r"nodes.y.Relu must have attributes among none; got alpha": model(
+    r"nodes.y.Relu: unknown attribute alpha \(it takes none\)": model(
         [helper.make_node("Relu", ["x"], ["y"], alpha=1.0)], [X], ["y"]
     ),
-    r"nodes.y.Concat must have the attribute; got axis": model([helper.make_node("Concat", ["x"], ["y"])], [X], ["y"]),
-    r"nodes.y.Relu.domain must be one that the model imports; got other": model(
+    r"nodes.y.Concat: missing attribute axis": model([helper.make_node("Concat", ["x"], ["y"])], [X], ["y"]),
+    r"nodes.y.Relu.domain must be imported by the model; got other": model(
         [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"]
     ),
     r"opset_import.other must be in \[0, 2147483647\]; got 2147483648": model(
@@ -385,18 +377,18 @@ def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDesc, match=r"must be a file that can be read; got '.*none.onnx' \(No such file") as none:
+    with pytest.raises(InvalidDesc, match=r"must be a readable file; got '.*none.onnx' \(No such file") as none:
         dmljax.onnx.load(tmp_path / "none.onnx")
     assert isinstance(none.value, FileNotFoundError)
     assert (none.value.errno, none.value.filename) == (errno.ENOENT, str(tmp_path / "none.onnx"))
     with pytest.raises(OSError, match="must be a regular file"):
         dmljax.onnx.load(tmp_path)
-    with pytest.raises(InvalidDesc, match=r"onnx: must be a file that can be read; got .*null"):
+    with pytest.raises(InvalidDesc, match=r"onnx: must be a readable file; got .*null"):
         dmljax.onnx.load("a\0.onnx")
     (tmp_path / "text.onnx").write_text("no model")
-    with pytest.raises(InvalidDesc, match="must be an ONNX model in protobuf; got 8 other bytes"):
+    with pytest.raises(InvalidDesc, match="not an ONNX model in protobuf; got 8 bytes"):
         dmljax.onnx.load(tmp_path / "text.onnx")
-    with pytest.raises(InvalidDesc, match="must be an ONNX model, which has a graph; got 0 bytes without one"):
+    with pytest.raises(InvalidDesc, match="not an ONNX model, because it has no graph; got 0 bytes"):
         dmljax.onnx.load(b"")
     with pytest.raises(InvalidType, match="source must be a path, bytes or a ModelProto; got 3"):
         dmljax.onnx.load(3)
@@ -425,9 +417,7 @@ def test_external_data_lies_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_external_data_that_is_missing_is_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"initializers\.w\.location must be a file that can be read"
-    ) as missing:
+    with pytest.raises(FileNotFoundError, match=r"initializers\.w\.location must be a readable file") as missing:
         dmljax.onnx.load(saved(external("data.bin"), tmp_path))
     assert isinstance(missing.value, DmlError)
 
@@ -447,7 +437,7 @@ def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     os.mkfifo(inner / "pipe")  # opening it would wait for a writer
     with pytest.raises(InvalidDesc, match="location must be a regular file; got"):
         dmljax.onnx.load(saved(external("pipe"), inner))
-    with pytest.raises(InvalidDesc, match="location must be beside a file, which bytes have not"):
+    with pytest.raises(InvalidDesc, match="location: no folder to read from, because the model came without a path"):
         dmljax.onnx.load(external("secret"))
 
 
@@ -475,9 +465,9 @@ def test_floats_of_6_bits_are_refused(name: str) -> None:
     numbers = np.array([1, 2], np.float32).astype(helper.tensor_dtype_to_np_dtype(kind))
     constant = helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(numbers))
     cast = helper.make_node("Cast", ["x"], ["y"], to=kind)
-    with pytest.raises(Unsupported, match="data_type must be a type that XLA computes with; got float6"):
+    with pytest.raises(Unsupported, match="data_type: not supported by XLA; got float6"):
         dmljax.onnx.load(model([constant], [], ["y"]))
-    with pytest.raises(Unsupported, match="data_type must be a type that XLA computes with; got float6"):
+    with pytest.raises(Unsupported, match="data_type: not supported by XLA; got float6"):
         dmljax.onnx.load(model([cast], [value("x", FLOAT, [2])], ["y"]))(np.array([1, 2], np.float32))
 
 

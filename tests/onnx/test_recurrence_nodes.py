@@ -111,7 +111,7 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
     ("attributes", "error", "message"),
     [
         ({"direction": "sideways"}, DmlError, "direction must be one of forward"),
-        ({"activations": ["Sigmoid"]}, DmlError, "activations must be 2"),
+        ({"activations": ["Sigmoid"]}, DmlError, "activations must have 2 names"),
         ({"activations": ["Sigmoid", "Tanhh"]}, DmlError, "activations must be one of"),
     ],
 )

@@ -102,9 +102,9 @@ def test_more_than_a_file_holds_goes_into_one_beside_it(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"bias": jnp.zeros(5)}, "onnx: weights must have the names of model.weights; got no filter"),
-        ({"bias": jnp.zeros(6)}, "onnx: weights.bias must have the shape (5,); got (6,)"),
-        ({"bias": jnp.zeros(5, "bfloat16")}, "must be of float32; got bfloat16 (weights['bias'].astype('float32'))"),
+        ({"bias": jnp.zeros(5)}, "onnx: weights must have the same names as model.weights; got no filter"),
+        ({"bias": jnp.zeros(6)}, "onnx: weights.bias must have shape (5,); got (6,)"),
+        ({"bias": jnp.zeros(5, "bfloat16")}, "must be float32; got bfloat16 (weights['bias'].astype('float32'))"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(weights: Any, message: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Attention and rotary embeddings.
 
-DirectML's attention has neither a bound of the scores nor the scores as an output; nodes that want one of them are
-computed score by score here. A query that sees no key has zeros in ONNX, where DirectML has NaN.
+DirectML's attention can neither cap the scores nor return them; nodes that need either compute the scores explicitly.
+A query that attends to no key gives zeros in ONNX and NaN in DirectML.
 """
 
 import functools
@@ -39,28 +39,28 @@ from dmljax.types import widened
 
 _Mask = TypeVar("_Mask", Array, Array | None)
 
-# Arrays of heads are of (batch, heads, positions, size), and arrays of rows of (batch, positions, heads * size).
+# Heads have shape (batch, heads, positions, size), and rows have shape (batch, positions, heads * size).
 
 
 def in_heads(x: Array, count: int) -> Array:
-    """Rows, each cut into heads."""
+    """Splits rows into heads."""
     if count < 1 or x.shape[2] % count:
-        raise InvalidDesc(Problem("num_heads", f"must divide the last size of {x.shape}", count))
+        raise InvalidDesc(Problem("num_heads", f"must divide the last dimension of {x.shape}", count))
     return x.reshape(*x.shape[:2], count, x.shape[2] // count).swapaxes(1, 2)
 
 
 def in_rows(x: Array) -> Array:
-    """The heads of each position, one after the other."""
+    """Concatenates the heads of each position into a row."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
 def after_past(past: Array | None, new: Array) -> Array:
-    """All keys, or all values, in heads."""
+    """Appends new keys or values to the past ones."""
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
 
 def _of_scores(x: _Mask) -> _Mask:
-    """A mask or a bias with the dimensions of the scores: batch, heads, queries and keys."""
+    """Reshapes a mask or a bias to the dimensions of the scores: batch, heads, queries and keys."""
     return x if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
@@ -79,10 +79,10 @@ def attended(
     scale: float | None,
     hidden: float = -math.inf,
 ) -> Array:
-    """What the queries take from the values, in rows; `hidden` is added to the scores of keys that are not seen."""
+    """Computes attention, in rows; `hidden` is added to the scores of masked keys."""
     seen, bias, any_seen = _of_scores(seen), _of_scores(bias), None
     if math.isinf(hidden) and not (seen is None and bias is None):
-        # Queries that see nothing are let see all, and then get zeros, so that no derivative is NaN either.
+        # Unmask fully masked queries and zero their results, so that derivatives are not NaN either.
         is_open = True if bias is None else bias > -jnp.inf
         any_seen = jnp.any(is_open if seen is None else is_open & seen, axis=-1, keepdims=True)
         seen = None if seen is None else seen | ~any_seen
@@ -105,14 +105,14 @@ def attended(
 
 
 def _sharing(name: str, x: Array, heads: int) -> int:
-    """How many heads of the queries share a head of the keys or values."""
+    """The number of query heads that share a head of the keys or values."""
     if isinstance(x.shape[1], int) and (x.shape[1] == 0 or heads % x.shape[1]):
         raise InvalidDesc(Problem(name, f"must have a number of heads that divides {heads}", x.shape))
     return heads // x.shape[1]
 
 
 def _products(query: Array, keys: Array, scale: float | None) -> Array:
-    """The products of queries and keys, which groups of heads share, in at least float32."""
+    """The products of queries with the keys that their group of heads shares, in at least float32."""
     batch, heads, queries, size = query.shape
     groups = query.reshape(batch, keys.shape[1], _sharing("K", keys, heads), queries, size)
     products = jnp.einsum("bhgqd,bhkd->bhgqk", groups, keys, preferred_element_type=widened(query.dtype))
@@ -121,7 +121,7 @@ def _products(query: Array, keys: Array, scale: float | None) -> Array:
 
 
 def _means(weights: Array, values: Array) -> Array:
-    """The means of values with weights, in heads."""
+    """The weighted means of the values, in heads."""
     batch, heads, queries, total = weights.shape
     groups = weights.reshape(batch, values.shape[1], _sharing("V", values, heads), queries, total)
     means = jnp.einsum("bhgqk,bhkd->bhgqd", groups, values.astype(weights.dtype))
@@ -140,9 +140,9 @@ def attended_by_scores(
     hidden: float = -math.inf,
     sink: Array | None = None,
 ) -> tuple[Array, list[Array]]:
-    """The same with a bound of the scores, and the scores themselves: as products, bounded, masked, and as weights.
+    """Computes attention with capped scores, and returns the scores too: products, capped, masked, and as weights.
 
-    A `sink` of each head takes its share of the weights, and gives nothing.
+    A `sink` per head takes a share of the weights and contributes no value.
     """
     dtype, wide = query.dtype, widened(query.dtype)
     seen, bias = _of_scores(seen), _of_scores(bias)
@@ -165,7 +165,7 @@ def attended_by_scores(
 
 
 def _filled(mask: Array, total: int) -> Array:
-    """A mask of which the last size may be less than the number of keys: the others are hidden."""
+    """Pads a mask that is shorter than the number of keys; the remaining keys are hidden."""
     if mask.shape[-1] in (1, total):
         return mask
     pads = [(0, 0)] * (mask.ndim - 1) + [(0, total - mask.shape[-1])]
@@ -173,7 +173,7 @@ def _filled(mask: Array, total: int) -> Array:
 
 
 def window(own: Array, total: int, *, is_causal: bool, left: int = -1, right: int = -1) -> Array | None:
-    """The keys that queries at positions `own` see, or None for all of them; a width of -1 has no end."""
+    """The keys that queries at positions `own` attend to, or None for all of them; a width of -1 is unlimited."""
     position = _positions(total)
     right = 0 if is_causal and right < 0 else min(right, 0) if is_causal else right
     seen = None
@@ -258,7 +258,7 @@ def _flexible_attention(
 
 
 def _modified(x: Array, by: OnnxGraph | None, call: Call) -> Array:
-    """What a subgraph makes of an array."""
+    """Applies a subgraph, if there is one, to an array."""
     return x if by is None else as_array(*call.run(by, [x]))
 
 
@@ -288,13 +288,13 @@ def _causal_convolution(
 
 
 def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: bool) -> Array:
-    """Rotates pairs of the first elements of each head: neighbors if interleaved, else one of each half.
+    """Rotates pairs of elements in each head: neighbors if interleaved, otherwise one element from each half.
 
-    `cosines` and `sines`, (batch or 1, positions, pairs), have one angle for each pair; elements after them are kept.
+    `cosines` and `sines`, (batch or 1, positions, pairs), hold an angle per pair; elements beyond them stay unchanged.
     """
     pairs = cosines.shape[-1]
     if 2 * pairs > x.shape[-1]:
-        raise InvalidDesc(Problem("cos_cache", f"must be of at most {x.shape[-1] // 2} pairs", pairs))
+        raise InvalidDesc(Problem("cos_cache", f"must have at most {x.shape[-1] // 2} pairs", pairs))
     cosines, sines = (jnp.expand_dims(one, 1).astype(x.dtype) for one in (cosines, sines))
     turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if is_interleaved:
@@ -307,14 +307,14 @@ def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: bool) -> 
 
 
 def _angles(size: int, first: int, count: int) -> tuple[Array, Array]:
-    """The cosines and sines for pairs of so many elements at the positions from `first` on, as RoFormer has them."""
+    """RoFormer's cosines and sines for `size` elements at `count` positions starting at `first`."""
     frequencies = 10000.0 ** (-np.arange(0, size, 2) / size)
     angles = (first + jnp.arange(count, dtype=jnp.float32))[None, :, None] * frequencies.astype(np.float32)[None, None]
     return jnp.cos(angles), jnp.sin(angles)
 
 
 def rows_at(cache: Array, positions: Array) -> Array:
-    """The rows of a table at positions of each of the batch."""
+    """Looks up a table's rows at the positions of each batch element."""
     return dml.gather(cache, positions.astype(jnp.int32), axis=0)
 
 
@@ -352,7 +352,7 @@ class _ScoreAttributes(Attributes):
 
 
 def _seen_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
-    """The keys that a mask of any of ONNX Runtime's forms shows: lengths, ends and starts, or ones of keys."""
+    """The visible keys for each of ONNX Runtime's forms of mask: lengths, ends and starts, or a 1 per visible key."""
     if mask.ndim == 1:
         position, mask = _positions(total), mask.astype(jnp.int32)
         ends = mask[:batch].reshape(-1, 1, 1, 1)
@@ -374,7 +374,7 @@ def _attended_with_mask(
     bias: Array | None,
     scores: _ScoreAttributes,
 ) -> Array:
-    """Attention where a number is added to the scores of masked keys; those behind a query are not seen at all."""
+    """Computes attention that adds a number to the scores of masked keys; causality hides keys completely."""
     queries, total = query.shape[2], keys.shape[2]
     seen = None if mask is None else _seen_by_mask(mask, query.shape[0], queries, total)
     scale, hidden = scores.scale, scores.mask_filter_value
@@ -390,7 +390,7 @@ def _attended_with_mask(
 def _require_absent(**given: Array | int | str | None) -> None:
     for name, value in given.items():
         if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
-            raise Unsupported(Problem(name, "must not be given", value if isinstance(value, int | str) else "an array"))
+            raise Unsupported(Problem(name, "not supported", value if isinstance(value, int | str) else "an array"))
 
 
 def _self_attention(
@@ -402,9 +402,9 @@ def _self_attention(
     scores: _ScoreAttributes,
     turned: int,
 ) -> tuple[Array, Array | None]:
-    """The attention of projections that have queries, keys and values side by side, and all keys and values.
+    """Computes attention of packed queries, keys and values; returns the result and the stacked keys and values.
 
-    The first `turned` elements of each query and key are rotated by their position.
+    The first `turned` elements of each query and key are rotated by position.
     """
     if len(sizes) != 3:
         raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))
@@ -484,20 +484,20 @@ def _multihead_attention(
 ) -> Results:
     _require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
     if call.wants(3):
-        raise Unsupported(Problem("qk", "must not be an output", call.node.outputs[3]))
+        raise Unsupported(Problem("qk", "not supported as an output", call.node.outputs[3]))
     num_heads = scores.num_heads
-    if query.ndim == 5:  # all three side by side, in each head
+    if query.ndim == 5:  # queries, keys and values packed in each head
         parts = [query[:, :, :, i].swapaxes(1, 2) for i in range(3)]
     elif key is not None and key.ndim == 5:
         parts = [in_heads(query, num_heads), *(key[:, :, :, i].swapaxes(1, 2) for i in range(2))]
     elif key is None or value is None:
-        raise InvalidDesc(Problem((), "must have keys and values, unless the queries hold them", query.shape))
+        raise InvalidDesc(Problem((), "needs keys and values, unless they are packed with the queries", query.shape))
     else:
         parts = [x if x.ndim == 4 else in_heads(x, num_heads) for x in (query, key, value)]
     if bias is not None:
         sizes = [num_heads * x.shape[3] for x in parts]
         of_parts = jnp.split(bias, np.cumsum(sizes)[:-1].tolist())
-        is_cached = key is not None and key.ndim == 4  # keys that have their bias
+        is_cached = key is not None and key.ndim == 4  # keys with their bias added
         for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
             parts[i] = parts[i] + own.reshape(1, num_heads, 1, -1)
     keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
@@ -548,7 +548,7 @@ def _group_query_attention(
         cache_format("v_quant_type", v_quant_type, v_scale, past_value, kv_cache_bit_width),
     )
     if (key is None) != (value is None) or (do_rotary and (cosines is None or sines is None)):
-        rule = "must have keys with values, and angles for do_rotary"
+        rule = "key and value must come together, and do_rotary needs cos_cache and sin_cache"
         raise InvalidDesc(Problem((), rule, "one without the other"))
     if key is None or value is None:
         size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
@@ -561,7 +561,7 @@ def _group_query_attention(
         pairs = zip((heads, new_keys), (q_norm_weight, k_norm_weight), epsilons, strict=True)
         heads, new_keys = (rms_normalization(x, weight, epsilon=epsilon) for x, weight, epsilon in pairs)
     queries, (most,) = heads.shape[2], as_sizes(longest)
-    # The first call has no past, whatever buffer it brings; later ones have what is there before their own keys.
+    # The first call has no past, even if it passes a buffer; for later calls, the past is what precedes their own keys.
     ends = last_places.reshape(-1).astype(jnp.int32) + 1
     pasts = jnp.zeros_like(ends) if most == queries else ends - queries
     own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
@@ -579,7 +579,7 @@ def _group_query_attention(
     )
     room = most if past_key is None else max(past_key.shape[2], most)
     seen = None
-    if local_window_size >= 0:  # which counts the query's own key
+    if local_window_size >= 0:  # includes the query's own key
         seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
     if bias is not None and bias.shape[-1] != room:
         bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
@@ -627,10 +627,10 @@ def _rotary_embedding_at_positions(
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Array:
-    # Packed sequences have positions of their own, and may be longer in all than the table of angles.
+    # Packed sequences have their own positions, and may together be longer than the table of angles.
     size = 2 * cosines.shape[1]
     heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // size)
-    if positions.ndim == 1:  # where the first one of each of the batch is
+    if positions.ndim == 1:  # the first position of each batch element
         positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)[None]
     result = rotated(heads, rows_at(cosines, positions), rows_at(sines, positions), is_interleaved=bool(interleaved))
     return result if x.ndim == 4 else in_rows(result)

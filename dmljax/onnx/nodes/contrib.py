@@ -1,7 +1,7 @@
-"""ONNX Runtime's own operators, but for its attentions: the domains com.microsoft and com.microsoft.dml.
+"""ONNX Runtime's own operators except attention: the domains com.microsoft and com.microsoft.dml.
 
-Most of them are what its optimizations make of several operators of ONNX. Its definitions decide the results, where
-its DirectML provider computes something else.
+Most of them are fusions of several ONNX operators. Where ONNX Runtime's definition and its DirectML provider disagree,
+we follow the definition.
 """
 
 import functools
@@ -61,7 +61,7 @@ MICROSOFT = "com.microsoft"
 DIRECTML = "com.microsoft.dml"
 contributed = functools.partial(handles, domain=MICROSOFT)
 
-# Operators that mean what those of ONNX of the same name mean in their newest version.
+# Operators that equal the newest version of the ONNX operator with the same name.
 for _operator in ("DequantizeLinear", "GatherND", "Gelu", "GridSample", "Pad", "QuantizeLinear", "Range", "Trilu"):
     REGISTRY.add(MICROSOFT, _operator, replace(REGISTRY.handlers["", _operator][0], since=1))
 
@@ -72,7 +72,7 @@ def _is_of_one_array(handler: Handler) -> bool:
 
 
 def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -> Array:
-    """The activation of ONNX's main domain that has this name, with those of the numbers that are attributes of it."""
+    """Applies the ONNX activation of this name, with those `numbers` that are attributes of it."""
     if not name:
         return x
     known = {
@@ -87,7 +87,7 @@ def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -
     return result
 
 
-# The attributes of activations whose numbers are not called alpha, beta and gamma, or are fewer
+# The attributes of activations that do not take alpha, beta and gamma
 _PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "LeakyRelu": ("alpha",)}
 
 
@@ -105,7 +105,7 @@ def _gelu_of_sum(x: Array, bias: Array) -> Array:
 
 @contributed("FastGelu")
 def _fast_gelu(x: Array, bias: Array | None = None) -> Array:
-    # The DirectML provider computes the exact one; the definition is this approximation.
+    # The DirectML provider computes the exact GELU, but the definition is this approximation.
     return jax.nn.gelu(_sum(x, bias), approximate=True)
 
 
@@ -129,7 +129,7 @@ def _gated_gelu(x: Vectors, bias: Array) -> Array:
 @contributed("BiasSoftmax")
 def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast: int) -> Array:
     axis = shapes.normal(axis, x.ndim)
-    if is_inner_broadcast:  # the bias has the outer dimensions but for a batch that repeats in the innermost of them
+    if is_inner_broadcast:  # the bias repeats along inner dimensions
         repeated = x.ndim - bias.ndim
         bias = bias if repeated <= 0 else bias.reshape((1,) * repeated + bias.shape)
     total = dml.element_wise_add(x, bias)
@@ -188,7 +188,7 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
 def _normalized(
     x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool
 ) -> tuple[Array, Array | None, Array | None]:
-    """The input normalized from an axis on, its mean, and the inverse of its deviation, if the node wants these."""
+    """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them."""
     axes = tuple(range(shapes.normal(axis, x.ndim), x.ndim))
     dtype = scale.dtype
     wide = promoted(x.dtype, dtype)
@@ -205,7 +205,7 @@ def _normalized(
     return output, mean, 1 / jnp.sqrt(variance + epsilon)
 
 
-@handles("SimplifiedLayerNormalization")  # ONNX Runtime has it in ONNX's domain
+@handles("SimplifiedLayerNormalization")  # ONNX Runtime defines it in ONNX's domain
 def _simplified_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
 ) -> Results:
@@ -299,7 +299,7 @@ def _embedded(
 
 
 class _QuantizedRows(NamedTuple):
-    """The inputs of an embedding of BERT whose tables are quantized, in ONNX Runtime's order."""
+    """The inputs of a quantized BERT embedding, in ONNX Runtime's order."""
 
     ids: Matrix
     segments: Matrix | None
@@ -430,7 +430,7 @@ def _quantized_sum(a: Quantized, b: Quantized, scale: Array, zero_point: Array |
 @contributed("QLinearMul")
 def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
     steps = dml.element_wise_divide(dml.element_wise_multiply(_numbers(a), _numbers(b)), scale)
-    if zero_point is not None:  # which ONNX Runtime adds before it rounds
+    if zero_point is not None:  # ONNX Runtime adds it before rounding
         steps = dml.element_wise_add(steps, zero_point.astype(steps.dtype))
     return _quantized(steps, jnp.ones((), steps.dtype), None, a.array.dtype)
 
@@ -444,7 +444,7 @@ def _quantized(x: Array, scale: Array, zero_point: Array | None, dtype: DType) -
 
 
 def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Makes a function of numbers the handler for a quantized array: dequantized before it, and quantized after it."""
+    """Registers a function as the handler for a quantized array, dequantizing before and quantizing after it."""
 
     def register(function: Callable[..., Array]) -> Callable[..., Array]:
         def run(x: Quantized, scale: Array, zero_point: Array | None = None, **attributes: Any) -> Array:
@@ -483,7 +483,7 @@ def _mean(x: Array, *, axes: Sequence[int], keepdims: int) -> Array:
 @contributed("QLinearConcat")
 def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, axis: int) -> Array:
     if len(inputs) % 3:
-        raise InvalidDesc(Problem("inputs", "must be arrays, each with a scale and a zero point", len(inputs)))
+        raise InvalidDesc(Problem("inputs", "must come in threes: array, scale, zero point", len(inputs)))
     parts = [_numbers(Quantized(*inputs[i : i + 3])) for i in range(0, len(inputs), 3)]
     return _quantized(dml.join(parts, axis=axis), scale, zero_point, zero_point.dtype)
 
@@ -519,7 +519,7 @@ def _channels_first(x: Array) -> Array:
 
 
 def _of_last_channels(function: Callable[[Array], Array], x: Array, channels_last: int = 1) -> Array:
-    """What a function of images makes of images that may have their channels last."""
+    """Applies a function of channels-first images to images that may have channels last."""
     return jnp.moveaxis(function(_channels_first(x)), 1, -1) if channels_last else function(x)
 
 
@@ -613,7 +613,7 @@ def _fused_convolution_of_last_channels(
 def _convolution_of_last_channels(
     x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes
 ) -> Array:
-    own = _channels_first(filter)  # here the filter has its channels last, too
+    own = _channels_first(filter)  # here the filter has channels last too
     return _of_last_channels(lambda image: windows.convolution(image, own, bias, window=window), x)
 
 
@@ -636,7 +636,7 @@ def _transposed_convolution_of_input_pads(
     return windows.transposed_convolution(x, filter, bias, window=window, output_padding=output_padding)
 
 
-# What the DirectML provider fuses with an activation
+# Operators that the DirectML provider fuses with an activation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -651,7 +651,7 @@ class _FusedActivation(Attributes):
 
 
 def _fused_with_activation(base: Handler) -> Handler:
-    """The handler of the same operator whose result goes through an activation."""
+    """The handler that applies an activation to the result of `base`."""
 
     def run(*inputs: Any, fused: _FusedActivation, **more: Any) -> Array:
         numbers = {"alpha": fused.fused_alpha, "beta": fused.fused_beta, "gamma": fused.fused_gamma}
@@ -693,9 +693,9 @@ def _lstm_of_quantized_weights(
     input_forget: int = 0,
     call: Call,
 ) -> Results:
-    # ONNX Runtime also rounds the factors of each product to 8 bits, which here stay as they are.
+    # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
     def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
-        # There is a scale for each direction, or for each of its outputs; the weights are transposed.
+        # Scales are per direction or per output; the weights are transposed.
         spread = [one.reshape(quantized.shape[0], 1, -1) for one in (scale, zero_point)]
         return dml.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
 

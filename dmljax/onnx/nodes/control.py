@@ -19,13 +19,13 @@ from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
 from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import kind_of, known_numbers, size_of
 
-MAX_SHORT = 4  # iterations that are traced one by one at once, so that what is known stays known in each
-MAX_UNROLLED = 1024  # iterations that are traced one by one where one trace does not serve for all
-MAX_COUNTED = 2**31 - 1  # iterations; a greater count is how exporters write a loop that only its condition ends
+MAX_SHORT = 4  # up to this count, iterations are unrolled first, so that known values stay known
+MAX_UNROLLED = 1024  # iterations that are unrolled if each needs its own trace
+MAX_COUNTED = 2**31 - 1  # exporters write a greater count for a loop that only its condition ends
 
 
 def _arrays(names: Sequence[str], values: Sequence[Value]) -> tuple[Value, ...]:
-    """Values as JAX's control flow takes them: arrays, and sequences of arrays."""
+    """Converts values to what JAX's control flow takes: arrays, and sequences of arrays."""
     result = []
     for name, value in zip(names, values, strict=True):
         with inside(name):
@@ -34,7 +34,7 @@ def _arrays(names: Sequence[str], values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def _spelled(value: Value) -> str:
-    """The types of a value, or of the elements of a sequence."""
+    """The type of a value, as errors spell it."""
     if value is None:
         return "nothing"
     if isinstance(value, list):
@@ -80,32 +80,32 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
         branches = zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)
         pairs = ((name, _spelled(one), _spelled(other)) for name, one, other in branches)
         problems = [
-            Problem(name, "must have one type in both branches of a traced condition", f"{one} and {other}")
+            Problem(name, "must have the same type in both branches of a traced condition", f"{one} and {other}")
             for name, one, other in pairs
             if one != other
         ]
         raise (NotKnown(*problems) if problems else error) from None
 
 
-# Iterations of a subgraph: what Loop and Scan share
+# Shared by Loop and Scan
 
 _Values = Sequence[Value]
 
 
 class _Iteration(NamedTuple):
-    """What the body of a loop makes: whether to go on, the values that it carries on, and a row of each result."""
+    """The results of a loop's body: whether to continue, the carried values, and a row of each output."""
 
     goes_on: Value
     carried: _Values
     rows: _Values
 
 
-# The body of a loop, of the number of the iteration, whether to go on, what is carried, and a row of each input
+# A loop's body; takes the iteration, whether to continue, the carried values, and a row of each input
 _Step = Callable[[Tensor, Value, _Values, _Values], _Iteration]
 
 
 class _Varies(Exception):
-    """What a loop carries has another type after an iteration, so that one trace does not serve for all."""
+    """Carried values change type after an iteration, so that one trace cannot serve for all."""
 
 
 class _Ends(Exception):
@@ -123,31 +123,33 @@ def _stacked(rows: Sequence[Any]) -> Tensor:
     for array in arrays:
         if array.shape != arrays[0].shape:
             shapes = f"{arrays[0].shape} and {array.shape}"
-            raise InvalidDesc(Problem((), "must have rows of one shape in all iterations", shapes))
+            raise InvalidDesc(Problem((), "must have rows of the same shape in every iteration", shapes))
     return jnp.stack(arrays)
 
 
 def _one_by_one(
     step: _Step, count: int | None, goes_on: Value, carried: _Values, inputs: Sequence[Array]
 ) -> tuple[_Values, list[_Values]]:
-    """Each iteration by itself; what it carries may have another type after each."""
+    """Runs the iterations one by one; carried values may change type after each."""
     rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)
         if i == MAX_UNROLLED and _is_tracing():
-            rule = f"must end within {MAX_UNROLLED} iterations where one trace does not serve for all"
+            rule = f"must end within {MAX_UNROLLED} iterations if each needs its own trace"
             raise NotKnown(Problem((), rule, "more"))
         goes_on, carried, row = step(np.array(i, np.int64), np.array(True), carried, [one[i] for one in inputs])
         rows.append(row)
         if not is_known(goes_on):
             raise NotKnown(
-                Problem((), "must have a condition that is known while tracing, to have a size", "a traced array")
+                Problem(
+                    (), "needs a condition that is known while tracing, because a size depends on it", "a traced array"
+                )
             )
     return carried, rows
 
 
 def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array]) -> tuple[_Values, _Values]:
-    """All iterations by one trace, if it is known that all go on."""
+    """Runs all iterations from one trace, provided that none can end the loop."""
 
     def run(state: tuple[Array, _Values], row: _Values) -> tuple[tuple[Array, _Values], _Values]:
         i, before = state
@@ -160,7 +162,7 @@ def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array])
     first = (jnp.zeros((), counting_type()), carried)
     given: Any = inputs
     if is_symbolic(count) and not inputs:
-        given = jnp.zeros((count, 0))  # tells how many there are, as a length that is a symbol cannot
+        given = jnp.zeros((count, 0))  # carries the length, because scan's `length` cannot be a symbol
     (_, after), rows = jax.lax.scan(run, first, given, length=None if is_symbolic(count) else count)
     return after, rows
 
@@ -171,7 +173,7 @@ def _require_same(before: _Values, after: _Values) -> None:
 
 
 def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _Values) -> _Values:
-    """Iterations until a condition that is traced, or a count that is."""
+    """Iterates until a traced condition or a traced count ends the loop."""
     is_endless = []
 
     def run(state: tuple[Array, Array, _Values]) -> tuple[Array, Array, _Values]:
@@ -188,7 +190,7 @@ def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _V
     first = (jnp.zeros((), counting_type()), jnp.asarray(goes_on, bool), carried)
     _, _, result = jax.lax.while_loop(is_going, run, first)
     if count is None and all(is_endless):
-        raise InvalidDesc(Problem((), "must end", "no count, and a condition that is always true"))
+        raise InvalidDesc(Problem((), "never ends: it has no count, and its condition is always true"))
     return result
 
 
@@ -234,7 +236,7 @@ def _loop(
         if known_count is not None and is_fixed and known_count <= MAX_SHORT and is_known(goes_on):
             return unrolled()
     except NotKnown:
-        pass  # the condition of a later iteration is not known, but perhaps it need not be
+        pass  # the condition of a later iteration is unknown, but it may not be needed
     carried = _arrays(call.node.inputs[2 : 2 + kept], initial)
     try:
         if known_count is not None and is_known(goes_on):
@@ -250,8 +252,8 @@ def _loop(
         return unrolled()
     if refusal is not None:
         raise refusal
-    remedy = "call the model outside of jit, or fix what decides it: load(..., constants={name: value})"
-    rule = "must have a count and a condition that are known while tracing, where it collects rows or sizes change"
+    remedy = "call the model outside jit, or fix the inputs that decide it with load(..., constants={name: value})"
+    rule = "needs a count and a condition that are known while tracing, because it collects rows or sizes change"
     raise NotKnown(Problem((), rule, "a traced array", remedy=remedy))
 
 
@@ -264,7 +266,7 @@ def _rows_stacked(rows: Sequence[_Values], names: Sequence[str]) -> list[Tensor]
 
 
 def _of_no_iterations(step: _Step, carried: _Values, count: int) -> list[Array]:
-    """Rows of no iterations, with the type that they would have."""
+    """Empty rows, of the type that an iteration would give."""
     if not count:
         return []
     goes_on, number = np.array(True), np.array(0, np.int64)
@@ -276,9 +278,9 @@ def _of_no_iterations(step: _Step, carried: _Values, count: int) -> list[Array]:
 
 
 def _count_of_states(inputs: _Values, body: OnnxGraph, num_scan_inputs: int) -> int:
-    """How many inputs are carried on, before those that are scanned."""
+    """The number of inputs that are states, before those that are scanned."""
     if not 1 <= num_scan_inputs <= len(inputs) or len(body.inputs) != len(inputs):
-        rule = f"must be in [1, {len(inputs)}], for a body of as many inputs"
+        rule = f"must be in [1, {len(inputs)}], and the body must have {len(inputs)} inputs"
         raise InvalidDesc(Problem("num_scan_inputs", rule, num_scan_inputs))
     return len(inputs) - num_scan_inputs
 
@@ -305,7 +307,7 @@ def _scan(
         scanned.append(jnp.flip(row, 0) if is_reverse else row)
     counts = {row.shape[0] for row in scanned}
     if len(counts) != 1:
-        raise InvalidDesc(Problem((), "must scan inputs of one length", sorted(counts)))
+        raise InvalidDesc(Problem((), "must scan inputs of the same length", sorted(counts)))
     count = counts.pop()
 
     def step(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
@@ -321,7 +323,7 @@ def _scan(
         after, results = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
-            raise Unsupported(Problem((), "must have states of one type in all iterations", "others")) from None
+            raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
         after, made = _one_by_one(step, count, np.array(True), states, scanned)
         results = _rows_stacked(made, names[kept:])
     finished = []
@@ -347,16 +349,16 @@ def _scan_of_batches(
     directions: Sequence[int] = (),
     call: Call,
 ) -> Results:
-    # The inputs have the batch as their first axis, and those that are scanned the sequence as their second.
+    # The first axis of each input is the batch, and the second axis of scanned inputs is the sequence.
     kept = _count_of_states(inputs, body, num_scan_inputs)
     reverse = _each("directions", directions, num_scan_inputs)
     if lengths is not None and any(reverse):
-        raise Unsupported(Problem("directions", "must be 0 where sequences have lengths", tuple(directions)))
+        raise Unsupported(Problem("directions", "must be 0 if sequence lengths are given", tuple(directions)))
     names = body.output_names
     arrays: Sequence[Any] = _arrays(call.node.inputs[1 : 1 + len(inputs)], inputs)
     short = next((row.shape for row in arrays[kept:] if row.ndim < 2), None)
     if short is not None:
-        raise InvalidDesc(Problem((), "must scan inputs of a batch and a sequence, at least", short))
+        raise InvalidDesc(Problem((), "must scan inputs with a batch and a sequence dimension", short))
     batch, longest = arrays[kept].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 
@@ -372,6 +374,6 @@ def _scan_of_batches(
         rows = [jnp.flip(row, 0) if is_reverse else row for row, is_reverse in zip(rows, reverse, strict=True)]
         return jax.lax.scan(run, states, (jnp.arange(longest), rows))
 
-    firsts = longest * jnp.arange(batch)  # the iterations before each sequence
+    firsts = longest * jnp.arange(batch)  # iterations before each sequence starts
     states, results = jax.vmap(of_sequence)(firsts, limits, arrays[:kept], arrays[kept:])
     return (*states, *results)

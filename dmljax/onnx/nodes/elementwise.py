@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself: arithmetic, logic, comparisons, activations and casts."""
+"""Elementwise operators: arithmetic, logic, comparisons, activations and casts."""
 
 import functools
 import math
@@ -28,9 +28,9 @@ _Fold = Callable[..., Known | None]
 
 
 def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
-    """A function of NumPy for inputs that broadcast and are of one type; `kinds` are NumPy's letters, and T for text.
+    """Restricts a NumPy function to inputs that broadcast and share a type; `kinds` are NumPy's letters and T for text.
 
-    The others are left to be refused: NumPy's functions in C refuse them without a frame of their own.
+    Other inputs are left to the traced function, which raises a proper error; NumPy's C functions leave no frame.
     """
 
     def run(*inputs: Known) -> Known | None:
@@ -50,14 +50,14 @@ def _of_two(function: _Function) -> _Function:
     return lambda a, b: function(a, b)
 
 
-# An operator, the function that computes it, and that of NumPy which computes it of known values
+# An operator, the function that computes it, and the NumPy function for known values
 _Entries = tuple[tuple[str, _Function, _Fold | None], ...]
 
 _handles_each = functools.partial(handles, is_elementwise=True)
 
 # Arithmetic and functions
 
-# The kinds of known values that are not numbers, by operator
+# The kinds of known values that operators take, if not numbers
 _KINDS = {
     **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), "iu"),
@@ -100,7 +100,7 @@ _register(_FUNCTIONS, _of_one)
 
 
 def _quotient(a: Known, b: Known) -> Known | None:
-    """The quotient of known values: of integers, truncated towards zero."""
+    """Divides known values; truncates integers toward zero."""
     if kind_of(a).kind not in "iu":
         return np.asarray(a / b)
     if not np.all(b):
@@ -129,14 +129,16 @@ _ARITHMETIC: _Entries = (
 
 
 def _aligned(function: _Function) -> _Function:
-    """Before version 7, the second input was broadcast from an axis on, and only if an attribute said so."""
+    """Adds the broadcasting of versions before 7: from an axis on, and only if an attribute asks for it."""
 
     def run(a: Array, b: Array, *, axis: int | None = None, broadcast: int = 0) -> Array:
         if broadcast and axis is not None:
             after = a.ndim - normal(axis, a.ndim) - b.ndim
             b = b.reshape(*b.shape, *[1] * max(after, 0))
         elif not broadcast and a.shape != b.shape:
-            raise InvalidDesc(Problem("broadcast", "must be 1 for inputs of other shapes", f"{a.shape} and {b.shape}"))
+            raise InvalidDesc(
+                Problem("broadcast", "must be 1 for inputs of different shapes", f"{a.shape} and {b.shape}")
+            )
         return function(a, b)
 
     return run
@@ -204,7 +206,7 @@ def _modulus(a: Array, b: Array, *, fmod: int = 0) -> Array:
 @handles("BitShift")
 def _bit_shift(a: Array, b: Array, *, direction: str) -> Array:
     if direction == "RIGHT" and a.dtype.kind == "i":
-        # DirectML shifts zeros in; ONNX copies the sign, as an integer of all bits does.
+        # DirectML shifts zeros in; ONNX copies the sign bit.
         bits = a.dtype.itemsize * 8
         return jnp.right_shift(a, jnp.where((b < 0) | (b >= bits), bits - 1, b).astype(a.dtype))
     shifts = {"LEFT": dml.element_wise_bit_shift_left, "RIGHT": dml.element_wise_bit_shift_right}
@@ -262,7 +264,7 @@ def _clip_fold(x: Known, low: Known | None = None, high: Known | None = None) ->
 @_handles_each("Clip", since=11, fold=_clip_fold)
 def _clip(x: Array, low: Number | None = None, high: Number | None = None) -> Array:
     if low is not None and high is not None:
-        low = jnp.minimum(low, high)  # DirectML gives Min where it is above Max, ONNX gives Max
+        low = jnp.minimum(low, high)  # if Min > Max, DirectML gives Min and ONNX gives Max
     return dml.element_wise_clip1(x, low, high)
 
 
@@ -275,14 +277,14 @@ def _clip_of_attributes(x: Array, *, min: float = -np.inf, max: float = np.inf) 
 
 
 def converted(x: Array, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
-    """A value in another type: by CAST where DirectML has both types, else as JAX converts."""
+    """Converts a value: by CAST if DirectML has both types, otherwise by JAX."""
     if dtype.kind == "O":
         raise Unsupported(Problem("to", "must be numbers: JAX has no strings", "strings"))
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if x.dtype == dtype:
         return x
     if dtype.kind == "b":
-        return x != jnp.zeros((), x.dtype)  # the CAST of 0.5 is 0, which ONNX's is not
+        return x != jnp.zeros((), x.dtype)  # CAST truncates 0.5 to 0, but in ONNX 0.5 is true
     is_float = jnp.issubdtype(x.dtype, jnp.floating)
     if is_float and dtype.name in _SMALL_INTEGERS:
         return x.astype(jnp.int32).astype(dtype)  # wraps around
@@ -300,10 +302,10 @@ _SMALL_INTEGERS = frozenset({"int2", "uint2", "int4", "uint4"})
 
 
 def _power_of_two(x: Array, saturate: int, round_mode: str) -> Array:
-    """The exponents of numbers: float8_e8m0fnu has nothing else, and says by 255 that it is none."""
+    """Converts to float8_e8m0fnu, which stores only an exponent, with 255 for NaN."""
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     exponent, fraction = (bits >> 23) & 0xFF, bits & 0x7FFFFF
-    half = 1 << 22  # rounds up, but for numbers that are not normal
+    half = 1 << 22  # rounds up, except subnormal numbers
     is_up = {
         "down": jnp.zeros(x.shape, bool),
         "nearest": (fraction > half) | ((fraction == half) & (exponent > 0)),
@@ -350,7 +352,7 @@ def _cast_by_name(x: Kept, *, to: str) -> Array:
 def _bit_cast(x: Array, *, to: int) -> Array:
     dtype = dtype_of(to)
     if dtype.itemsize != x.dtype.itemsize or (dtype.name in _SMALL_INTEGERS) != (x.dtype.name in _SMALL_INTEGERS):
-        raise InvalidDesc(Problem("to", f"must be a type of as many bits as {x.dtype}", dtype))
+        raise InvalidDesc(Problem("to", f"must be as wide as {x.dtype}", dtype))
     x = x.astype(jnp.uint8) if x.dtype == bool else x
     return x != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(x, dtype)
 
@@ -364,7 +366,7 @@ def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up")
 # Activations
 
 
-# Activations of an array and numbers, which are attributes with these defaults, if they have one
+# Activations that take an array and numbers; the numbers are attributes, with these defaults
 _OF_NUMBERS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] = (
     ("Celu", 1, dml.activation_celu, {"alpha": 1.0}),
     ("Elu", 1, dml.activation_elu, {"alpha": 1.0}),
@@ -392,7 +394,7 @@ for _operator, _since, _function, _defaults in _OF_NUMBERS:
 
 @_handles_each("Gelu", since=20)
 def gelu(x: Array, *, approximate: str = "none") -> Array:
-    """The Gaussian error linear unit: DirectML's own, or the approximation by tanh, as a composition."""
+    """Computes GELU by DirectML's operator, or its tanh approximation by a composition."""
     if one_of("approximate", approximate, {"none": False, "tanh": True}):
         return jax.nn.gelu(x, approximate=True)
     return dml.activation_gelu(x)

@@ -1,4 +1,4 @@
-"""ONNX Runtime's products and lookups of weights that have few bits, in blocks with a scale each."""
+"""ONNX Runtime's matrix products and lookups with blockwise-quantized weights of 2, 4 or 8 bits."""
 
 import functools
 
@@ -17,7 +17,7 @@ _contributed = functools.partial(handles, domain="com.microsoft")
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """Numbers of few bits, which lie in bytes one after the other, the lowest bits first."""
+    """Unpacks numbers of few bits from bytes, lowest bits first."""
     if bits == 8:
         return packed
     shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)
@@ -44,9 +44,9 @@ def _matmul_of_few_bits(
 ) -> Array:
     if bits not in (2, 4, 8) or weight_prepacked:
         given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
-        raise Unsupported(Problem((), "must have 2, 4 or 8 bits, as they are", given))
+        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", given))
     if min(K, N, block_size) < 1:
-        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
+        raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
     quantized = _unpacked(b.reshape(N, blocks, -1), bits)
     scales = scales.reshape(N, blocks)
@@ -56,7 +56,7 @@ def _matmul_of_few_bits(
         zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
     else:
         zeros = zero_points.reshape(N, blocks)
-    if groups is not None:  # the block of each row, whatever place it has
+    if groups is not None:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
         factor, zero = scales[:, places], zeros[:, places].astype(scales.dtype)
         weight = (quantized.reshape(N, -1)[:, :K].astype(scales.dtype) - zero) * factor
@@ -68,7 +68,7 @@ def _matmul_of_few_bits(
     return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
-# The numbers that 4 bits stand for in the formats of bitsandbytes
+# The values of the 4-bit codes of bitsandbytes
 _FP4 = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
 _NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
@@ -92,9 +92,9 @@ def _matmul_of_tables(
     transB: int = 1,
 ) -> Array:
     if min(K, N, block_size) < 1:
-        raise InvalidDesc(Problem((), "must have K, N and block_size of at least 1", f"{K}, {N} and {block_size}"))
+        raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     table = jnp.asarray(np.array(one_of("quant_type", str(quant_type), _TABLES), np.float32))
-    places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # the higher bits come first
+    places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # high bits first
     scales = jnp.repeat(largest.astype(jnp.float32), block_size)[: N * K]
     weight = (table[places] * scales).reshape(N, K).astype(a.dtype)
     return dml.gemm(a, weight, None, transpose_b=bool(transB))
@@ -115,12 +115,12 @@ def _gather_of_blocks(
     gathered, along = normal(gather_axis, x.ndim), normal(quantize_axis, x.ndim)
     is_packed = x.dtype == jnp.uint8
     if gathered == along or (is_packed and (gathered or bits not in (2, 4, 8))) or block_size < 0:
-        rule = "must gather along another axis than that of blocks, and bytes of 2, 4 or 8 bits along the first"
+        rule = "gather_axis and quantize_axis must differ, and packed data needs gather_axis 0 and 2, 4 or 8 bits"
         raise InvalidDesc(Problem((), rule, f"gather_axis {gather_axis}, quantize_axis {quantize_axis}, {bits} bits"))
     size = x.shape[gathered]
     is_inside = (indices >= -size) & (indices < size)
     places = jnp.clip(jnp.where(indices < 0, indices + size, indices), 0, size - 1).astype(jnp.int32)
-    after = along if along < gathered else along + indices.ndim - 1  # the axis of blocks in what is gathered
+    after = along if along < gathered else along + indices.ndim - 1  # the axis of blocks in the result
 
     def rows(table: Array) -> Array:
         return jnp.take(table, places if table.shape[gathered] != 1 else jnp.zeros_like(places), axis=gathered)

@@ -1,4 +1,4 @@
-"""Operators that read and write elements at places that arrays give."""
+"""Operators that gather, scatter and find elements by index."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ from dmljax.types import REALS
 
 
 def wrapped(name: str, indices: Array, size: int) -> Array:
-    """Indices of which negative ones count from the end, once; known ones that are outside are refused."""
+    """Wraps negative indices once; refuses known indices that are out of range."""
     if is_known(indices) and isinstance(size, int):
         _require_inside(name, np.asarray(indices), size)
     return jnp.where(indices < 0, indices + size, indices)
@@ -77,21 +77,21 @@ def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
 
 
 def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
-    """As much of an array as indices reach: off the axis, ONNX lets them be smaller, and DirectML does not."""
+    """Crops an array to the sizes of `indices` off the axis: ONNX lets indices be smaller, but DirectML does not."""
     if indices.ndim != x.ndim:
-        raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, as data has", indices.shape))
+        raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, like data", indices.shape))
     sizes = [own if i == axis else size for i, (own, size) in enumerate(zip(x.shape, indices.shape, strict=True))]
     if tuple(sizes) == x.shape:
         return x
     ints = [pair for pair in zip(x.shape, sizes, strict=True) if all(isinstance(one, int) for one in pair)]
     if any(size > own for own, size in ints):
-        rule = f"must be at most as large as data, {x.shape}, except along axis {axis}"
+        rule = f"must be no larger than data {x.shape}, except along axis {axis}"
         raise InvalidDesc(Problem("indices", rule, indices.shape))
     return x[tuple(map(slice, sizes))]
 
 
 def _with_rest(part: Array, x: Array) -> Array:
-    """An array whose first elements along each axis are replaced."""
+    """Replaces the first elements of an array along each axis with `part`."""
     for axis, size in enumerate(x.shape):
         if part.shape[axis] != size:
             window = [slice(one) for one in part.shape]
@@ -151,7 +151,7 @@ def _tensor_scatter(
 ) -> Array:
     axis = normal(axis, x.ndim)
     if update.ndim != x.ndim:
-        raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, as past_cache has", update.shape))
+        raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, like past_cache", update.shape))
     first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
     places = first[:, None] + jnp.arange(update.shape[axis], dtype=first.dtype)[None, :]
     if one_of("mode", mode, {"linear": False, "circular": True}):
@@ -163,7 +163,7 @@ def _tensor_scatter(
 
 @handles("OneHot")
 def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
-    # ONNX inserts the axis and takes indices of any type; DirectML's have the axis, with size 1, and are integers.
+    # ONNX inserts the axis and takes indices of any type; DirectML's indices are integers with an axis of size 1.
     axis, count = normal(axis, indices.ndim + 1), size_of(depth.item())
     if not is_symbolic(count) and count < 1:
         raise InvalidDesc(Problem("depth", "must be at least 1", count))
@@ -185,18 +185,18 @@ takes_attributes("TopK", since=1, k=int)
 
 
 def counting_type() -> DType:
-    """ONNX counts in int64, which is int32 where JAX has no 64-bit types."""
+    """The type of ONNX's counts: int64, or int32 if JAX's 64-bit types are disabled."""
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
 def _places(x: Known) -> Known:
-    """The coordinates of what is not zero, in columns; those of a scalar have no rows."""
+    """The coordinates of nonzero elements, in columns; a scalar's have no rows."""
     return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
 
 
 @handles("NonZero")
 def _nonzero(x: Kept, *, call: Call) -> Tensor:
-    # ONNX has a coordinate in each column, and as many columns as elements that are not zero.
+    # ONNX's result has a column for each nonzero element.
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
         return _places(call.known(call.node.inputs[0], x, x.size))
@@ -206,7 +206,7 @@ def _nonzero(x: Kept, *, call: Call) -> Tensor:
 
 @handles("Compress")
 def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Array:
-    # A bound fills with zeros, as it does for NonZero.
+    # If the size is bounded, the rest is filled with zeros, as for NonZero.
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
     if not is_symbolic(x.shape[axis]):
         condition = condition[: x.shape[axis]]
@@ -220,7 +220,7 @@ def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call:
 
 @handles("Unique")
 def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) -> Results:
-    # A bound fills with the smallest element, which has the count 0 there.
+    # If the size is bounded, the rest is filled with the smallest element, with a count of 0.
     at_most = x.size if axis is None else x.shape[axis]
     size = call.maximum(at_most)
     if size is None:
@@ -230,7 +230,7 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) ->
         result = jnp.unique(jnp.asarray(x), True, True, True, axis=axis, size=size)
     values, first, inverse, counts = result
     inverse = inverse.reshape(-1)
-    if not sorted:  # in the order in which they appear
+    if not sorted:  # in order of appearance
         number = np if size is None else jnp
         order = number.argsort(number.where(counts > 0, first, x.size))
         values = number.take(values, order, axis=0 if axis is None else axis)

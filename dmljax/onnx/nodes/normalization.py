@@ -15,12 +15,12 @@ from dmljax.onnx.registry import Call, handles
 
 
 def of_channels(array: Array, x: Array) -> Array:
-    """Numbers of which there is one for each channel, with the dimensions of an image, as DirectML has them."""
+    """Reshapes per-channel values to broadcast over an image, as DirectML requires."""
     return array.reshape(-1, *([1] * (x.ndim - 2)))
 
 
 class _ByMoments(NamedTuple):
-    """The inputs of a normalization by the moments of channels."""
+    """The inputs of a normalization by per-channel mean and variance."""
 
     x: Array
     scale: Array
@@ -40,7 +40,7 @@ def _batch_normalization(
 ) -> Results:
     if not training_mode:
         return inputs.normalized(epsilon)
-    # ONNX returns running moments, DirectML those of the batch.
+    # ONNX returns running moments, DirectML the batch's moments.
     x, scale, bias, *moments = inputs
     scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
     output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
@@ -60,7 +60,7 @@ def _first_batch_normalization(
 ) -> Array:
     if call.wants(1) or not spatial:
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
-        rule = "must normalize channels by known moments, as inference does, before version 14"
+        rule = "training and spatial=0 are not supported before version 14"
         raise Unsupported(Problem((), rule, what))
     return inputs.normalized(epsilon)
 
@@ -92,7 +92,7 @@ def layer_normalization(
     stash_type: int = 1,
     call: Call,
 ) -> Results:
-    """The input normalized from an axis on, its mean, and the inverse of its deviation, in the type of `stash_type`."""
+    """Normalizes the input from an axis on; also returns its mean and inverse deviation, of type `stash_type`."""
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
     output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
     if not (call.wants(1) or call.wants(2)):
@@ -105,7 +105,7 @@ def layer_normalization(
 
 @handles("RMSNormalization")
 def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
-    """The input divided by the root of its mean square."""
+    """Divides the input by its root mean square."""
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
     return dml.mean_variance_normalization2(x, scale, None, epsilon, axes=axes, use_mean=False)
 
@@ -138,4 +138,4 @@ def _local_response_normalization(
 
 @handles("LpNormalization")
 def _lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    return dml.lp_normalization(x, 1e-30, axis=normal(axis, x.ndim), p=p)  # zeros for rows of zeros
+    return dml.lp_normalization(x, 1e-30, axis=normal(axis, x.ndim), p=p)  # rows of zeros give zeros

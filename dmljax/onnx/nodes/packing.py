@@ -1,7 +1,7 @@
-"""Attention of packed sequences: the tokens of all of them, one after the other, without padding.
+"""Attention of packed sequences, whose tokens are concatenated without padding.
 
-ONNX Runtime has these operators only on GPUs. `places` are the positions of the tokens among those of the padded batch,
-first of all that are there and then of the padding, in the shape of the batch.
+ONNX Runtime has these operators only on GPUs. `places`, in the shape of the padded batch, holds positions in that
+batch: first those of the tokens, then those of the padding.
 """
 
 import functools
@@ -21,7 +21,7 @@ _contributed = functools.partial(handles, domain="com.microsoft")
 
 @_contributed("RemovePadding")
 def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
-    # A bound fills with zeros, as it does for NonZero.
+    # If the size is bounded, the rest is filled with zeros, as for NonZero.
     batch, length = x.shape[:2]
     size = call.maximum(batch * length)
     if size is None:
@@ -51,7 +51,7 @@ def _attended(
     scale: float | None,
     hidden: float,
 ) -> Array:
-    """Attention of packed queries within their sequences, for arrays of (tokens, heads * size)."""
+    """Computes attention within each packed sequence, for arrays of (tokens, heads * size)."""
     query, keys, values = (in_heads(_restored(x, places), num_heads) for x in parts)
     lengths = (ends[1:] - ends[:-1]).reshape(-1, 1, 1, 1)
     seen = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths
@@ -73,7 +73,7 @@ def _packed_multihead_attention(
     num_heads: int,
     scale: float | None = None,
 ) -> Array:
-    if key is None or value is None:  # all three side by side, in each head
+    if key is None or value is None:  # queries, keys and values packed in each head
         parts = [query[:, :, i].reshape(query.shape[0], -1) for i in range(3)]
     else:
         parts = [query, key, value]

@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products."""
+"""Matrix products, determinants and Einsum."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ from dmljax.types import FLOATS
 
 @dataclass(frozen=True, kw_only=True)
 class GemmAttributes(Attributes):
-    """The attributes of sums of a product and a matrix."""
+    """The attributes of Gemm."""
 
     alpha: float = 1.0
     beta: float = 1.0
@@ -26,7 +26,7 @@ class GemmAttributes(Attributes):
 
 
 def float_gemm(a: Array, b: Array, c: Array | None, product: GemmAttributes) -> Array:
-    """The sum of a product of floats and a matrix."""
+    """Computes Gemm for floats."""
     is_a, is_b = bool(product.transA), bool(product.transB)
     return dml.gemm(a, b, c, product.alpha, product.beta, transpose_a=is_a, transpose_b=is_b)
 
@@ -47,16 +47,16 @@ def _first_gemm(a: Array, b: Array, c: Array, *, broadcast: int = 0, product: Ge
 
 @handles("MatMul")
 def matmul(a: Array, b: Array) -> Array:
-    """The product of matrices, and of vectors as NumPy has it, which DirectML has not."""
+    """Multiplies matrices, or vectors as in NumPy, which DirectML does not have."""
     if min(a.ndim, b.ndim) < 1:
-        raise InvalidDesc(Problem((), "must have inputs of at least 1 dimension", f"{a.shape} and {b.shape}"))
+        raise InvalidDesc(Problem((), "inputs must have at least 1 dimension", f"{a.shape} and {b.shape}"))
     if a.dtype not in FLOATS:
         return jnp.matmul(a, b)
     return float_product(a, b)
 
 
 def float_product(a: Array, b: Array, alpha: float = 1.0) -> Array:
-    """The product of matrices, or of vectors, times a number."""
+    """Multiplies matrices or vectors, and scales the product by `alpha`."""
     product = dml.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b, None, alpha)
     product = product[..., 0] if b.ndim == 1 else product
     return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
@@ -66,7 +66,7 @@ P = TypeVar("P", Array, Array | None)
 
 
 def of_rows(parameter: P) -> P:
-    """A scale or zero point of the first factor, of which there may be one for each row."""
+    """Reshapes the first factor's scale or zero point, which may be per row."""
     if parameter is None or parameter.ndim != 1 or parameter.size == 1:
         return parameter
     return parameter[:, None]
@@ -88,10 +88,10 @@ def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Arra
 
 
 def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
-    """The factor by which a sum of quantized products becomes steps of the result.
+    """The factor that rescales a sum of quantized products to the steps of the result.
 
-    ONNX does not say how it is rounded. As in its reference and in ONNX Runtime, it is one number for each output,
-    where DirectML multiplies by one scale after the other: next to halves, the results would be one step apart.
+    ONNX does not say how it is rounded. Its reference and ONNX Runtime use one factor per output; DirectML multiplies
+    by one scale after another, which can be off by one step near halves.
     """
     wide = promoted(of_weight.dtype, jnp.float32)
     first, last = (one.astype(wide).reshape(()) for one in (of_input, of_output))

@@ -15,7 +15,7 @@ from dmljax.types import INTEGERS, INTEGERS_4
 
 
 def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
-    # ONNX has a scale and a zero point for the tensor, for each index of an axis, or for each block of one.
+    # ONNX has a scale and a zero point per tensor, per index of an axis, or per block of an axis.
     if parameter.ndim == 0 or (parameter.size == 1 and parameter.ndim == 1):
         return parameter.reshape(())
     if block_size:
@@ -48,11 +48,11 @@ def quantize_linear(
     return dml.quantize(x, scale, zero_point, dtype=dtype)
 
 
-_QUANTIZED = INTEGERS | INTEGERS_4  # which DirectML has
+_QUANTIZED = INTEGERS | INTEGERS_4  # by DirectML's operators
 
 
 def _in_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DType, saturate: int) -> Array:
-    """Numbers in a type that DirectML has not: integers of 2 bits, and floats of 4 and 8 bits."""
+    """Quantizes to a type that DirectML does not have: 2-bit integers, and floats of 4 and 8 bits."""
     wide = x.astype(jnp.float32) / _repeated(scale, x.shape)
     more = _repeated(zero_point, x.shape)
     if not dtype.name.startswith("float"):
@@ -64,12 +64,12 @@ def _in_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DTyp
 
 
 def _repeated(parameter: Array | None, shape: tuple[int, ...]) -> Array:
-    """A parameter for each element, of which blocks share one, in float32."""
+    """Repeats a blockwise parameter for each element, in float32."""
     parameter = jnp.zeros((), jnp.float32) if parameter is None else parameter.astype(jnp.float32)
     if parameter.ndim == 0:
         return parameter
     if parameter.ndim != len(shape):
-        raise InvalidDesc(Problem("scale", f"must have {len(shape)} dimensions, as the input has", parameter.shape))
+        raise InvalidDesc(Problem("scale", f"must have {len(shape)} dimensions, like the input", parameter.shape))
     for axis, (size, count) in enumerate(zip(shape, parameter.shape, strict=True)):
         if count not in (1, size):
             parameter = jnp.repeat(parameter, -(-size // count), axis=axis)
@@ -100,5 +100,5 @@ def dequantize_linear(
 
 @handles("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x: Array) -> Results:
-    """Eight bits for the range of the input, with the scale and the zero point of that range."""
+    """Quantizes the input to 8 bits over its own range; also returns the scale and the zero point."""
     return tuple(dml.dynamic_quantize_linear(x, dtype=np.uint8))

@@ -1,4 +1,4 @@
-"""Operators that draw random numbers, with keys of `jax.random`: those of other runtimes are different."""
+"""Operators that draw random numbers with `jax.random` keys; other runtimes draw different numbers."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def _always(node: Node) -> bool:
 
 
 def _dtype(number: int | None, like: DType) -> DType:
-    """The type that an attribute says, as JAX has it."""
+    """The type that an attribute selects, in JAX's precision."""
     return jax.dtypes.canonicalize_dtype(like if number is None else dtype_of(number))
 
 
@@ -75,7 +75,7 @@ def _multinomial(x: Matrix, *, dtype: int = 6, sample_size: int = 1, seed: float
     return drawn.T.astype(_dtype(dtype, np.dtype(np.int32)))
 
 
-# Dropout passes on what it reads, with a mask that is true everywhere, but for training.
+# Outside training, Dropout returns its input, and a mask that is all true.
 
 
 def _passed(x: Array) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ def _passed(x: Array) -> tuple[Array, Array]:
 
 
 def may_drop(node: Node, place: int = 2) -> bool:
-    """Whether a node has the input at a place that says whether it is trained."""
+    """Whether a node has the input that enables training."""
     return len(node.inputs) > place and bool(node.inputs[place])
 
 
@@ -96,7 +96,7 @@ def dropout(
     seed: int | None = None,
     call: Call,
 ) -> tuple[Array, Array]:
-    """An array without a random share of its elements, and a mask of those that are kept."""
+    """Drops a random share of the elements; also returns the mask of those that are kept."""
     share: Tensor = np.array(0.5, np.float32) if ratio is None else ratio.reshape(())
     if isinstance(share, np.ndarray) and not 0 <= share < 1:
         raise InvalidDesc(Problem("ratio", "must be in [0, 1)", share))
@@ -109,7 +109,7 @@ def dropout(
 
 
 def _is_none(value: Tensor | None) -> bool:
-    """Whether a value is known to be zero or false, or not there."""
+    """Whether a value is absent, or known to be zero or false."""
     return value is None or (isinstance(value, np.ndarray) and not value.any())
 
 

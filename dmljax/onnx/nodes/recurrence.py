@@ -15,7 +15,7 @@ from dmljax.text import show
 
 
 class _Activation(NamedTuple):
-    """An activation by name: its descriptor, with the numbers that are alpha and beta unless the node gives them."""
+    """The descriptor of an activation, and its default alpha and beta."""
 
     make: Callable[..., directml.Operator]
     alpha: float | None = None
@@ -40,16 +40,16 @@ _ACTIVATIONS = {
 
 _DIRECTIONS = {
     "forward": directml.RecurrentNetworkDirection.FORWARD,
-    "foward": directml.RecurrentNetworkDirection.FORWARD,  # the default that version 1 of GRU spells so
+    "foward": directml.RecurrentNetworkDirection.FORWARD,  # the misspelled default of GRU's version 1
     "reverse": directml.RecurrentNetworkDirection.BACKWARD,
     "bidirectional": directml.RecurrentNetworkDirection.BIDIRECTIONAL,
 }
 
 
 def _activations(network: RecurrentAttributes, count: int) -> list[directml.Operator] | None:
-    """The descriptors of `count` activations, or None for the usual ones.
+    """The descriptors of `count` activations, or None for the default ones.
 
-    A list of numbers has one for each activation that takes such a number, in their order, not one for each activation.
+    ONNX lists alphas and betas only for the activations that take them, in order.
     """
     if network.activations is None:
         return None
@@ -68,7 +68,7 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
 
 def _run(
     function: Callable[..., Any],
-    count: int,  # of the activations of a direction
+    count: int,  # of activations per direction
     inputs: RecurrentInputs,
     network: RecurrentAttributes,
     call: Call,
@@ -76,15 +76,15 @@ def _run(
     cell: Array | None = None,
     **more: Any,
 ) -> tuple[Array | None, ...]:
-    """The outputs of a network; in layout 1, the batch stands before the steps and before the directions."""
+    """Computes a network; in layout 1, the batch axis comes before the steps and before the directions."""
     chosen = one_of("direction", network.direction, _DIRECTIONS)
     if chosen is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
     if network.activations is not None and len(network.activations) < count:
-        raise InvalidDesc(Problem("activations", f"must be {count}", show(network.activations)))
+        raise InvalidDesc(Problem("activations", f"must have {count} names", show(network.activations)))
     size = inputs.recurrence.shape[-1]
     if network.hidden_size not in (None, size):
-        raise InvalidDesc(Problem("hidden_size", f"must be {size}, as the weights say", network.hidden_size))
+        raise InvalidDesc(Problem("hidden_size", f"must be {size} to match the weights", network.hidden_size))
 
     def turned(x: Array | None) -> Array | None:
         return x.swapaxes(0, 1) if network.layout and x is not None else x
@@ -114,7 +114,7 @@ def _clipped(
     defaults: Sequence[directml.Operator],
     clip: float | None,
 ) -> Callable[..., Any]:
-    """The function of DirectML, or the same network with clipped sums: DirectML has clip only for LSTM."""
+    """DirectML's function, or the same network with clipped sums, which DirectML has only for LSTM."""
     if not clip:
         return function
 
@@ -150,7 +150,7 @@ def lstm(
     input_forget: int = 0,
     call: Call,
 ) -> Results:
-    """A network of long short-term memory."""
+    """Computes an LSTM."""
     return _run(
         *(dml.lstm, 3, inputs, network, call),
         cell=cell,

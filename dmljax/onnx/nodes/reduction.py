@@ -1,4 +1,4 @@
-"""Operators that reduce dimensions, and sums along an axis."""
+"""Reductions, and sums along an axis."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ from dmljax.onnx.symbols import as_sizes, computed
 
 
 def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
-    """A reduction of some axes, or of all."""
+    """Reduces some axes, or all."""
     chosen = range(x.ndim) if axes is None else sorted({normal(axis, x.ndim) for axis in axes})
-    if not len(chosen):  # each element by itself
+    if not len(chosen):  # reduce each element by itself
         return dml.reduce(x[..., None], function=function, axes=-1)[..., 0]
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         return _of_nothing(function, x, tuple(chosen), bool(keepdims))
@@ -29,9 +29,9 @@ def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | 
 
 
 def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    """The neutral element, where there is nothing to reduce: DirectML has no empty tensors.
+    """The result of reducing empty tensors, which DirectML does not have: the neutral element.
 
-    Nothing has the mean 0, as in ONNX Runtime and in PyTorch's EmbeddingBag, whose empty bags are such means.
+    The mean of no elements is 0, as in ONNX Runtime and for the empty bags of PyTorch's EmbeddingBag.
     """
     kinds = directml.ReduceFunction
     if function is kinds.MULTIPLY:
@@ -78,7 +78,7 @@ _FUNCTIONS: tuple[tuple[str, directml.ReduceFunction, Callable[..., Known] | Non
 for _operator, _function, _fold in _FUNCTIONS:
     _of_arrays = functools.partial(_reduced, _function)
     _of_known = functools.partial(_folded, _fold) if _fold else None
-    # The axes were an attribute, and are an input from a version on.
+    # The axes are an attribute before this version, and an input from it on.
     _since = 13 if _operator == "ReduceSum" else 18
     handles(_operator, since=_since, fold=_of_known and _of_input(_of_known))(_of_input(_of_arrays))
     takes_attributes(_operator, since=1, axes=Sequence[int] | None)

@@ -21,7 +21,7 @@ from dmljax.onnx.parameters import Array, Attributes, Known, KnownVector
 from dmljax.onnx.registry import handles, one_of, takes_attributes
 from dmljax.onnx.symbols import Expression, as_sizes, size_of
 
-# Which way a position is rounded, and how far it is moved before
+# How a position is rounded, and the shift before rounding
 _NEAREST = {
     "round_prefer_floor": (directml.AxisDirection.INCREASING, 0.5),
     "round_prefer_ceil": (directml.AxisDirection.DECREASING, -0.5),
@@ -29,7 +29,7 @@ _NEAREST = {
     "ceil": (directml.AxisDirection.INCREASING, 0.0),
 }
 MAX_SIZE = 2**31 - 1
-MAX_WEIGHTS = 2**27  # of one dimension: a gigabyte
+MAX_WEIGHTS = 2**27  # per dimension: about a gigabyte
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 _POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
 _COORDINATES = (
@@ -81,7 +81,7 @@ def _resize(
         if resize.antialias:
             raise Unsupported(Problem("antialias", "must be 0 for open sizes", resize.antialias))
         return _weighted_by_neighbors(x, new, factors, before, after, kind, (direction, shift), settings)
-    # DirectML's filter is as wide as the scale says, where ONNX's is as wide as the ratio of the sizes.
+    # DirectML's filter width follows the scale, and ONNX's the ratio of the sizes.
     is_other_filter = kind == "linear" and resize.antialias and (resize.exclude_outside or factors != ratios)
     if kind == "cubic" or is_cropped or is_other_filter:
         stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
@@ -101,17 +101,17 @@ def _resize(
 def _sizes(
     x: Array, scales: Known | None, sizes: Known | None, axes: Sequence[int], policy: str
 ) -> tuple[list[float], list[int]]:
-    """The scale and the new size of each dimension."""
+    """The scale and new size of each dimension."""
     ratios, new = [1.0] * x.ndim, list(x.shape)
     both = [one for one in (sizes, scales) if one is not None and one.size > 0]
     if len(both) != 1:
-        raise InvalidDesc(Problem((), "must have one of scales and sizes", "both" if both else "none"))
+        raise InvalidDesc(Problem((), "needs either scales or sizes", "both" if both else "none"))
     has_sizes = both[0] is sizes
     given: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
     if len(given) != len(axes):
         raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
     if any(not one > 0 or one == math.inf for one in given):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be above 0, and finite", tuple(given)))
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(given)))
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         raise InvalidDesc(Problem("X", "must not be empty", x.shape))
     if not has_sizes:
@@ -140,13 +140,13 @@ def _scaled(size: int, ratio: float) -> int:
     try:
         return size_of(Expression(size) * ratio)
     except TypeError:
-        raise Unsupported(Problem("scales", "must be fractions of small numbers for open sizes", ratio)) from None
+        raise Unsupported(Problem("scales", "must be simple fractions for open sizes", ratio)) from None
 
 
 def _offsets(
     old: Sequence[int], new: Sequence[int], ratios: Sequence[float], roi: Known | None, axes: Sequence[int], mode: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """The offsets of positions before and after scaling, and the scales: what DirectML says all modes by."""
+    """The offsets before and after scaling, and the scales, by which DirectML expresses all modes."""
     rank = len(old)
     before, after, scales = [0.5] * rank, [-0.5] * rank, [*ratios]
     starts, ends = [0.0] * rank, [1.0] * rank
@@ -160,7 +160,7 @@ def _offsets(
             continue  # nothing moves
         match mode:
             case "align_corners":
-                last = ratios[i] * own - 1  # of a size that may be fractional
+                last = ratios[i] * own - 1  # the size may be fractional
                 before[i], after[i] = 0.0, 0.0
                 is_scaled = (own > 1) & (last > 0) & (size != 1)
                 scales[i] = _chosen(is_scaled, last / _chosen(own > 1, own - 1, 1), 1.0)
@@ -207,7 +207,7 @@ def _weighted(
     nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
 ) -> Array:
-    """What DirectML has not, by a product for each dimension: cubic weights, and other ways with what lies outside."""
+    """Resizes by a matrix product per dimension, for what DirectML lacks: cubic weights, and other border handling."""
     coefficient, exclude_outside, outside = settings
     dtype = x.dtype
     result = x.astype(promoted(dtype, jnp.float32))
@@ -236,10 +236,10 @@ def _weights(
     stretch: float,
     exclude_outside: bool,
 ) -> Known:
-    """For each place of the result, the weight of each element."""
+    """The weight of each element at each position of the result."""
     if len(places) * old > MAX_WEIGHTS:
         raise Unsupported(
-            Problem("X", f"must be resized by at most {MAX_WEIGHTS} weights", f"{len(places)} times {old}")
+            Problem("X", f"must need at most {MAX_WEIGHTS} weights to resize", f"{len(places)} times {old}")
         )
     indices, weights = _neighbors(places, old, kind, nearest, coefficient, stretch, exclude_outside)
     rows = np.zeros((len(places), old))
@@ -256,7 +256,7 @@ def _neighbors(
     stretch: float,
     exclude_outside: bool,
 ) -> tuple[Any, Any]:
-    """For each place of the result, the elements that it is made of, and their weights, both by NumPy or by JAX."""
+    """The contributing elements at each position of the result, and their weights, by NumPy or by JAX."""
     numpy: Any = jnp if isinstance(places, jax.Array) else np
     last = number(old - 1, np.int32)
     if kind == "nearest":
@@ -284,7 +284,7 @@ def _weighted_by_neighbors(
     nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
 ) -> Array:
-    """Does the same for open sizes by adding neighbors, since the matrix of a product is not known."""
+    """Resizes open sizes by adding weighted neighbors, because the matrix of the product is not known."""
     coefficient, exclude_outside, outside = settings
     result = x if kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):

@@ -1,4 +1,4 @@
-"""Sequences, which are lists while tracing, and optional values, which may be None."""
+"""Sequences, represented by lists, and optional values, which may be None."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from dmljax.onnx.symbols import as_sizes
 
 def _elements(sequence: Value) -> list[Value]:
     if not isinstance(sequence, list):
-        raise InvalidType(Problem((), "must have a sequence", "nothing" if sequence is None else "a tensor"))
+        raise InvalidType(Problem((), "needs a sequence", "nothing" if sequence is None else "a tensor"))
     return sequence
 
 
 def _place(position: Known, count: int) -> int:
-    """A known position in a sequence, of which negative ones count from the end."""
+    """A position in a sequence; a negative position counts from the end."""
     place = int(position.item())
     if not -count <= place < count:
         raise InvalidDesc(Problem("position", f"must be in [{-count}, {count})", place))
@@ -54,7 +54,7 @@ def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
     elements = _elements(sequence)
     place = len(elements) - 1 if position is None else _place(position, len(elements))
     if not elements:
-        raise InvalidDesc(Problem((), "must have a sequence with an element", "an empty one"))
+        raise InvalidDesc(Problem((), "the sequence must not be empty"))
     return [*elements[:place], *elements[place + 1 :]]
 
 
@@ -62,7 +62,7 @@ def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
 def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = None) -> Value:
     elements = _elements(sequence)
     count = len(elements)
-    # A new element may also stand behind the last one.
+    # A new element may also come after the last one.
     place = count if position is None or position.item() == count else _place(position, count)
     return [*elements[:place], tensor, *elements[place:]]
 
@@ -91,7 +91,7 @@ def _split_to_sequence(x: KeptVectors, split: Known | None = None, *, axis: int 
 def _concatenated(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tensor:
     elements: list[Any] = _elements(sequence)
     if not elements:
-        raise InvalidDesc(Problem((), "must have a sequence with an element", "an empty one"))
+        raise InvalidDesc(Problem((), "the sequence must not be empty"))
     axis = normal(axis, elements[0].ndim + bool(new_axis))
     if all(isinstance(one, np.ndarray) for one in elements):
         return np.asarray(np.stack(elements, axis) if new_axis else np.concatenate(elements, axis))
@@ -104,7 +104,7 @@ def _mapped(sequence: Passed, *others: Passed, body: OnnxGraph, call: Call) -> R
     elements = _elements(sequence)
     lengths = [len(one) for one in (elements, *others) if isinstance(one, list)]
     if len({*lengths}) > 1:
-        raise InvalidDesc(Problem((), "must have sequences of one length", tuple(lengths)))
+        raise InvalidDesc(Problem((), "sequences must have the same length", tuple(lengths)))
     rows = []
     for i, element in enumerate(elements):
         with inside("body"):
@@ -128,5 +128,5 @@ def _has_element(value: KeptValue | None = None) -> Known:
 @handles("OptionalGetElement")
 def _element(value: KeptValue | None) -> Value:
     if value is None:
-        raise InvalidDesc(Problem((), "must have a value", "an optional without one"))
+        raise InvalidDesc(Problem((), "the optional has no value"))
     return value

@@ -1,4 +1,4 @@
-"""Operators that move elements and make arrays: sizes, reshapes, joins, slices, padding, and constants."""
+"""Operators that move elements or create arrays: shapes, reshapes, joins, slices, padding, and constants."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
 from dmljax.onnx.symbols import Symbols, as_sizes, size_of, sizes_array
 from dmljax.types import REALS
 
-# Sizes, which are known of any array
+# Sizes
 
 
 @handles("Shape", folds=True)
@@ -76,11 +76,11 @@ def _constant(
     for dtype, several in ((np.float32, value_floats), (np.int64, value_ints), (object, value_strings)):
         if several is not None:
             return np.array(several, dtype)
-    raise InvalidDesc(Problem((), "must have one of the attributes that give a value", "none"))
+    raise InvalidDesc(Problem((), "no attribute gives its value"))
 
 
 def _number_of(value: Elements | None) -> Known:
-    """The element of a tensor that fills others: 0 if it is left out."""
+    """The fill value: the only element of a tensor, or 0 by default."""
     if value is None:
         return np.zeros((), np.float32)
     if value.size != 1:
@@ -129,9 +129,9 @@ def _eye_like(x: KeptMatrix, *, dtype: int = 0, k: int = 0) -> Array:
     return dml.diagonal_matrix(1, offset=k, output_sizes=x.shape, dtype=jnp.dtype(kind))
 
 
-# The same elements with other sizes
+# Reshapes
 
-BEYOND = 10**9  # a bound of slices that stands for the end of an open size
+BEYOND = 10**9  # a slice's bound from here on means the end of an open size
 
 X = TypeVar("X", Array, Known)
 
@@ -147,7 +147,7 @@ def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
     for i, size in enumerate(sizes):
         if isinstance(size, int) and size == 0 and not allowzero:
             if i >= x.ndim:
-                raise InvalidDesc(Problem("shape", f"must have 0 only for {x.ndim} dimensions", sizes))
+                raise InvalidDesc(Problem("shape", f"must have 0 only in the first {x.ndim} dimensions", sizes))
             sizes[i] = x.shape[i]
     open_places = [i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1]
     if len(open_places) == 1:
@@ -161,7 +161,7 @@ def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
 def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
     whole, wanted = math.prod(x.shape), math.prod(sizes)
     if isinstance(whole, int) and isinstance(wanted, int) and (whole != wanted or any(one < 0 for one in sizes)):
-        raise InvalidDesc(Problem("shape", f"must have {whole} elements, as the input does", tuple(sizes)))
+        raise InvalidDesc(Problem("shape", f"must describe {whole} elements, like the input", tuple(sizes)))
 
 
 @handles("Reshape", since=1)
@@ -183,7 +183,7 @@ def _squeezed(x: X, axes: Known | None = None) -> X:
     dropped = {normal(axis, x.ndim) for axis in as_sizes(axes)}
     for axis in dropped:
         if x.shape[axis] != 1:
-            raise InvalidDesc(Problem("axes", "must be of dimensions of size 1", f"{axis} of {x.shape}"))
+            raise InvalidDesc(Problem("axes", "must name dimensions of size 1", f"{axis} of {x.shape}"))
     return x.reshape([size for i, size in enumerate(x.shape) if i not in dropped])
 
 
@@ -193,13 +193,13 @@ def _unsqueezed(x: X, axes: Known) -> X:
     rank = x.ndim + len(given)
     added = {normal(axis, rank) for axis in given}
     if len(added) < len(given):
-        raise InvalidDesc(Problem("axes", "must be different", given))
+        raise InvalidDesc(Problem("axes", "must not repeat", given))
     own = iter(x.shape)
     return x.reshape([1 if i in added else next(own) for i in range(rank)])
 
 
 def normal(axis: int, rank: int) -> int:
-    """An axis counted from the first dimension."""
+    """Converts a negative axis to a positive one."""
     if not -rank <= axis < rank:
         raise InvalidDesc(Problem("axis", f"must be in [{-rank}, {rank})", axis))
     return axis % rank
@@ -209,7 +209,7 @@ takes_attributes("Squeeze", since=1, axes=Sequence[int] | None)
 takes_attributes("Unsqueeze", since=1, axes=Sequence[int])
 
 
-# Elements moved
+# Movement
 
 
 @handles("Transpose", folds=True)
@@ -239,7 +239,7 @@ def _tiled(x: Known, repeats: Known) -> Known | None:
 def _tile(x: Array, repeats: KnownVector) -> Array:
     times = as_sizes(repeats)
     if len(times) != x.ndim:
-        raise InvalidDesc(Problem("repeats", f"must have one number for each of {x.ndim} dimensions", times))
+        raise InvalidDesc(Problem("repeats", f"must have {x.ndim} numbers, one per dimension", times))
     return dml.tile(x, repeats=times) if all(isinstance(one, int) and one for one in times) else jnp.tile(x, times)
 
 
@@ -254,7 +254,7 @@ def _concatenated(*inputs: Known, axis: int = 1) -> Known:
     axis = normal(axis, inputs[0].ndim)
     others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in inputs}
     if len(others) > 1 or len({x.ndim for x in inputs}) > 1:
-        rule = "must have inputs of the same sizes, but for the axis"
+        rule = "inputs must have the same sizes, except along the axis"
         raise InvalidDesc(Problem((), rule, " and ".join(str(x.shape) for x in inputs)))
     return np.concatenate(inputs, axis=axis)
 
@@ -270,21 +270,21 @@ def _first_concat(*inputs: Array, axis: int = 1) -> Array:
 
 
 def joined(inputs: Sequence[Array], axis: int) -> Array:
-    """Arrays joined along an axis, of which empty ones add nothing."""
+    """Joins arrays along an axis; empty arrays are skipped."""
     if inputs[0].dtype not in REALS:
         return jnp.concatenate(inputs, axis=axis)
     return dml.join(list(inputs), axis=axis)
 
 
 def split_sizes(whole: int, count: int) -> list[int]:
-    """The sizes of equal parts, of which the last may be smaller."""
+    """The sizes of equal parts; the last may be smaller."""
     part = -(-whole // count)
     return [part] * (count - 1) + [whole - part * (count - 1)]
 
 
 def _split_into(x: Tensor, sizes: Sequence[int], axis: int) -> Results:
     if any(isinstance(one, int) and one < 0 for one in sizes):
-        raise InvalidDesc(Problem("split", "must be at least 0 each", tuple(sizes)))
+        raise InvalidDesc(Problem("split", "must each be at least 0", tuple(sizes)))
     if isinstance(x, np.ndarray) or not all(isinstance(one, int) and one > 0 for one in sizes):
         ends = np.cumsum(sizes)
         if isinstance(ends[-1], np.integer) and ends[-1] != x.shape[axis]:
@@ -321,7 +321,7 @@ def _windows(shape: Sequence[int], starts: Known, ends: Known, axes: Known | Non
     strides = (1,) * count if steps is None else as_sizes(steps)
     bounds = (as_sizes(starts), as_sizes(ends), chosen, strides)
     if len({*map(len, bounds)}) > 1:
-        rule = "starts, ends, axes and steps must be of one length"
+        rule = "starts, ends, axes and steps must have the same length"
         raise InvalidDesc(Problem((), rule, tuple(map(len, bounds))))
     windows = [slice(None)] * len(shape)
     for start, end, axis, step in zip(*bounds, strict=True):
@@ -345,7 +345,7 @@ def _slice(
         return _sliced_by_symbols(x, windows)
     ranges = [range(size)[window] for size, window in zip(x.shape, windows, strict=True)]
     if not all(map(len, ranges)):
-        return x[tuple(windows)]  # empty, which DirectML's tensors are not
+        return x[tuple(windows)]  # DirectML has no empty tensors
     return dml.slice1(
         x,
         starts=[min(one[0], one[-1]) for one in ranges],
@@ -355,7 +355,7 @@ def _slice(
 
 
 def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
-    """A slice of an array with open sizes, which are less than what exporters write for the end."""
+    """Slices an array with open sizes; a bound of `BEYOND` or more means the end."""
 
     def bound(one: int | None) -> int | None:
         return None if isinstance(one, int) and abs(one) >= BEYOND else one
@@ -383,7 +383,7 @@ def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[
     for i, axis in enumerate(axes):
         start[normal(axis, x.ndim)], end[normal(axis, x.ndim)] = pads[i], pads[len(axes) + i]
     padding_mode = one_of("mode", mode, _MODES)
-    # Negative padding crops, which DirectML's does not.
+    # DirectML has no negative padding; crop first.
     windows = [slice(_above_0(-a), size - _above_0(-b)) for a, b, size in zip(start, end, x.shape, strict=True)]
     x = x[tuple(windows)]
     start, end = ([_above_0(one) for one in amounts] for amounts in (start, end))
@@ -431,7 +431,7 @@ def _center_crop_pad(x: Array, shape: KnownVector, *, axes: Sequence[int] | None
     for axis, size in zip(chosen, sizes, strict=True):
         axis = normal(axis, x.ndim)
         more = size - x.shape[axis]
-        if is_symbolic(more):  # of which it is open whether it is padding
+        if is_symbolic(more):  # may be padding or cropping
             places = jax.lax.iota(np.int32, size) - jax.lax.div(number(more, np.int32), np.int32(2))
             outside = jnp.where(places < 0, number(x.shape[axis], np.int32), places)
             x = jnp.take(x, outside, axis=axis, mode="fill", fill_value=0)
@@ -458,7 +458,7 @@ def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 
 @handles("ReverseSequence")
 def _reverse_sequence(x: Array, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
-    # ONNX has a length for each index of the batch axis; DirectML has one for each sequence.
+    # ONNX has a length per index of the batch axis, DirectML one per sequence.
     time_axis, batch_axis = normal(time_axis, x.ndim), normal(batch_axis, x.ndim)
     sizes = [1 if axis == time_axis else size for axis, size in enumerate(x.shape)]
     others = [axis for axis in range(x.ndim) if axis != batch_axis]
@@ -470,7 +470,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @handles("Trilu")
 def _triangle(x: Matrices, k: KeptNumber | None = None, *, upper: int = 1) -> Array:
-    # ONNX keeps one side of diagonal k; DirectML fills the other with zeros.
+    # ONNX keeps one side of diagonal k; DirectML zeros the other.
     if k is not None and (isinstance(k, Symbols) or not isinstance(k, np.ndarray)):
         k = as_array(k)
         diagonals = jnp.arange(x.shape[-1])[None, :] - jnp.arange(x.shape[-2])[:, None]

@@ -1,4 +1,4 @@
-"""Fourier transforms, and what audio models compute around them."""
+"""Fourier transforms, windows and mel weights."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def _wide(x: Array) -> Array:
 
 
 def _complex(x: Array) -> Array:
-    """The numbers whose real and imaginary parts the last dimension holds, or their real parts alone."""
+    """Complex numbers from a last dimension of real and imaginary parts, or real numbers if its size is 1."""
     if x.ndim < 2 or x.shape[-1] not in (1, 2):
         raise InvalidDesc(Problem("input", "must have a last dimension of 1 or 2", x.shape))
     x = _wide(x)
@@ -31,7 +31,7 @@ def _parts(x: Array, dtype: DType) -> Array:
 
 def _transformed(x: Array, length: Known | None, axis: int, inverse: int, onesided: int) -> Array:
     if axis % x.ndim == x.ndim - 1:
-        raise InvalidDesc(Problem("axis", "must not be that of real and imaginary parts", axis))
+        raise InvalidDesc(Problem("axis", "must not be the last, which holds the real and imaginary parts", axis))
     axis, numbers = normal(axis, x.ndim), _complex(x)
     count = None if length is None else int(length.item())
     if inverse and onesided:
@@ -49,7 +49,7 @@ def _frequencies(numbers: Array, count: int | None, axis: int, onesided: int) ->
     half = jnp.fft.rfft(numbers, length, axis)
     if onesided:
         return half
-    others = jax.lax.slice_in_dim(half, 1, (length + 1) // 2, axis=axis)  # of which the rest are the conjugates
+    others = jax.lax.slice_in_dim(half, 1, (length + 1) // 2, axis=axis)  # the rest are their conjugates
     return jnp.concatenate([half, jnp.flip(others, axis).conj()], axis)
 
 
@@ -81,7 +81,9 @@ def _stft(
     *,
     onesided: int = 1,
 ) -> Array:
-    numbers = _wide(signal) if signal.ndim == 2 else _complex(signal)  # PyTorch writes real ones without a last 1
+    numbers = (
+        _wide(signal) if signal.ndim == 2 else _complex(signal)
+    )  # PyTorch omits the last dimension of real signals
     whole, stride = numbers.shape[1], int(step.item())
     own = whole if window is None else window.shape[0]
     count = own if length is None else int(length.item())
@@ -90,7 +92,7 @@ def _stft(
     if not 1 <= count <= whole:
         raise InvalidDesc(Problem("frame_length", f"must be in [1, {whole}]", count))
     if window is not None and own != count:
-        raise InvalidDesc(Problem("window", f"must have {count} elements, as a frame has", own))
+        raise InvalidDesc(Problem("window", f"must have {count} elements, like a frame", own))
     blocks = (whole - count) // stride + 1
     starts = (jnp if is_symbolic(blocks) else np).arange(blocks) * stride
     places = starts[:, None] + np.arange(count)[None, :]
@@ -109,7 +111,7 @@ def _mel_weights(
     *,
     output_datatype: int = 1,
 ) -> Known:
-    # Everything is known: triangles from one frequency to the next but one, of frequencies spaced evenly in mels.
+    # Each triangle spans three consecutive frequencies, which are evenly spaced in mels.
     count = int(bins.item())
     for name, one in (("num_mel_bins", bins), ("dft_length", length), ("sample_rate", rate)):
         if one.item() < 1:

@@ -1,4 +1,4 @@
-"""Texts, which NumPy computes while they are known: JAX has none."""
+"""Text operators, which NumPy computes on known values, because JAX has no strings."""
 
 import itertools
 import operator
@@ -20,7 +20,7 @@ def _mapped(function: Callable[[str], object], x: Known, dtype: DTypeLike) -> Kn
 
 @handles("StringConcat")
 def _joined_texts(a: KnownText, b: KnownText) -> Known:
-    np.broadcast_shapes(a.shape, b.shape)  # which refuses by itself what the call below would refuse
+    np.broadcast_shapes(a.shape, b.shape)  # raises the error here, from NumPy's Python code
     return np.asarray(np.frompyfunc(operator.add, 2, 1)(a, b), object)
 
 
@@ -39,7 +39,7 @@ def _matches(x: KnownText, *, pattern: str) -> Known:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise InvalidDesc(Problem("pattern", f"must be a regular expression: {error}", repr(pattern))) from None
+        raise InvalidDesc(Problem("pattern", f"invalid regular expression: {error}", repr(pattern))) from None
     return _mapped(lambda one: expression.fullmatch(one) is not None, x, bool)
 
 
@@ -56,7 +56,7 @@ def _normalized(
     change = one_of("case_change_action", case_change_action, cases)
     stop = {*stopwords} if is_case_sensitive else {one.casefold() for one in stopwords}
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
-        raise InvalidDesc(Problem("X", "must be a vector or one row", x.shape))
+        raise InvalidDesc(Problem("X", "must be a vector or a single row", x.shape))
     kept = [one for one in x.ravel().tolist() if (one if is_case_sensitive else one.casefold()) not in stop]
     texts: Known = np.array([change(one) for one in kept] or [""], object)
     return texts.reshape(1, -1) if x.ndim == 2 else texts
@@ -76,7 +76,7 @@ def _counted(
     pool_strings: Sequence[str] = (),
     weights: Sequence[float] = (),
 ) -> Array:
-    # Numbers are counted under JAX; texts are refused as its arrays are made.
+    # Only numbers get here: strings cannot become JAX arrays.
     rows = x.reshape(-1, x.shape[-1])
     columns = []
     bounds = [*ngram_counts, len(pool_int64s)]
@@ -95,7 +95,7 @@ def _counted(
 
 
 def _count_of(rows: Array, gram: Sequence[int], most_skipped: int, shortest: int, longest: int) -> Array:
-    """How often each row has an n-gram, with the same number of elements skipped between its elements."""
+    """Counts an n-gram in each row, allowing equal gaps of skipped elements."""
     total = jnp.zeros(len(rows), jnp.int32)
     if not shortest <= len(gram) <= longest:
         return total

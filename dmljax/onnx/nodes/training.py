@@ -1,4 +1,4 @@
-"""The steps of optimizers, which take a rate, a count of steps, and several tensors of each kind."""
+"""Optimizer steps, which take a rate, a step count, and several tensors of each kind."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,10 +12,10 @@ from dmljax.onnx.registry import handles, one_of
 
 
 def _each(kinds: int, tensors: Sequence[Array], update: Callable[..., tuple[Array, ...]]) -> tuple[Array, ...]:
-    """The updates of parameters, of which the inputs give all, then all gradients, and all of each state."""
+    """Updates each parameter; `tensors` lists all parameters, then all gradients, then each kind of state."""
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
-        raise InvalidDesc(Problem((), f"must have {kinds} tensors for each parameter", len(tensors)))
+        raise InvalidDesc(Problem((), f"needs {kinds} tensors per parameter", len(tensors)))
     updated = [update(*tensors[i::count]) for i in range(count)]
     return tuple(output for outputs in zip(*updated, strict=True) for output in outputs)
 
@@ -31,7 +31,7 @@ def _adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> Results:
-    # Before step 1 ONNX does not correct the moments, as if DirectML's first step had a longer learning rate.
+    # At step 0 ONNX does not correct the moments; scale DirectML's learning rate to undo its correction.
     rate, step = rate.reshape(()), step.reshape(())
     rate = jnp.where(step > 0, rate, rate * ((1 - alpha) / (1 - beta) ** 0.5))
 
@@ -70,7 +70,7 @@ def _momentum(
     def update(x: Array, gradient: Array, momentum: Array) -> tuple[Array, ...]:
         decay, length = jnp.asarray(alpha, x.dtype), rate.reshape(()).astype(x.dtype)
         slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
-        share = jnp.where(step.reshape(()) > 0, beta, 1).astype(x.dtype)  # of the gradient, whole in the first step
+        share = jnp.where(step.reshape(()) > 0, beta, 1).astype(x.dtype)  # the gradient counts fully in the first step
         new = decay * momentum + share * slope
         return x - length * (slope + decay * new if is_nesterov else new), new
 

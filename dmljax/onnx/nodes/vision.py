@@ -1,4 +1,4 @@
-"""Operators on images and boxes: samples at places between pixels, and the best of boxes that overlap."""
+"""Image and box operators: sampling between pixels, and non-maximum suppression."""
 
 import functools
 import itertools
@@ -29,7 +29,7 @@ def _cubic_weights(part: Array) -> list[Array]:
 
 
 def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
-    """The pixels that a sample is made of along one dimension, with their weights."""
+    """The pixels that contribute to a sample along one dimension, and their weights."""
     low = jnp.floor(place)
     part = place - low
     if mode == "nearest":
@@ -40,14 +40,14 @@ def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
 
 
 def _reflected(place: Array, low: float, high: float) -> Array:
-    """A place mirrored at two borders until it is between them."""
+    """Reflects a coordinate at two borders until it lies between them."""
     span = max(high - low, 1e-6)
     rest = jnp.mod(place - low, 2 * span)
     return jnp.clip(low + jnp.where(rest > span, 2 * span - rest, rest), low, high)
 
 
 def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
-    """Samples of images [N, C, ...] at places [N, ...] given for each dimension: [N, C, ...]."""
+    """Samples images [N, C, ...] at coordinates [N, ...] for each dimension; returns [N, C, ...]."""
     sizes = x.shape[2:]
     along = []
     for place, size in zip(places, sizes, strict=True):
@@ -55,7 +55,7 @@ def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_c
         place = jnp.round(place) if mode == "nearest" else place
         if (
             padding == "border" and mode != "cubic"
-        ):  # whose four pixels are clamped alone, as in PyTorch and ONNX Runtime
+        ):  # for cubic, only the four pixels are clamped, as in PyTorch and ONNX Runtime
             place = jnp.where((place < low) | (place > high), jnp.clip(place, 0, size - 1), place)
         elif padding == "reflection":
             place = jnp.where((place < low) | (place > high), _reflected(place, low, high), place)
@@ -65,7 +65,7 @@ def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_c
                 weight = jnp.where((tap >= 0) & (tap <= size - 1), weight, 0)
             elif padding == "reflection":
                 tap = jnp.where((tap < low) | (tap > high), _reflected(tap, low, high), tap)
-            # NaN is at no place: its weight, which is NaN, makes the sample so.
+            # The weight of a NaN coordinate is NaN, and so is the sample.
             taps.append((jnp.clip(jnp.nan_to_num(tap), 0, size - 1).astype(jnp.int32), weight))
         along.append(taps)
     pixels = jnp.moveaxis(x, 1, -1)
@@ -85,11 +85,17 @@ def _grid_sample(
     kind = one_of("mode", mode, modes)
     padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
     if grid.ndim != x.ndim or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
-        raise InvalidDesc(Problem("grid", f"must have {x.ndim - 2} numbers for each place of {x.shape}", grid.shape))
+        raise InvalidDesc(
+            Problem(
+                "grid",
+                f"must have {x.ndim} dimensions, {x.shape[0]} first and {x.ndim - 2} last, to match X {x.shape}",
+                grid.shape,
+            )
+        )
     grid = grid.astype(promoted(grid.dtype, jnp.float32))
     places = []
     for i, size in enumerate(x.shape[2:]):
-        number = grid[..., -1 - i]  # the last dimension comes first
+        number = grid[..., -1 - i]  # the grid lists the last dimension first
         places.append((number + 1) / 2 * (size - 1) if align_corners else ((number + 1) * size - 1) / 2)
     return _sampled(x, places, kind, padding, bool(align_corners))
 
@@ -98,7 +104,7 @@ def _grid_sample(
 def _affine_grid(theta: Rows, size: KnownVector, *, align_corners: int = 0) -> Array:
     space = as_sizes(size)[2:]
     if theta.shape[1:] != (len(space), len(space) + 1):
-        raise InvalidDesc(Problem("theta", f"must be of matrices {len(space)} x {len(space) + 1}", theta.shape))
+        raise InvalidDesc(Problem("theta", f"must hold {len(space)} x {len(space) + 1} matrices", theta.shape))
     axes = []
     for count in space:
         numbers = jnp.arange(count, dtype=promoted(theta.dtype, jnp.float32))
@@ -122,12 +128,12 @@ def _deformable_convolution(
 ) -> Array:
     for name, one in (("W", filter), ("offset", offset)):
         if one.ndim != x.ndim:
-            raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, as X has", one.shape))
+            raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, like X", one.shape))
     rank, group, space = x.ndim - 2, window.group, offset.shape[2:]
     sizes, strides, dilations, pads, _ = windows_of(x.shape[2:], window.kernel_shape or filter.shape[2:], window)
     taps = math.prod(sizes)
     if offset.shape[1] != offset_group * taps * rank or x.shape[1] % offset_group or filter.shape[0] % group:
-        rule = f"must have {offset_group * taps * rank} channels, for {offset_group} groups"
+        rule = f"must have {offset_group * taps * rank} channels for {offset_group} offset groups"
         raise InvalidDesc(Problem("offset", rule, offset.shape))
     batch, channels = x.shape[:2]
     moved = offset.reshape(batch * offset_group, *sizes, rank, *space)
@@ -148,7 +154,7 @@ def _deformable_convolution(
     return result if bias is None else result + bias.reshape(1, -1, *[1] * rank)
 
 
-# Boxes that overlap
+# Overlapping boxes
 
 
 def _corners(boxes: Array, is_centered: int) -> tuple[Array, Array]:
@@ -161,7 +167,7 @@ def _corners(boxes: Array, is_centered: int) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="steps")  # so that eager calls compile it once
 def _best_apart(low: Array, high: Array, scores: Array, limit: Array, most: Array, *, steps: int) -> Array:
-    """For each class [batch, class, box], its boxes in the order of their scores, and -1 where there are no more."""
+    """The selected boxes of each class by descending score, [batch, class, box], filled up with -1."""
     areas = jnp.prod(high - low, axis=-1)
 
     def select(low: Array, high: Array, area: Array, score: Array) -> Array:
@@ -197,7 +203,7 @@ def _non_max_suppression(
     center_point_box: int = 0,
     call: Call,
 ) -> Tensor:
-    # A bound fills with -1: the first rows are those of the result.
+    # If the size is bounded, the rest is filled with -1.
     if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
         return np.zeros((0, 3), np.int64)
     count = boxes.shape[1]

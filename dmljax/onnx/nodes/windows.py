@@ -1,4 +1,4 @@
-"""Operators that slide windows over images: convolutions, poolings, and regions."""
+"""Operators with windows over images: convolution, pooling, and regions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME
 
 
 class Windows(NamedTuple):
-    """Windows as DirectML's members have them, with a number for each dimension of space."""
+    """Windows in the form of DirectML's members, with a number per spatial dimension."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +59,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
-    """The windows of these sizes that ONNX's attributes say; padding that follows from sizes is computed."""
+    """The windows that ONNX's attributes describe, with automatic padding resolved."""
     count = len(space)
     strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
     pads = tuple(window.pads or [0] * (2 * count))
@@ -73,7 +73,7 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
             raise InvalidDesc(Problem(name, f"must have {length} numbers", tuple(values)))
     for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
         if any(isinstance(one, int) and one < 1 for one in values):
-            raise InvalidDesc(Problem(name, "must be at least 1 each", tuple(values)))
+            raise InvalidDesc(Problem(name, "must each be at least 1", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
     if is_upper is None:
@@ -88,7 +88,7 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
 
 
 def _padded(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
-    """The image with the padding that follows from its open sizes, of which windows have none."""
+    """Pads the image if its padding depends on open sizes, and removes that padding from the windows."""
     if not any(map(is_symbolic, (*windows.start, *windows.end))):
         return x, windows
     nothing = (0,) * len(windows.sizes)
@@ -101,9 +101,9 @@ def _padded(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
 
 
 def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> Windows:
-    """The windows of a convolution, whose filter says how large they are."""
+    """The windows of a convolution; the filter determines their sizes."""
     if window.kernel_shape is not None and tuple(window.kernel_shape) != filter.shape[2:]:
-        rule = f"must be that of W, {filter.shape[2:]}"
+        rule = f"must match W, {filter.shape[2:]}"
         raise InvalidDesc(Problem("kernel_shape", rule, tuple(window.kernel_shape)))
     return windows_of(x.shape[2:], filter.shape[2:], window)
 
@@ -155,7 +155,7 @@ def transposed_convolution(
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
 ) -> Array:
-    """A transposed convolution, whose output's sizes may be given instead of its padding."""
+    """A transposed convolution; the output's sizes may be given instead of padding."""
     windows = _filter_windows(x, filter, replace(window, auto_pad="NOTSET"))
     appended = tuple(output_padding or [0] * (x.ndim - 2))
     for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
@@ -188,9 +188,9 @@ def transposed_convolution(
 
 
 def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
-    """How far windows reach beyond the padded image where sizes are rounded up.
+    """How far windows extend beyond the padded image if sizes are rounded up.
 
-    The last one must start inside the image or the padding before it.
+    The last window must start inside the image or the padding before it.
     """
     beyond = []
     rows = zip(space, windows.strides, windows.extents, windows.start, windows.end, strict=True)
@@ -202,13 +202,13 @@ def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
 
 
 def _pooled(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
-    """The windows of a pooling, and how far they reach beyond the padding."""
+    """The windows of a pooling, and how far they extend beyond the padding."""
     windows = windows_of(x.shape[2:], window.kernel_shape, window)
     return windows, _ends_of_ceil(x.shape[2:], windows) if window.ceil_mode else (0,) * (x.ndim - 2)
 
 
 def _with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
-    """The members of a pooling whose windows reach so far beyond the padding."""
+    """The members of a pooling whose windows extend beyond the padding."""
     end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
     return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
 
@@ -220,15 +220,13 @@ def averaged(
     average: Callable[..., Array],
     nothing: Array | float = 0.0,
 ) -> Array:
-    """The averages of windows by a function of DirectML, whose padding is made of `nothing`."""
+    """Pools by a DirectML function whose neutral padding value is `nothing`."""
     windows, beyond = _pooled(x, window)
     open_amount = next(filter(is_symbolic, (*windows.start, *windows.end, *beyond)), None)
     if open_amount is not None:
-        remedy = "export the model with numbers for its sizes"
-        raise Unsupported(
-            Problem((), "must have padding that does not follow from open sizes", open_amount, remedy=remedy)
-        )
-    if count_include_pad and any(beyond):  # what is beyond the padding counts for nothing
+        remedy = "export the model with fixed sizes"
+        raise Unsupported(Problem((), "padding must not depend on open sizes", open_amount, remedy=remedy))
+    if count_include_pad and any(beyond):  # elements beyond the padding do not count
         x = dml.padding1(x, nothing, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
         count_include_pad = 0
@@ -241,7 +239,7 @@ def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: in
 
 
 def largest(x: Array, window: PoolingAttributes) -> Array:
-    """The largest of each window."""
+    """The maximum of each window."""
     windows, beyond = _pooled(x, window)
     if any(map(is_symbolic, beyond)):
         lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
@@ -258,7 +256,7 @@ def _max_pool(
     if not call.wants(1):
         return largest(x, window)
     values, indices = dml.max_pooling2(x, **_with_ends(*_pooled(x, window)))
-    if storage_order:  # the last dimensions are counted first
+    if storage_order:  # count indices column-major
         places = jnp.unravel_index(indices, x.shape)
         shape = (*x.shape[:2], *x.shape[:1:-1])
         indices = jnp.ravel_multi_index((*places[:2], *places[:1:-1]), shape, mode="clip")
@@ -270,7 +268,7 @@ def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  #
     return dml.lp_pooling1(x, p=int(p), **_with_ends(*_pooled(x, window)))
 
 
-# A window of all elements is a reduction where sizes are open.
+# If sizes are open, a global pooling is a reduction.
 
 
 def _reduced(x: Array, function: directml.ReduceFunction) -> Array:
@@ -316,7 +314,7 @@ def _max_unpool(
     result = dml.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
     if output_shape is None:
         return result
-    # The indices are of the result that the windows give, which then grows.
+    # The indices refer to the result before it is padded.
     more = [size - own for size, own in zip(as_sizes(output_shape), result.shape, strict=True)]
     return dml.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
 
@@ -325,7 +323,7 @@ def _max_unpool(
 def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttributes) -> Array:
     space, sizes = as_sizes(image), as_sizes(block)
     if min(sizes, default=0) < 1:
-        raise InvalidDesc(Problem("block_shape", "must be at least 1 each", sizes))
+        raise InvalidDesc(Problem("block_shape", "must each be at least 1", sizes))
     whole = (x.shape[0], x.shape[1] // math.prod(sizes), *space)
     return dml.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
 
@@ -362,7 +360,7 @@ def _roi_align(
     modes = {"half_pixel": True, "output_half_pixel": False}
     is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
     scale, samples = regions.spatial_scale, regions.sampling_ratio
-    if not is_half:  # regions are one pixel large then, at least
+    if not is_half:  # regions then span at least one pixel
         rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / scale)], axis=1)
     if one_of("mode", regions.mode, {"avg": False, "max": True}):
         space = (regions.output_height, regions.output_width)
@@ -389,13 +387,13 @@ def _first_roi_align(x: Image, rois: Matrix, batch_indices: Vector, *, regions: 
 def _largest_of_regions(
     x: Array, rois: Array, batch_indices: Array, space: tuple[int, int], samples: int, scale: float, offset: float
 ) -> Array:
-    """The largest of the weighted pixels of all samples, where DirectML has the largest of whole samples."""
+    """The maximum over the weighted pixels of all samples; DirectML takes the maximum over whole samples."""
     if samples < 1:
-        raise Unsupported(Problem("sampling_ratio", "must be at least 1 for the mode max", samples))
+        raise Unsupported(Problem("sampling_ratio", "must be at least 1 in mode max", samples))
     for name, one in (("sampling_ratio", samples), ("output_height", space[0]), ("output_width", space[1])):
         integer_in(name, one, 1, 2**15)
     edges = rois * scale - offset
-    pixels = []  # of each dimension of space: two indices for each sample of each region, and their weights
+    pixels = []  # per spatial dimension: two indices for each sample of each region, and their weights
     for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
         length = edges[:, end] - edges[:, start]
         steps = (np.arange(count * samples) + 0.5) / (count * samples)
