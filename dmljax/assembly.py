@@ -1,4 +1,4 @@
-"""How graphs are put together: the same for ONNX models, PyDirectML, fused dispatches and serialized graphs."""
+"""Assembles graphs from ONNX models, PyDirectML, fused dispatches and serialized graphs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -10,10 +10,10 @@ from dmljax.tensor import TensorDesc
 
 
 class Assembly:
-    """A graph as it grows.
+    """A graph under construction.
 
-    Sources are spelled as in a `Graph`: the name of an input or a constant, or `node.output`. The nodes that make or
-    read a source may come in any order.
+    Sources are written as in a `Graph`: the name of an input or a constant, or `node.output`. Nodes may be added in any
+    order.
     """
 
     def __init__(self) -> None:
@@ -23,14 +23,14 @@ class Assembly:
         self.constants: dict[str, Any] = {}
 
     def add_node(self, name: str, node: Operator, sources: Iterable[str]) -> list[str]:
-        """Adds a node whose inputs come from these sources, one for each; returns the sources that its outputs are."""
+        """Adds a node that reads these sources, one for each input; returns the sources of its outputs."""
         targets = node.tensors(is_input=True)
         self.nodes[name] = node
         self.edges |= {f"{name}.{key}": source for key, source in zip(targets, sources, strict=True)}
         return [f"{name}.{key}" for key in node.tensors(is_input=False)]
 
     def keep(self, outputs: Iterable[str]) -> None:
-        """Leaves out the nodes and constants that these sources do not need."""
+        """Drops the nodes and constants that these sources do not need."""
         makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
         needed, waiting = set[str](), list(outputs)
         while waiting:
@@ -44,11 +44,11 @@ class Assembly:
         self.constants = {name: value for name, value in self.constants.items() if name in read}
 
     def rename(self, sources: Mapping[str, str]) -> None:
-        """Gives sources other names, which edges read."""
+        """Renames sources in all edges."""
         self.edges = {to: sources.get(source, source) for to, source in self.edges.items()}
 
     def finished(self, outputs: Mapping[str, str], views: Mapping[str, TensorDesc] | None = None) -> Graph:
-        """The graph with these outputs."""
+        """The finished graph, with these outputs."""
         return Graph(
             nodes=self.nodes,
             edges=self.edges,
@@ -69,7 +69,7 @@ def first_readers(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> di
 
 
 def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Pairs the path of each tensor with its value; a member is a tensor, a list of tensors or None."""
+    """Yields the path and value of each tensor; a member is a tensor, a list of tensors or None."""
     for field, given in members.items():
         if isinstance(given, list):
             yield from (((field, i), one) for i, one in enumerate(given))
@@ -78,7 +78,7 @@ def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def mapped_tensor(function: Callable[[Any], Any], given: Any) -> Any:
-    """Applies a function to a member: to its tensor, or to each tensor of a list. None stays None."""
+    """Applies a function to a member's tensor, or to each tensor in a list; None stays None."""
     if isinstance(given, list):
         return [function(one) for one in given]
     return None if given is None else function(given)

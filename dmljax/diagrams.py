@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 Places = Mapping[Hashable, tuple[float, int]]
 
-_SWEEPS = 12  # over all rows
-_ROW, _LINE, _LETTER, _GAP = 0.32, 0.12, 0.066, 0.25  # in inches: between rows, a line, a letter, between boxes
+_SWEEPS = 12  # passes over all rows
+_ROW, _LINE, _LETTER, _GAP = 0.32, 0.12, 0.066, 0.25  # inches between rows, per line, per letter, between boxes
 
 
 def draw(boxes: Mapping[str, Sequence[str]], arrows: Iterable[tuple[str, str]], filled: Iterable[str]) -> "Figure":
-    """Draws the boxes with their text. `boxes` are in an order in which arrows lead only to later ones."""
+    """Draws boxes with their text; `boxes` must be sorted so that arrows lead only to later boxes."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -51,8 +51,8 @@ def draw(boxes: Mapping[str, Sequence[str]], arrows: Iterable[tuple[str, str]], 
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[int]]:
-    """The points and codes of a path that is vertical at each of these points."""
-    curve, codes = [points[0]], [1]  # MOVETO of Matplotlib
+    """The vertices and codes of a path that is vertical at each of these points."""
+    curve, codes = [points[0]], [1]  # Matplotlib's MOVETO
     for (x, y), (next_x, next_y) in pairwise(points):
         curve += [(x, (y + next_y) / 2), (next_x, (y + next_y) / 2), (next_x, next_y)]
         codes += [4] * 3  # CURVE4
@@ -60,7 +60,7 @@ def _curve(points: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, flo
 
 
 def _depths(names: Iterable[str], arrows: Sequence[tuple[str, str]]) -> dict[Hashable, int]:
-    """The row of each box: one below its lowest input; a box without inputs is just above its first reader."""
+    """The row of each box: below its lowest input, or just above its first reader if it has no inputs."""
     tails: dict[str, list[str]] = {}
     heads: dict[str, list[str]] = {}
     for tail, head in arrows:
@@ -80,14 +80,14 @@ def _rows(depths: Mapping[Hashable, int]) -> range:
 
 
 def _chain(tail: str, head: str, depths: Mapping[Hashable, int]) -> list[Hashable]:
-    """The tail, a place in each row that the arrow crosses, and the head; arrows of one tail share these places."""
+    """The points of an arrow: its tail, a point in each row it crosses, which arrows of a tail share, and its head."""
     return [tail, *((tail, row) for row in range(depths[tail] + 1, depths[head])), head]
 
 
 def _placed(
     depths: Mapping[Hashable, int], chains: Sequence[Sequence[Hashable]], widths: Mapping[Hashable, float]
 ) -> Places:
-    """Places the boxes so that few arrows cross, by moving each to the mean of its neighbors again and again."""
+    """Places the boxes so that few arrows cross, by repeatedly moving each to the mean of its neighbors."""
     steps = {step: None for chain in chains for step in pairwise(chain)}
     near: dict[Hashable, list[Hashable]] = {name: [] for name in depths}
     for one, other in steps:
@@ -100,7 +100,7 @@ def _placed(
     x = {name: float(i) for names in rows for i, name in enumerate(names)}
     for sweep in range(_SWEEPS):
         is_down = sweep % 2 == 0
-        is_ordering = sweep < _SWEEPS - 4  # and then keeps the order of each row
+        is_ordering = sweep < _SWEEPS - 4  # the last sweeps keep the order in each row
         for names in rows if is_down else reversed(rows):
             wanted = {}
             for name in names:
@@ -115,7 +115,7 @@ def _placed(
 def _apart(
     names: Sequence[Hashable], wanted: Mapping[Hashable, float], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
-    """The places closest to the wanted ones where boxes do not overlap: the mean of moving them left and right."""
+    """Places close to the wanted ones at which boxes do not overlap: the mean of shifting left and shifting right."""
     halves = [widths.get(name, 0.0) / 2 + _GAP / 2 for name in names]
     rightward = [wanted[name] for name in names]
     leftward = rightward.copy()

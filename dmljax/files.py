@@ -1,4 +1,4 @@
-"""Opens files that strangers name: only regular ones, of bounded size."""
+"""Opens files named by untrusted input: only regular files of bounded size."""
 
 import errno
 import os
@@ -11,10 +11,10 @@ from dmljax.text import one_line, reason_of
 
 
 def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
-    """Opens a regular file of at most `at_most` bytes for reading; `remedy` says how to read a larger one."""
+    """Opens a regular file of at most `at_most` bytes for reading; `remedy` tells how to read a larger one."""
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
             number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
             problem = Problem((), "must be a regular file", f"'{one_line(path)}'")
             raise unusable_file(problem, OSError(number, os.strerror(number)), str(path))
@@ -27,22 +27,22 @@ def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
         return path.open("rb")
     except InvalidDesc:
         raise
-    except (OSError, ValueError) as error:  # ValueError comes of a NUL in the name
+    except (OSError, ValueError) as error:  # a NUL in the name raises ValueError
         raise unreadable(path, error) from None
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
-    """The error for a file that cannot be read, for the reason that Python gives."""
-    problem = Problem((), "must be a file that can be read", f"'{one_line(path)}' ({reason_of(error)})")
+    """The error for a file that cannot be read, with Python's reason."""
+    problem = Problem((), "must be a readable file", f"'{one_line(path)}' ({reason_of(error)})")
     return unusable_file(problem, error, str(path)) if isinstance(error, OSError) else InvalidDesc(problem)
 
 
 def pillow() -> Any:
-    """Pillow's module of images, which the extra `images` brings."""
+    """Pillow's image module, which the extra `images` installs."""
     try:
         from PIL import Image
     except ImportError:
         raise Unsupported(
-            Problem((), "Pillow must be installed to read or write an image: pip install 'dmljax[images]'")
+            Problem((), "reading or writing an image needs Pillow", remedy="pip install 'dmljax[images]'")
         ) from None
     return Image

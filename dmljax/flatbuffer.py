@@ -1,7 +1,7 @@
-"""Reads and writes flatbuffers, as far as DirectML's serialized graphs need them: tables, numbers, texts and vectors.
+"""Reads and writes the flatbuffer features that DirectML's serialized graphs use: tables, numbers, text and vectors.
 
-A field of a table is named by its slot: 4, 6, 8 and so on, in the order of its schema. However a file's offsets point,
-the number of bytes that are read is bounded by its size. A file that is malformed raises InvalidDesc.
+A table's fields are named by slot: 4, 6, 8 and so on, in the order of the schema. Wherever a file's offsets point, the
+number of bytes read is bounded by the file's size. A malformed file raises InvalidDesc.
 """
 
 import struct
@@ -16,18 +16,18 @@ from dmljax.errors import InvalidDesc, Problem
 
 
 class Buffer:
-    """The bytes of a file, with a limit on all reads together: offsets may point to one part again and again."""
+    """The bytes of a file, with a limit on the total of all reads, because many offsets may point to the same part."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._left = 64 * len(data) + 1024
 
     def root(self) -> "TableReader":
-        """The table that the file begins with."""
+        """The root table."""
         return TableReader(self, self.unpack("<I", 0))
 
     def unpack(self, form: str, position: int) -> Any:
-        """The number at a position, in one of `struct`'s forms."""
+        """The number at a position, in a `struct` format."""
         return struct.unpack_from(form, self.data, self._checked(position, struct.calcsize(form)))[0]
 
     def bytes(self, position: int, count: int) -> bytes:
@@ -39,13 +39,12 @@ class Buffer:
         if position < 0 or position + count > len(self.data):
             raise InvalidDesc(Problem((), f"offsets must be within the {len(self.data)} bytes of the file", position))
         if self._left < 0:
-            rule = "offsets must not lead to the same parts of the file again and again"
-            raise InvalidDesc(Problem((), rule, "too many that do"))
+            raise InvalidDesc(Problem((), "too many offsets lead to the same parts of the file"))
         return position
 
 
 class TableReader:
-    """A table, whose fields are read by their slots."""
+    """A table, whose fields are read by slot."""
 
     def __init__(self, buffer: Buffer, position: int) -> None:
         self._buffer, self._position = buffer, position
@@ -61,37 +60,37 @@ class TableReader:
         return None if field is None else field + self._buffer.unpack("<I", field)
 
     def number(self, slot: int, form: str) -> Any:
-        """The number in a slot, in one of `struct`'s forms; 0 if the table does not have it."""
+        """The number in a slot, in a `struct` format; 0 if absent."""
         field = self._field(slot)
         return 0 if field is None else self._buffer.unpack(f"<{form}", field)
 
     def structure(self, slot: int, form: str) -> tuple[Any, ...] | None:
-        """The numbers of the struct in a slot, in one of `struct`'s forms; None if the table does not have it."""
+        """The numbers of the struct in a slot, in a `struct` format; None if absent."""
         target = self._target(slot)
         if target is None:
             return None
         return struct.unpack(f"<{form}", self._buffer.bytes(target, struct.calcsize(f"<{form}")))
 
     def table(self, slot: int) -> "TableReader | None":
-        """The table in a slot; None if this one does not have it."""
+        """The table in a slot; None if absent."""
         target = self._target(slot)
         return None if target is None else TableReader(self._buffer, target)
 
     def text(self, slot: int) -> str:
-        """The text in a slot; empty if the table does not have it."""
+        """The text in a slot; empty if absent."""
         target = self._target(slot)
         return "" if target is None else self._text(target)
 
     def texts(self, slot: int) -> list[str]:
-        """The texts of the vector in a slot; none if the table does not have it."""
+        """The strings of the vector in a slot; empty if absent."""
         return [self._text(target) for target in self._targets(slot)]
 
     def tables(self, slot: int) -> "list[TableReader]":
-        """The tables of the vector in a slot; none if this one does not have it."""
+        """The tables of the vector in a slot; empty if absent."""
         return [TableReader(self._buffer, target) for target in self._targets(slot)]
 
     def numbers(self, slot: int, dtype: str) -> np.ndarray[Any, Any] | None:
-        """The numbers of the vector in a slot; None if the table does not have it."""
+        """The numbers of the vector in a slot; None if absent."""
         target = self._target(slot)
         if target is None:
             return None
@@ -110,25 +109,25 @@ class TableReader:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise InvalidDesc(Problem((), "texts must be in UTF-8", repr(data[:40]))) from None
+            raise InvalidDesc(Problem((), "text must be UTF-8", repr(data[:40]))) from None
 
 
 # Writing
 
 
 class Packed(NamedTuple):
-    """A struct to be written: its numbers, and one of `struct`'s forms for all of them."""
+    """A struct to write: its numbers, and one `struct` format for all of them."""
 
     form: str
     numbers: tuple[Any, ...]
 
 
-Number = tuple[str, int | float]  # one of `struct`'s forms first
+Number = tuple[str, int | float]  # a `struct` format, and the number
 Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Packed, a table, or a list of those
 
 
 def written(root: Table) -> bytes:
-    """The bytes of a flatbuffer with this root."""
+    """Builds the bytes of a flatbuffer with this root."""
     data = bytearray(4)
     _point(data, 0, _write_table(data, root))
     return bytes(data)
@@ -136,7 +135,7 @@ def written(root: Table) -> bytes:
 
 def _write_table(data: bytearray, table: Table) -> int:
     fields = {slot: value for slot, value in table.items() if value is not None}
-    # The largest numbers come first, so that each is aligned to its size.
+    # Put the largest numbers first, so that each is aligned to its size.
     sizes = {slot: struct.calcsize(value[0]) if _is_number(value) else 4 for slot, value in fields.items()}
     slots = sorted(fields, key=lambda slot: -sizes[slot])
     _align(data, 8)

@@ -1,6 +1,6 @@
 """Graphs: operators whose tensors are connected by edges, validated and lowered as one computation.
 
-An edge passes on a buffer, as in DirectML: its reader may see the bytes with other sizes, strides or another data type.
+An edge passes on a buffer, as in DirectML: its reader may view the bytes with different sizes, strides or data type.
 """
 
 import base64
@@ -33,10 +33,10 @@ from dmljax.types import DataType, FeatureLevel
 class Graph(Lowerable):
     """Operators and the edges between their tensors.
 
-    `nodes` are descriptors by name. `edges` say where each of their inputs comes from: the name of an input or a
-    constant of the graph, or an output of another node. A tensor of a node is spelled `node.field`: `join.inputs[0]`.
-    `inputs` are the descs of the graph's inputs by name, `constants` arrays by name, and `outputs` say where each
-    output comes from. `views` are descs for outputs whose bytes are to be seen with other sizes, strides or data types.
+    `nodes` are descriptors by name. `edges` map each of their inputs to its source: the name of a graph input or
+    constant, or an output of another node. A node's tensor is written `node.field`, such as `join.inputs[0]`. `inputs`
+    are the descs of the graph's inputs by name, `constants` are arrays by name, and `outputs` map each output to its
+    source. `views` are descs for outputs whose bytes should be viewed with different sizes, strides or data type.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
     >>> graph = Graph(
@@ -108,12 +108,12 @@ class Graph(Lowerable):
 
     @functools.cached_property
     def results(self) -> Mapping[str, TensorDesc]:
-        """The outputs of the graph, with the sizes, strides and data types that they are seen with."""
+        """The descs of the graph's outputs, with views applied."""
         return {name: self.views.get(name, self.sources[source]) for name, source in self.outputs.items()}
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The names of the nodes, each after those that it depends on; a node that depends on a cycle is left out."""
+        """The node names, each after those it depends on; nodes that depend on a cycle are left out."""
         return self._order_and_cycle[0]
 
     @functools.cached_property
@@ -126,7 +126,7 @@ class Graph(Lowerable):
         order, cycle = list[str](), list[str]()
         try:
             sorter.prepare()
-        except CycleError as error:  # what does not depend on the cycle is sorted all the same
+        except CycleError as error:  # sort the nodes that do not depend on the cycle
             cycle = error.args[1]
         while sorter.is_active():
             ready = sorter.get_ready()
@@ -135,12 +135,12 @@ class Graph(Lowerable):
         return tuple(order), cycle
 
     def show(self, file: str | os.PathLike[str] | None = None) -> None:
-        """Draws the graph, from its inputs down to its outputs: each node with its operator, results and constants.
+        """Draws the graph from inputs to outputs: each node with its operator, results and constants.
 
-        In a notebook the picture appears below the cell, elsewhere in a window, and with `file` it is written there.
+        The picture appears below the cell in a notebook, in a window elsewhere, or is written to `file`.
         """
         with within("graph"):
-            problems = [] if self.nodes else [Problem("nodes", "must be there to be drawn", "none")]
+            problems = [] if self.nodes else [Problem("nodes", "must not be empty to be drawn", "none")]
             problems += self._cycle_problems()
             if problems:
                 raise InvalidDesc(*problems)
@@ -172,7 +172,7 @@ class Graph(Lowerable):
         return f"input {source}" if source in self.inputs else source.rpartition(".")[0]
 
     def to_dot(self) -> str:
-        """The graph in Graphviz's language, for `dot -Tsvg` and its like."""
+        """The graph in Graphviz's DOT language, for `dot -Tsvg` and similar tools."""
         lines = ["digraph {", "  node [shape=box, style=rounded, fontname=Helvetica]"]
         lines += (_dot_node("input", name, desc, shape="ellipse") for name, desc in self.inputs.items())
         lines += (_dot_node("constant", name, self.sources[name], shape="note") for name in self.constants)
@@ -236,17 +236,18 @@ class Graph(Lowerable):
         return self._bind
 
     def _bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
-        """All inputs in their order, and by name the constants that the call replaces."""
+        """All inputs in order, and the constants that the call replaces, by name."""
         known = [*self.inputs, *self.constants]
         for name in kwargs:
             if name not in known:
-                raise InvalidType(Problem(name, f"must be one of {', '.join(known)}", name))
+                raise InvalidType(Problem(name, "unknown input", remedy=f"the inputs are {', '.join(known)}"))
         if len(args) > len(self.inputs):
-            raise InvalidType(Problem((), f"there must be at most {len(self.inputs)} arrays by position", len(args)))
+            raise InvalidType(Problem((), f"takes at most {len(self.inputs)} arrays by position", len(args)))
         by_position = dict(zip(self.inputs, args, strict=False))
         for name in self.inputs:
             if (name in by_position) == (name in kwargs):
-                raise InvalidType(Problem(name, "must be given once", "twice" if name in kwargs else "none"))
+                rule = "given both by position and by name" if name in kwargs else "no array for this input"
+                raise InvalidType(Problem(name, rule))
         given = {
             name: require_match((name,), self.sources[name], array(name, value))
             for name, value in (by_position | kwargs).items()
@@ -254,10 +255,10 @@ class Graph(Lowerable):
         return [given.pop(name) for name in self.inputs], given
 
     def describe(self, function: Any) -> None:
-        """Gives what `lower` returns its name and docstring."""
+        """Gives the function that `lower` returns its name and docstring."""
         function.__name__ = function.__qualname__ = "graph"
         function.__doc__ = (
-            "The graph as a function of its inputs, by position or name; its constants may be given by name."
+            "Computes the graph from its inputs, given by position or name; constants may be replaced by name."
         )
 
     def _arrays(self) -> dict[str, Any]:
@@ -266,7 +267,7 @@ class Graph(Lowerable):
         return {name: jax.numpy.asarray(value).reshape(self.sources[name].sizes) for name, value in values}
 
     def folded(self) -> "Graph":
-        """The graph with constants in place of nodes that read only constants, where a call gains by it."""
+        """Replaces nodes that read only constants by constants, if that makes calls faster."""
         kept = _kept_at_each_call(self)
         folded = [name for name in self.order if name not in kept]
         edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in kept}
@@ -295,7 +296,7 @@ class Graph(Lowerable):
         )
 
     def _nodes_before(self, sources: Iterable[str]) -> frozenset[str]:
-        """The names of the nodes from which these sources follow."""
+        """The names of the nodes that these sources depend on."""
         makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
         found, waiting = set[str](), [*sources]
         while waiting:
@@ -320,7 +321,7 @@ class Graph(Lowerable):
 
     @classmethod
     def from_json(cls, json: Any) -> "Graph":
-        """The graph that a JSON object spells."""
+        """Reads a graph from a JSON object."""
         with within("graph"):
             parts = json_object((), json, _FIELDS)
             parts = {part: json_object(part, parts.get(part) or {}, parts.get(part) or ()) for part in _FIELDS}
@@ -354,7 +355,7 @@ def _named(where: str, values: Any, kind: type) -> MappingProxyType[str, Any]:
         raise InvalidType(Problem(where, "must be a mapping with names as its keys", show(values)))
     for name, value in values.items():
         if not isinstance(name, str) or not name:
-            raise InvalidType(Problem(where, "must have names that are not empty", show(name)))
+            raise InvalidType(Problem(where, "must have nonempty strings as names", show(name)))
         if not isinstance(value, kind):
             raise InvalidType(Problem((where, name), f"must be of type {kind.__name__}", type(value).__name__))
     return MappingProxyType(dict(values))
@@ -366,7 +367,7 @@ def _desc_of(where: Path, value: Any) -> TensorDesc:
 
 
 def _quoted(*lines: Any) -> str:
-    """Lines of text as a string of Graphviz."""
+    """Quotes lines of text for Graphviz."""
     escaped = (str(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'
 
@@ -378,11 +379,11 @@ def _name_problems(graph: Graph) -> Iterator[Problem]:
     outputs = {f"{name}.{key}" for name, node in graph.nodes.items() for key in node.tensors(is_input=False)}
     for name in graph.constants:
         if name in graph.inputs:
-            yield Problem(("constants", name), "must have a name that no input has", name)
+            yield Problem(("constants", name), "name already used by an input")
     for kind in ("inputs", "constants"):
         for name in getattr(graph, kind):
             if name in outputs:
-                yield Problem((kind, name), "must have a name that no output of a node has", name)
+                yield Problem((kind, name), "name already used by an output of a node")
 
 
 def _edge_problems(graph: Graph) -> Iterator[Problem]:
@@ -410,13 +411,13 @@ def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Ite
 
 def _output_problems(graph: Graph) -> Iterator[Problem]:
     if not graph.outputs:
-        yield Problem("outputs", "must have at least 1 name", "none")
+        yield Problem("outputs", "must not be empty")
     for name, source in graph.outputs.items():
         place = ("outputs", name)
         if source not in graph.sources:
             yield Problem(place, "must come from an output of a node", source + did_you_mean(source, graph.sources))
         elif source in graph.inputs or source in graph.constants:
-            remedy = "an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY passes on what it reads"
+            remedy = "pass it through an ACTIVATION_IDENTITY or ELEMENT_WISE_IDENTITY"
             yield Problem(place, "must come from an output of a node", source, remedy=remedy)
         elif name in graph.views:
             yield from _fit(("views", name), graph.sources[source], source, graph.views[name])
@@ -429,10 +430,10 @@ def _output_problems(graph: Graph) -> Iterator[Problem]:
 
 
 def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
-    """The jitted function that computes a graph: it takes the constants by name and the inputs, and returns a tuple.
+    """The jitted function that computes a graph from a dict of constants and the inputs; returns a tuple.
 
-    With `rounds_between_nodes`, the result of each node is rounded to its data type. Without it, XLA may leave that out
-    where, for example, one node multiplies and the next one adds.
+    With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the rounding,
+    for example between a multiplication and an addition.
     """
     results = zip(graph.outputs.values(), graph.results.values(), strict=True)
     return _compile(
@@ -454,7 +455,7 @@ def _compile(
     outputs: tuple[tuple[str, TensorDesc], ...],
     rounds_between_nodes: bool,
 ) -> Callable[..., Any]:
-    """Compiles a graph, whose constants are no part of the key of the cache, so that equal graphs share the result."""
+    """Compiles a graph; constants are not part of the cache key, so that equal graphs share the result."""
     sources, origins = dict(tensors), dict(edges)
     layers = sum(_has_windows(node) for _, node in nodes)
 
@@ -476,24 +477,24 @@ def _compile(
     return jax.jit(graph)
 
 
-MAX_FOLDED_BYTES = 2**29  # of all results, which stand in memory beside the constants
+MAX_FOLDED_BYTES = 2**29  # of all folded results, which take memory in addition to the constants
 
 
 def _kept_at_each_call(graph: Graph) -> list[str]:
-    """The nodes that are not folded into constants, in their order.
+    """The nodes that are not folded into constants, in order.
 
-    A result larger than its constants, as that of DEQUANTIZE, is folded only for a GEMM: except on a TPU, XLA writes
-    its factors into memory at each call.
+    A result larger than its constants, such as DEQUANTIZE's, is folded only for a GEMM, whose factors XLA writes to
+    memory on every call except on a TPU.
     """
     sources, reads = graph.sources, dict[str, list[str]]()
-    follows = {name: frozenset({name}) for name in graph.constants}  # from which constants
+    follows = {name: frozenset({name}) for name in graph.constants}  # the constants each source depends on
     for name in graph.order:
         reads[name] = [graph.edges[f"{name}.{key}"] for key in graph.nodes[name].tensors(is_input=True)]
         if reads[name] and all(source in follows for source in reads[name]):
             origins = frozenset[str]().union(*(follows[source] for source in reads[name]))
             follows |= {f"{name}.{key}": origins for key in graph.nodes[name].tensors(is_input=False)}
     with jax.ensure_compile_time_eval():
-        devices = jax.numpy.zeros(()).devices()  # where the constants will lie
+        devices = jax.numpy.zeros(()).devices()  # of the constants
     is_on_tpu = any(device.platform == "tpu" for device in devices)
     factors = {one for name in graph.order if graph.nodes[name].short_name == "GEMM" for one in reads[name]}
 
@@ -519,12 +520,12 @@ def _kept_at_each_call(graph: Graph) -> list[str]:
 
 
 def _has_windows(node: Operator) -> bool:
-    """Whether windows slide over an image in this node."""
+    """Whether the node slides windows over an image."""
     return hasattr(node, "strides") and hasattr(node, "start_padding")
 
 
 def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a node by their keys, computed from its inputs by their keys."""
+    """Computes a node's outputs from its inputs, both by key."""
     members: dict[str, Any] = {}
     for leaf in node.leaves(is_input=True):
         if leaf.index is None:
@@ -536,8 +537,8 @@ def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
-    """What a tensor `target` reads from the buffer to which the tensor `source` has written `x`."""
-    x = x.reshape(source.sizes)  # a constant may have no dimensions
+    """What tensor `target` reads from the buffer after tensor `source` wrote `x` to it."""
+    x = x.reshape(source.sizes)  # a constant may be 0-dimensional
     if source.data_type is target.data_type:
         if (source.sizes, source.steps) == (target.sizes, target.steps):
             return x
@@ -553,9 +554,9 @@ def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
 
 
 def from_json(json: Any) -> Any:
-    """The descriptor or graph that a JSON object spells.
+    """Reads a descriptor or graph from a JSON object.
 
-    Members stand under `Desc` or beside `Type`, and names are whole or without their prefix.
+    Members are under `Desc` or next to `Type`; names may omit their prefix.
 
     >>> tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
     >>> desc = from_json(
@@ -578,7 +579,7 @@ def _read(part: str, name: str, read: Callable[[Any], Any], json: Any) -> Any:
 
 
 def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
-    """The tensors of the nodes, with the members' names in directml.h: `relu.InputTensor` of `relu.input`."""
+    """The tensors of the nodes by their names in directml.h: `relu.InputTensor` for `relu.input`."""
     return {
         f"{name}.{leaf.key}": f"{name}.{spell_path(leaf.path)}"
         for name, node in nodes.items()
@@ -587,7 +588,7 @@ def _places(nodes: Mapping[str, Operator]) -> dict[str, str]:
 
 
 def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
-    """A constant in JSON: its desc, and the bytes of its buffer in base 64."""
+    """A constant in JSON: its desc, and its buffer in base64."""
     data = desc.buffer_of(np.asarray(value).reshape(desc.sizes))
     return _TENSOR.to_json(desc) | {"Data": base64.b64encode(data).decode()}
 
@@ -598,7 +599,7 @@ def _constant(json: Any) -> Any:
     try:
         data = base64.b64decode(json_string("Data", fields.get("Data")), validate=True)
     except ValueError as error:
-        raise InvalidDesc(Problem("Data", "must be in base 64", str(error))) from None
+        raise InvalidDesc(Problem("Data", "must be base64", str(error))) from None
     if len(data) != desc.span_in_bytes:
-        raise InvalidDesc(Problem("Data", f"must have {desc.span_in_bytes} bytes, those of {desc}", len(data)))
+        raise InvalidDesc(Problem("Data", f"must have {desc.span_in_bytes} bytes, like {desc}", len(data)))
     return desc.read(data)

@@ -1,7 +1,7 @@
-"""DirectML's serialized graphs: flatbuffers that ONNX Runtime's DirectML provider writes, as a `Graph`.
+"""Reads and writes DirectML's serialized graphs, the flatbuffers that ONNX Runtime's DirectML provider writes.
 
-Constants lie in the file, or in files beside it that bear their names. A constant has the data type and the sizes of
-the first tensor that reads it.
+Constants are stored in the file itself or in files beside it that have their names. A constant takes the data type and
+sizes of the first tensor that reads it.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,23 +30,23 @@ from dmljax.types import DataType
 
 OPERATOR_NODE, CONSTANT_NODE = 1, 2
 NAMED_CONSTANT, RAW_CONSTANT = 1, 2
-# The values of attributes, in the order of the schema's union: numbers are structs, the others tables.
+# Attribute values in the order of the schema's union: numbers are structs, all others tables.
 ACTIVATION, ACTIVATIONS, UINT32, UINT64, INT32, FLOAT32, UINTS, INTS, FLOATS, SCALE_BIAS, SIZE_2D, SCALAR, BOOL = range(
     1, 14
 )
-BYTES = 1  # the only kind of scalar that is written
+BYTES = 1  # the only kind of scalar that DirectML writes
 _FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_BIAS: "ff", SIZE_2D: "II"}
 _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 
 
-MAX_BYTES = 2**32  # of a graph and its constants, as of the files of a DxDispatch model
+MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDispatch model
 
 
 def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
-    """The graph in a file, and constants in the files beside it.
+    """Loads a graph from a file, and its constants from the files beside it.
 
-    All these files together may hold `max_bytes` at most, 4 GiB by default. One that is larger, or that is no regular
-    file, is refused before it is read.
+    All of these files together may hold at most `max_bytes`, 4 GiB by default. A larger file, or one that is not a
+    regular file, is refused before it is read.
 
     >>> load("notebooks/models/gemm.bin")
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
@@ -55,7 +55,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
 
     def content(file: Path) -> bytes:
         nonlocal left
-        with opened(file, left, remedy="max_bytes of load is for all files together") as stream:
+        with opened(file, left, remedy="max_bytes of load counts all files together") as stream:
             data: bytes = stream.read(left)
         left -= len(data)
         return data
@@ -66,26 +66,26 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
 
 def file_of_constant(path: Path, name: str) -> Path:
     """The file of a constant beside the graph at `path`."""
-    require((), Path(name).name == name, "a constant's name must be that of a file beside the graph", show(name))
+    require((), Path(name).name == name, "a constant's name must be a plain file name", show(name))
     return path.with_name(f"{name}.bin")
 
 
 def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
-    """The graph in the bytes of a file; `read_constant` gives the bytes of a constant of that name outside of it."""
+    """Parses the bytes of a graph file; `read_constant` returns the bytes of a constant stored in another file."""
     with within("serialized graph"):
         root = Buffer(data).root()
         inputs, outputs = root.texts(6), root.texts(8)
         assembly = Assembly()
-        sources: dict[str, str] = {}  # what makes the edge of a name: an output of a node, or a constant
+        sources: dict[str, str] = {}  # the node's output or constant behind each edge name
         constants: dict[str, bytes] = {}
         for i, node in enumerate(root.tables(4)):
             with inside(("nodes", i)):
                 name = node.text(8) or f"node_{i}"
                 desc = node.table(6)
                 if desc is None:
-                    raise InvalidDesc(Problem("desc", "must be given", f"none for {name}"))
+                    raise InvalidDesc(Problem("desc", f"node {name} has no desc"))
                 if name in assembly.nodes or name in constants:
-                    raise InvalidDesc(Problem("name", "must be a name that no other node has", name))
+                    raise InvalidDesc(Problem("name", "must be unique among nodes", name))
                 if node.number(4, "B") == CONSTANT_NODE:
                     constants[name] = _constant(desc, read_constant)
                     found = dict.fromkeys(node.texts(12), name)
@@ -93,16 +93,16 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                     operator, given, made = _operator(node, desc)
                     found = dict(zip(made, assembly.add_node(name, operator, given), strict=True))
                 for edge, source in found.items():
-                    rule = "must be names that no input and no other output has"
+                    rule = "must be unique among inputs and outputs"
                     require("outputNames", edge not in sources and edge not in inputs, rule, edge)
                     sources[edge] = source
         assembly.rename(sources)
         readers = first_readers(assembly.nodes, assembly.edges)
         for name in inputs:
-            require(("graphInputNames",), name in readers, "must be names that a node reads", name)
+            require(("graphInputNames",), name in readers, "must each be read by a node", name)
         unknown = [name for name in outputs if name not in sources]
         if unknown:
-            raise InvalidDesc(Problem("graphOutputNames", "must be names of outputs of nodes", join_words(unknown)))
+            raise InvalidDesc(Problem("graphOutputNames", "must name outputs of nodes", join_words(unknown)))
         assembly.inputs = {name: _layout(readers[name]) for name in inputs}
         assembly.constants = {name: _array(data, readers.get(name)) for name, data in constants.items()}
         return assembly.finished({name: sources[name] for name in outputs})
@@ -113,7 +113,7 @@ def _layout(tensor: TensorDesc) -> TensorDesc:
 
 
 def _array(data: bytes, reader: TensorDesc | None) -> np.ndarray[Any, Any]:
-    """A constant in the data type and sizes of its reader, or its bytes, if the reader needs more or fewer."""
+    """A constant in its reader's data type and sizes, or as bytes if their number does not match."""
     is_whole = reader is not None and len(data) in (reader.span_in_bytes, reader.minimum_size_in_bytes)
     if reader is not None and reader.is_packed and is_whole:
         return reader.read(data)
@@ -135,7 +135,7 @@ def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes
 
 
 def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
-    """The members in the header's order; before the arrays of one length, the name of their count, as AxisCount."""
+    """Yields the members in the header's order, and the name of a count such as AxisCount before its arrays."""
     counts = set()
     for member in operator.members():
         count = member.kind.count
@@ -155,25 +155,25 @@ def _operator(node: TableReader, desc: TableReader) -> tuple[Operator, list[str]
 
 
 class _Tensors:
-    """The descs and names of a node's inputs, or of its outputs, from which the members take theirs in turn."""
+    """A queue of the descs and names of a node's inputs or outputs, which its members take in turn."""
 
     def __init__(self, descs: list[TableReader], names: list[str]) -> None:
         self._descs, self._names = descs, names
-        self.edges: list[str] = []  # the names of those that are not left out
+        self.edges: list[str] = []  # the names of present tensors
 
     def next(self, member: Member) -> Any:
-        """The desc of the next member; None if its name is empty. A member that is an array takes all that are left."""
+        """Takes the desc of the next member, or None if its name is empty; an array member takes all that remain."""
         if isinstance(member.kind, Array):
             return tuple(self._tensor(member.name) for _ in range(len(self._descs)))
         if not self._names:
-            raise InvalidDesc(Problem(member.name, "must have a name, an empty one if the tensor is left out", "none"))
+            raise InvalidDesc(Problem(member.name, "no name", remedy="leave a tensor out by an empty name"))
         if not self._names[0]:
             self._names.pop(0)
             return None
         return self._tensor(member.name)
 
     def _tensor(self, member: str) -> TensorDesc:
-        require(member, bool(self._descs and self._names), "must have a desc and a name", "too few of them")
+        require(member, bool(self._descs and self._names), "needs a desc and a name")
         desc = self._descs.pop(0)
         self.edges.append(self._names.pop(0))
         sizes, strides = desc.numbers(6, "uint32"), desc.numbers(8, "uint32")
@@ -189,13 +189,13 @@ class _Tensors:
 def _members(
     kind: type[Operator], attributes: list[TableReader], given: _Tensors | None = None, made: _Tensors | None = None
 ) -> dict[str, Any]:
-    """The members of an operator, or of a fused activation, which has no tensors."""
+    """Reads the members of an operator, or of a fused activation, which has no tensors."""
     members: dict[str, Any] = {}
     left = iter(attributes)
     data_type = None
     for field in header_fields(kind):
         if isinstance(field, str):
-            next(left, None)  # the count of an array, which has a length of its own
+            next(left, None)  # skip the count; arrays store their own length
         elif field.tensor_kind is not None:
             tensors = given if field.tensor_kind.is_input else made
             members[field.field] = None if tensors is None else tensors.next(field)
@@ -210,7 +210,7 @@ def _members(
 
 
 def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> Any:
-    """An attribute in the form that a descriptor takes."""
+    """Reads an attribute in the form that a descriptor takes."""
     form = attribute.number(6, "B")
     if form in _FORMS:
         return _numbers(kind, attribute.structure(8, _FORMS[form]))
@@ -226,11 +226,11 @@ def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> An
         return [] if numbers is None else numbers.tolist()
     if form == SCALAR and data_type is not None:
         return _scalar(value, data_type)
-    raise InvalidDesc(Problem((), "must have a value that fits the member", f"one of kind {form}"))
+    raise InvalidDesc(Problem((), "wrong kind of value for this member", form))
 
 
 def _numbers(kind: Kind, numbers: tuple[Any, ...] | None) -> Any:
-    """The value of a struct: a number, or the two of a ScaleBias or a Size2D."""
+    """The value of a struct: a number, or the two numbers of a ScaleBias or Size2D."""
     if numbers is None:
         return None
     if isinstance(kind, Struct) and len(numbers) == len(kind.fields):
@@ -242,7 +242,7 @@ def _scalar(value: TableReader, data_type: DataType) -> Scalar:
     content = value.table(6)
     data = None if content is None or value.number(4, "B") != BYTES else content.numbers(4, "uint8")
     if data is None or len(data) * 8 < data_type.bits:
-        raise InvalidDesc(Problem((), f"must have the bytes of a number of {data_type.name}", "fewer, or none"))
+        raise InvalidDesc(Problem((), f"must have the bytes of a {data_type.name} number", "fewer, or none"))
     return Scalar(data_type, int.from_bytes(data.tobytes(), "little") % 2**data_type.bits)
 
 
@@ -257,12 +257,12 @@ def _activation(value: TableReader) -> Operator:
 
 
 def save(graph: Graph, path: str | Path) -> None:
-    """Writes a graph that `load` reads back, its constants in the same file.
+    """Writes a graph and its constants to one file, which `load` reads back.
 
-    The format has no descs for the inputs and outputs of a graph. So an ELEMENT_WISE_IDENTITY reads an input that no
-    node reads first with its own desc, and writes an output that is a view, or that comes from the same output of a
-    node as another. A graph is refused where that cannot be done: if an output has the name of an input, or if such a
-    tensor has gaps or 4-bit elements.
+    The format stores no descs for a graph's inputs and outputs. So we insert an ELEMENT_WISE_IDENTITY after an input
+    whose first reader uses a different desc, and before an output that is a view or shares its source with another
+    output. A graph is refused if that fails: if an output has the name of an input, or such a tensor has gaps or 4-bit
+    elements.
 
     >>> graph = load("notebooks/models/gemm.bin")
     >>> save(graph, "copy.bin")
@@ -296,14 +296,16 @@ def _bytes_of(desc: TensorDesc, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _with_identities(graph: Graph) -> Graph:
-    """The graph whose inputs are first read with their own descs, and whose outputs are outputs of different nodes."""
+    """Inserts identities so that inputs are first read with their own descs, and outputs have different sources."""
     readers = first_readers({name: graph.nodes[name] for name in graph.order}, graph.edges)
     first, last = Assembly(), Assembly()
     passed_on: dict[str, str] = {}
     for name, desc in graph.inputs.items():
         if name not in readers or _layout(readers[name]) != _layout(desc):
             if name in readers and not desc.is_packed:
-                raise InvalidDesc(Problem(("inputs", name), "must be packed, or be read with its desc first", desc))
+                raise InvalidDesc(
+                    Problem(("inputs", name), "must be packed, or its first reader must use the same desc", desc)
+                )
             passed_on[name] = _identity(first, ("inputs", name), graph, name, desc)
     outputs: dict[str, str] = {}
     for name, source in graph.outputs.items():
@@ -320,7 +322,7 @@ def _with_identities(graph: Graph) -> Graph:
 
 
 def _identity(assembly: Assembly, place: tuple[str, str], graph: Graph, source: str, desc: TensorDesc) -> str:
-    """Adds an identity that reads a source with this desc; returns its output, which is packed."""
+    """Adds an identity that reads a source with this desc; returns its packed output."""
     node = ElementWiseIdentityDesc(input=_layout(desc), output=TensorDesc(desc.data_type, desc.sizes))
     with inside(place):
         validate(node)
@@ -329,11 +331,11 @@ def _identity(assembly: Assembly, place: tuple[str, str], graph: Graph, source: 
 
 
 def _edge_names(graph: Graph) -> dict[str, str]:
-    """The name of the edge from each source, which is the output's name if the source is an output of the graph."""
+    """The name of the edge from each source; for a source of a graph output, the output's name."""
     names = {source: source for source in graph.sources}
     for name, source in graph.outputs.items():
         if name in names:
-            raise InvalidDesc(Problem(("outputs", name), "must have a name of its own", name))
+            raise InvalidDesc(Problem(("outputs", name), "must have a unique name", name))
         names[source] = name
     return names
 
@@ -341,7 +343,7 @@ def _edge_names(graph: Graph) -> dict[str, str]:
 def _node(graph: Graph, name: str, edges: dict[str, str]) -> Table:
     node = graph.nodes[name]
     named = {f"{name}.{leaf.key}": f"{name}.{leaf.key}" for leaf in node.leaves(is_input=False)} | dict(graph.edges)
-    # In the header's order, empty where a tensor is left out.
+    # In the header's order; empty if a tensor is left out
     names: dict[bool, list[str]] = {True: [], False: []}
     for member in node.members():
         if member.tensor_kind is not None:
@@ -407,7 +409,7 @@ def _plain(value: Any) -> int | float:
 
 
 def _form_of(kind: Kind, operator: str) -> int:
-    """How DirectML's schema stores a kind of member: a BOOL as a UINT, except in one operator."""
+    """The storage form of a kind of member in DirectML's schema: a BOOL is a UINT, except in one operator."""
     match kind:
         case Fused():
             return ACTIVATION

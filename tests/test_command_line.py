@@ -388,7 +388,7 @@ def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[
     assert main(["run", str(path), "--output_path", str(tmp_path / "out")]) == 2
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
-    assert re.fullmatch(rf"{path}:\d+: commands\[1\].targetPath must be a file that can be written; .*\n", err)
+    assert re.fullmatch(rf"{path}:\d+: commands\[1\].targetPath must be a writable file; .*\n", err)
 
 
 def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ ERRORS: list[DmlError] = [
     Unsupported(Problem("Type", "must be known", "'x'")),
     KeyNeeded(Problem("key", "must be given", "none")),
     NotKnown(Problem("sizes", "must be known while tracing", "a traced array")),
-    InvalidJson(Problem((), "a value must be here", "']'"), 3, 7),
+    InvalidJson(Problem((), "expected a value", "']'"), 3, 7),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
 ]
 

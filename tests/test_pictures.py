@@ -202,7 +202,7 @@ def test_a_long_graph_has_a_picture_that_matplotlib_can_write(tmp_path: Path) ->
     ("changed", "message"),
     [
         ({"edges": {"relu.input": "scaled.output", "scaled.a": "relu.output"}}, "graph: "),
-        ({"nodes": {}, "edges": {}}, "graph: nodes must be there to be drawn; got none"),
+        ({"nodes": {}, "edges": {}}, "graph: nodes must not be empty to be drawn; got none"),
     ],
 )
 def test_a_graph_without_an_order_is_refused(changed: Any, message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The examples of DirectML's pages, and those of docstrings for operators whose page has none.
+"""The examples of DirectML's pages, and of docstrings for operators whose page has none.
 
 `python -m dmljax.examples` runs the pages' examples and compares the outputs.
 """
@@ -17,7 +17,7 @@ from dmljax.text import join_sizes
 
 
 def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The lines that show an example: its inputs, and the outputs of dmljax, beside those that a page expects."""
+    """The lines that show an example: its inputs, and dmljax's outputs next to the page's expected ones."""
     names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}
     head = f"{example.desc.short_name}, {example.title}"
     expected: Mapping[str, NDArray[Any]] = {}

@@ -7,7 +7,7 @@ from dmljax.examples import page_examples, shown_example
 
 
 def main() -> int:
-    """Prints the pages' examples, with dmljax's outputs beside the expected outputs; returns 1 if any bit differs."""
+    """Prints the pages' examples with actual and expected outputs side by side; returns 1 if any bit differs."""
     examples = [example for operator in OPERATORS.values() for example in page_examples(operator)]
     equal = 0
     for example in examples:

@@ -1,4 +1,4 @@
-"""What an example of an operator is."""
+"""Examples of operators as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Example:
     is_of_page: bool = False
 
     def arrays(self, *, of_inputs: bool) -> dict[str, NDArray[Any]]:
-        """The values of the inputs or outputs as arrays, with the sizes and types of their descs."""
+        """The values of the inputs or outputs as arrays with the sizes and types of their descs."""
         values = self.inputs if of_inputs else self.outputs
         tensors = self.desc.tensors(is_input=of_inputs)
         return {field: np.array(values[field], desc.dtype).reshape(desc.sizes) for field, desc in tensors.items()}

@@ -1,4 +1,4 @@
-"""Calls in transcripts of Python sessions as examples of descriptors: those of DirectML's pages, and of docstrings."""
+"""Turns calls in Python transcripts, from DirectML's pages and from docstrings, into examples of descriptors."""
 
 import doctest
 import functools
@@ -25,7 +25,7 @@ _PARSER = doctest.DocTestParser()
 
 
 def examples_of(operator: type[Operator]) -> Sequence[Example]:
-    """The examples of an operator's page, or the first one of its function's docstring if the page has none."""
+    """The examples of an operator's page, or the first example of its docstring if the page has none."""
     return page_examples(operator) or [docstring_example(operator)]
 
 
@@ -43,7 +43,7 @@ def page_examples(operator: type[Operator]) -> Sequence[Example]:
             title, _, remark = heading.partition("\n")
             expected = eval(piece.want, names)  # noqa: S307
             values = expected if isinstance(expected, tuple) else (expected,)
-            with jax.enable_x64(False), recorded_calls() as calls:  # a number is a float32: DirectML has no other
+            with jax.enable_x64(False), recorded_calls() as calls:  # numbers become float32, as in DirectML
                 jax.eval_shape(functools.partial(eval, piece.source.strip(), names))
                 found.append(_example(calls[0], values, title, remark, is_of_page=True))
     return found
@@ -66,10 +66,10 @@ def docstring_example(operator: type[Operator]) -> Example:
 def _example(
     call: RecordedCall, values: Sequence[Any], title: str, remark: str = "", *, is_of_page: bool = False
 ) -> Example:
-    """A call as an example of its descriptor, whose outputs have these values, and their sizes."""
+    """Converts a call with these output values to an example of its descriptor."""
     builder = Builder()
     builder.name = call.operator
-    # As constants: the descriptor needs some numbers by value.
+    # Inputs are constants, because the descriptor needs the values of some.
     given = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
     types = [np.dtype(one.dtype) for one in jax.tree.leaves(call.results)]
     OperatorCall(builder, call, given, list(zip(types, map(np.shape, values), strict=True))).results()
