@@ -13,16 +13,16 @@ def _opcodes(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# Instructions that run nothing on the chip, or whose work is counted elsewhere.
+# Instructions that run nothing on the chip or whose work is counted elsewhere
 FREE = _opcodes(
     "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
     " partition-id replica-id copy-start slice-start async-update async-done"
     " all-reduce-done all-gather-done collective-permute-done"
 )
-# Instructions between devices, which wait for each other there.
+# Instructions that exchange data between devices, which wait for each other
 GATHERING = _opcodes("all-gather all-gather-start reduce-scatter")
 EXCHANGING = GATHERING | _opcodes("all-reduce all-reduce-start all-to-all collective-permute collective-permute-start")
-# Instructions that move elements and compute none, and products, which run on units of their own.
+# Instructions that only move elements, and products, which run on separate units
 MOVING = (
     FREE
     | EXCHANGING
@@ -32,36 +32,36 @@ MOVING = (
     )
 )
 SLICING = _opcodes("slice dynamic-slice gather")
-IN_PLACE = {"dynamic-update-slice": 1, "scatter": 2}  # with the operand that holds the new elements
+IN_PLACE = {"dynamic-update-slice": 1, "scatter": 2}  # and the operand that holds the new elements
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program costs: what a loop repeats as often as it runs, and the dearest branch of each conditional.
+    """The cost of a program: loop bodies count as often as they run, and conditionals as their costliest branch.
 
-    Loops, conditionals and sorts are counted as they stand in the text, those of all branches once each.
+    Loops, conditionals and sorts themselves are counted once each as they appear in the text, in all branches.
     """
 
     kernels: int = 0
-    bytes: int = 0  # moved to and from the main memory of the chip
-    element_operations: int = 0  # without products of matrices and convolutions
-    gathered: int = 0  # elements that are gathered or scattered one by one
-    cycles: int = 0  # as the TPU compiler estimates them
+    bytes: int = 0  # read from and written to the chip's main memory
+    element_operations: int = 0  # excluding matrix products and convolutions
+    gathered: int = 0  # elements gathered or scattered one by one
+    cycles: int = 0  # the TPU compiler's estimate
     unestimated_bytes: int = 0  # of kernels for which the TPU compiler has no estimate
     loops: int = 0
-    unbounded_loops: int = 0  # loops that are counted as one turn, as nothing says how often they run
+    unbounded_loops: int = 0  # loops counted as one iteration, because their length is unknown
     conditionals: int = 0
     sorts: int = 0
-    products: int = 0  # operations of products of matrices and convolutions: a multiplication and an addition are two
-    full_products: int = 0  # those computed in float32 or float64 at full precision
-    halves: int = 0  # the others, as operations on 16 bits: one on 32 counts for two, one on 8 for a half
-    exchanged: int = 0  # bytes that a device receives from others, at least
+    products: int = 0  # operations of matrix products and convolutions; a multiply-add counts as two
+    full_products: int = 0  # those in float32 or float64 at full precision
+    halves: int = 0  # the others, in 16-bit operations: a 32-bit operation counts as two, an 8-bit operation as half
+    exchanged: int = 0  # lower bound of bytes that a device receives from others
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Cost)))
 
     def times(self, count: int) -> "Cost":
-        """The cost of a loop's body that runs `count` times."""
+        """The cost of running this `count` times, as the body of a loop."""
         return replace(self, **{name: getattr(self, name) * count for name in REPEATED})
 
 
@@ -94,7 +94,7 @@ class Step(NamedTuple):
 
 
 def steps_of(text: str) -> list[Step]:
-    """The kernels of a module, in the order in which they run, and what stands for its loops and conditionals."""
+    """The kernels of a module in execution order, including those of its loops and conditionals."""
     module = parse(text)
     scheduled: dict[str, list[Step]] = {}  # of computations that run as sequences of kernels
     fused: dict[str, Cost] = {}  # of computations that run inside one kernel
@@ -116,7 +116,7 @@ Steps = Mapping[str, list[Step]]
 def _scheduled(
     one: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
 ) -> list[Step]:
-    """Returns what an instruction of a sequence runs."""
+    """The steps that an instruction of a sequence runs."""
     if one.opcode == "while":
         return _loop(one, module, scheduled)
     if one.opcode == "conditional":
@@ -127,9 +127,9 @@ def _scheduled(
 
 
 def _name(one: Instruction, computation: Computation, module: Module) -> str:
-    """JAX's name of the operation that a kernel computes, or of its last part that JAX knows, or of what it reads."""
+    """JAX's name for a kernel's operation, or else for its last named part, or for the nearest operation it reads."""
     nearest, seen = [one], {one.name}
-    for instruction in nearest:  # which grows on the way
+    for instruction in nearest:  # grows while we iterate
         if name := _own_name(instruction, module):
             return name
         nearest += [operand for operand in computation.operands(instruction) if operand.name not in seen]
@@ -144,7 +144,7 @@ def _own_name(one: Instruction, module: Module) -> str:
 
 def _kernel(one: Instruction, computation: Computation, module: Module, fused: Mapping[str, Cost]) -> Cost:
     cycles = one.number('"estimated_cycles":') or 0
-    if one.opcode in ("copy-done", "slice-done"):  # between two memories, while kernels run
+    if one.opcode in ("copy-done", "slice-done"):  # overlaps with kernels
         return Cost(bytes=one.results[0].bytes, cycles=cycles)
     if one.opcode in FREE or one.custom_call_target == "AllocateBuffer":
         return Cost(cycles=cycles)
@@ -162,7 +162,7 @@ def _loop(one: Instruction, module: Module, scheduled: Steps) -> list[Step]:
 
 
 def _bound(condition: Computation) -> int | None:
-    """How often a loop runs that counts from 0 while its counter is below a constant: JAX's loops of known length."""
+    """The number of iterations of a loop that counts from 0 up to a constant, as JAX's loops of known length do."""
     if condition.root.opcode != "compare" or "direction=LT" not in condition.root.attributes:
         return None
     counter, bound = condition.operands(condition.root)
@@ -179,7 +179,7 @@ def _conditional(branches: Sequence[list[Step]]) -> list[Step]:
 
 
 def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
-    """What one instruction computes, whether it is a kernel or a part of one."""
+    """The cost of what one instruction computes, whether it is a kernel or part of a kernel."""
     if one.opcode in ("fusion", "call"):
         return _total(fused[name] for name in one.callees)
     if one.opcode in EXCHANGING:
@@ -197,7 +197,7 @@ def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Co
     if one.opcode == "sort":
         steps = max(1, math.ceil(math.log2(one.results[0].sizes[one.number("dimensions=") or 0])))
         return Cost(element_operations=one.elements * steps, sorts=1)
-    if one.opcode in ("reduce", "select-and-scatter"):  # the operands are arrays, and then initial values
+    if one.opcode in ("reduce", "select-and-scatter"):  # the operands are the arrays, then the initial values
         return Cost(element_operations=sum(operand.elements for operand in operands[: len(operands) // 2 or 1]))
     return Cost(element_operations=one.elements * one.window_elements)
 
@@ -209,13 +209,13 @@ _DILATION = re.compile(r"\blhs_dilate=([\dx]+)")
 
 
 def _product(one: Instruction, computation: Computation) -> Cost:
-    """Counts the operations of a product of matrices or a convolution."""
+    """Counts the operations of a matrix product or a convolution."""
     operands = [operand.results[0] for operand in computation.operands(one)]
     if labels := _LABELS.search(one.attributes):
         target = one.custom_call_target or ""
         filters = one.results[0] if target.endswith("BackwardFilter") else operands[1]
         images = operands[int(target.endswith("Filter"))] if "Backward" in target else one.results[0]
-        # Where the input is dilated, as in a product of many matrices on a TPU, most of the filter meets zeros.
+        # If the input is dilated, as in batched matrix products on a TPU, most of the filter meets zeros.
         dilation = _DILATION.search(one.attributes)
         zeros = math.prod(map(int, dilation[1].split("x"))) if dilation else 1
         operations = 2 * images.elements * filters.elements // filters.sizes[labels[1].index("o")] // zeros
@@ -233,16 +233,16 @@ def _product(one: Instruction, computation: Computation) -> Cost:
 
 
 def _exchanged(one: Instruction, computation: Computation) -> int:
-    """The bytes that a device receives: the results, but for what it has itself of those that are put together."""
+    """The bytes that a device receives: its results, minus its own part of gathered arrays."""
     given = [tensor for operand in computation.operands(one) for tensor in operand.results]
-    is_started = one.opcode.endswith("-start") and len(one.results) > len(given)  # the operands come first, then
+    is_started = one.opcode.endswith("-start") and len(one.results) > len(given)  # the operands come first
     results = one.results[len(given) : 2 * len(given)] if is_started else one.results
     received = sum(tensor.bytes for tensor in results)
     return abs(received - sum(tensor.bytes for tensor in given)) if one.opcode in GATHERING else received
 
 
 def _moved(one: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
-    """The bytes that a kernel reads and writes: in all memories, and in the main one."""
+    """The bytes that a kernel reads and writes, in all memories and in main memory."""
     moved: list[tuple[float, Tensor]] = []
     for position, operand in enumerate(computation.operands(one)):
         amount = _read(one, position, computation, module)
@@ -253,7 +253,7 @@ def _moved(one: Instruction, computation: Computation, module: Module) -> tuple[
 
 
 def _read(user: Instruction, position: int, computation: Computation, module: Module) -> float:
-    """The bytes that an instruction reads of the operand at a position; infinity is all of it."""
+    """The bytes that an instruction reads of the operand at a position; infinity means all of it."""
     if user.opcode == "fusion":
         callee = module.computations[user.callees[0]]
         return sum(_read(*use, callee, module) for use in _uses(callee.parameters[position], callee))
@@ -265,7 +265,7 @@ def _read(user: Instruction, position: int, computation: Computation, module: Mo
 
 
 def _uses(one: Instruction, computation: Computation) -> Iterator[tuple[Instruction, int]]:
-    """The instructions that read a result, with the positions of it among their operands."""
+    """Yields the instructions that read a result, and its positions among their operands."""
     for user in {user.name: user for user in computation.users[one.name]}.values():
         if user.opcode == "bitcast":
             yield from _uses(user, computation)
@@ -274,7 +274,7 @@ def _uses(one: Instruction, computation: Computation) -> Iterator[tuple[Instruct
 
 
 def _written(one: Instruction, computation: Computation, module: Module) -> list[float]:
-    """The bytes that an instruction writes of each of its results; infinity is all of it."""
+    """The bytes that an instruction writes of each of its results; infinity means all of it."""
     if one.opcode == "fusion":
         callee = module.computations[one.callees[0]]
         root = callee.root
@@ -287,6 +287,6 @@ def _written(one: Instruction, computation: Computation, module: Module) -> list
 
 
 def _bytes_of_updates(one: Instruction, computation: Computation) -> int:
-    """The bytes of the new elements that an instruction puts into an array that stays where it is."""
+    """The bytes of the elements that an instruction updates in place."""
     updates = computation.operands(one)[IN_PLACE[one.opcode]]
     return sum(tensor.bytes for tensor in updates.results)

@@ -1,4 +1,4 @@
-"""The text of a compiled HLO module, as `jax.stages.Compiled.as_text()` has it: computations of instructions."""
+"""Parses the text of a compiled HLO module, from `jax.stages.Compiled.as_text()`."""
 
 import math
 import re
@@ -29,7 +29,7 @@ _CALLEES = re.compile(
 
 @dataclass(frozen=True)
 class Tensor:
-    """One array: its HLO type, its sizes, and the memory that it lies in, where 0 is the chip's main memory."""
+    """An array: its HLO type, its sizes, and its memory space; 0 is the chip's main memory."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -47,7 +47,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a computation. `attributes` is the text after the operands."""
+    """A line of a computation; `attributes` is the text after the operands."""
 
     name: str
     opcode: str
@@ -67,7 +67,7 @@ class Instruction:
         return tuple(name for group in _CALLEES.findall(self.attributes) for name in _NAME.findall(group))
 
     def callee(self, role: str) -> str | None:
-        """The computation in one role: `body`, `condition`, `calls`."""
+        """The computation in a role: `body`, `condition` or `calls`."""
         found = re.search(rf"\b{role}=%?([\w.\-]+)", self.attributes)
         return found and found[1]
 
@@ -78,14 +78,14 @@ class Instruction:
 
     @property
     def custom_call_target(self) -> str | None:
-        """The name of what a custom call runs."""
+        """The target of a custom call."""
         found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
         return found and found[1]
 
     @property
     def op_name(self) -> str:
-        """JAX's name of the operation: its scopes and its primitive. Operations that XLA adds have none."""
-        found = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # those of arguments have no scopes
+        """JAX's name for the operation: its scopes and its primitive; empty for operations that XLA adds."""
+        found = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # arguments have no scopes
         return found[1] if found else ""
 
     @property
@@ -94,14 +94,14 @@ class Instruction:
 
     @property
     def window_elements(self) -> int:
-        """How many elements a window covers; 1 where the instruction has none."""
+        """The number of elements that a window covers; 1 if the instruction has no window."""
         found = re.search(r"\bwindow=\{size=([\dx]+)", self.attributes)
         return math.prod(map(int, found[1].split("x"))) if found else 1
 
 
 @dataclass(frozen=True)
 class Computation:
-    """Instructions in the order in which they run."""
+    """Instructions in execution order."""
 
     name: str
     instructions: dict[str, Instruction]
@@ -119,12 +119,12 @@ class Computation:
 
     @cached_property
     def parameters(self) -> list[Instruction]:
-        """The parameters, by their numbers."""
+        """The parameters, by number."""
         return sorted((one for one in self if one.opcode == "parameter"), key=lambda one: int(one.arguments))
 
     @cached_property
     def users(self) -> dict[str, list[Instruction]]:
-        """For each instruction, those that read its result."""
+        """The instructions that read each instruction's result."""
         found: dict[str, list[Instruction]] = {name: [] for name in self.instructions}
         for instruction in self:
             for operand in self.operands(instruction):
@@ -134,7 +134,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class Module:
-    """Computations, each after those that it calls."""
+    """Computations, each after the ones it calls."""
 
     computations: dict[str, Computation]
     entry: str
@@ -188,7 +188,7 @@ def _instruction(line: str) -> Instruction | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """The place after the parenthesis that closes the one at `start`."""
+    """The position after the parenthesis that closes the one at `start`."""
     depth = 0
     for place in re.finditer(r"[()]", text[start:]):
         depth += 1 if place[0] == "(" else -1

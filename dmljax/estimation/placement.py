@@ -1,4 +1,4 @@
-"""Programs of arrays without values, and which chips have which part of each array."""
+"""Describes programs by the shapes of their arguments, and places each array on chips."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +18,11 @@ from dmljax.estimation.targets import Place
 from dmljax.graph import Graph, computation
 from dmljax.text import did_you_mean, join_words, show
 
-MODEL_AXIS = "model"  # of a mesh, by which a model divides its own weights
+MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
 
 
 class Program(NamedTuple):
-    """A function of weights, which may be None, and of inputs; `partition` divides the weights on a mesh."""
+    """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh."""
 
     function: Callable[..., Any]
     weights: Any
@@ -31,7 +31,7 @@ class Program(NamedTuple):
 
 
 def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
-    """A function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
+    """The program of a function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
     if isinstance(function, Graph):
         validate(function)
         constants = {name: function.sources[name].shape_dtype for name in function.constants}
@@ -52,7 +52,7 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
 
 
 def _program_of_all(descs: Mapping[str, Any]) -> Program:
-    """Programs that have nothing to do with each other, as one: each is a node with its name."""
+    """Combines independent programs into one; each becomes a node with its name."""
     programs = {name: program_of(desc, (), None) for name, desc in descs.items()}
 
     def run(weights: Any, inputs: Any) -> Any:
@@ -67,15 +67,15 @@ def _program_of_all(descs: Mapping[str, Any]) -> Program:
 
 
 class Placed(NamedTuple):
-    """The arguments of a program with their places, and the place of a result that is nowhere else."""
+    """A program's arguments with shardings, and a default sharding for results."""
 
     weights: Any
     inputs: tuple[Any, ...]
-    default: Sharding | None  # a function without arrays would be compiled for this CPU if its results had no place
+    default: Sharding | None  # without it, a function without arrays would be compiled for this CPU
 
 
 def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
-    """Divides the arguments among the chips of a place: weights as `specs` says, inputs along the mesh's first axis."""
+    """Divides the arguments among a place's chips: weights by `specs`, inputs along the mesh's first axis."""
     sizes = _sizes_of_mesh(program, place, mesh)
     if len(place.devices) == 1:
         alone = SingleDeviceSharding(place.devices[0])
@@ -110,14 +110,14 @@ def _own_spec(leaf: Any) -> PartitionSpec | None:
 
 
 def _sizes_of_mesh(program: Program, place: Place, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
-    """The axes of the mesh: those that are given, or those of arguments that are divided already, or one for all."""
+    """The axes of the mesh: the given ones, or those of arguments already divided, or one axis for all chips."""
     count = len(place.devices)
     if mesh is not None:
         if not isinstance(mesh, Mapping) or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
-            raise InvalidType(Problem("mesh", "must have the size of each axis by its name", show(mesh)))
+            raise InvalidType(Problem("mesh", "must map names of axes to sizes", show(mesh)))
         if math.prod(mesh.values()) != count:
             product = " x ".join(map(str, mesh.values())) or "no axes"
-            raise InvalidDesc(Problem("mesh", f"must have the {count} chips of {place.name}", product))
+            raise InvalidDesc(Problem("mesh", f"must have as many chips as {place.name}, {count}", product))
         return mesh
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.weights, program.inputs)))
     meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]
@@ -128,15 +128,17 @@ OnMesh = Callable[[Path, Any, PartitionSpec], Any]
 
 
 def _with_specs(path: Path, weights: Any, specs: Any, on_mesh: OnMesh) -> Any:
-    """Divides weights as a PartitionSpec for all of them says, or a mapping with specs for some of them."""
+    """Divides weights by one PartitionSpec for all of them, or by a mapping with specs for some of them."""
     if isinstance(specs, Mapping) and isinstance(weights, Mapping):
         for name in specs:
             if name not in weights:
                 given = show(name) + did_you_mean(name, map(str, weights))
-                raise InvalidDesc(Problem("specs", "must have the names of weights", given))
+                raise InvalidDesc(Problem("specs", "must name weights", given))
         return {name: _with_specs((*path, str(name)), part, specs.get(name), on_mesh) for name, part in weights.items()}
     if specs is not None and not isinstance(specs, PartitionSpec):
-        raise InvalidType(Problem("specs", "must be PartitionSpecs by the names of weights", show(specs)))
+        raise InvalidType(
+            Problem("specs", "must be a PartitionSpec, or map names of weights to PartitionSpecs", show(specs))
+        )
 
     def divided(keys: Sequence[Any], leaf: Any) -> Any:
         own = _own_spec(leaf) or PartitionSpec() if specs is None else specs
@@ -148,23 +150,25 @@ def _with_specs(path: Path, weights: Any, specs: Any, on_mesh: OnMesh) -> Any:
 def _require_fitting(
     path: Path, sizes: Sequence[int], spec: PartitionSpec, mesh: Mapping[str, int], place: Place
 ) -> None:
-    """Refuses a division into parts that are not equal."""
+    """Refuses a division into unequal parts."""
     if len(spec) > len(sizes):
         raise InvalidDesc(Problem(path, f"must have a dimension for each entry of {spec}", tuple(sizes)))
     for dimension, axes in enumerate(map(_axes, spec)):
         for axis in axes:
             if axis not in mesh:
-                raise InvalidDesc(Problem(path, f"must be divided by axes of the mesh: {join_words(mesh)}", show(axis)))
+                raise InvalidDesc(
+                    Problem(path, f"must be divided along axes of the mesh, {join_words(mesh)}", show(axis))
+                )
         count = math.prod(mesh[axis] for axis in axes)
         if sizes[dimension] % count:
-            which = "a first dimension" if dimension == 0 else f"a dimension {dimension}"
-            remedy = "PartitionSpec() leaves it whole"
+            which = "first dimension" if dimension == 0 else f"dimension {dimension}"
+            remedy = "use PartitionSpec() to leave it whole"
             if path[0] == "inputs" and dimension == 0:
-                remedy = f"a batch of {count}, or target={place.name.partition(':')[0]!r}"
-            rule = f"must have {which} that {count} devices can share"
+                remedy = f"use a batch of {count}, or target={place.name.partition(':')[0]!r}"
+            rule = f"{which} must be divisible by {count} devices"
             raise InvalidDesc(Problem(path, rule, tuple(sizes), remedy=remedy))
 
 
 def _axes(entry: Any) -> tuple[Any, ...]:
-    """The axes of the mesh in an entry of a PartitionSpec."""
+    """The mesh axes in an entry of a PartitionSpec."""
     return (entry,) if isinstance(entry, str) else tuple(entry or ())

@@ -1,4 +1,4 @@
-"""The estimate of a program: its memory, its kernels, what bounds its time, and the nodes that cost most."""
+"""Estimates a program: its memory, its kernels, what bounds its time, and its costliest nodes."""
 
 import math
 import re
@@ -19,7 +19,7 @@ from dmljax.estimation.targets import Place, Target, Times, place_of
 
 
 class NodeCost(NamedTuple):
-    """The least seconds of a node of a model, or of an operation of another function, and its kernels.
+    """The minimum seconds and the kernels of a model's node, or of an operation in another function.
 
     >>> NodeCost("/stem/Conv", seconds=1e-4, kernels=2).name
     '/stem/Conv'
@@ -33,9 +33,9 @@ class NodeCost(NamedTuple):
 class Estimate(NamedTuple):
     """The cost of a program on each chip of a target; prints as a table.
 
-    `reason` says why it does not compile, and `refused` names the node, and then there is no more. `times` are seconds
-    by what sets them, and `seconds`, their sum, is a lower bound. `nodes` are those that take time, the one that takes
-    most first. All figures are those of one chip.
+    If the program does not compile, `reason` says why, `refused` names the node, and all other figures are 0. `times`
+    splits the seconds by what bounds them; their sum, `seconds`, is a lower bound. `nodes` lists the nodes that take
+    time, costliest first. All figures are per chip.
 
     >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()[
     ...     "reason"
@@ -61,14 +61,14 @@ class Estimate(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether it compiles, and a chip has the memory."""
+        """Whether the program compiles and fits in a chip's memory."""
         return not self.reason and self.peak_bytes <= self.memory_bytes
 
     def __str__(self) -> str:
         return "\n".join(report.table([self]))
 
     def to_json(self) -> dict[str, Any]:
-        """The figures by name, for a program to read."""
+        """The figures by name, ready for JSON."""
         own = self._asdict() | {"cost": asdict(self.cost), "seconds": self.seconds, "times": self.times._asdict()}
         return own | {"nodes": [node._asdict() for node in self.nodes]}
 
@@ -82,24 +82,24 @@ def estimate(
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
 ) -> Estimate:
-    """Estimates what a function costs on a chip that is not here, from what XLA compiles for it on this CPU.
+    """Estimates a function's cost on a chip that you do not have, from what XLA compiles for it on this CPU.
 
-    `function` takes the `inputs`, of which only shapes and types count; with `weights`, it takes these first. A model
-    of `dmljax.onnx` has its own weights, and a descriptor, a `directml.Graph` or a DxDispatch model its own inputs.
-    `target` is h100, a100, b200, v5e, v5p or v6e, or several of them: `h100:8`, `v5e:4x4`. With `gradient`, it is the
-    derivative by the weights, or else by the inputs, of the outputs' squares.
+    `function` takes the `inputs`, of which only shapes and types matter, preceded by `weights` if given. A model of
+    `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs.
+    `target` is h100, a100, b200, v5e, v5p or v6e, or several chips such as `h100:8` or `v5e:4x4`. `gradient` estimates
+    the derivative of the outputs' squares by the weights, or by the inputs if there are none.
 
-    Several chips each take a part of the inputs' first dimension, and all weights. `mesh={"data": 32, "model": 8}`
-    gives them axes, of which the first divides the inputs. `specs` are the PartitionSpecs of weights by their names, by
-    default those of `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
+    Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
+    axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
+    `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
 
-    The time is a bound and no measurement: kernel by kernel the longest of its launch, its bytes, its operations and
-    its exchange at the published rates, on a TPU the cycles that its compiler expects. It needs the extra
-    `accelerators`, and `JAX_PLATFORMS=cpu` before `import jax`, as JAX would look for the chips otherwise.
+    The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
+    exchange at the published rates, or on a TPU the cycles that its compiler expects. Requires the extra
+    `accelerators`, and `JAX_PLATFORMS=cpu` set before `import jax`; otherwise JAX looks for the chips.
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: estimate: target must be h100, ... got 'h1000', did you mean h100?
+    dmljax.directml.InvalidDesc: estimate: target must be one of h100, ... got 'h1000', did you mean h100?
     """
     with within("estimate"):
         place = place_of(target)
@@ -120,13 +120,13 @@ def _gradient(program: Program) -> Callable[..., Any]:
 
 
 def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
-    # Gradients of weights lie as the weights do; other results may stay where they are computed.
+    # Gradients of weights are sharded like the weights; other results stay where they are computed.
     results: Any = arguments.default
     if gradient and results is None and jax.tree.leaves(arguments.weights):
         results = jax.tree.map(lambda weight: weight.sharding, arguments.weights)
     start = time.perf_counter()
     with jax.disable_jit(False):
-        # A new function: JAX keeps what it lowered for another chip by the function that it came from.
+        # Wrap in a new function, because JAX caches lowered code by function, even for another chip.
         program = jax.jit(lambda weights, *inputs: function(weights, *inputs), out_shardings=results)
         traced = program.trace(arguments.weights, *arguments.inputs)
         compiled: list[jax.stages.Compiled] = []
@@ -159,7 +159,7 @@ def _bytes_on_a_chip(array: Any) -> int:
 
 
 def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds: float) -> Estimate:
-    """The estimate of a program that does not compile: the node that is why, and what XLA says of it."""
+    """The estimate of a program that does not compile, with the node at fault and XLA's reason."""
     leaves = jax.tree.leaves((arguments.weights, arguments.inputs))
 
     def compile_it(function: Callable[..., Any]) -> object:
@@ -174,7 +174,7 @@ def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds
 
 
 def _longest(target: Target, step: Step) -> Times:
-    """The time of a kernel, put down to what sets it."""
+    """The time of a kernel, attributed to what bounds it."""
     times = target.times(step.cost)
     longest = times.index(max(times))
     return Times(*(seconds if i == longest else 0 for i, seconds in enumerate(times)))
@@ -190,12 +190,12 @@ def _dearest(steps: Sequence[Step], times: Sequence[Times]) -> tuple[NodeCost, .
     return tuple(node for node in by_cost if node.seconds)
 
 
-_NODE = re.compile(r"(?<![^/(])\[((?:[^\[\]]|\[[^\]]*\])*)\]")  # a name may have brackets itself
+_NODE = re.compile(r"(?<![^/(])\[((?:[^\[\]]|\[[^\]]*\])*)\]")  # names may contain brackets
 _WRAPPED = re.compile(r"\b(?:jit|pjit)\([^()]*\)|\b(?:transpose|jvp|vmap)\(|\)")
 
 
 def node_of(op_name: str) -> str:
-    """The node of a model that an operation is of: its outermost scope in brackets; else its scopes and its primitive.
+    """The model's node that an operation belongs to: its outermost scope in brackets, or its scopes and primitive.
 
     >>> node_of("jit(f)/transpose(jvp([/layer1/conv]))/conv_general_dilated")
     '/layer1/conv'
@@ -208,7 +208,7 @@ def node_of(op_name: str) -> str:
 
 
 def label_of(op_name: str) -> str:
-    """A node, and the operator and the primitive in it.
+    """A node, followed by the operator and the primitive in it.
 
     >>> label_of("jit(f)/[/layer1/conv]/Conv/conv_general_dilated")
     '/layer1/conv (Conv/conv_general_dilated)'

@@ -1,6 +1,6 @@
-"""Finds the operation for which XLA refuses a program, by compiling its beginnings.
+"""Finds the operation that makes XLA refuse a program, by compiling prefixes of it.
 
-XLA rarely says which operation of a program it does not compile: it tells of types, or of memory.
+XLA's own messages rarely name the operation; they describe types or memory.
 """
 
 import re
@@ -11,9 +11,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from dmljax.text import one_line
 
-Compile = Callable[[Any], object]  # of a function of the program's inputs, or of the program
+Compile = Callable[[Any], object]  # takes a function of the program's inputs, or the program
 
-# Calls whose equations are listed in their place
+# Calls that are replaced by their equations
 _CALLS = frozenset(
     {
         *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat"),
@@ -23,9 +23,9 @@ _CALLS = frozenset(
 
 
 def refused_by(program: ClosedJaxpr, compile_it: Compile) -> str | None:
-    """JAX's name of the operation because of which `compile_it` refuses a program, or None if it is none of them.
+    """JAX's name for the operation that makes `compile_it` refuse a program; None if no single operation does.
 
-    Halves the operations until one more makes the difference between a beginning that is compiled and one that is not.
+    Searches by bisection for the first operation whose prefix does not compile.
     """
     operations = _Operations(program)
     compiled, refused = 0, len(operations.listed)
@@ -41,10 +41,10 @@ def refused_by(program: ClosedJaxpr, compile_it: Compile) -> str | None:
 
 
 def reason_of_refusal(compile_it: Compile, program: Any) -> str:
-    """Why a program is not compiled; empty if it is."""
+    """Why a program does not compile; empty if it compiles."""
     try:
         compile_it(program)
-    except RuntimeError as error:  # XLA's, and NotImplementedError where JAX has no lowering
+    except RuntimeError as error:  # XLA's errors, and NotImplementedError if JAX has no lowering
         return str(error).strip() or type(error).__name__
     return ""
 
@@ -53,7 +53,7 @@ _CONTEXT = re.compile(r"^[A-Z_]+: (?:during context \[[^\]]*\]: )?")
 
 
 def sentence(message: str) -> str:
-    """The first line of what XLA says."""
+    """The first line of XLA's message."""
     return one_line(_CONTEXT.sub("", message.splitlines()[0]))
 
 
@@ -72,7 +72,7 @@ class _Operation(NamedTuple):
 
 
 class _Operations:
-    """The operations of a program, in their order, with those of the functions that it calls."""
+    """The operations of a program in order, including those of the functions that it calls."""
 
     def __init__(self, program: ClosedJaxpr) -> None:
         self.inputs = [_Value() for _ in program.jaxpr.invars]
@@ -101,7 +101,7 @@ class _Operations:
         return read(jaxpr.outvars)
 
     def beginning(self, count: int) -> Callable[..., list[Any]]:
-        """The function that computes with the first operations everything that the others need of them."""
+        """A function of the first operations, which computes what the remaining ones need from them."""
         first = self.listed[:count]
         made = {value for operation in first for value in operation.written}
         needed = (value for operation in self.listed[count:] for value in operation.read)
@@ -117,7 +117,7 @@ class _Operations:
 
 
 def _results(operation: _Operation, values: dict[_Value, Any], debug_info: Any) -> Sequence[Any]:
-    """Computes an operation as JAX does: as a program of its own, whose inputs are those of its operands that vary."""
+    """Computes an operation as a separate program, whose inputs are the operands that vary."""
     equation = operation.equation
     pairs = zip(equation.invars, operation.read, strict=True)
     operands = {atom: values.get(value, value.known) for atom, value in pairs if not isinstance(atom, Literal)}

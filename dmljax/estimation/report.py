@@ -1,4 +1,4 @@
-"""Estimates as a table that a person reads, a column for each of them."""
+"""Formats estimates as a table with a column for each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmljax.estimation.programs import Estimate
 
-MOST = 10  # nodes that are listed
-LESS_MEMORY = "a smaller batch, or a mesh that divides the weights, needs less"
+MOST = 10  # nodes to list
+LESS_MEMORY = "use a smaller batch, or a mesh that divides the weights"
 
 NOTE = """\
-The time is a lower bound from what XLA's compiler makes of the program, and no measurement. Kernels follow each
-other, and each takes the longest of its launch, its bytes, its operations and its exchange at the chip's published
-rates; on a TPU, the cycles that its compiler expects. A kernel's time counts for the node of its last operation."""
+The time is a lower bound computed from XLA's compiled program, not a measurement. Kernels run one after another, and
+each takes the longest of its launch, bytes, operations and exchange at the chip's published rates, or on a TPU the
+cycles that its compiler expects. A kernel's time counts toward the node of its last operation."""
 
 
 def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
-    """The lines of a table; `batches` are a second heading, and columns beyond `width` stand below the others."""
+    """The lines of a table; `batches` adds a second heading, and columns beyond `width` wrap below the others."""
     titles, columns = _titles_and_columns(estimates, batches)
     first = max(map(len, titles))
     lines: list[str] = []
@@ -46,7 +46,7 @@ def _titles_and_columns(
 
 
 def _dearest(estimates: Sequence["Estimate"]) -> list[str]:
-    """The nodes that have the greatest share of the time in any column."""
+    """The nodes with the greatest share of the time in any column."""
     shares: dict[str, float] = {}
     for one in estimates:
         for node in one.nodes:
@@ -55,7 +55,7 @@ def _dearest(estimates: Sequence["Estimate"]) -> list[str]:
 
 
 def _blocks(columns: Sequence[list[str]], space: int) -> Iterator[list[list[str]]]:
-    """Columns that fit beside each other; all of them if there is no saying how much space there is."""
+    """Yields groups of columns that fit side by side; all columns if the space is unknown."""
     block: list[list[str]] = []
     taken = 0
     for column in columns:
@@ -72,7 +72,7 @@ def _width(column: Sequence[str]) -> int:
 
 
 def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> Iterator[str]:
-    """A sentence for each estimate that does not compile, or has too little memory."""
+    """Yields a sentence for each estimate that does not compile or does not fit in memory."""
     for i, one in enumerate(estimates):
         name = f"{one.target}, batch {batches[i]}," if batches and batches[i] else one.target
         if one.reason:
@@ -91,7 +91,7 @@ def _share(seconds: float, one: "Estimate") -> str:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A number with three digits: `44.7 MB`."""
+    """Formats a number with three digits: `44.7 MB`."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}{unit}"

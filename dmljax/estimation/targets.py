@@ -1,7 +1,7 @@
-"""Chips that XLA compiles for on a CPU, and what their work takes by their peak rates.
+"""Chips for which XLA can compile on a CPU, and the time of programs at their peak rates.
 
-The compilers come with the extra `accelerators`. With it installed, JAX looks for the chips themselves unless
-`JAX_PLATFORMS=cpu` is set before `import jax`.
+The extra `accelerators` installs the compilers. JAX then looks for the chips themselves unless `JAX_PLATFORMS=cpu` is
+set before `import jax`.
 """
 
 import math
@@ -23,21 +23,24 @@ from dmljax.errors import InvalidDesc, Problem, Unsupported, require
 from dmljax.estimation.cost import Cost, cost_of
 from dmljax.text import did_you_mean, one_line
 
-# libtpu asks its surroundings which chips there are, unless it is told, and lets only one process load it.
+# Without these, libtpu queries its environment for chips, and only one process may load it.
 TPU_ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # which have the compilers
+MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # that contain the compilers
 
-SECONDS_PER_KERNEL = 1.5e-6  # on a GPU, whose kernels wait for each other
-COPIED, SUSTAINED = 2.8 / 3.35232, 1.7 / 1.98  # of a GPU's memory bandwidth, as copies reach, and of its boost clock
+SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU
+COPIED, SUSTAINED = (
+    2.8 / 3.35232,
+    1.7 / 1.98,
+)  # fractions of a GPU's memory bandwidth that copies reach, and of its boost clock
 
 
 class Times(NamedTuple):
-    """The seconds that a cost takes at least, for each of the reasons why."""
+    """The minimum seconds that a cost takes, by what bounds them."""
 
     launches: float = 0
     memory: float = 0
@@ -46,54 +49,54 @@ class Times(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """The properties of a GPU that XLA needs."""
+    """The properties of a GPU that XLA needs to know."""
 
     name: str
     cores: int
-    lanes: int  # of each core
+    lanes: int  # per core
     shared_kib: int
     cache_mib: float
-    major: int  # of its compute capability
+    major: int  # major version of the compute capability
     features: str = "ACCELERATED_FEATURES"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A chip, as its maker describes it."""
+    """A chip and its maker's figures."""
 
     platform: str
-    topology: str  # the smallest that has the chip
+    topology: str  # the smallest with this chip
     memory: float  # bytes
     bytes_per_second: float  # to and from its memory
-    halves_per_second: float  # operations of products on 16 bits
-    exchanged_per_second: float  # bytes from other chips: half of what makers publish, which is for both directions
-    clock: float  # in Hz; a TPU's follows from its peak rate and the size of its matrix units
+    halves_per_second: float  # 16-bit operations of matrix products
+    exchanged_per_second: float  # bytes from other chips: half the published figure, which counts both directions
+    clock: float  # in Hz; for a TPU, derived from its peak rate and the size of its matrix units
     gpu: Gpu | None = None
 
     @property
     def element_rate(self) -> float:
-        """The element operations of a GPU in a second."""
+        """The elementwise operations of a GPU per second."""
         return self.gpu.cores * self.gpu.lanes * self.clock if self.gpu else math.inf
 
     def seconds(self, cost: Cost) -> float:
-        """Estimates the seconds of a program, to compare it with another; on a GPU, without matrix products."""
+        """Estimates the seconds of a program, to compare programs; on a GPU, excludes matrix products."""
         if self.gpu is None:
             return cost.cycles / self.clock + cost.unestimated_bytes / self.bytes_per_second
         launches, memory = cost.kernels * SECONDS_PER_KERNEL, cost.bytes / (COPIED * self.bytes_per_second)
         return launches + memory + cost.element_operations / (SUSTAINED * self.element_rate)
 
     def times(self, cost: Cost) -> Times:
-        """The least time of a kernel at the peak rates: the longest of these.
+        """The minimum times of a kernel at the peak rates; the longest of them bounds the kernel.
 
-        A TPU's compiler says itself how many cycles it expects. They are put down to arithmetic, unless the memory
-        needs half of them.
+        A TPU's compiler estimates cycles itself. We attribute them to memory if it needs at least half of them, and to
+        arithmetic otherwise.
         """
         memory = cost.bytes / self.bytes_per_second
         exchange = cost.exchanged / self.exchanged_per_second
         if self.gpu is None:
             expected = self.seconds(cost)
             return Times(0, expected, 0, exchange) if 2 * memory >= expected else Times(0, 0, expected, exchange)
-        elements = cost.element_operations + cost.full_products / 2  # a lane multiplies and adds at once
+        elements = cost.element_operations + cost.full_products / 2  # a lane computes a multiply-add at once
         arithmetic = max(elements / self.element_rate, cost.halves / self.halves_per_second)
         return Times(cost.kernels * SECONDS_PER_KERNEL, memory, arithmetic, exchange)
 
@@ -139,40 +142,42 @@ TARGETS: Mapping[str, Target] = {
 
 
 class Place(NamedTuple):
-    """A number of equal chips, such as `h100:8`."""
+    """One or more identical chips, such as `h100:8`."""
 
     name: str
     target: Target
-    devices: tuple[Any, ...]  # which nothing can run on
+    devices: tuple[Any, ...]  # for compiling only
 
 
 @cache
 def place_of(name: str) -> Place:
-    """The chips that a name means: `h100`, `h100:8` of one node, `v5e`, `v5e:4x4` of a slice."""
+    """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:4x4` in a slice."""
     chip, colon, sizes = name.partition(":")
     if chip not in TARGETS:
         known = ", ".join(TARGETS)
         given = repr(chip) + did_you_mean(chip, TARGETS)
-        raise InvalidDesc(Problem("target", f"must be {known}, or several of them as in h100:8, v5e:4x4", given))
+        raise InvalidDesc(
+            Problem("target", f"must be one of {known}, or several chips such as h100:8 or v5e:4x4", given)
+        )
     target = TARGETS[chip]
     rank = 1 if target.platform == "cuda" else len(target.topology.split("x"))
     form = "x".join("4" * rank)
     is_right = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
-    require("target", not colon or is_right, f"must have sizes as in {chip}:{form}", repr(name))
+    require("target", not colon or is_right, f"must be written like {chip}:{form}", repr(name))
     module = MODULES[target.platform]
     if find_spec(module) is None:
-        remedy = "pip install 'dmljax[accelerators]' has it"
+        remedy = "pip install 'dmljax[accelerators]'"
         raise Unsupported(Problem((), f"the compiler for {chip} is not installed: no {module}", remedy=remedy))
     for variable, value in TPU_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     devices = _devices(name, chip, target, sizes)
     count = math.prod(map(int, sizes.split("x"))) if colon else 1
-    require("target", len(devices) >= count, f"must have the chips of {name}", len(devices))
+    require("target", len(devices) >= count, f"too few chips for {name}", len(devices))
     return Place(name, target, tuple(devices[:count]))
 
 
 def _devices(name: str, chip: str, target: Target, sizes: str) -> Any:
-    from jax.experimental import topologies  # which takes longer to import than the rest of this package's face
+    from jax.experimental import topologies  # slow to import
 
     try:
         if target.gpu is None:
@@ -181,16 +186,16 @@ def _devices(name: str, chip: str, target: Target, sizes: str) -> Any:
         return topologies.get_topology_desc(
             "", platform="cuda", topology=topology, target_config=gpu_config(target, target.gpu)
         ).devices
-    except Exception as error:  # JAX's errors of runtimes, and ValueErrors, with many words
+    except Exception as error:  # JAX's runtime errors and ValueErrors, which are long
         reason = one_line(str(error).splitlines()[0])
         raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}")) from None
 
 
 def gpu_config(target: Target, gpu: Gpu) -> str:
-    """The text of XLA's GpuTargetConfigProto."""
+    """XLA's GpuTargetConfigProto as text."""
     facts = {
         "shared": gpu.shared_kib * 2**10,
-        "optin": (gpu.shared_kib - 1) * 2**10,  # a block may have all but one KiB
+        "optin": (gpu.shared_kib - 1) * 2**10,  # a block may use all but one KiB
         "cache": int(gpu.cache_mib * 2**20),
         "memory": int(target.memory),
         "bandwidth": int(target.bytes_per_second),
@@ -202,7 +207,7 @@ def gpu_config(target: Target, gpu: Gpu) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A function as it was compiled for a target."""
+    """The result of compiling a function for a target."""
 
     cost: Cost
     estimated_seconds: float
@@ -210,13 +215,13 @@ class Compiled:
 
 
 def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
-    """Compiles `function` for one chip. Of the arguments, arrays or `jax.ShapeDtypeStruct`s, only the types count."""
+    """Compiles `function` for one chip; only the types of the arrays or `jax.ShapeDtypeStruct`s matter."""
     chip = place_of(target)
     place = SingleDeviceSharding(chip.devices[0])
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
     start = time.perf_counter()
-    # A new function: JAX keeps what it lowered for another chip by the function that it came from.
-    # A function without arrays would be compiled for this CPU if its results had no place.
+    # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results,
+    # because a function without arrays would otherwise be compiled for this CPU.
     lowered = jax.jit(lambda *arrays: function(*arrays), out_shardings=place).lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start

@@ -39,7 +39,9 @@ def test_a_mesh_divides_the_weights_of_a_model(path: str, capsys: pytest.Capture
         found += json.loads(capsys.readouterr().out)
     assert found[1]["weight_bytes"] < found[0]["weight_bytes"]
     assert main(["estimate", path, "--for", "h100:4", "--mesh", "data=2"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "error: estimate: mesh must have the 4 chips of h100:4; got 2"
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == "error: estimate: mesh must have as many chips as h100:4, 4; got 2"
+    )
     with pytest.raises(SystemExit):
         main(["estimate", path, "--for", "h100:4", "--mesh", "4"])
     assert "--mesh: must be the sizes of axes, as in data=32,model=8; got '4'" in capsys.readouterr().err
@@ -59,14 +61,14 @@ def test_a_program_reads_json_and_several_chips_have_an_example_each(
 
 def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100:2", "--batch", "3"]) == 2
-    expected = "inputs[0] must have a first dimension that 2 devices can share; got (3, 3, 4, 4)"
+    expected = "inputs[0]: first dimension must be divisible by 2 devices; got (3, 3, 4, 4)"
     assert capsys.readouterr().err.splitlines()[-2:] == [
         f"error: estimate: {expected}",
-        "tip: a batch of 2, or target='h100'",
+        "tip: use a batch of 2, or target='h100'",
     ]
     assert main(["estimate", path, "--for", "h100", "--batch", "3", "-f", "n:2"]) == 2
     assert (
-        "batch must be for a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4]\n"
+        "batch: needs a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4]\n"
         in capsys.readouterr().err
     )
 
@@ -86,5 +88,5 @@ DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "
 
 def test_an_unknown_chip_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h10"]) == 2
-    known = "h100, a100, b200, v5e, v5p, v6e, or several of them as in h100:8, v5e:4x4"
-    assert capsys.readouterr().err == f"error: target must be {known}; got 'h10'\ntip: did you mean h100?\n"
+    known = "h100, a100, b200, v5e, v5p, v6e, or several chips such as h100:8 or v5e:4x4"
+    assert capsys.readouterr().err == f"error: target must be one of {known}; got 'h10'\ntip: did you mean h100?\n"

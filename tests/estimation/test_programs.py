@@ -109,7 +109,7 @@ def test_what_does_not_compile_names_the_node_and_says_why() -> None:
     assert f"v5e does not compile: {found.reason}" in str(found).splitlines()
 
 
-REMEDY = "(a smaller batch, or a mesh that divides the weights, needs less)"
+REMEDY = "(use a smaller batch, or a mesh that divides the weights)"
 
 
 def much(x: Any) -> Any:
@@ -176,20 +176,23 @@ def test_arrays_that_are_divided_already_stay_so() -> None:
     [
         (
             {"x": array(3, 256)},
-            r"inputs\[0\] must have a first dimension that 2 devices can share; got \(3, 256\) "
-            r"\(a batch of 2, or target='h100'\)",
+            r"inputs\[0\]: first dimension must be divisible by 2 devices; got \(3, 256\) "
+            r"\(use a batch of 2, or target='h100'\)",
         ),
-        ({"mesh": {"data": 2}}, r"mesh must have the 8 chips of h100:8; got 2"),
-        ({"mesh": ("data", 8)}, r"mesh must have the size of each axis by its name; got \('data', 8\)"),
-        ({"specs": {"u": PartitionSpec()}}, r"specs must have the names of weights; got 'u'"),
-        ({"specs": {"w": "model"}}, r"specs must be PartitionSpecs by the names of weights; got 'model'"),
+        ({"mesh": {"data": 2}}, r"mesh must have as many chips as h100:8, 8; got 2"),
+        ({"mesh": ("data", 8)}, r"mesh must map names of axes to sizes; got \('data', 8\)"),
+        ({"specs": {"u": PartitionSpec()}}, r"specs must name weights; got 'u'"),
+        (
+            {"specs": {"w": "model"}},
+            r"specs must be a PartitionSpec, or map names of weights to PartitionSpecs; got 'model'",
+        ),
         (
             {"specs": PartitionSpec("rows")},
-            r"weights.w must be divided by axes of the mesh: data and model; got 'rows'",
+            r"weights.w must be divided along axes of the mesh, data and model; got 'rows'",
         ),
         (
             {"specs": PartitionSpec(None, ("data", "model"))},
-            r"weights.w must have a dimension 1 that 8 devices can share",
+            r"weights.w: dimension 1 must be divisible by 8 devices",
         ),
         ({"specs": PartitionSpec(None, None, "model")}, r"weights.w must have a dimension for each entry of "),
     ],
@@ -203,7 +206,7 @@ def test_a_division_that_does_not_fit_is_refused(changed: dict[str, Any], messag
 
 def test_an_unknown_chip_is_refused() -> None:
     with pytest.raises(
-        directml.InvalidDesc, match=r"estimate: target must be h100, .*; got 'v5ee', did you mean v5e\?"
+        directml.InvalidDesc, match=r"estimate: target must be one of h100, .*; got 'v5ee', did you mean v5e\?"
     ):
         dmljax.estimate(jnp.sin, array(8), target="v5ee")
 

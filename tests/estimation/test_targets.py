@@ -36,10 +36,13 @@ def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("h1000", "target must be h100, a100, b200, v5e, v5p, v6e, or several .* got 'h1000', did you mean h100"),
-        ("h100:0", "target must have sizes as in h100:4; got 'h100:0'"),
-        ("v5e:16", "target must have sizes as in v5e:4x4; got 'v5e:16'"),
-        ("v5p:", "target must have sizes as in v5p:4x4x4; got 'v5p:'"),
+        (
+            "h1000",
+            "target must be one of h100, a100, b200, v5e, v5p, v6e, or several .* got 'h1000', did you mean h100",
+        ),
+        ("h100:0", "target must be written like h100:4; got 'h100:0'"),
+        ("v5e:16", "target must be written like v5e:4x4; got 'v5e:16'"),
+        ("v5p:", "target must be written like v5p:4x4x4; got 'v5p:'"),
     ],
 )
 def test_a_target_that_is_none_is_refused_with_those_that_are(name: str, message: str) -> None:
