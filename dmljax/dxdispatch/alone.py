@@ -1,4 +1,4 @@
-"""A serialized graph as a model of its own, for commands that take the file of a graph where they take a model."""
+"""Turns a serialized graph into a model, for commands that take either."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ from dmljax.tensor import TensorDesc
 
 
 def model_text(path: Path) -> str:
-    """The JSON of a model that dispatches a graph once, and prints its outputs.
+    """The JSON of a model that dispatches a graph once and prints its outputs.
 
-    Inputs of floats go from 0 to 1 in even steps. Integers may be indices, so they are 0.
+    Float inputs run from 0 to 1 in even steps. Integers may be indices, so they are 0.
     """
     graph = load(path)
     resources = {name: _filled(desc) for name, desc in [*graph.inputs.items(), *graph.results.items()]}

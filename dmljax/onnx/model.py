@@ -186,12 +186,12 @@ class Model:
             saving.save(self._file, Path(path), weights)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
-        """How the devices along an axis of a mesh divide each weight: a dict to read, and to change.
+        """Chooses how the devices along a mesh axis divide each weight; returns a dict that you can modify.
 
-        The first of two products is divided by its columns, with its bias, and the next one by its rows, so that a
-        transformer exchanges once after its attention and once after its perceptron. Convolutions are divided by their
-        output channels, embeddings by their features, recurrent layers by their gates. A weight whose size the devices
-        cannot share is whole on each of them, and so is one that only functions or subgraphs of the model read.
+        The first of two products is divided by columns, with its bias, and the second by rows, so that a transformer
+        exchanges data once after attention and once after its perceptron. Convolutions are divided by output channels,
+        embeddings by features, and recurrent layers by gates. A weight stays whole on each device if its size is not
+        divisible, or if only functions or subgraphs of the model read it.
 
         >>> import onnx.parser
         >>> head = (
@@ -213,10 +213,10 @@ class Model:
             )
 
     def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | None = None) -> dict[str, jax.Array]:
-        """The weights on the devices of a mesh, for `apply`: divided as `specs` says, by default as in `partition`.
+        """Places the weights on the devices of a mesh, for `apply`, divided by `specs`, which default to `partition`.
 
-        Weights that `specs` lacks are whole on each device, so that `{}` is for a mesh that only divides batches. The
-        arrays are new, and may be donated. An optimizer's state has the same shardings if it is made of them.
+        Weights missing from `specs` are whole on each device, so pass `{}` for a mesh that only divides batches. The
+        arrays are new and may be donated. An optimizer state initialized from them has the same shardings.
 
         >>> import onnx.parser
         >>> head = (
@@ -236,7 +236,7 @@ class Model:
         with within("onnx"):
             specs = self.partition(mesh) if specs is None else specs
             shardings = sharding.shardings(mesh, specs, {name: one.shape for name, one in self.weights.items()})
-            # A copy: the part of the device that has the weights could be the weights themselves.
+            # Copy, because the part on the device that holds the weights could otherwise share their memory.
             return {name: jax.device_put(one.copy(), shardings[name]) for name, one in self.weights.items()}
 
     def _require_weights(self, weights: Mapping[str, Any]) -> None:

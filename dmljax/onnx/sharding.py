@@ -1,7 +1,7 @@
-"""Which dimension of each weight the devices of a mesh divide, from how the nodes of a model use the weight.
+"""Chooses the dimension along which devices of a mesh divide each weight, from how a model's nodes use it.
 
-Two products that follow each other are divided so that they exchange once: the first by its columns, with the bias, and
-the second by its rows. Each device computes its own features in between, be it heads or the inside of a perceptron.
+Two consecutive products are divided so that they exchange data once: the first by columns, with its bias, and the
+second by rows. In between, each device computes its own features, such as heads or a perceptron's hidden units.
 """
 
 import math
@@ -17,35 +17,37 @@ from dmljax.text import did_you_mean, join_words, show
 
 Sizes = tuple[int, ...]
 
-_VIEWS = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear", "Transpose"})  # of a weight
+_VIEWS = frozenset(
+    {"Cast", "DequantizeLinear", "Identity", "QuantizeLinear", "Transpose"}
+)  # nodes that only view a weight
 _WITH_ALL_FEATURES = frozenset(
     {
         *("GroupNormalization", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"),
         *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Shape", "Size"),
     }
 )
-# Where these nodes read their weights
+# The inputs at which these nodes read their weights
 _PRODUCTS = {"FusedGemm": 1, "FusedMatMul": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
 _EMBEDDINGS = {"EmbedLayerNormalization": slice(2, 5), "Gather": slice(0, 1)}
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
 
-_LAST = -1  # the place of features after a product
-_INSIDE = 0  # a place that is not followed: heads, or what a network of images flattened
+_LAST = -1  # the features' dimension after a product
+_INSIDE = 0  # a dimension that we do not track, such as heads or flattened images
 
 
 def partition(
     graph: OnnxGraph, find: Callable[[Node], Handler], shapes: Mapping[str, Sizes], axis: str, count: int
 ) -> dict[str, PartitionSpec]:
-    """The dimension of each weight that `count` devices along `axis` divide."""
+    """The spec of each weight for `count` devices along `axis`."""
     weights = _Weights(shapes, count)
-    places: dict[str, int] = {}  # of divided features, counted from the last dimension
+    places: dict[str, int] = {}  # the dimension of divided features, counted from the end
     for node in graph.nodes:
         place = _place(node, find(node).is_elementwise, weights, places)
         if place is not None:
             places |= {name: place for name in node.outputs if name}
-    for node in graph.nodes:  # at last: a table that is a product's weight, too, is divided as the product needs it
+    for node in graph.nodes:  # last, because a table that is also a product's weight is divided as the product needs
         for name in node.inputs[_EMBEDDINGS.get(node.operator, slice(0))]:
             if len(shapes.get(name, ())) > 1:
                 weights.divide(name, _LAST)
@@ -54,7 +56,7 @@ def partition(
 
 
 class _Weights:
-    """The dimension of each weight that is divided, found one by one; a weight keeps its first."""
+    """The divided dimension of each weight; the first division of a weight is final."""
 
     def __init__(self, shapes: Mapping[str, Sizes], count: int) -> None:
         self.shapes, self.count = shapes, count
@@ -62,7 +64,7 @@ class _Weights:
         self.views = {name: (name, tuple(range(len(sizes)))) for name, sizes in shapes.items()}
 
     def add_view(self, node: Node) -> bool:
-        """Follows a weight through a node that moves its dimensions at most."""
+        """Tracks a weight through a node that at most moves its dimensions."""
         if node.operator not in _VIEWS or node.inputs[0] not in self.views:
             return False
         weight, order = self.views[node.inputs[0]]
@@ -72,7 +74,7 @@ class _Weights:
         return True
 
     def divide(self, name: str, dimension: int) -> bool:
-        """Divides a dimension of a weight; False if that cannot be, or `name` is no weight."""
+        """Divides a dimension of a weight; False if that is impossible or `name` is not a weight."""
         weight, order = self.views.get(name, ("", ()))
         if not -len(order) <= dimension < len(order):
             return False
@@ -83,7 +85,7 @@ class _Weights:
 
 
 def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[str, int]) -> int | None:
-    """Divides the weights of a node, and returns where its results are divided: None if they are whole."""
+    """Divides the weights of a node; returns the dimension along which its results are divided, if any."""
     if not node.inputs or weights.add_view(node):
         return None
     if _input(node, _PRODUCTS.get(node.operator)) in weights.views:
@@ -125,7 +127,7 @@ def _of_convolution(node: Node, weights: _Weights) -> int | None:
     if not weights.divide(weight, int(has_channels_second)):
         return None
     weights.divide(_input(node, 8 if index == 3 else 2), 0)
-    return 1 - len(weights.views[weight][1])  # the channels, before the dimensions of space
+    return 1 - len(weights.views[weight][1])  # channels come before the spatial dimensions
 
 
 def _input(node: Node, index: int | None) -> str:
@@ -143,15 +145,13 @@ def size_of(mesh: Any, axis: Any) -> int:
 
 
 def shardings(mesh: Any, specs: Any, shapes: Mapping[str, Sizes]) -> dict[str, NamedSharding]:
-    """The sharding of each weight; those that `specs` lacks are whole on each device."""
+    """The sharding of each weight; weights missing from `specs` are replicated on each device."""
     if not isinstance(mesh, Mesh):
-        remedy = "jax.make_mesh makes one"
-        raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh, which has devices", show(mesh), remedy=remedy))
+        remedy = "use jax.make_mesh"
+        raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh with devices", show(mesh), remedy=remedy))
     if not isinstance(specs, Mapping):
-        remedy = "model.partition(mesh) makes one"
-        raise InvalidType(
-            Problem("specs", "must be PartitionSpecs by the names of weights", show(specs), remedy=remedy)
-        )
+        remedy = "use model.partition(mesh)"
+        raise InvalidType(Problem("specs", "must map names of weights to PartitionSpecs", show(specs), remedy=remedy))
     problems = [problem for name, spec in specs.items() for problem in _problems(mesh, name, spec, shapes)]
     if problems:
         raise InvalidDesc(*problems)
@@ -159,15 +159,15 @@ def shardings(mesh: Any, specs: Any, shapes: Mapping[str, Sizes]) -> dict[str, N
 
 
 def _problems(mesh: Mesh, name: Any, spec: Any, shapes: Mapping[str, Sizes]) -> Sequence[Problem]:
-    """What keeps a weight from being divided so."""
+    """The problems with dividing a weight this way."""
     if name not in shapes:
         given = show(name) + did_you_mean(str(name), shapes)
-        return [Problem("specs", "must have the names of weights", given)]
+        return [Problem("specs", "must name weights", given)]
     place, sizes = ("specs", name), shapes[name]
     if not isinstance(spec, PartitionSpec):
         return [Problem(place, "must be a jax.sharding.PartitionSpec", show(spec))]
     if len(spec) > len(sizes):
-        return [Problem(place, f"must be for at most the {len(sizes)} dimensions of {sizes}", spec)]
+        return [Problem(place, f"must have at most {len(sizes)} entries for {sizes}", spec)]
     problems = []
     for size, axes in zip(sizes, spec, strict=False):
         names = (axes,) if isinstance(axes, str) else axes or ()

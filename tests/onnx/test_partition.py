@@ -121,15 +121,15 @@ def test_sharded_weights_may_be_donated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((MESH,), InvalidType, r"mesh must be a jax.sharding.Mesh, which has devices; .*\(jax.make_mesh makes one\)"),
+        ((MESH,), InvalidType, r"mesh must be a jax.sharding.Mesh with devices; .*\(use jax.make_mesh\)"),
         (
             (None, [P()]),
             InvalidType,
-            r"specs must be PartitionSpecs by the names of weights; .*model.partition\(mesh\)",
+            r"specs must map names of weights to PartitionSpecs; .*model.partition\(mesh\)",
         ),
-        ((None, {"upp": P()}), InvalidDesc, "specs must have the names of weights; got 'upp', did you mean up"),
+        ((None, {"upp": P()}), InvalidDesc, "specs must name weights; got 'upp'"),
         ((None, {"up": ("model",)}), InvalidDesc, r"specs.up must be a jax.sharding.PartitionSpec; got"),
-        ((None, {"up_bias": P(None, "model")}), InvalidDesc, r"specs.up_bias must be for at most the 1 dimensions of"),
+        ((None, {"up_bias": P(None, "model")}), InvalidDesc, r"specs.up_bias must have at most 1 entries for"),
         ((None, {"up": P("x")}), InvalidDesc, r"specs.up must have axes of the mesh; got 'x' \(its axes are data and"),
         ((None, {"head": P(None, "data")}), InvalidDesc, r"specs.head must divide \(8, 6\): 4 devices cannot share 6"),
     ],
