@@ -1,4 +1,4 @@
-"""The code of README, notebooks, pages and docstrings, each as a program of its own."""
+"""The code of README, notebooks, pages and docstrings, each as a separate program."""
 
 import doctest
 import inspect

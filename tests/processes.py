@@ -50,7 +50,7 @@ AS_IN_ONE = "as in one process"
 
 
 def run(address: str, index: int, operators: list[str]) -> dict[str, str]:
-    """What this process, one of several, sees of the operators."""
+    """Runs the operators in this process, one of several."""
     import jax
 
     jax.config.update("jax_num_cpu_devices", DEVICES)
@@ -104,7 +104,7 @@ def exchanging() -> dict[str, Any]:
 
 
 def check_exchange(function: Any, arrays: list[Any], mesh: Any, *, is_exact: bool) -> None:
-    """Checks that `function` of arrays sharded by rows over all processes equals that of whole arrays."""
+    """Checks that `function` of arrays sharded by rows over all processes gives the same as for whole arrays."""
     import jax
     import numpy as np
     from helpers import assert_nearly_same_trees, assert_same_bits

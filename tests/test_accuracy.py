@@ -279,7 +279,7 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
     np.testing.assert_allclose(actual, exact, rtol=1e-12, atol=1e-300)
 
 
-# What XLA makes of the operators inside a caller's computation
+# The operators inside a caller's computation
 
 
 @pytest.mark.parametrize("name", few_of(UNARY, *FEW))

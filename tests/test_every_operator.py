@@ -1,4 +1,4 @@
-"""What holds for every registered operator, so that the last one costs no more than the first."""
+"""Properties of every registered operator, so that the last one costs no more than the first."""
 
 import functools
 import inspect

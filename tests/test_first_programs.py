@@ -1,4 +1,4 @@
-"""Ten programs as their users write them at the first try, each compared with plain JAX or NumPy."""
+"""Ten programs as users write them at the first try, each compared with plain JAX or NumPy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,7 +189,7 @@ def test_a_quantized_layer_is_trained_through_its_rounding() -> None:
 
 
 def test_a_graph_of_a_cpp_program_is_written_in_python() -> None:
-    # DML_GEMM_OPERATOR_DESC with a fused ReLU, and a DML_REDUCE_OPERATOR_DESC behind it
+    # DML_GEMM_OPERATOR_DESC with a fused ReLU, and a DML_REDUCE_OPERATOR_DESC after it
     x = directml.TensorDesc("FLOAT32", (1, 1, 2, 3))
     w = directml.TensorDesc("FLOAT32", (1, 1, 3, 4))
     y = directml.TensorDesc("FLOAT32", (1, 1, 2, 4))

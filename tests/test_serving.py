@@ -1,4 +1,4 @@
-"""Programs are served where dmljax is not: the page about it says what its code prints, and `dmljax compile` too."""
+"""Programs run where dmljax is not installed: the page's code prints what it says, and `dmljax compile` works."""
 
 import contextlib
 import io

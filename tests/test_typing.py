@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from documented_code import ROOT, programs
 
-# What checkers say that stays: words of it, by the program, with the reason.
+# Messages that remain: words of each, by program, with the reason.
 KNOWN = {
     "docstring_InvalidType": {"list[float]": "the example shows what is refused"},
     "notebook_1_from_jax_numpy": {"list[float]": "the notebook shows what is refused"},
@@ -67,7 +67,7 @@ def said_by_mypy(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def said_by_pyright(folder: Path) -> Iterator[tuple[str, str]]:
-    # JAX says of many methods that they may give None.
+    # JAX declares that many methods may return None.
     options = {"typeCheckingMode": "basic", "reportOptionalMemberAccess": False, "extraPaths": [str(ROOT)]}
     (folder / "pyrightconfig.json").write_text(json.dumps(options))
     run = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]

@@ -40,7 +40,7 @@ def _compared(compare: Compare, a: Array, b: Array) -> Array:
 
 
 def _left(x: Array) -> Array:
-    """Keys to compare with those of `_right`: a NaN neither equals nor exceeds anything there."""
+    """Keys to compare with the keys of `_right`: a NaN neither equals nor exceeds anything there."""
     keys = order(x)
     return jnp.where(keys <= infinity_bits(x), keys, np.iinfo(keys.dtype).min)
 

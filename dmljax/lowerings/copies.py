@@ -1,4 +1,4 @@
-"""Arrays made of elements of other arrays, bit for bit and on any mesh."""
+"""Arrays that copy elements of other arrays, bit for bit and on any mesh."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -44,7 +44,7 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
 
 
 def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *others: Array | None) -> Array:
-    """`multiply(a, b, *others)`, with batches, rows and columns sharded as those of `a` and `b`.
+    """`multiply(a, b, *others)`, with batches, rows and columns sharded as in `a` and `b`.
 
     If the dimension of the sums is sharded, XLA adds up their parts.
     """

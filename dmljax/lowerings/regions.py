@@ -113,7 +113,7 @@ class _Samples(NamedTuple):
 def _laid(x: Array, like: Array, dimension: int) -> Array:
     """`x`, of regions and the elements of one dimension, in a shape that broadcasts to the shape of `like`.
 
-    `like` is a scalar, or has two dimensions itself, or has those of a result: regions, rows, columns and channels.
+    `like` is a scalar, or has two dimensions itself, or has a result's: regions, rows, columns and channels.
     """
     if like.ndim <= 2:
         return x
@@ -384,7 +384,7 @@ class Bins(NamedTuple):
 def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     """The largest of each element's samples in the image, where `sums` adds them up; NaN is larger than numbers.
 
-    It is negative infinity if no sample lies in the image. Of equal samples, the first in row-major order gets the
+    It is negative infinity if no sample lies in the image. The first of equal samples in row-major order gets the
     gradient.
     """
     sizes = image.shape

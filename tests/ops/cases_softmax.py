@@ -37,7 +37,7 @@ def log_softmax(x: Arr, axes: tuple[int, ...]) -> Any:
         is_largest = distance == 0
         others = np.sum(np.where(is_largest, 0, np.exp(distance)), axis=axes, keepdims=True)
         logarithm = distance - np.log1p(others + (np.sum(is_largest, axis=axes, keepdims=True) - 1))
-        # What is too little for the type leaves 1, whose logarithm is +0.
+        # Differences too small for the type leave 1, whose logarithm is +0.
         return np.where(np.abs(logarithm) < np.finfo(np.float32).tiny, 0, logarithm)
 
 

@@ -298,7 +298,7 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 
 def both_ways(function: Callable[..., Any], in_blocks: Callable[[], None], *arrays: Any) -> Iterator[tuple[Any, Any]]:
-    """What `function` returns at once and in blocks, leaf by leaf."""
+    """The results of `function` at once and in blocks, leaf by leaf."""
     whole = jax.jit(function)(*arrays)
     in_blocks()
     blocks = jax.jit(lambda *given: function(*given))(*arrays)

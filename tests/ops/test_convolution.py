@@ -173,7 +173,7 @@ def check_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["of many channels", "of many channels, strided", "of many channels, backward"])
 def test_a_cpu_is_given_the_order_of_dimensions_that_its_libraries_know(name: str) -> None:
-    """XLA reorders those of a convolution at the top of a computation, but not those in a loop or a branch."""
+    """XLA reorders dimensions at the top level of a computation, but not in a loop or a branch."""
     image, filters, arguments = EVERY[name]
     x, w = whole(*image), whole(*filters)
 
@@ -362,7 +362,7 @@ LAYERS: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = [  # images, f
 @pytest.mark.skipif(not X64, reason="compares with sums of float64")
 @pytest.mark.parametrize(("image", "filters", "padding", "groups"), LAYERS, ids=str)
 def test_sums_of_float32_are_as_near_as_rounding_allows(image: Any, filters: Any, padding: int, groups: int) -> None:
-    """Where all products are positive, partial sums are as large as they can be, and so is what is rounded off."""
+    """Where all products are positive, partial sums and their rounding errors are as large as they can be."""
     x, w = RNG.random(image, np.float32), RNG.random(filters, np.float32)
     computed = dmljax.convolution(x, w, start_padding=padding, end_padding=padding, group_count=groups)
     wide = x.astype(np.float64), w.astype(np.float64)

@@ -194,7 +194,7 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
             assert_same_bits(pull(jnp.asarray(gradient))[0], found)
             _, forward = jax.jvp(values, (image,), (tangent,))
             assert_same_bits(forward, tangent.ravel()[places.astype(int)])
-    # The gradient is linear, and so is its own derivative: with respect to the image, it is 0.
+    # The gradient is linear in its argument; its derivative with respect to the image is 0.
     _, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
     by_image, by_gradient = pull(jnp.asarray(expected))
     assert not by_image.any()

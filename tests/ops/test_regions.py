@@ -241,7 +241,7 @@ def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
 
 
 def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
-    # From its roialign_test.cc, beside those of its CPU, which makes regions at least one pixel large.
+    # From its roialign_test.cc, which also lists its CPU's, which makes regions at least one pixel large.
     image = np.arange(75, dtype=np.float32).reshape(1, 3, 5, 5)
     regions = [[7, 5, 7, 5], [-15, -15, -15, -15], [-10, 21, -10, 21], [13, 8, 13, 8], [-14, 19, -14, 19]]
     aligned = dmljax.roi_align1(
