@@ -231,6 +231,9 @@ def _size(where: Where, value: Any) -> int:
 
 
 def _sizes(where: Where, values: Any) -> tuple[int, ...]:
+    if isinstance(values, int) and not isinstance(values, bool):
+        rule, remedy = "must be a sequence of integers", f"({values},) has one"
+        raise InvalidType(Problem(where, rule, show(values), remedy=remedy))
     return integers(where, values, _size)
 
 
@@ -264,7 +267,8 @@ def _size_2d(where: Where, value: Any) -> Size2D:
     if isinstance(value, Size2D):
         return Size2D(*(_integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
     if isinstance(value, Sequence):  # whether the width or the height comes first would be a guess
-        raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value)))
+        remedy = "directml.Size2D(width=..., height=...) says which is which"
+        raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value), remedy=remedy))
     both = _integer(where, value)
     return Size2D(both, both)
 

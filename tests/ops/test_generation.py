@@ -139,7 +139,11 @@ def test_diagonal_matrix1_is_differentiable_with_respect_to_input_and_value() ->
         ({"input": jnp.ones(3)}, InvalidDesc, "input must have at least 2 dimensions; got 1"),
         ({"input": None, "output_sizes": (3,)}, InvalidDesc, "output_sizes must have at least 2 elements; got (3,)"),
         ({"input": None, "output_sizes": (3, -1)}, InvalidDesc, "output_sizes[1] must be at least 0; "),
-        ({"input": None, "output_sizes": 3}, InvalidType, "output_sizes must be a sequence of integers; got 3"),
+        (
+            {"input": None, "output_sizes": 3},
+            InvalidType,
+            "output_sizes must be a sequence of integers; got 3 ((3,) has one)",
+        ),
         ({"output_sizes": (3, 2)}, InvalidDesc, "must be the shape of input, (2, 3); got (3, 2)"),
         ({"dtype": "int8"}, InvalidType, "dtype must be the dtype of input, float32; got int8"),
         ({"diagonal_fill_begin": INT32_MIN - 1}, InvalidDesc, "diagonal_fill_begin must be in ...; got"),

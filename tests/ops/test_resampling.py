@@ -516,7 +516,11 @@ WHOLE = ROW.astype(np.int32)
     ("name", "change", "message"),
     [
         ("upsample_2d", {"input": ROW}, "input must have at least 2 dimensions; got 1"),
-        ("upsample_2d", {"scale_size": (2, 3)}, "scale_size must be an integer or a Size2D; got (2, 3)"),
+        (
+            "upsample_2d",
+            {"scale_size": (2, 3)},
+            "scale_size must be an integer or a Size2D; got (2, 3) (directml.Size2D(width",
+        ),
         ("upsample_2d", {"scale_size": 1.5}, "scale_size must be an integer; got 1.5"),
         ("upsample_2d", {"scale_size": 2**31}, "result.shape[1] must be in"),
         ("upsample_2d", {"input": WHOLE[None], "interpolation_mode": LINEAR}, "of 8 bits, for LINEAR; got int32"),
