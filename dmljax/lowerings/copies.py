@@ -82,7 +82,7 @@ def selected(condition: Array, a: Array, b: Array) -> Array:
     """`a` where the condition holds, and `b` elsewhere, bit for bit."""
     if a.dtype == jnp.bfloat16:
         return copied(_select, (a, b), condition)
-    # No device collects what others hold. XLA fails to compile the softmax of bits that were selected for a GPU.
+    # Devices exchange nothing here, so floats need not move as bits, whose softmax XLA cannot compile for a GPU.
     return _select((a, b), condition)
 
 

@@ -74,7 +74,7 @@ def recur(
         input = jnp.where(is_within, input, zero)
 
     if may_be_sharded(weight):
-        # In one order, so that devices with a part of the outputs each exchange the input's derivatives only once.
+        # Multiply in one order, so that devices that divide the outputs exchange the input's derivatives only once.
         products = _in_order([_product(input, weights, precision) for weights in weight], reverses)
     else:
         inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
@@ -144,9 +144,9 @@ def state_product(state: Array, weights: Array, precision: Any) -> Array:
 
 
 def gates_apart(x: Array, gates: int, axis: int) -> Array:
-    """`x` with a dimension for the gates, which are one after the other in the dimension `axis`.
+    """`x` with a new dimension for the gates, which follow each other along `axis`.
 
-    Devices that divide the outputs exchange weights before the loop then, so that each has its features of all gates,
-    and no gates in each of the steps.
+    Devices that divide the outputs then exchange weights before the loop, so that each has its features of all gates,
+    and exchange no gates in the steps.
     """
     return jnp.stack(jnp.split(x, gates, axis), axis)

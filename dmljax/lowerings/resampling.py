@@ -449,7 +449,7 @@ def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """Computes `_average`, written so that JAX transposes it to `_adjoint`."""
     if _is_transposed_by_jax(taps):
         average = _average(taps, tangent)
-        # The barrier comes back in the transpose: devices exchange a gradient once, and not each of its slices.
+        # The transpose keeps the barrier, so that devices exchange a gradient once, and not each of its slices.
         return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
     return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
 

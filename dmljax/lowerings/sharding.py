@@ -111,7 +111,7 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
 
 
 def reshaped(x: Array, sizes: Sequence[int]) -> Array:
-    """`x` in another shape; on an explicit mesh, a dimension stays sharded if it is the first of those it becomes."""
+    """Reshapes `x`; on an explicit mesh, the first of the dimensions that one becomes keeps its sharding."""
     axes = dimension_axes(x)
     if not any(axes):
         return x.reshape(sizes)

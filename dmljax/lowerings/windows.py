@@ -38,7 +38,7 @@ class Window(NamedTuple):
 
     @property
     def rounded_up(self) -> "Window":
-        """The window with more padding after the input, so that its places, rounded up, cover all of the image.
+        """The window with more padding after the input, so that its places, rounded up, cover the whole image.
 
         The last place begins in the input, or in the padding before it.
         """

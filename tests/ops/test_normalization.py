@@ -453,7 +453,7 @@ def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
         "mean_variance_normalization": (scale, bias),
     }.items():
         function = getattr(dmljax, name)
-        images = IMAGES[..., :3]  # as wide as there are channels: the last dimension has no say
+        images = IMAGES[..., :3]  # as wide as there are channels: the last dimension does not matter
         expected = function(images, *parameters)
         results = function(images, *(one.ravel() for one in parameters))
         for result, wanted in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):

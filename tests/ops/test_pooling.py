@@ -574,7 +574,7 @@ def test_indices_are_an_optional_output() -> None:
 
 
 def rounded_up(x: Any, size: int, stride: int, dilation: int, padding: tuple[int, int]) -> list[list[Any]]:
-    """For each place of a window, the elements of the padded row that it reaches; None is padding."""
+    """The elements of the padded row in the window at each place; None is padding."""
     row = [*[None] * padding[0], *x, *[None] * padding[1]]
     extent = 1 + (size - 1) * dilation
     places = -(-(len(row) - extent) // stride) + 1
