@@ -261,8 +261,8 @@ def save(graph: Graph, path: str | Path) -> None:
 
     The format stores no descs for a graph's inputs and outputs. So we insert an ELEMENT_WISE_IDENTITY after an input
     whose first reader uses a different desc, and before an output that is a view or shares its source with another
-    output. A graph is refused if that fails: if an output has the name of an input, or such a tensor has gaps or 4-bit
-    elements.
+    output. A graph is refused if an output has the name of an input, or if an identity would copy a tensor with gaps or
+    4-bit elements.
 
     >>> graph = load("notebooks/models/gemm.bin")
     >>> save(graph, "copy.bin")

@@ -87,7 +87,7 @@ class Context:
         self.commands: dict[int, Any] = {}
         # By dispatchable, even one with findings: the names that bindings may have, and whether each takes a list.
         self.names: dict[str, Mapping[str, bool]] = {}
-        self.graphs: dict[str, Dispatchable] = {}  # of ONNX models, for the sizes of dispatches
+        self.graphs: dict[str, Dispatchable] = {}  # from ONNX models, for the sizes of dispatches
         self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
         self.sizes_of_outputs: dict[str, int] = {}  # by deferred resource
         self.warnings: list[Finding] = []

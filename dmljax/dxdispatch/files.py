@@ -30,9 +30,9 @@ from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
 IMAGES = (".jpg", ".png")
-_MAX_HEADER = 2**20  # of an .npy file
+_MAX_HEADER = 2**20  # bytes of an .npy file's header
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024  # Linux allows 4096 for a path including its folder
-_MAX_DIMENSIONS = 64  # of a NumPy array
+_MAX_DIMENSIONS = 64  # NumPy's limit
 _IN_NPY = {DataType.INT4: DataType.INT8, DataType.UINT4: DataType.UINT8}
 _IMAGE_TYPES = (DataType.FLOAT32, DataType.FLOAT16)
 _IMAGE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -67,7 +67,7 @@ def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
 
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
-    with _decoding(path, "must be a whole .npy file"):
+    with _decoding(path, "must be a complete .npy file"):
         with warnings.catch_warnings(action="ignore"):  # NumPy warns about headers written by Python 2
             version = np.lib.format.read_magic(file)
             if version not in _HEADER_READERS:

@@ -115,7 +115,7 @@ def _area(binding: Binding, tensor: TensorDesc) -> _Area:
 
 
 def _places(tensor: TensorDesc) -> tuple[object, ...]:
-    """What determines where the elements of a tensor lie, and in which order."""
+    """A key that is equal for tensors with the same layout of elements."""
     return tensor.data_type, tuple(size for size in tensor.sizes if size > 1), tensor.steps
 
 

@@ -96,7 +96,7 @@ class Dispatchable:
     """An operator or a graph of a model, callable as by `dmljax.directml.lower`, under any JAX transformation."""
 
     desc: Operator | Graph
-    bindings: Bindings = field(default_factory=dict)  # of OWNED_BY_DML inputs, which are read at initialization
+    bindings: Bindings = field(default_factory=dict)  # for OWNED_BY_DML inputs, which are read at initialization
     rounds_between_nodes: bool = False  # as if each joined dispatch stored its result in a buffer
 
     @cached_property

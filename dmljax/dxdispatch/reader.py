@@ -24,7 +24,7 @@ from dmljax.files import opened
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
-MAX_TEXT_BYTES = 2**26  # of the JSON file; larger data belongs in separate files
+MAX_TEXT_BYTES = 2**26  # size limit of the JSON file; larger data belongs in separate files
 
 
 def load(

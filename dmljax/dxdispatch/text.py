@@ -135,8 +135,8 @@ class _Parser:
         self.text = text
         self.lines = _Lines(text)
         self.at = 0
-        self.path: list[str | int] = []  # of the value that is being parsed
-        self.count = 0  # of values, including those of repeated names
+        self.path: list[str | int] = []  # the path of the current value
+        self.count = 0  # values parsed so far, including values of repeated names
         self.repeated: list[tuple[Place, int]] = []
 
     def value(self) -> tuple[Any, Spot]:

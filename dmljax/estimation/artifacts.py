@@ -13,25 +13,25 @@ from dmljax.estimation.targets import TARGETS
 from dmljax.text import did_you_mean, one_line
 
 CPU = "cpu"
-MAX_BYTES = 2**31 - 2**24  # of an artifact, which is a flatbuffer, with room for what is no weight
+MAX_BYTES = 2**31 - 2**24  # of an artifact, which is a flatbuffer; leaves room for everything but weights
 
 
 def platforms_of(targets: Sequence[str]) -> list[str]:
-    """The platforms of chips, and of the CPU, each once."""
+    """The platforms of these chips, or of the CPU, without duplicates."""
     platforms = {CPU: CPU, **{name: target.platform for name, target in TARGETS.items()}}
     for target in targets:
         if target not in platforms:
             known = ", ".join(platforms)
             remedy = None
             if target.partition(":")[0] in platforms:
-                remedy = "notebooks/serving.md exports a model for several chips"
+                remedy = "see notebooks/serving.md to export a model for several chips"
             given = repr(target) + did_you_mean(target, platforms)
             raise InvalidDesc(Problem("target", f"must be one of {known}", given, remedy=remedy))
     return [*dict.fromkeys(platforms[target] for target in targets)]
 
 
 def exported(program: Program, platforms: Sequence[str]) -> export.Exported:
-    """A program of its inputs, with its weights in it, for all of these platforms."""
+    """Exports a program for all of these platforms, with its weights included."""
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.weights))
     if size > MAX_BYTES:
         remedy = "jax.export.export(jax.jit(model.apply)) takes the weights as an argument"

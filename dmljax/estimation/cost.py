@@ -47,7 +47,7 @@ class Cost:
     element_operations: int = 0  # excluding matrix products and convolutions
     gathered: int = 0  # elements gathered or scattered one by one
     cycles: int = 0  # the TPU compiler's estimate
-    unestimated_bytes: int = 0  # of kernels for which the TPU compiler has no estimate
+    unestimated_bytes: int = 0  # bytes of kernels without an estimate from the TPU compiler
     loops: int = 0
     unbounded_loops: int = 0  # loops counted as one iteration, because their length is unknown
     conditionals: int = 0
@@ -96,8 +96,8 @@ class Step(NamedTuple):
 def steps_of(text: str) -> list[Step]:
     """The kernels of a module in execution order, including those of its loops and conditionals."""
     module = parse(text)
-    scheduled: dict[str, list[Step]] = {}  # of computations that run as sequences of kernels
-    fused: dict[str, Cost] = {}  # of computations that run inside one kernel
+    scheduled: dict[str, list[Step]] = {}  # for computations that run as sequences of kernels
+    fused: dict[str, Cost] = {}  # for computations that run inside one kernel
     for name, computation in module.computations.items():
         fused[name] = _total(_computed(one, computation, fused) for one in computation)
         scheduled[name] = [

@@ -257,6 +257,6 @@ def _origins(part: Assembly) -> Iterator[str]:
 
 
 def _stored(value: Any) -> Any:
-    """A constant as a graph has it."""
+    """Converts a constant to the form that a graph stores."""
     typed = value.astype(np.uint8) if value.dtype == bool else value
     return typed.reshape(value.shape or (1,))

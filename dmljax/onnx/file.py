@@ -120,7 +120,7 @@ class OnnxGraph:
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     constants: Mapping[str, Any] = field(default_factory=dict)
-    source: Any = None  # of a subgraph, its GraphProto
+    source: Any = None  # the GraphProto, for a subgraph
 
     @property
     def input_names(self) -> tuple[str, ...]:

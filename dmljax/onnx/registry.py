@@ -143,7 +143,7 @@ class Call:
     node: Node
     run: Callable[..., list[Value]]  # computes a subgraph from inputs, in a loop's iteration if given
     known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
-    bound: int | str | None = None  # of a size that depends on values, if the caller gave one; may be LARGEST
+    bound: int | str | None = None  # the caller's bound for a size that depends on values, if any; may be LARGEST
     graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
 
     def maximum(self, at_most: int) -> int | None:

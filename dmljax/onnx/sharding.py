@@ -139,7 +139,7 @@ def size_of(mesh: Any, axis: Any) -> int:
     if not isinstance(mesh, Mesh | AbstractMesh):
         raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh or AbstractMesh", show(mesh)))
     if axis not in mesh.axis_names:
-        remedy = f"its axes are {join_words(mesh.axis_names)}" if mesh.axis_names else "give it axes"
+        remedy = f"its axes are {join_words(mesh.axis_names)}" if mesh.axis_names else "use a mesh with axes"
         raise InvalidDesc(Problem("axis", "must be an axis of the mesh", show(axis), remedy=remedy))
     return int(mesh.shape[axis])
 

@@ -88,13 +88,13 @@ def open_types_of_inputs(
     denotations: Mapping[str, int],
     batch: int | None,
 ) -> list[jax.ShapeDtypeStruct]:
-    """Returns the types of a model's inputs, of which open sizes are symbols; `batch` is the first of each input."""
+    """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size."""
     if batch is not None:
-        types_of_inputs(model, shapes, names_of_sizes, denotations, batch)  # refuses a batch that there is none of
+        types_of_inputs(model, shapes, names_of_sizes, denotations, batch)  # refuses a batch if no input has one
         first = {one.sizes[0] for one in model.inputs if one.sizes}
         names_of_sizes = {**{one: batch for one in first if isinstance(one, str)}, **names_of_sizes}
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
-    symbols: dict[str, str] = {}  # each open size has a name that Python has, too
+    symbols: dict[str, str] = {}  # a valid Python name for each open size
     spelled = []
     for i, one in enumerate(wanted):
         sizes: Sequence[Any] = shapes.get(one.name) or one.sizes or ()
@@ -104,7 +104,7 @@ def open_types_of_inputs(
         spelled.append([symbols.setdefault(name, _symbol(name)) if isinstance(name, str) else name for name in names])
     opened = [*dict.fromkeys(symbols.values())]
     sizes_of = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
-    types = [_type(one, shapes.get(one.name), 1) for one in wanted]  # refuses what is no tensor
+    types = [_type(one, shapes.get(one.name), 1) for one in wanted]  # refuses inputs that are not tensors
     return [
         jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in sizes), one.dtype)
         for sizes, one in zip(spelled, types, strict=True)
@@ -171,7 +171,7 @@ def _loaded(path: str) -> Any:
         raise InvalidDesc(problem) from None
 
 
-IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # which Pillow reads
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # formats that Pillow reads
 _MODES: dict[Any, str] = {1: "L", 3: "RGB", 4: "RGBA"}
 
 

@@ -16,7 +16,7 @@ from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stor
 from dmljax.text import show
 from dmljax.types import DataType, FeatureLevel
 
-LEVEL = "5_1"  # of DirectML 1.9.1, which the binding uses
+LEVEL = "5_1"  # the level of DirectML 1.9.1, which the binding uses
 
 
 class Expression:

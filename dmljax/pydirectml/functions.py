@@ -327,7 +327,7 @@ def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any)
 
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
-    """`scale * input + bias`, with a bias per channel, of which there are 1 or 3."""
+    """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
     return _added("value_scale_2d", directml.ValueScale2DDesc, locals())["output"]
 
 

@@ -184,9 +184,9 @@ STRUCT = {"initialValues": [{"type": "INT8", "value": 1}]}
         (file("x.bin", "UNKNOWN"), "sourcePath must come with initialValuesDataType, because only .npy"),
         (file("f4.npy"), "sourcePath must hold INT8 to match initialValuesDataType; got FLOAT32"),
         (file("c8.npy", "UNKNOWN"), "sourcePath must hold numbers of a DirectML data type; got complex64"),
-        (file("cut.npy", "UNKNOWN"), "sourcePath must be a whole .npy file"),
-        (file("liar.npy", "UNKNOWN"), "sourcePath must be a whole .npy file"),
-        (file("no.npy", "UNKNOWN"), "sourcePath must be a whole .npy file"),
+        (file("cut.npy", "UNKNOWN"), "sourcePath must be a complete .npy file"),
+        (file("liar.npy", "UNKNOWN"), "sourcePath must be a complete .npy file"),
+        (file("no.npy", "UNKNOWN"), "sourcePath must be a complete .npy file"),
         (file("empty.npy", "UNKNOWN"), ".initialValues must hold at least one value; got none"),
         (file("f4.npy", resampleMode="crop"), "resampleMode must be 'scale'; got 'crop'"),
         (file("f4.npy", resampleSize=[1, 2]), "resampleSize must be .batch, channels, height"),
@@ -236,7 +236,7 @@ def test_odd_headers_of_npy_files_are_refused(tmp_path: Path, header: str) -> No
     text = header.encode().ljust(118) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(24))
     (found,) = findings(tmp_path, {"x": {"initialValues": {"sourcePath": "x.npy"}}})
-    assert_message(found, "resources.x.initialValues.sourcePath must (be a whole .npy file|hold numbers)")
+    assert_message(found, "resources.x.initialValues.sourcePath must (be a complete .npy file|hold numbers)")
 
 
 def test_what_is_too_large_for_a_float_becomes_infinite_with_a_warning(tmp_path: Path) -> None:

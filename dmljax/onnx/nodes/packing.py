@@ -1,7 +1,7 @@
 """Attention of packed sequences, whose tokens are concatenated without padding.
 
 ONNX Runtime has these operators only on GPUs. `places`, in the shape of the padded batch, holds positions in that
-batch: first those of the tokens, then those of the padding.
+batch: first the tokens' positions, then the padding's.
 """
 
 import functools

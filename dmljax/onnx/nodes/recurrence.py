@@ -68,7 +68,7 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
 
 def _run(
     function: Callable[..., Any],
-    count: int,  # of activations per direction
+    count: int,  # activations per direction
     inputs: RecurrentInputs,
     network: RecurrentAttributes,
     call: Call,
