@@ -40,6 +40,12 @@ KNOWN = {
         "__getitem__": "likewise",
         "slice": "likewise",
     },
+    "notebook_13_training_on_a_mesh": {
+        "SparseTensor": "ONNX Runtime's results may be sparse",
+        "__getitem__": "likewise",
+        "slice": "likewise",
+    },
+    "page_serving": {"bytearray": "JAX reads an exported program from bytes as well"},
     "page_adam_optimizer": {
         "positional": "a type checker does not count the leaves of a tree",
         "Literal[0]": "the structure of a tree has any leaves",
