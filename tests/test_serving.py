@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -83,7 +84,7 @@ def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path) ->
     mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
     specs = model.partition(mesh)
 
-    def on_mesh(one: jax.Array, spec: P) -> jax.ShapeDtypeStruct:
+    def on_mesh(one: Any, spec: P) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=NamedSharding(mesh, spec))
 
     weights = {name: on_mesh(one, specs[name]) for name, one in model.weights.items()}
@@ -91,7 +92,8 @@ def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path) ->
     tokens = tokens.astype(jax.dtypes.canonicalize_dtype(np.int64))
     served = jax.export.export(jax.jit(model.apply))(weights, on_mesh(tokens, P("data")))
     (tmp_path / "divided.bin").write_bytes(served.serialize())
-    np.savez(tmp_path / "weights.npz", **{name: np.asarray(one) for name, one in model.weights.items()})
+    arrays: dict[str, Any] = {name: np.asarray(one) for name, one in model.weights.items()}
+    np.savez(tmp_path / "weights.npz", **arrays)
     code = DIVIDED.replace("TOKENS", f"np.arange(32).reshape(4, 8).astype({tokens.dtype.name!r}) % 10")
     assert printed_without_dmljax(code, tmp_path) == ["8 0.25"]
     np.testing.assert_allclose(np.load(tmp_path / "result.npy"), model(tokens), rtol=1e-4, atol=1e-5)
