@@ -1,6 +1,7 @@
 """Pictures of small arrays: each number in a colored cell. They need Matplotlib, which the extra `pictures` brings."""
 
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,11 @@ def show(
 ) -> None:
     """Shows an array, or a dict of arrays by their titles, as colored cells; an arrow leads to the `results`.
 
-    Blue is above 0 and red below, darker is further away from it; grey is infinite or NaN. An array of more than two
-    dimensions is shown as matrices below each other, one of fewer dimensions as a row. In a notebook the picture
-    appears below the cell, elsewhere in a window, and with `file` it is written there instead. `columns` is the number
-    of arrays side by side, `cell` the size of a number's cell in inches.
+    Blue is above 0 and red below, darker is further away from it; grey is infinite or NaN. An array of fewer than two
+    dimensions is shown as a row, one of more as its matrices: those of the third dimension from the end beside each
+    other while they fit, and all others below each other. In a notebook the picture appears below the cell, elsewhere
+    in a window, and with `file` it is written there instead. `columns` is the number of arrays side by side, `cell` the
+    size of a number's cell in inches.
 
     >>> mask = diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(4, 4))
     >>> show({"a causal mask": mask}, file="mask.png")
@@ -52,31 +54,31 @@ def present(draw: Callable[[], "Figure"], file: str | os.PathLike[str] | None) -
         plt.close(figure)
 
 
-def draw(arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45) -> "Figure":
-    """What `show` shows, as a figure of Matplotlib."""
-    return draw_all([(arrays, results)], columns=columns, cell=cell)
+def draw(
+    arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45, heading: str = ""
+) -> "Figure":
+    """Draws what `show` shows as a figure of Matplotlib.
 
-
-def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, cell: float = 0.45) -> "Figure":
-    """Several pairs of arrays and results beside each other; results of None are left out with their arrow."""
+    Below a heading, there are as many arrays side by side as fit its width.
+    """
     plt = pyplot()
-    grids: list[Titled] = []
-    for arrays, results in steps:
-        if grids:
-            grids.append(("", np.full((1, 1), None)))  # a gap
-        grids += _grids("arrays", arrays)
-        if results is not None:
-            grids += [("", None), *_grids("results", results)]
-    columns = len(grids) if columns is None else checks.integer_in("columns", columns, 1, len(grids))
+    grids = _grids("arrays", arrays)
+    if results is not None:
+        grids += [("", None), *_grids("results", results)]
     require("cell", cell > 0, "must be above 0", spelled(cell))
+    if columns is None:
+        grids, columns = _placed(grids, _HEADING_INCHES / cell) if heading else (grids, len(grids))
+    columns = checks.integer_in("columns", columns, 1, len(grids))
     rows = -(-len(grids) // columns)
-    # In cells; a title takes about a fifth of one for each character.
-    sizes = [_ARROW if grid is None else (grid.shape[0], max(grid.shape[1], 0.2 * len(title))) for title, grid in grids]
-    widths = [max(width for _, width in sizes[column::columns]) for column in range(columns)]
-    heights = [max(height for height, _ in sizes[row * columns :][:columns]) for row in range(rows)]
-    size = (max(sum(widths) + 0.4 * columns, 5) * cell, (sum(heights) + 1.2 * rows) * cell)
+    widths, heights = _widths(grids, columns), _heights(grids, columns)
+    lines = textwrap.wrap(heading, int(_HEADING_INCHES / _CHARACTER_INCHES))
+    width = max(_total(widths) * cell, 5 * cell, max(map(len, lines), default=0) * _CHARACTER_INCHES + 0.1)
+    size = (width, (sum(heights) + 1.2 * rows) * cell + 0.2 * len(lines))
     # The background is that of the page.
     figure: Figure = plt.figure(figsize=size, layout="constrained", facecolor="none")
+    if heading:
+        style = {"family": "monospace", "fontsize": 9, "color": LINES}
+        figure.suptitle("\n".join(lines), x=0.01, horizontalalignment="left", **style)
     places = figure.subplots(rows, columns, squeeze=False, width_ratios=widths, height_ratios=heights).ravel()
     for i, (place, (title, grid)) in enumerate(zip(places, grids, strict=False)):
         # All in the same units, so that every cell has the same size.
@@ -94,7 +96,43 @@ def draw_all(steps: Sequence[tuple[Any, Any]], *, columns: int | None = None, ce
 
 
 Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow
+_GAP: Titled = ("", np.full((1, 1), None))
+
+
+def _size(titled: Titled) -> tuple[int, float]:
+    """The height and width of a grid in cells, of which each character of its title takes about a fifth."""
+    title, grid = titled
+    return _ARROW if grid is None else (grid.shape[0], max(grid.shape[1], 0.2 * len(title)))
+
+
+def _widths(grids: Sequence[Titled], columns: int) -> list[float]:
+    """The width of each column, in cells."""
+    return [max(_size(grid)[1] for grid in grids[column::columns]) for column in range(columns)]
+
+
+def _heights(grids: Sequence[Titled], columns: int) -> list[float]:
+    """The height of each row, in cells."""
+    return [max(_size(grid)[0] for grid in grids[row : row + columns]) for row in range(0, len(grids), columns)]
+
+
+def _total(widths: Sequence[float]) -> float:
+    return sum(widths) + 0.4 * len(widths)
+
+
+def _placed(grids: list[Titled], room: float) -> tuple[list[Titled], int]:
+    """The grids in as many columns as fit the room, in cells; results begin a row unless everything fits one."""
+    arrow = next((i for i, (_, grid) in enumerate(grids) if grid is None), len(grids))
+    for columns in range(len(grids), 0, -1):
+        filled = grids if columns == len(grids) else grids[:arrow] + [_GAP] * (-arrow % columns) + grids[arrow:]
+        if _total(_widths(filled, columns)) <= room:
+            break
+    return filled, columns
+
+
 _ARROW = (1, 0.8)  # the size of an arrow, in cells
+_HEADING_INCHES = 6.5  # as wide as the text of the site
+_CHARACTER_INCHES = 0.0755  # of a heading
+_MOST_COLUMNS = 12  # of matrices side by side
 _MAX_PIXELS = 2**16 - 1  # of a side of a picture that Matplotlib writes
 LINES = "#7a7f87"  # told from a white page and from a dark one
 _MOST_NUMBERS = 4096  # in one array: of more, no cell can be read, and drawing takes seconds
@@ -121,7 +159,7 @@ def _grids(where: str, arrays: Any) -> list[Titled]:
 
 
 def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
-    """A matrix of the array's numbers; the matrices of a higher rank lie below each other, apart by a row of None."""
+    """A matrix of the array's numbers; the matrices of a higher rank are apart by rows and columns of None."""
     if isinstance(array, jax.core.Tracer):
         rule = "must be an array whose values are known; show it outside of jax.jit"
         raise InvalidType(Problem(where, rule, spelled(array)))
@@ -130,11 +168,19 @@ def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
         raise InvalidType(Problem(where, "must have real numbers", given.dtype))
     values = np.asarray(given)
     require(where, 0 < values.size <= _MOST_NUMBERS, f"must have 1 to {_MOST_NUMBERS} numbers", values.size)
-    values = values.reshape(1, -1) if values.ndim < 2 else values
-    matrices = list(values.reshape(-1, *values.shape[-2:]))
-    apart = np.full((1, values.shape[-1]), None)
-    pieces = [piece for matrix in matrices for piece in (apart, matrix.astype(object))]
-    return np.concatenate(pieces[1:])
+    if values.ndim < 2 or (values.shape[-2:] == (1, 1) and values.size <= _MOST_COLUMNS):
+        values = values.reshape(1, -1)
+    count = next((size for size in values.shape[-3::-1] if size > 1), 1)
+    most = max(1, (_MOST_COLUMNS + 1) // (values.shape[-1] + 1))
+    beside = next(n for n in range(min(count, most), 0, -1) if count % n == 0)
+    rows = values.astype(object).reshape(-1, beside, *values.shape[-2:])
+    return _apart([_apart(list(row), axis=1) for row in rows], axis=0)
+
+
+def _apart(matrices: Sequence[np.ndarray[Any, Any]], axis: int) -> np.ndarray[Any, Any]:
+    """Matrices that follow each other along an axis, with a None between them."""
+    gap = np.full_like(matrices[0].take([0], axis), None)
+    return np.concatenate([piece for matrix in matrices for piece in (gap, matrix)][1:], axis)
 
 
 def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
@@ -147,8 +193,17 @@ def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
             color = _color(float(value) / largest)
             place.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=color))
             black_or_white = "black" if _luminance(color) > 0.18 else "white"  # a contrast of at least 4.5 : 1
-            place.text(column, row, f"{float(value):g}", ha="center", va="center", fontsize=8, color=black_or_white)
+            text = _short(value)
+            size = 8 * min(1, 6 / len(text))
+            place.text(column, row, text, ha="center", va="center", fontsize=size, color=black_or_white)
     place.set_title(title, fontsize=9, loc="left", color=LINES)
+
+
+def _short(value: Any) -> str:
+    """A number in few characters: a whole one in full while it has at most 10 digits."""
+    number = float(value)
+    texts = (f"{number:.10g}" if number.is_integer() else "", f"{number:g}", f"{number:.3g}", f"{number:.2g}")
+    return next((text for text, most in zip(texts, (10, 6, 6), strict=False) if 0 < len(text) <= most), texts[-1])
 
 
 def _color(part: float) -> tuple[float, ...]:

@@ -1,22 +1,146 @@
-"""Draws the examples of the operators' pages."""
+"""Draws the pictures of the operators' pages."""
 
-from typing import TYPE_CHECKING
+import ast
+import doctest
+import functools
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmljax.describe import find_operator
-from dmljax.errors import spell_path
-from dmljax.examples import examples_of
-from dmljax.pictures import draw
+import jax
+import numpy as np
+
+import dmljax
+from dmljax import directml
+from dmljax.pictures import LINES, draw, pyplot
+from dmljax.text import join_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CALLS = Path(__file__).parent / "pictures.txt"
+X = np.linspace(-4, 4, 801, dtype=np.float32)  # what a curve is drawn from
+
+
+class Picture(NamedTuple):
+    """A call, its attributes spelled out, with the arrays that go in and come out by their names."""
+
+    call: str
+    arrays: dict[str, Any]
+    results: dict[str, Any]
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether the call has no arrays but `x`."""
+        return not self.arrays and any(result.shape == X.shape for result in self.results.values())
+
+    @property
+    def description(self) -> str:
+        """What the picture shows, in words."""
+        if self.is_curve:
+            return f"The curve of {self.call} for x from -4 to 4"
+        given = [f"{name} is {numbers(array)}" for name, array in self.arrays.items()]
+        result = join_words(f"{name} {numbers(array)}".lstrip() for name, array in self.results.items())
+        call = self.call.replace("\u00a0", " ")
+        return f"{call}{f', where {join_words(given)},' if given else ''} gives {result}"
+
+
+def numbers(array: Any) -> str:
+    """The numbers of an array of at most 32 of them, or else its shape."""
+    if array.size > 32:
+        return f"an array of shape {array.shape}"
+    return str(jax.tree.map(lambda number: float(f"{number:.3g}"), array.tolist())).replace(".0", "")
+
+
+@functools.cache
+def sources() -> dict[str, tuple[ast.Call, dict[str, Any]]]:
+    """The call of each function in pictures.txt, and the names that it may use."""
+    names: dict[str, Any] = vars(np) | vars(directml) | vars(dmljax) | {"x": X}
+    found = {}
+    for example in doctest.DocTestParser().get_examples(CALLS.read_text()):
+        (statement,) = ast.parse(example.source).body
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            found[ast.unparse(statement.value.func)] = statement.value, dict(names)
+        else:
+            exec(example.source, names)
+    return found
+
+
+@functools.cache
+def picture_of(name: str) -> Picture:
+    """The picture of a function: what its call in pictures.txt takes and makes."""
+    call, names = sources()[name]
+    function = getattr(dmljax, name)
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    given = inspect.signature(function).bind(*call.args, **keywords).arguments
+    values = {key: eval(ast.unparse(node), names) for key, node in given.items()}
+    arrays = {key: value for key, value in values.items() if is_array(value) and value is not X}
+    shown = given | {key: ast.Name(key) for key in arrays}
+    shown |= {key: ast.Constant(value.item()) for key, value in values.items() if isinstance(value, np.generic)}
+    spelled = ast.Call(
+        ast.Name(name),
+        [shown[key] for key in list(given)[: len(call.args)]],
+        [ast.keyword(key, shown[key]) for key in keywords],
+    )
+    results = function(**values)
+    text = re.sub(
+        r"\([\d, .-]+\)", lambda sizes: sizes[0].replace(" ", "\u00a0"), ast.unparse(spelled).replace("'", '"')
+    )
+    return Picture(text, by_name(arrays), by_name(named(results)))
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array, or a list of arrays."""
+    return isinstance(value, np.ndarray) or (isinstance(value, list) and all(map(is_array, value)))
+
+
+def named(results: Any) -> dict[str, Any]:
+    """The results of a function by their names; a single one has none."""
+    if isinstance(results, tuple) and hasattr(results, "_asdict"):
+        return {key: value for key, value in results._asdict().items() if value is not None}
+    return {"result": results} if isinstance(results, list | tuple) else {"": results}
+
+
+def by_name(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by their names, those of a sequence with their positions."""
+    parts = {key: value if isinstance(value, list | tuple) else [value] for key, value in arrays.items()}
+    return {
+        f"{key}[{i}]" if len(several) > 1 else key: np.asarray(one)
+        for key, several in parts.items()
+        for i, one in enumerate(several)
+    }
+
 
 def draw_example(name: str) -> "Figure":
-    """The first example of an operator's page, of one with inputs: these, and what dmljax makes of them."""
-    examples = examples_of(find_operator(name))
-    example = next((one for one in examples if one.inputs), examples[0])
-    inputs, outputs = (
-        {spell_path(leaf.path): arrays[leaf.key] for leaf in example.desc.leaves() if leaf.key in arrays}
-        for arrays in (example.arrays(of_inputs=True), example.computed())
+    """The picture of an operator's page."""
+    picture = picture_of(name)
+    if picture.is_curve:
+        return draw_curve(picture.call, next(iter(picture.results.values())))
+    if not picture.arrays:
+        return draw(picture.results, heading=picture.call)
+    return draw(picture.arrays, picture.results, heading=picture.call)
+
+
+def draw_curve(call: str, y: np.ndarray[Any, Any]) -> "Figure":
+    """The curve of a function of one number, broken where it jumps."""
+    low, high = -4.2, 4.2
+    jumps = np.flatnonzero(np.abs(np.diff(y)) > 0.3)
+    x, y = np.insert(X, jumps + 1, np.nan), np.insert(y.astype(float), jumps + 1, np.nan)
+    figure: Figure = pyplot().figure(figsize=(3.8, 2.7), layout="constrained", facecolor="none")
+    axes = figure.subplots()
+    axes.plot(x, y, color="#3b82c4", linewidth=2)
+    finite = y[np.isfinite(y)]
+    axes.set(xlim=(low, high), ylim=(max(low, min(finite.min(), -0.5) - 0.3), min(high, max(finite.max(), 1) + 0.3)))
+    axes.set_facecolor("none")
+    axes.grid(color=LINES, alpha=0.25, linewidth=0.6)
+    for side in ("left", "bottom"):
+        axes.spines[side].set(position="zero", color=LINES)
+    for side in ("right", "top"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(colors=LINES, labelsize=7, length=2)
+    figure.suptitle(
+        call, x=0.01, horizontalalignment="left", fontsize=min(8, 400 / len(call)), family="monospace", color=LINES
     )
-    return draw(inputs, outputs) if inputs else draw(outputs)
+    return figure

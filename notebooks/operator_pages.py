@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.typing
 from docutils import nodes
+from drawing import picture_of
 from numpy.typing import NDArray
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -31,13 +32,13 @@ from dmljax.relatives import PURPOSES
 
 
 class OperatorFunctionDirective(SphinxDirective):
-    """The function of the operator that the argument names, and a drawing of its first example."""
+    """The function of the operator that the argument names, and its picture."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         name = function_name(find_operator(self.arguments[0]))
-        text = FUNCTION.format(name=name)
+        text = FUNCTION.format(name=name, alt=picture_of(name).description)
         purposes = [purpose for purpose, functions in PURPOSES.items() if name in functions.split()]
         found = f"\nUsed for: {', '.join(purposes)}.\n" if purposes else ""  # the site's search finds the page by them
         return self.parse_text_to_nodes(text + found)
@@ -48,6 +49,7 @@ FUNCTION = """\
 .. autofunction:: dmljax.{name}
 
 .. plot::
+   :alt: {alt}
 
    from drawing import draw_example
    draw_example("{name}")

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import dmljax
 from dmljax import DmlError, directml
+from dmljax.describe import function_name, operators_by_family
 from dmljax.directml import DataType, Graph, TensorDesc
 from dmljax.pictures import draw
 
@@ -51,9 +53,68 @@ def test_an_arrow_leads_to_the_results() -> None:
     assert texts(figure) == [["0", "1", "2"], [], ["0", "1"]]
 
 
-def test_matrices_of_a_higher_rank_lie_below_each_other_apart_by_a_row() -> None:
+def test_matrices_of_a_higher_rank_lie_beside_each_other_while_they_fit() -> None:
     (place,) = draw(np.zeros((2, 2, 3), np.int8)).axes
-    assert {text.get_position()[1] for text in place.texts} == {0, 1, 3, 4}
+    assert {text.get_position() for text in place.texts} == {(x, y) for x in (0, 1, 2, 4, 5, 6) for y in (0, 1)}
+    (place,) = draw(np.zeros((3, 2, 5), np.int8)).axes
+    assert {text.get_position()[1] for text in place.texts} == {0, 1, 3, 4, 6, 7}
+
+
+def test_matrices_of_one_number_are_a_row() -> None:
+    (place,) = draw(np.zeros((3, 1, 1), np.int8)).axes
+    assert {text.get_position() for text in place.texts} == {(0, 0), (1, 0), (2, 0)}
+
+
+def test_numbers_are_as_short_as_their_cells() -> None:
+    numbers = np.array([1 / 3, -1 / 3, 2**24 + 1, 1e30, 1.4e-45, -0.0])
+    assert texts(draw(numbers)) == [["0.333", "-0.333", "16777217", "1e+30", "1.4e-45", "-0"]]
+
+
+def test_results_begin_a_row_where_they_do_not_fit_beside_the_arrays() -> None:
+    def rows(wide: int) -> dict[str, int]:
+        figure = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
+        assert figure.get_suptitle() == "f(x, z)"
+        places = {place.get_title(loc="left"): place for place in figure.axes}
+        return {title: places[title].get_subplotspec().rowspan.start for title in "xzy"}
+
+    assert rows(wide=3) == {"x": 0, "z": 0, "y": 0}
+    assert rows(wide=7) == {"x": 0, "z": 0, "y": 1}
+    assert rows(wide=12) == {"x": 0, "z": 1, "y": 3}, "below the arrow"
+
+
+# The pictures of the operators' pages
+
+
+@pytest.fixture(scope="module")
+def drawing() -> Any:
+    """The module that draws them, beside the pages."""
+    return runpy.run_path(str(Path(__file__).parents[1] / "notebooks" / "drawing.py"))
+
+
+def test_each_operator_has_a_picture_in_the_order_of_the_families(drawing: Any) -> None:
+    functions = [function_name(operator) for operators in operators_by_family().values() for operator in operators]
+    assert list(drawing["sources"]()) == functions
+
+
+def test_a_picture_shows_the_call_with_its_attributes(drawing: Any) -> None:
+    figure = drawing["draw_example"]("nonzero_coordinates")
+    assert figure.get_suptitle() == "nonzero_coordinates(input, size=4)"
+    assert [place.get_title(loc="left") for place in figure.axes] == ["input", "", "count", "coordinates"]
+    assert drawing["picture_of"]("nonzero_coordinates").description == (
+        "nonzero_coordinates(input, size=4), where input is [[0, 3, 0], [5, 0, 1]], "
+        "gives count 3 and coordinates [[0, 1], [1, 0], [1, 2], [0, 0]]"
+    )
+
+
+def test_a_function_of_one_number_is_drawn_as_a_curve(drawing: Any) -> None:
+    figure = drawing["draw_example"]("element_wise_floor")
+    (line,) = figure.axes[0].lines
+    assert figure.get_suptitle() == "element_wise_floor(x)"
+    assert np.isnan(line.get_ydata()).sum() == 8, "it is broken where it jumps"
+    assert (
+        drawing["picture_of"]("element_wise_floor").description
+        == "The curve of element_wise_floor(x) for x from -4 to 4"
+    )
 
 
 def test_a_picture_is_written_to_the_file(plt: Any, tmp_path: Path) -> None:
