@@ -72,7 +72,7 @@ def test_numbers_are_as_short_as_their_cells() -> None:
 
 def test_results_begin_a_row_where_they_do_not_fit_beside_the_arrays() -> None:
     def rows(wide: int) -> dict[str, int]:
-        figure = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
+        figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
         places = {place.get_title(loc="left"): place for place in figure.axes}
         return {title: places[title].get_subplotspec().rowspan.start for title in "xzy"}
