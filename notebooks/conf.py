@@ -4,7 +4,9 @@ import shutil
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for the extension and the drawings beside this file
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # for the extension and the drawings beside this file
 
 import dmljax
 
@@ -23,7 +25,10 @@ extensions = [
 ]
 # Types of other libraries are no links, for their inventories would have to be fetched; nor are private types.
 nitpick_ignore_regex = [
-    ("py:class", r"(jax|jaxlib|numpy|collections|os|pathlib)\..*|ArrayLike|DTypeLike|NDArray"),
+    (
+        "py:class",
+        r"(jax|jaxlib|numpy|collections|os|pathlib)\..*|ArrayLike|DTypeLike|NDArray",
+    ),
     ("py:class", r"dmljax\.(descriptors|dxdispatch|estimation)\..*"),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
@@ -45,9 +50,12 @@ html_theme = "furo"
 html_favicon = "favicon.svg"
 html_title = f"dmljax {release}"
 html_static_path = ["static"]
-html_js_files = ["sidebar.js"]
+html_js_files = ["sidebar.js", "filter.js"]
+html_css_files = ["site.css"]
 html_copy_source = False
-copybutton_prompt_text = r">>> |\.\.\. |\$ "  # the button copies code without prompts and output
+copybutton_prompt_text = (
+    r">>> |\.\.\. |\$ "  # the button copies code without prompts and output
+)
 copybutton_prompt_is_regexp = True
 html_show_sphinx = False
 

@@ -34,7 +34,9 @@ class Picture(NamedTuple):
     @property
     def is_curve(self) -> bool:
         """Whether the call has no arrays but `x`."""
-        return not self.arrays and any(result.shape == X.shape for result in self.results.values())
+        return not self.arrays and any(
+            result.shape == X.shape for result in self.results.values()
+        )
 
     @property
     def description(self) -> str:
@@ -42,16 +44,22 @@ class Picture(NamedTuple):
         if self.is_curve:
             return f"The curve of {self.call} for x from -4 to 4"
         given = [f"{name} is {numbers(array)}" for name, array in self.arrays.items()]
-        result = join_words(f"{name} {numbers(array)}".lstrip() for name, array in self.results.items())
+        result = join_words(
+            f"{name} {numbers(array)}".lstrip() for name, array in self.results.items()
+        )
         call = self.call.replace("\u00a0", " ")
-        return f"{call}{f', where {join_words(given)},' if given else ''} gives {result}"
+        return (
+            f"{call}{f', where {join_words(given)},' if given else ''} gives {result}"
+        )
 
 
 def numbers(array: Any) -> str:
     """The numbers of an array of at most 32 of them, or else its shape."""
     if array.size > 32:
         return f"an array of shape {array.shape}"
-    return str(jax.tree.map(lambda number: float(f"{number:.3g}"), array.tolist())).replace(".0", "")
+    return str(
+        jax.tree.map(lambda number: float(f"{number:.3g}"), array.tolist())
+    ).replace(".0", "")
 
 
 @functools.cache
@@ -76,9 +84,17 @@ def picture_of(name: str) -> Picture:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     given = inspect.signature(function).bind(*call.args, **keywords).arguments
     values = {key: eval(ast.unparse(node), names) for key, node in given.items()}
-    arrays = {key: value for key, value in values.items() if is_array(value) and value is not X}
+    arrays = {
+        key: value
+        for key, value in values.items()
+        if is_array(value) and value is not X
+    }
     shown = given | {key: ast.Name(key) for key in arrays}
-    shown |= {key: ast.Constant(value.item()) for key, value in values.items() if isinstance(value, np.generic)}
+    shown |= {
+        key: ast.Constant(value.item())
+        for key, value in values.items()
+        if isinstance(value, np.generic)
+    }
     spelled = ast.Call(
         ast.Name(name),
         [shown[key] for key in list(given)[: len(call.args)]],
@@ -86,26 +102,35 @@ def picture_of(name: str) -> Picture:
     )
     results = function(**values)
     text = re.sub(
-        r"\([\d, .-]+\)", lambda sizes: sizes[0].replace(" ", "\u00a0"), ast.unparse(spelled).replace("'", '"')
+        r"\([\d, .-]+\)",
+        lambda sizes: sizes[0].replace(" ", "\u00a0"),
+        ast.unparse(spelled).replace("'", '"'),
     )
     return Picture(text, by_name(arrays), by_name(named(results)))
 
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array, or a list of arrays."""
-    return isinstance(value, np.ndarray) or (isinstance(value, list) and all(map(is_array, value)))
+    return isinstance(value, np.ndarray) or (
+        isinstance(value, list) and all(map(is_array, value))
+    )
 
 
 def named(results: Any) -> dict[str, Any]:
     """The results of a function by their names; a single one has none."""
     if isinstance(results, tuple) and hasattr(results, "_asdict"):
-        return {key: value for key, value in results._asdict().items() if value is not None}
+        return {
+            key: value for key, value in results._asdict().items() if value is not None
+        }
     return {"result": results} if isinstance(results, list | tuple) else {"": results}
 
 
 def by_name(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays by their names, those of a sequence with their positions."""
-    parts = {key: value if isinstance(value, list | tuple) else [value] for key, value in arrays.items()}
+    parts = {
+        key: value if isinstance(value, list | tuple) else [value]
+        for key, value in arrays.items()
+    }
     return {
         f"{key}[{i}]" if len(several) > 1 else key: np.asarray(one)
         for key, several in parts.items()
@@ -127,12 +152,23 @@ def draw_curve(call: str, y: np.ndarray[Any, Any]) -> "Figure":
     """The curve of a function of one number, broken where it jumps."""
     low, high = -4.2, 4.2
     jumps = np.flatnonzero(np.abs(np.diff(y)) > 0.3)
-    x, y = np.insert(X, jumps + 1, np.nan), np.insert(y.astype(float), jumps + 1, np.nan)
-    figure: Figure = pyplot().figure(figsize=(3.8, 2.7), layout="constrained", facecolor="none")
+    x, y = (
+        np.insert(X, jumps + 1, np.nan),
+        np.insert(y.astype(float), jumps + 1, np.nan),
+    )
+    figure: Figure = pyplot().figure(
+        figsize=(3.8, 2.7), layout="constrained", facecolor="none"
+    )
     axes = figure.subplots()
     axes.plot(x, y, color="#3b82c4", linewidth=2)
     finite = y[np.isfinite(y)]
-    axes.set(xlim=(low, high), ylim=(max(low, min(finite.min(), -0.5) - 0.3), min(high, max(finite.max(), 1) + 0.3)))
+    axes.set(
+        xlim=(low, high),
+        ylim=(
+            max(low, min(finite.min(), -0.5) - 0.3),
+            min(high, max(finite.max(), 1) + 0.3),
+        ),
+    )
     axes.set_facecolor("none")
     axes.grid(color=LINES, alpha=0.25, linewidth=0.6)
     for side in ("left", "bottom"):
@@ -141,6 +177,11 @@ def draw_curve(call: str, y: np.ndarray[Any, Any]) -> "Figure":
         axes.spines[side].set_visible(False)
     axes.tick_params(colors=LINES, labelsize=7, length=2)
     figure.suptitle(
-        call, x=0.01, horizontalalignment="left", fontsize=min(8, 400 / len(call)), family="monospace", color=LINES
+        call,
+        x=0.01,
+        horizontalalignment="left",
+        fontsize=min(8, 400 / len(call)),
+        family="monospace",
+        color=LINES,
     )
     return figure

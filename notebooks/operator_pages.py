@@ -1,8 +1,13 @@
 """The directives of the reference: what dmljax knows of an operator, and the table of all, made from the code."""
 
 import contextlib
+import functools
+import html
 import io
+import itertools
+import json
 import re
+from importlib import resources
 from typing import Any
 
 import jax.typing
@@ -26,6 +31,7 @@ from dmljax.describe import (
     markdown_table,
     member_rows,
     operator_rows,
+    operators_by_family,
 )
 from dmljax.directml import FeatureLevel, Operator
 from dmljax.relatives import PURPOSES
@@ -38,14 +44,21 @@ class OperatorFunctionDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         name = function_name(find_operator(self.arguments[0]))
-        text = FUNCTION.format(name=name, alt=picture_of(name).description)
-        purposes = [purpose for purpose, functions in PURPOSES.items() if name in functions.split()]
-        found = f"\nUsed for: {', '.join(purposes)}.\n" if purposes else ""  # the site's search finds the page by them
+        names = words_by_function().get(name, ())
+        words = "\n".join(f"   single: {word}" for word in names)
+        text = FUNCTION.format(name=name, words=words, alt=picture_of(name).description)
+        purposes = [word for word in names if word in PURPOSES]
+        found = f"\nUsed for: {', '.join(purposes)}.\n" if purposes else ""
         return self.parse_text_to_nodes(text + found)
 
 
+# The index's entries are found by the search: those that are the whole query come first.
 FUNCTION = """\
 ```{{eval-rst}}
+.. index::
+   single: {name}
+{words}
+
 .. autofunction:: dmljax.{name}
 
 .. plot::
@@ -57,6 +70,35 @@ FUNCTION = """\
 """
 
 
+@functools.cache
+def words_by_function() -> dict[str, list[str]]:
+    """What each function is called elsewhere and used for: what the search and the filter find it by."""
+    elsewhere = json.loads((resources.files("dmljax") / "elsewhere.json").read_text())
+    words: dict[str, list[str]] = {}
+    for word, functions in (*elsewhere.items(), *PURPOSES.items()):
+        for function in functions.split():
+            words.setdefault(function, []).append(word)
+    return words
+
+
+class OperatorFilterDirective(SphinxDirective):
+    """A box that leaves the operators in view whose rows have what is typed in; filter.js does it."""
+
+    def run(self) -> list[nodes.Node]:
+        words = html.escape(
+            json.dumps(
+                {name: " ".join(words) for name, words in words_by_function().items()}
+            )
+        )
+        return [nodes.raw("", FILTER.format(words=words), format="html")]
+
+
+FILTER = """\
+<p id="operator-filter" hidden data-words="{words}"><label>Filter:
+<input type="search" placeholder="softmax, mask, torch.gather, nonzero"></label> <span aria-live="polite"></span></p>
+"""
+
+
 class OperatorDescriptorDirective(SphinxDirective):
     """Members, rules and support tables of the operator that the argument names."""
 
@@ -65,7 +107,10 @@ class OperatorDescriptorDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         operator = find_operator(self.arguments[0])
         known, link = explanation(operator), official_page(operator)
-        members = [(f"`{name}`", f"`{field}`", kind) for name, field, kind in member_rows(operator)]
+        members = [
+            (f"`{name}`", f"`{field}`", kind)
+            for name, field, kind in member_rows(operator)
+        ]
         support = [
             (
                 level.removeprefix("DML_FEATURE_LEVEL_"),
@@ -85,7 +130,9 @@ class OperatorDescriptorDirective(SphinxDirective):
             "",
             *(f"- {rule}" for rule in known["rules"]),
             "",
-            *markdown_table(support, ("from level", "tensor", "dimension counts", "data types")),
+            *markdown_table(
+                support, ("from level", "tensor", "dimension counts", "data types")
+            ),
             "",
             "```pycon",
             *desc_example(operator),
@@ -96,17 +143,28 @@ class OperatorDescriptorDirective(SphinxDirective):
 
 def official_page(operator: type[Operator]) -> str:
     """The address of the official page; those of newer operators stand in another part of Microsoft's documentation."""
-    part = "win32/api/directml" if min(operator.support) < FeatureLevel.FL_5_0 else "ai/directml/api"
+    part = (
+        "win32/api/directml"
+        if min(operator.support) < FeatureLevel.FL_5_0
+        else "ai/directml/api"
+    )
     name = operator.type.replace("DML_OPERATOR_", "dml_").lower()
-    return f"https://learn.microsoft.com/windows/{part}/ns-directml-{name}_operator_desc"
+    return (
+        f"https://learn.microsoft.com/windows/{part}/ns-directml-{name}_operator_desc"
+    )
 
 
 class OperatorsDirective(SphinxDirective):
     """The levels, ranks and data types of all operators, each with a link to its page."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [(f"[{row[0]}](operators/{row[0].lower()}.md)" if row[0] else "", *row[1:]) for row in operator_rows()]
-        return self.parse_text_to_nodes("\n".join([f"{coverage()}.", "", *markdown_table(rows, OPERATORS_HEAD)]))
+        rows = [
+            (f"[{row[0]}](operators/{row[0].lower()}.md)" if row[0] else "", *row[1:])
+            for row in operator_rows()
+        ]
+        return self.parse_text_to_nodes(
+            "\n".join([f"{coverage()}.", "", *markdown_table(rows, OPERATORS_HEAD)])
+        )
 
 
 class PublicNamesDirective(SphinxDirective):
@@ -117,9 +175,19 @@ class PublicNamesDirective(SphinxDirective):
         for name in self.content:
             module = directml if hasattr(directml, name) else dmljax
             value = getattr(module, name)
-            kind = "exception" if isinstance(value, type) and issubclass(value, Exception) else "class"
-            lines += [f".. auto{kind if isinstance(value, type) else 'function'}:: {module.__name__}.{name}"]
-            has_members = isinstance(value, type) and kind == "class" and not issubclass(value, tuple)
+            kind = (
+                "exception"
+                if isinstance(value, type) and issubclass(value, Exception)
+                else "class"
+            )
+            lines += [
+                f".. auto{kind if isinstance(value, type) else 'function'}:: {module.__name__}.{name}"
+            ]
+            has_members = (
+                isinstance(value, type)
+                and kind == "class"
+                and not issubclass(value, tuple)
+            )
             lines += ["   :members:"] if has_members else []
             lines.append("")
         return self.parse_text_to_nodes("\n".join([*lines, "```"]))
@@ -133,7 +201,10 @@ class CommandHelpDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         lines = []
         for command in ([], ["run"], ["check"], ["ops"], ["explain"]):
-            with contextlib.redirect_stdout(io.StringIO()) as help_text, contextlib.suppress(SystemExit):
+            with (
+                contextlib.redirect_stdout(io.StringIO()) as help_text,
+                contextlib.suppress(SystemExit),
+            ):
                 main([*command, "--help"])
             lines += [
                 f"## {' '.join(['dmljax', *command])}",
@@ -147,32 +218,71 @@ class CommandHelpDirective(SphinxDirective):
 
 
 def name_types(
-    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str | None, str | None]:
     """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of what those stand for."""
     for alias, type_ in TYPES.items():
         long = stringify_annotation(type_, "smart")
-        signature, returns = signature and signature.replace(long, alias), returns and returns.replace(long, alias)
+        signature, returns = (
+            signature and signature.replace(long, alias),
+            returns and returns.replace(long, alias),
+        )
     return signature, returns
 
 
-TYPES = {"ArrayLike": jax.typing.ArrayLike, "DTypeLike": jax.typing.DTypeLike, "NDArray": NDArray[Any]}
+TYPES = {
+    "ArrayLike": jax.typing.ArrayLike,
+    "DTypeLike": jax.typing.DTypeLike,
+    "NDArray": NDArray[Any],
+}
 
 
-def break_names(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Lets the names of operators in the sidebar break at underscores."""
-    tree = context.get("furo_navigation_tree", "")
-    context["furo_navigation_tree"] = re.sub(
-        r"(?<=>)[A-Z0-9_]+(?=<)", lambda name: name[0].replace("_", "_<wbr>"), tree
-    )
+def arrange_sidebar(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Groups the operators in the sidebar by family."""
+    context["furo_navigation_tree"] = grouped(context.get("furo_navigation_tree", ""))
+
+
+def grouped(tree: str) -> str:
+    """The sidebar's tree with the operators of each family in one item that opens."""
+    families = {
+        function_name(one): title
+        for title, operators in operators_by_family().items()
+        for one in operators
+    }
+
+    def family(line: str) -> str | None:
+        item = ITEM.fullmatch(line)
+        return families.get(item[1]) if item else None
+
+    pieces = []
+    for title, lines in itertools.groupby(tree.splitlines(), family):
+        text = "\n".join(lines)
+        if title:
+            items = re.sub(r">\w+<", lambda name: name[0].replace("_", "_<wbr>"), text)
+            is_open = " open" if "current-page" in text else ""
+            text = f"<li><details{is_open}><summary>{title}</summary><ul>{items}</ul></details></li>"
+        pieces.append(text)
+    return "\n".join(pieces)
+
+
+ITEM = re.compile(r'<li class="toctree-l2[^>]*><a [^>]*>(\w+)</a></li>')
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Adds the directives."""
     app.connect("autodoc-process-signature", name_types)
-    app.connect("html-page-context", break_names, priority=900)  # after Furo's own
+    app.connect("html-page-context", arrange_sidebar, priority=900)  # after Furo's own
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)
+    app.add_directive("operator-filter", OperatorFilterDirective)
     app.add_directive("operators", OperatorsDirective)
     app.add_directive("public-names", PublicNamesDirective)
     app.add_directive("command-help", CommandHelpDirective)

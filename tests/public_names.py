@@ -171,23 +171,22 @@ def names_elsewhere(page: str) -> Iterator[str]:
 
 OPERATORS_PAGE = PAGES.parent / "operators.md"
 LIST = """\
+% `python tests/public_names.py` writes this page.
+
 # The operators
 
-By what they do. Each page has the function, a drawing, the descriptor with its rules and data types, and its relatives
-in other libraries. `python tests/public_names.py` writes this list.
+Each page has the function, a picture, the descriptor with its rules and data types, and its relatives in other
+libraries.
+
+```{{operator-filter}}
+```
 
 {families}
 
-## Levels, ranks and data types
-
-```{{operators}}
-```
-
 ```{{toctree}}
 :hidden:
-:glob:
 
-operators/*
+{pages}
 ```
 """
 
@@ -196,13 +195,14 @@ def operators_text() -> str:
     """The text of `notebooks/operators.md`: what each operator does and what others call it."""
     from dmljax.describe import function_name, markdown_table, operators_by_family  # when `functions.py` is written
 
-    families = []
+    families, pages = [], []
     for title, operators in operators_by_family().items():
         names = [function_name(operator) for operator in operators]
         rows = [(f"[`{name}`](operators/{name}.md)", purpose(name), called_elsewhere(name)) for name in names]
         lines = markdown_table(rows, ("function", "what it does", "called elsewhere"))
         families.append("\n".join([f"## {title}", "", *lines]))
-    return LIST.format(families="\n\n".join(families))
+        pages += [f"operators/{name}" for name in names]
+    return LIST.format(families="\n\n".join(families), pages="\n".join(pages))
 
 
 def purpose(name: str) -> str:
