@@ -1,0 +1,42 @@
+"""The code of the site's guides and recipes runs, and prints what stands below it."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GUIDES = [ROOT / "notebooks" / name for name in ("index.md", "recipes.md")]
+GUIDES += sorted((ROOT / "notebooks").glob("for-*.md"))
+
+
+@contextlib.contextmanager
+def as_users_have_it() -> Iterator[None]:
+    """JAX's own settings: the random numbers that are printed follow from them."""
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        yield
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_a_guides_code_prints_what_stands_below_it(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed").use("agg")
+    monkeypatch.chdir(tmp_path)  # one writes a picture
+    Path("notebooks").symlink_to(ROOT / "notebooks")  # one reads a model in notebooks/models
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
+        said = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
+        with contextlib.redirect_stdout(io.StringIO()) as output, as_users_have_it():
+            exec(block, names)
+        assert output.getvalue().splitlines() == said, block
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_has_code_and_no_line_of_it_is_clipped(path: Path) -> None:
+    blocks = re.findall(r"```(?:python|console)\n(.*?)```", path.read_text(), re.DOTALL)
+    assert blocks
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 88
