@@ -93,7 +93,10 @@ def test_there_are_examples_to_run() -> None:
     assert examples >= len(directml.OPERATORS) + 40
 
 
-@pytest.mark.parametrize("name", few_of(sorted(directml.OPERATORS), *FIRST_OF_EVERY_KIND))
+# In the first tier, too: one whose function takes signed integers and whose operator does not.
+@pytest.mark.parametrize(
+    "name", few_of(sorted(directml.OPERATORS), *FIRST_OF_EVERY_KIND, "DML_OPERATOR_ELEMENT_WISE_BIT_AND")
+)
 def test_the_example_of_every_descriptor_runs(name: str) -> None:
     session = [line or "<BLANKLINE>" for line in desc_example(directml.OPERATORS[name])]
     test = doctest.DocTestParser().get_doctest("\n".join(session) + "\n", {"dmljax": dmljax, "np": np}, name, None, 0)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax
-from dmljax import directml
+from dmljax import directml, functions
 from dmljax.calls.decorator import RecordedCall, recorded_calls
 from dmljax.descriptors.base import Operator
 from dmljax.examples.example import Example
@@ -32,7 +32,7 @@ def examples_of(operator: type[Operator]) -> Sequence[Example]:
 @functools.cache
 def page_examples(operator: type[Operator]) -> Sequence[Example]:
     """The examples of an operator's page."""
-    names: dict[str, Any] = vars(np) | vars(directml) | vars(dmljax)
+    names: dict[str, Any] = vars(np) | vars(directml) | vars(functions)
     found, heading = [], ""
     for piece in _PARSER.parse(resources.files("dmljax.examples").joinpath("pages.txt").read_text()):
         if isinstance(piece, str):
@@ -53,7 +53,7 @@ def page_examples(operator: type[Operator]) -> Sequence[Example]:
 def docstring_example(operator: type[Operator]) -> Example:
     """The first call of an operator's function in its docstring."""
     name = operator.function.__name__
-    names = vars(directml) | vars(dmljax) | {"jax": jax, "jnp": jnp, "np": np}
+    names = vars(directml) | vars(functions) | {"jax": jax, "jnp": jnp, "np": np}
     for shown in _PARSER.get_examples(inspect.getdoc(getattr(dmljax, name)) or ""):
         with jax.enable_x64(False), recorded_calls() as calls:
             exec(shown.source, names)  # noqa: S102

@@ -146,6 +146,7 @@ class OperatorCall:
         ((dtype, sizes),) = self.outputs
         if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned types
             views = [replace(view, dtype=np.dtype(f"u{view.dtype}")) for view in views]
+            dtype = dtype if self.name == "ELEMENT_WISE_BIT_COUNT" else views[0].dtype
         if self.name == "ELEMENT_WISE_BIT_COUNT" or sizes == np.broadcast_shapes(*(view.sizes for view in views)):
             return self.builder.elementwise(self.operator, *views, dtype=dtype, **attributes)
         raise NoOperator("must broadcast to the output", join_sizes(sizes))
