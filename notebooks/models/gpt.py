@@ -22,7 +22,11 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).reshape(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x))
+            .reshape(batch, length, 3, HEADS, WIDTH // HEADS)
+            .permute(2, 0, 3, 1, 4)
+        )
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
         return x + self.down(functional.gelu(self.up(self.norm2(x))))
@@ -31,9 +35,15 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        self.tokens, self.positions = (
+            nn.Embedding(VOCABULARY, WIDTH),
+            nn.Embedding(LENGTH, WIDTH),
+        )
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.norm, self.head = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, VOCABULARY, bias=False),
+        )
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
