@@ -293,10 +293,16 @@ def desc_example(operator: type[Operator]) -> list[str]:
     )
     lines = [f">>> desc = dmljax.directml.{operator.__name__}(", *members, "... )"]
     lines += [">>> compute = dmljax.directml.lower(desc)", *call]
+    outputs = str(directml.lower(example.desc)(*arrays.values()))
     return [
-        *(line.replace("'", '"') for line in lines),
-        *str(directml.lower(example.desc)(*arrays.values())).splitlines(),
+        *(part for line in lines for part in _fitting(line.replace("'", '"'), "...         ")),
+        *(part for line in outputs.splitlines() for part in _fitting(line, "    ")),
     ]
+
+
+def _fitting(line: str, indent: str) -> list[str]:
+    """A line of a session in as many lines of 88 columns as hold it."""
+    return textwrap.wrap(line, 88, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [line]
 
 
 def _array_source(array: Any) -> str:

@@ -121,16 +121,16 @@ class InvalidType(DmlError, TypeError):
 
     >>> activation_hardmax([1.0])
     Traceback (most recent call last):
-    dmljax.directml.InvalidType: activation_hardmax: input must be a JAX or NumPy array; got list ...
+    dmljax.directml.InvalidType: activation_hardmax: input must be a JAX or NumPy array; ...
     """
 
 
 class Unsupported(DmlError, NotImplementedError):
     """A valid request that dmljax, or JAX as it is configured, cannot carry out.
 
-    >>> from_json({"Type": "DML_OPERATOR_NO_SUCH_THING"})
+    >>> from_json({"Type": "NO_SUCH_THING"})
     Traceback (most recent call last):
-    dmljax.directml.Unsupported: Type: unknown operator 'DML_OPERATOR_NO_SUCH_THING' (`dmljax ops` lists them)
+    dmljax.directml.Unsupported: Type: unknown operator 'NO_SUCH_THING' (`dmljax ops` ...
     """
 
 

@@ -58,6 +58,7 @@ copybutton_prompt_text = (
 )
 copybutton_prompt_is_regexp = True
 html_show_sphinx = False
+html_domain_indices = False  # of modules, which are on one page
 
 
 def setup(app):

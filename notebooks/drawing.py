@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import dmljax
-from dmljax import directml
+from dmljax import directml, functions
 from dmljax.pictures import LINES, draw, pyplot
 from dmljax.text import join_words
 
@@ -65,7 +65,7 @@ def numbers(array: Any) -> str:
 @functools.cache
 def sources() -> dict[str, tuple[ast.Call, dict[str, Any]]]:
     """The call of each function in pictures.txt, and the names that it may use."""
-    names: dict[str, Any] = vars(np) | vars(directml) | vars(dmljax) | {"x": X}
+    names: dict[str, Any] = vars(np) | vars(directml) | vars(functions) | {"x": X}
     found = {}
     for example in doctest.DocTestParser().get_examples(CALLS.read_text()):
         (statement,) = ast.parse(example.source).body

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import html
 import io
-import itertools
 import json
 import re
 from importlib import resources
@@ -44,6 +43,7 @@ class OperatorFunctionDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         name = function_name(find_operator(self.arguments[0]))
+        self.env.metadata[self.env.docname]["orphan"] = True  # the sidebar lists it
         names = words_by_function().get(name, ())
         words = "\n".join(f"   single: {word}" for word in names)
         text = FUNCTION.format(name=name, words=words, alt=picture_of(name).description)
@@ -246,34 +246,51 @@ TYPES = {
 def arrange_sidebar(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Groups the operators in the sidebar by family."""
-    context["furo_navigation_tree"] = grouped(context.get("furo_navigation_tree", ""))
+    """Puts the operators by family into the sidebar, and leads from each to the next.
+
+    They are in no table of contents: Sphinx would copy that of 177 pages for each page.
+    """
+    pathto, here = context["pathto"], page.removeprefix("operators/")
+    families = [
+        listed(title, names, here, pathto) for title, names in names_by_family().items()
+    ]
+    is_open = " open" if page.startswith("operators") else ""
+    tree = f"<details{is_open}><summary>By family</summary><ul>{''.join(families)}</ul></details>"
+    context["furo_navigation_tree"] = re.sub(
+        r"(>The operators</a>)",
+        lambda title: title[0] + tree,
+        context["furo_navigation_tree"],
+    )
+    names = [name for names in names_by_family().values() for name in names]
+    if page.startswith("operators/") and here in names:
+        place = names.index(here)
+        for key, others in (
+            ("prev", names[:place][-1:]),
+            ("next", names[place + 1 :][:1]),
+        ):
+            links = [
+                {"title": name, "link": pathto(f"operators/{name}")} for name in others
+            ]
+            context[key] = next(iter(links), None)
 
 
-def grouped(tree: str) -> str:
-    """The sidebar's tree with the operators of each family in one item that opens."""
-    families = {
-        function_name(one): title
-        for title, operators in operators_by_family().items()
-        for one in operators
+def names_by_family() -> dict[str, list[str]]:
+    """The functions of each family, by its title."""
+    return {
+        title: list(map(function_name, several))
+        for title, several in operators_by_family().items()
     }
 
-    def family(line: str) -> str | None:
-        item = ITEM.fullmatch(line)
-        return families.get(item[1]) if item else None
 
-    pieces = []
-    for title, lines in itertools.groupby(tree.splitlines(), family):
-        text = "\n".join(lines)
-        if title:
-            items = re.sub(r">\w+<", lambda name: name[0].replace("_", "_<wbr>"), text)
-            is_open = " open" if "current-page" in text else ""
-            text = f"<li><details{is_open}><summary>{title}</summary><ul>{items}</ul></details></li>"
-        pieces.append(text)
-    return "\n".join(pieces)
-
-
-ITEM = re.compile(r'<li class="toctree-l2[^>]*><a [^>]*>(\w+)</a></li>')
+def listed(title: str, names: list[str], here: str, pathto: Any) -> str:
+    """A family in the sidebar, open where the page is one of its operators; names may break at underscores."""
+    items = "".join(
+        f'<li class="toctree-l2{" current-page" if name == here else ""}">'
+        f'<a class="reference internal" href="{pathto(f"operators/{name}")}">{name.replace("_", "_<wbr>")}</a></li>'
+        for name in names
+    )
+    is_open = " open" if here in names else ""
+    return f"<li><details{is_open}><summary>{title}</summary><ul>{items}</ul></details></li>"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

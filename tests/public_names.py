@@ -182,12 +182,6 @@ libraries.
 ```
 
 {families}
-
-```{{toctree}}
-:hidden:
-
-{pages}
-```
 """
 
 
@@ -195,14 +189,13 @@ def operators_text() -> str:
     """The text of `notebooks/operators.md`: what each operator does and what others call it."""
     from dmljax.describe import function_name, markdown_table, operators_by_family  # when `functions.py` is written
 
-    families, pages = [], []
+    families = []
     for title, operators in operators_by_family().items():
         names = [function_name(operator) for operator in operators]
         rows = [(f"[`{name}`](operators/{name}.md)", purpose(name), called_elsewhere(name)) for name in names]
         lines = markdown_table(rows, ("function", "what it does", "called elsewhere"))
         families.append("\n".join([f"## {title}", "", *lines]))
-        pages += [f"operators/{name}" for name in names]
-    return LIST.format(families="\n\n".join(families), pages="\n".join(pages))
+    return LIST.format(families="\n\n".join(families))
 
 
 def purpose(name: str) -> str:

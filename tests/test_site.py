@@ -3,6 +3,7 @@
 Needs the extra `docs`, and Chromium for the browser; tests without them are skipped.
 """
 
+import html
 import inspect
 import re
 import shutil
@@ -20,6 +21,7 @@ import pytest
 
 import dmljax
 from dmljax import directml
+from dmljax.describe import function_name, operators_by_family
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -45,6 +47,34 @@ def test_every_operator_has_a_page_with_everything(site: Path) -> None:
         for member in operator.members():
             assert member.name in page
         assert re.search(rf'src="[^"]*{name}-1\.png"', page)
+
+
+def test_no_code_is_wider_than_its_page(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        # What is printed wraps.
+        text = re.sub(
+            r'<div class="(output stream|highlight-(text|console)).*?</pre>', "", page.read_text(), flags=re.S
+        )
+        for block in re.findall(r"<pre[^>]*>(.*?)</pre>", text, re.DOTALL):
+            lines = html.unescape(re.sub(r"<[^>]*>", "", block)).splitlines()
+            assert not [line for line in lines if len(line) > 88], page.name
+
+
+def test_every_picture_is_described(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for image in re.findall(r"<img [^>]*>", page.read_text()):
+            alt = re.search(r'alt="([^"]*)"', image)
+            assert alt, (page.name, image)
+            assert " " in alt[1], (page.name, image)
+
+
+def test_every_operator_is_in_the_sidebar_below_its_family(site: Path) -> None:
+    page = (site / "operators" / "gather_nd1.html").read_text()
+    for title, operators in operators_by_family().items():
+        family = page.partition(f"<summary>{title}</summary>")[2].partition("</details>")[0]
+        names = [function_name(operator) for operator in operators]
+        assert re.findall(r'href="([^"]+)"', family) == [f"{n}.html" if n != "gather_nd1" else "#" for n in names]
+    assert "<details open><summary>Gathers and scatters" in page
 
 
 def test_every_notebook_can_be_downloaded(site: Path) -> None:
@@ -109,7 +139,32 @@ def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
         page.fill("input[name=q]", "gather_nd1")
         page.press("input[name=q]", "Enter")
         page.wait_for_selector("#search-results a[href*='operators/gather_nd1']", timeout=20_000)
+        page.goto(f"{address}/search.html?q=causal+mask")
+        page.wait_for_selector("#search-results a[href*='operators/diagonal_matrix1']", timeout=20_000)
     assert not said
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_list_of_operators_is_filtered(address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
+        page = browser.new_page()
+        page.goto(f"{address}/operators.html")
+        assert page.locator("tbody tr:visible").count() == len(directml.OPERATORS)
+        page.fill("#operator-filter input", "causal MASK")
+        names = page.locator("tbody tr:visible td:first-child").all_inner_texts()
+        assert names == ["diagonal_matrix1", "multihead_attention1"]
+        assert page.locator("#operator-filter span").inner_text() == "2 operators"
+        assert page.locator("article h2:visible").count() == 2
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_first_page_fits_a_screen(address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    with playwright.sync_playwright() as driver, driver.chromium.launch(executable_path=CHROMIUM) as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(f"{address}/index.html")
+        assert page.locator("article p").last.bounding_box()["y"] < 780
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

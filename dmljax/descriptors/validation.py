@@ -29,7 +29,7 @@ def validate(desc: Any, feature_level: FeatureLevel | str = LATEST) -> None:
     >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
     >>> validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: DML_OPERATOR_ACTIVATION_HARDMAX at DML_FEATURE_LEVEL_1_0: ...
+    dmljax.directml.InvalidDesc: DML_OPERATOR_ACTIVATION_HARDMAX at ...
     """
     level = _level(desc, feature_level)
     broken = tuple(desc.problems(level))

@@ -154,8 +154,11 @@ class Model:
         `jax.ShapeDtypeStruct` become inputs. Inputs that such a part does not need are left out.
 
         >>> import onnx.parser
-        >>> text = '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y) { y = Softmax(x) }'
-        >>> graph = load(onnx.parser.parse_model(text)).graph({"x": (2, 3)})
+        >>> head = (
+        ...     '<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y)'
+        ... )
+        >>> proto = onnx.parser.parse_model(head + "{ y = Softmax(x) }")
+        >>> graph = load(proto).graph({"x": (2, 3)})
         >>> graph.nodes
         mappingproxy({'y': ActivationSoftmax1Desc(input=..., output=..., axes=(1,))})
         >>> find_minimum_feature_level(graph)
