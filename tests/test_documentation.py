@@ -98,7 +98,9 @@ def test_there_are_examples_to_run() -> None:
     "name", few_of(sorted(directml.OPERATORS), *FIRST_OF_EVERY_KIND, "DML_OPERATOR_ELEMENT_WISE_BIT_AND")
 )
 def test_the_example_of_every_descriptor_runs(name: str) -> None:
-    session = [line or "<BLANKLINE>" for line in desc_example(directml.OPERATORS[name])]
+    lines = desc_example(directml.OPERATORS[name])
+    assert max(map(len, lines)) <= 88, "as wide as the site shows code"
+    session = [line or "<BLANKLINE>" for line in lines]
     test = doctest.DocTestParser().get_doctest("\n".join(session) + "\n", {"dmljax": dmljax, "np": np}, name, None, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     runner.run(test)

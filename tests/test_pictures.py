@@ -71,15 +71,15 @@ def test_numbers_are_as_short_as_their_cells() -> None:
 
 
 def test_results_begin_a_row_where_they_do_not_fit_beside_the_arrays() -> None:
-    def rows(wide: int) -> dict[str, int]:
+    def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
-        places = {place.get_title(loc="left"): place for place in figure.axes}
-        return {title: places[title].get_subplotspec().rowspan.start for title in "xzy"}
+        found = {one.get_title(loc="left"): one.get_subplotspec() for one in figure.axes}
+        return {title: (found[title].rowspan.start, found[title].colspan.start) for title in "xzy"}
 
-    assert rows(wide=3) == {"x": 0, "z": 0, "y": 0}
-    assert rows(wide=7) == {"x": 0, "z": 0, "y": 1}
-    assert rows(wide=12) == {"x": 0, "z": 1, "y": 3}, "below the arrow"
+    assert places(wide=3) == {"x": (0, 0), "z": (0, 1), "y": (0, 3)}, "beside the arrow"
+    assert places(wide=7) == {"x": (0, 0), "z": (0, 1), "y": (1, 1)}
+    assert places(wide=12) == {"x": (0, 0), "z": (1, 0), "y": (3, 0)}, "below the arrow"
 
 
 # The pictures of the operators' pages
