@@ -42,9 +42,8 @@ On the H100, the estimate is a lower bound: {launch} us for each kernel, the byt
 Products of matrices and convolutions count by their bytes only.
 On the v5e, the estimate is the cycles that XLA's own compiler expects, at
 {tpu_clock} GHz, and for gathers, scatters and sorts, which it does not
-estimate, their bytes at {tpu_bandwidth} GB/s. dmljax and the idioms both compute products
-with
-`precision="highest"`.
+estimate, their bytes at {tpu_bandwidth} GB/s. dmljax and the idioms both compute
+products with `precision="highest"`.
 
 Where dmljax costs clearly more, it computes something else:
 
