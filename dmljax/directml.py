@@ -4,6 +4,8 @@
 """
 
 # fmt: off
+import typing as _typing
+
 from dmljax.descriptors import (
     OPERATORS, Operator, find_broken_rules, lower, find_minimum_feature_level, to_json, validate
 )
@@ -146,3 +148,10 @@ __all__ = [
 for _name in __all__:
     if _name != "OPERATORS":
         globals()[_name].__module__ = "dmljax.directml"  # where users find it, whatever file it is in
+
+if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+    def __getattr__(name):
+        from dmljax.descriptors.spellings import hint
+
+        raise AttributeError(f"module 'dmljax.directml' has no attribute {name!r}{hint(name, __all__)}")

@@ -94,6 +94,17 @@ class TensorDesc:
                 "GuaranteedBaseOffsetAlignment", "must be a power of two of at least the element size", alignment
             )
 
+    def __repr__(self) -> str:
+        layout = {
+            "strides": self.strides,
+            "flags": self.flags,
+            "total_tensor_size_in_bytes": self.total_tensor_size_in_bytes,
+            "guaranteed_base_offset_alignment": self.guaranteed_base_offset_alignment,
+        }
+        given = [repr(self.data_type.name), repr(self.sizes)]
+        given += [f"{name}={value!r}" for name, value in layout.items() if value]
+        return f"TensorDesc({', '.join(given)})"
+
     @property
     def rank(self) -> int:
         """`DimensionCount`."""

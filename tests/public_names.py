@@ -73,6 +73,8 @@ DIRECTML_TEXT = '''\
 """
 
 # fmt: off
+import typing as _typing
+
 {imports}
 {all}
 # fmt: on
@@ -80,6 +82,13 @@ DIRECTML_TEXT = '''\
 for _name in __all__:
     if _name != "OPERATORS":
         globals()[_name].__module__ = "dmljax.directml"  # where users find it, whatever file it is in
+
+if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+    def __getattr__(name):
+        from dmljax.descriptors.spellings import hint
+
+        raise AttributeError(f"module 'dmljax.directml' has no attribute {{name!r}}{{hint(name, __all__)}}")
 '''
 
 

@@ -32,6 +32,23 @@ def test_every_operator_of_the_header_is_there() -> None:
     assert sorted(operator.short_name for operator in directml.OPERATORS.values()) == sorted(header.OPERATORS)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DML_TENSOR_DATA_TYPE_FLOAT32", "DataType.FLOAT32"),
+        ("DML_FEATURE_LEVEL_2_0", "FeatureLevel.FL_2_0"),
+        ("DML_CONVOLUTION_OPERATOR_DESC", "ConvolutionDesc"),
+        ("DML_OPERATOR_GATHER_ND1", "GatherNd1Desc"),
+        ("DML_BUFFER_TENSOR_DESC", "TensorDesc"),
+        ("Convolution2Desc", "ConvolutionDesc"),
+        ("Validate", "validate"),
+    ],
+)
+def test_names_of_the_header_lead_to_those_of_directml(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf" has no attribute '{name}', did you mean {meant}\?$"):
+        getattr(directml, name)
+
+
 def public_names_of(module: ModuleType) -> dict[str, Any]:
     names = [name for name in dir(module) if not name.startswith("_")]
     return {n: v for n in names if not inspect.ismodule(v := getattr(module, n))}

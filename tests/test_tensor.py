@@ -14,6 +14,7 @@ import pytest
 from helpers import assert_same_bits, needs_x32, random_array
 from hypothesis import given, settings, strategies as st
 
+from dmljax import directml
 from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
 from dmljax.tensor import _any_elements_meet
 
@@ -120,6 +121,12 @@ def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, 
 def test_a_tensor_desc_cannot_be(arguments: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         TensorDesc(**{"data_type": FLOAT32, "sizes": (3,), **arguments})
+
+
+def test_a_tensor_desc_is_shown_as_it_is_written() -> None:
+    assert repr(TensorDesc("FLOAT32", [2, 3])) == "TensorDesc('FLOAT32', (2, 3))"
+    desc = TensorDesc("INT8", (2, 3), (0, 1), "OWNED_BY_DML", 16, 4)
+    assert eval(repr(desc), vars(directml)) == desc
 
 
 def test_a_tensor_desc_is_hashable_whatever_sequences_it_was_made_from() -> None:

@@ -25,12 +25,14 @@ def signature(counts: Counts) -> inspect.Signature:
     return inspect.Signature([*arrays, *(kinds(field, kind) for field in counts)])
 
 
-def bind_arrays(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
+def bind_arrays(
+    function: str, counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Given:
     """The arrays of a call in the order of the leaves, each with the size and type of its desc."""
     if any(count is not None for count in counts.values()):
         values = _bind_leaves(counts, leaves, args, kwargs)
     else:
-        values = list(bound_arguments("compute", signature(counts), args, kwargs).values())
+        values = list(bound_arguments(function, signature(counts), args, kwargs).values())
     return [
         require_match(leaf.path, leaf.tensor, array(leaf.path, value))
         for leaf, value in zip(leaves, values, strict=True)

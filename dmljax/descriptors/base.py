@@ -199,11 +199,10 @@ class Operator(Lowerable):
             if args:
                 raise InvalidType(Problem((), "the members must be given by name", f"{len(args)} by position"))
             self._refuse_unknown(values)
+            self._refuse_missing(values)
             data_type = None
             for member in self._members:
                 value = values.get(member.field, member.default)
-                if value is dataclasses.MISSING:
-                    raise InvalidType(Problem(member.name, "must be given", "none"))
                 if not (value is None and member.is_optional):
                     value = member.kind.coerce(member.name, value, data_type)
                 set_fields(self, **{member.field: value})
@@ -215,8 +214,23 @@ class Operator(Lowerable):
         fields = [member.field for member in self._members]
         for key in values:
             if key not in fields:
-                given = f"{key}{did_you_mean(key, fields)}"
+                given = f"{key}{self._meant_by(key)}"
                 raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", given))
+
+    def _meant_by(self, key: str) -> str:
+        """Returns a hint for a member that is spelled as in the header, counts an array, or has a similar name."""
+        plain = key.replace("_", "").lower()
+        fields = {member.name.lower(): member.field for member in self._members}
+        counts = {name.lower() for name in self.json_fields()} - fields.keys()
+        if plain in counts:
+            return ", which is the length of an array and is left out here"
+        return f", did you mean {fields[plain]}?" if plain in fields else did_you_mean(key, fields.values())
+
+    def _refuse_missing(self, values: Mapping[str, Any]) -> None:
+        needed = [member for member in self._members if member.default is dataclasses.MISSING]
+        missing = [(member.name,) for member in needed if member.field not in values]
+        if missing:
+            raise InvalidType(Problem(missing[0], "must be given", "none", missing[1:]))
 
     def _differing_lengths(self) -> Iterator[Problem]:
         """The problems of arrays that have the same count member, and different lengths."""
@@ -246,8 +260,9 @@ class Operator(Lowerable):
         return hash((type(self), self._values()))
 
     def __repr__(self) -> str:
-        values = zip(self._members, self._values(), strict=True)
-        return f"{type(self).__name__}({', '.join(f'{member.field}={value!r}' for member, value in values)})"
+        values = [(member, getattr(self, member.field)) for member in self._members]
+        given = (f"{member.field}={value!r}" for member, value in values if value != member.default)
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @classmethod
     def members(cls) -> tuple[Member, ...]:
@@ -427,7 +442,7 @@ class Operator(Lowerable):
         return _compiled(self._without_layout())
 
     def binder(self) -> Bind:
-        return functools.partial(bind_arrays, self._counts(), self.leaves(is_input=True))
+        return functools.partial(bind_arrays, self.short_name.lower(), self._counts(), self.leaves(is_input=True))
 
     def describe(self, function: Any) -> None:
         function.__name__ = function.__qualname__ = self.short_name.lower()

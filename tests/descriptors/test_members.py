@@ -315,7 +315,9 @@ def test_every_kind_of_member_survives_json() -> None:
             {"activation_descs": directml.ActivationReluDesc()},
             "ActivationDescs must be a sequence of descriptors of",
         ),
-        ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides?"),
+        ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides[?]"),
+        ({"CrossChannel": 1}, "the members must be .*; got CrossChannel, did you mean cross_channel[?]"),
+        ({"dimension_count": 2}, "the members must be .*; got dimension_count, which is the length of an array and is"),
     ],
 )
 def test_a_wrong_member_is_refused_by_its_name(changes: dict[str, Any], message: str) -> None:
@@ -377,6 +379,10 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert eval(repr(directml.ActivationEluDesc(alpha=0.5)), vars(directml)) == directml.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
         directml.ActivationEluDesc()  # type: ignore[call-arg]
+    with pytest.raises(
+        InvalidType, match="GATHER: IndicesTensor, OutputTensor, Axis and IndexDimensions must be given"
+    ):
+        directml.GatherDesc(input=matrix(3))  # type: ignore[call-arg]
 
 
 def test_a_member_may_be_called_as_a_descriptor_calls_something_itself() -> None:

@@ -1,0 +1,28 @@
+"""Finds what `dmljax.directml` calls the names of directml.h."""
+
+from collections.abc import Iterable
+
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
+from dmljax.text import did_you_mean
+from dmljax.types import HeaderEnum
+
+
+def hint(name: str, exported: Iterable[str]) -> str:
+    """`, did you mean X?` for a name of directml.h or one like an exported name; nothing otherwise.
+
+    >>> from dmljax.descriptors.spellings import hint
+    >>> hint("DML_TENSOR_DATA_TYPE_FLOAT32", ())
+    ', did you mean DataType.FLOAT32?'
+    """
+    if name.startswith("_"):  # Python itself looks for such names
+        return ""
+    plain = name.removeprefix("DML_").removeprefix("OPERATOR_").removesuffix("_OPERATOR_DESC")
+    if name.startswith("DML_") and OPERATOR_PREFIX + plain in OPERATORS:
+        return f", did you mean {OPERATORS[OPERATOR_PREFIX + plain].__name__}?"
+    for enumeration in HeaderEnum.__subclasses__():
+        member = enumeration._missing_(name) if name.startswith(enumeration.prefix) else None
+        if member is not None:
+            return f", did you mean {member!r}?"
+    if name in ("DML_TENSOR_DESC", "DML_BUFFER_TENSOR_DESC"):
+        return ", did you mean TensorDesc?"
+    return did_you_mean(name, sorted(exported, key=lambda one: one.endswith("Desc")))
