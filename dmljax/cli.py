@@ -136,7 +136,10 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized command: {args[0]}", _tip_for_command(args[0]))
         known, others = super().parse_known_args(args, namespace)
         if others:
-            near = get_close_matches(others[0].partition("=")[0], self._option_string_actions, n=1)
+            option, known_options = others[0].partition("=")[0], self._option_string_actions
+            near = [one for one in known_options if one.startswith(option)] or get_close_matches(
+                option, known_options, n=1
+            )
             self.error(f"unrecognized arguments: {' '.join(others)}", f"did you mean {near[0]}?" if near else None)
         return known, others
 

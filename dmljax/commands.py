@@ -30,7 +30,7 @@ from dmljax.describe import (
 from dmljax.directml import lower
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
-from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnreadableModel
+from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, within
@@ -70,8 +70,8 @@ def report_error(error: Exception, *, as_json: bool) -> int:
         message, tip = text[: meant.start()], meant[1]
     if as_json:
         print(json.dumps({"error": text, "findings": [finding.to_json() for finding in findings]}))
-    if findings:
-        print(message, file=sys.stderr)
+    if findings and not isinstance(error, UnopenedModel):
+        print(text, file=sys.stderr)
         return REFUSED
     return say_error(message, tip)
 

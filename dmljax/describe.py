@@ -20,6 +20,7 @@ from dmljax.habits import call_of
 from dmljax.relatives import functions_called, functions_for, functions_named, hint, summary_of
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
+from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 
 
@@ -35,7 +36,9 @@ def find_operator(name: str) -> type[Operator]:
     for functions in (functions_named(wanted), functions_called(wanted)):
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
-    raise InvalidDesc(Problem((), "the operator must be one that `dmljax ops` lists", f"{name!r}{hint(wanted)}"))
+    meant = hint(wanted)
+    remedy = None if meant else "`dmljax ops` lists them"
+    raise InvalidDesc(Problem((), f"unknown operator {show(name)}{meant}", remedy=remedy))
 
 
 def find_operators(words: str) -> list[type[Operator]]:

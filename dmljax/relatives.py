@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import resources
 
 from dmljax.directml import OPERATORS
-from dmljax.text import did_you_mean
+from dmljax.text import did_you_mean, join_words
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
 
@@ -157,7 +157,7 @@ def hint(name: str) -> str:
     if name.startswith("_"):  # Python itself looks for such names
         return ""
     called = functions_called(name)
-    return f", did you mean {' or '.join(called)}?" if called else did_you_mean(name, _functions())
+    return f", did you mean {join_words(called, 'or')}?" if called else did_you_mean(name, _functions())
 
 
 @functools.cache

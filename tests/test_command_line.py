@@ -596,18 +596,42 @@ def test_an_operator_is_found_by_what_it_is_called_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
+    ("name", "tip"),
     [
-        ("one_hott", "\ntip: did you mean one_hot?"),
-        ("softmx", "\ntip: did you mean activation_softmax?"),
-        ("xyzzy", ""),
+        ("one_hott", "did you mean one_hot?"),
+        ("softmx", "did you mean activation_softmax?"),
+        ("xyzzy", "`dmljax ops` lists them"),
     ],
 )
 def test_an_unknown_operator_comes_with_what_may_be_meant(
-    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+    name: str, tip: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", name]) == 2
-    assert capsys.readouterr().err.endswith(f"lists; got {name!r}{hint}\n")
+    assert capsys.readouterr().err == f"error: unknown operator {name!r}\ntip: {tip}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "none.bin"], "error: none.bin: no such file\n"),
+        (["check", "none.json"], "error: none.json: no such file\n"),
+        (["run", "notes.md"], "notes.md:1:1: expected a value; got '# notes' (models are .json, .onnx or .bin)\n"),
+        (
+            ["run", "none.json", "--print"],
+            "error: unrecognized arguments: --print\ntip: did you mean --print_commands?\n",
+        ),
+    ],
+)
+def test_what_cannot_be_a_command_is_answered_with_the_remedy(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("# notes")
+    try:
+        status: Any = main(arguments)
+    except SystemExit as stopped:
+        status = stopped.code
+    assert (status, capsys.readouterr().err) == (2, said)
 
 
 @pytest.mark.parametrize(

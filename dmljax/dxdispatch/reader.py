@@ -6,6 +6,7 @@ sizes and numbers of findings are bounded, and the time is proportional to the m
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -103,10 +104,15 @@ def _document(file: Path, read: Callable[[], bytes]) -> Document:
         problem = Problem((), "the model must be UTF-8 text", error.reason)
         raise UnreadableModel([Finding(str(file), data.count(b"\n", 0, error.start) + 1, problem)]) from None
     except InvalidJson as error:
-        raise UnreadableModel([Finding(str(file), error.line, error.problems[0], error.column)]) from None
+        (wrong,) = error.problems
+        if (error.line, error.column) == (1, 1):
+            wrong = replace(wrong, remedy="models are .json, .onnx or .bin")
+        raise UnreadableModel([Finding(str(file), error.line, wrong, error.column)]) from None
     except DmlError as error:
         (refused,) = error.problems
-        findings = [Finding(str(file), 0, Problem((), f"the model {refused.rule}", refused.given))]
+        is_missing = isinstance(error, MissingFile)
+        problem = Problem((), "no such file") if is_missing else Problem((), f"the model {refused.rule}", refused.given)
+        findings = [Finding(str(file), 0, problem)]
         if not isinstance(error, UnusableFile):
             raise UnreadableModel(findings) from None
         unopened = (MissingModel if isinstance(error, MissingFile) else UnopenedModel)(findings)
