@@ -99,7 +99,7 @@ def estimate(
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: estimate: target must be one of h100, ... did you mean h100?
+    dmljax.directml.InvalidDesc: estimate: target must be ... did you mean h100?
     """
     with within("estimate"):
         place = place_of(target)
