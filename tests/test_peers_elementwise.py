@@ -121,7 +121,7 @@ def is_nan(*arrays: Arr) -> Any:
     return np.logical_or.reduce([np.isnan(x) for x in arrays])
 
 
-def is_signalling(x: Arr) -> Any:
+def is_signaling(x: Arr) -> Any:
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     quiet_bit = unsigned.type(1 << (np.finfo(x.dtype).nmant - 1))
     return np.isnan(x) & (x.view(unsigned) & quiet_bit == 0)
@@ -220,8 +220,8 @@ FRACTIONAL_POWER = Difference(
     lambda base, exponent=1.5: np.isneginf(base) & np.isfinite(exponent) & (np.trunc(exponent) != exponent),
 )
 SIGNALLING_POWER = Difference(
-    "a signalling NaN to the power of 0, or as that of 1, is NaN or 1, as IEEE 754 allows",
-    lambda base, exponent: is_signalling(base) | is_signalling(exponent),
+    "a signaling NaN to the power of 0, or as that of 1, is NaN or 1, as IEEE 754 allows",
+    lambda base, exponent: is_signaling(base) | is_signaling(exponent),
     is_certain=False,
 )
 POWER_OF_ZERO = Difference(

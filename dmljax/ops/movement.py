@@ -1,7 +1,7 @@
 """Operators that copy elements to other places: slices and their gradient, joins, splits, tiles and blocks.
 
 All of them copy bit for bit, with one exception: where XLA on a CPU fuses the tile of a join of bfloat16, it may turn
-subnormals into zeros and signalling NaNs into quiet ones, for it merges the conversion of the bits into the selection.
+subnormals into zeros and signaling NaNs into quiet ones, for it merges the conversion of the bits into the selection.
 On an explicit mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
 """
 

@@ -360,7 +360,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_every_bit_is_pooled(dtype: Any, call: Any) -> None:
     if dtype == jnp.bfloat16:
-        pytest.skip("XLA on CPU selects bfloat16 as float32, which turns signalling NaNs into quiet ones")
+        pytest.skip("XLA on CPU selects bfloat16 as float32, which turns signaling NaNs into quiet ones")
     image = random_array(RNG, dtype, (3, 2, 6, 7))
     regions = np.c_[RNG.integers(-3, 3, 9), RNG.integers(-4, 10, (9, 4))].astype(dtype)
     pooled = call(dmljax.roi_pooling, image, regions, pooled_size=Size2D(width=3, height=2), spatial_scale=0.75)
