@@ -129,7 +129,7 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
         value = value.__jax_array__()
     if not isinstance(value, jax.Array | np.ndarray | np.generic):
         is_convertible = isinstance(value, list | tuple) or hasattr(value, "__array__")
-        remedy = "jnp.asarray makes one of it" if is_convertible else None
+        remedy = "jnp.asarray converts it" if is_convertible else None
         raise InvalidType(Problem(where, "must be a JAX or NumPy array", type(value).__name__, remedy=remedy))
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(Problem(where, "must be an array without a mask", "MaskedArray"))
@@ -156,11 +156,12 @@ def bound_arguments(
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         parameters = signature.parameters
+        call = habits.call_of(function, signature)
         by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
         if len(args) > len(parameters) - len(by_name):
-            remedy = f"give {join_words(by_name)} by name" if by_name else None
-            raise InvalidType(Problem((), "too many positional arguments", remedy=remedy)) from None
-        call = habits.call_of(function, signature)
+            left = [key for key in by_name if key not in kwargs]
+            instead = f"give {join_words(left)} by name" if left else call
+            raise InvalidType(Problem((), "too many positional arguments", remedy=instead)) from None
         problems = [
             Problem((), f"got an unexpected keyword argument {name!r}{'' if remedy else f'; {call}'}", remedy=remedy)
             for name in kwargs

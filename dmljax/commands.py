@@ -33,7 +33,7 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, within
+from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, within
 from dmljax.estimation import artifacts, table as estimate_table
 from dmljax.estimation.placement import Program, program_of
 from dmljax.estimation.targets import Place, place_of
@@ -64,6 +64,8 @@ def report_error(error: Exception, *, as_json: bool) -> int:
     message, tip = text, None
     if not isinstance(error, DmlError):
         tip = "--debug shows where"
+    elif isinstance(error, MissingFile) and not error.problems[0].path and not findings:
+        message = f"{one_line(error.filename)}: no such file"
     elif len(error.problems) == 1 and (remedy := error.problems[0].remedy):
         message, tip = text.removesuffix(f" ({remedy})"), remedy
     elif meant := _MEANT.search(text):
@@ -241,7 +243,7 @@ def check(options: argparse.Namespace) -> int:
     for path in options.models:
         try:
             statuses.append((_check_onnx if _is_onnx(path) else _check_model)(path, options))
-        except UnreadableModel as error:  # the other models are checked all the same
+        except (UnreadableModel, MissingFile) as error:  # the other models are checked all the same
             statuses.append(report_error(error, as_json=options.json))
     return max(statuses)
 

@@ -614,6 +614,8 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
     ("arguments", "said"),
     [
         (["run", "none.bin"], "error: none.bin: no such file\n"),
+        (["run", "none.onnx"], "error: none.onnx: no such file\n"),
+        (["check", "none.onnx"], "error: none.onnx: no such file\n"),
         (["check", "none.json"], "error: none.json: no such file\n"),
         (["run", "notes.md"], "notes.md:1:1: expected a value; got '# notes' (models are .json, .onnx or .bin)\n"),
         (

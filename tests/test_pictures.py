@@ -126,7 +126,7 @@ def test_a_picture_is_written_to_the_file(plt: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([[1, 2]],), "arrays must be a JAX or NumPy array; got list (jnp.asarray makes one of it)"),
+        (([[1, 2]],), "arrays must be a JAX or NumPy array; got list (jnp.asarray converts it)"),
         (({},), "arrays must have at least one array; got {}"),
         (({"x": np.zeros((0, 3))},), "arrays.x must have 1 to 4096 numbers; got 0"),
         ((np.zeros(4097),), "arrays must have 1 to 4096 numbers; got 4097"),

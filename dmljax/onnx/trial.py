@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside, unusable_file
-from dmljax.files import opened, pillow
+from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, inside
+from dmljax.files import opened, pillow, unreadable
 from dmljax.onnx.file import Node, Reader, TensorType, read_model
 from dmljax.onnx.model import Model, load as load
 from dmljax.onnx.parameters import Elements, Value
@@ -164,11 +164,10 @@ def _loaded(path: str) -> Any:
         with loaded:
             return dict(loaded)
     except (OSError, ValueError, EOFError) as error:
-        kinds = ".npy, .npz, " + ", ".join(IMAGES)
-        problem = Problem((), f"{Path(path).name} must be one of {kinds}", reason_of(error))
         if isinstance(error, OSError):
-            raise unusable_file(problem, error, path) from None
-        raise InvalidDesc(problem) from None
+            raise unreadable(Path(path), error) from None
+        kinds = ".npy, .npz, " + ", ".join(IMAGES)
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason_of(error))) from None
 
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # formats that Pillow reads
@@ -297,6 +296,10 @@ def checked(path: str) -> Check:
     problems: Sequence[str] = ()
     try:
         load(path)
+    except MissingFile as error:
+        if not error.problems[0].path:  # the model itself is missing
+            raise
+        problems = error.rules
     except DmlError as error:
         problems = error.rules
     try:

@@ -123,7 +123,7 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, bl
         name = source[role]
         *_, whole = shapes[name]
         if name not in _STACKED and whole % heads:
-            raise InvalidDesc(Problem(name, f"must have a last size that {heads} heads can share", whole))
+            raise InvalidDesc(Problem(name, f"must have a last dimension divisible by {heads} heads", whole))
         return whole if name in _STACKED else whole // heads
 
     past = shapes["past_key"][2] if "past_key" in shapes else 0

@@ -101,7 +101,8 @@ def _bits_of(number: Array) -> Array:
 
 def _require_quantized_type(dtype: np.dtype[Any]) -> None:
     if dtype not in INTEGERS | INTEGERS_4 or dtype.itemsize > 2:
-        raise InvalidType(Problem((), "the output must be of an integer type of at most 16 bits", dtype))
+        rule = "the output must be of an integer type of at most 16 bits"
+        raise InvalidType(Problem((), rule, dtype, remedy="dtype='uint8', for example"))
 
 
 def _dequantize(

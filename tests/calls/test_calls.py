@@ -136,7 +136,7 @@ def test_axis_is_taken_for_axes() -> None:
 @pytest.mark.parametrize(
     ("call", "remedy"),
     [
-        (lambda: dmljax.activation_relu([1.0, 2.0]), "got list (jnp.asarray makes one of it)"),  # type: ignore[arg-type]
+        (lambda: dmljax.activation_relu([1.0, 2.0]), "got list (jnp.asarray converts it)"),  # type: ignore[arg-type]
         (lambda: dmljax.activation_relu({1.0}), "got set"),  # type: ignore[arg-type]
         (lambda: dmljax.argmax(VALUES, 1), "(give axes, axis_direction and dtype by name)"),  # type: ignore[call-arg]
         (lambda: dmljax.argmax(VALUES, axes=0, keepdims=False), "jnp.squeeze removes those of size 1)"),  # type: ignore[call-arg]
@@ -427,7 +427,8 @@ def test_an_annotation_that_says_no_kind_is_refused() -> None:
     [
         ((), {}, r"missing indices, values, depth; one_hot\(indices, values, \*, axis=-1, depth\)$"),
         ((VALUES,), {"axis": 0, "depth": 2}, "missing values; one_hot"),
-        ((VALUES, VALUES, 0), {"depth": 2}, "too many positional arguments"),
+        ((VALUES, VALUES, 0), {"depth": 2}, r"too many positional arguments \(give axis by name\)"),
+        ((VALUES, VALUES, 0), {"axis": 1, "depth": 2}, r"too many positional arguments \(one_hot\(indices, values, "),
         ((VALUES, VALUES), {"axis": 0}, "missing depth; one_hot"),
         ((VALUES, VALUES), {"axis": 0, "depth": 2, "dept": 2}, "got an unexpected keyword argument 'dept'"),
         ((VALUES, VALUES), {"axis": 0, "depth": 2, "values": VALUES}, "multiple values for argument 'values'"),

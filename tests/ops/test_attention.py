@@ -718,7 +718,7 @@ STACKED = {"query": None, "key": None, "stacked_query_key": f32(2, 3, 4, 2, 2)}
         ({"value": None, "key": None}, "must be given; got none"),
         ({"past_key": f32(2, 2, 4, 4)}, "PastKeyTensor and PastValueTensor must be given together; got PastKeyTensor"),
         ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
-        ({"head_count": 3}, "QueryTensor must have a last size that 3 heads can share; got 8"),
+        ({"head_count": 3}, "QueryTensor must have a last dimension divisible by 3 heads; got 8"),
         ({"query_head_count": 4, "key_value_head_count": 3}, "KeyValueHeadCount must be a divisor of 4, ...; got 3"),
         ({**STACKED, "query_head_count": 4, "key_value_head_count": 2}, "have as many heads as queries; got 4 and 2"),
         ({"query": f32(2, 2, 3, 8)}, "QueryTensor.Sizes must be {1,2,3,8}; got {2,2,3,8}"),
