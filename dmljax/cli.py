@@ -117,7 +117,7 @@ open, unless --batch, -f or -b give them. `.call(x)` runs it where that platform
 
 OPS_EXAMPLES = """examples:
   dmljax ops
-  dmljax ops softmax                                 # those with softmax in their names
+  dmljax ops softmax                     # those with softmax in their names
   dmljax ops --markdown > operators.md
   dmljax ops --json | jq -r '.[].operator'"""
 

@@ -22,6 +22,7 @@ from dmljax.describe import (
     find_operators,
     found_json,
     found_list,
+    function_name,
     markdown_table,
     operator_rows,
     summaries,
@@ -420,6 +421,8 @@ def explain(options: argparse.Namespace) -> int:
     if others:
         width = shutil.get_terminal_size().columns
         print(json.dumps(found_json(found), indent=1) if options.json else "\n".join(found_list(found, width)))
+        if not options.json:
+            print(f"tip: `dmljax explain {function_name(operator)}` tells more", file=sys.stderr)
         return 0
     _device(None)  # refuses early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)

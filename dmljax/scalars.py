@@ -144,6 +144,9 @@ class Scalar:
         number: np.generic = raw.view(dtype)[0]
         return number
 
+    def __repr__(self) -> str:
+        return f"Scalar.of({self.data_type.name!r}, {self.item!s})"
+
     def __str__(self) -> str:
         return f"{self.data_type.name} {self.item}"
 

@@ -652,8 +652,9 @@ def test_operators_are_found_by_what_they_do(
     words: str, functions: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", *words.split()]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == functions
+    out, tip = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == functions
+    assert tip == f"tip: `dmljax explain {functions[0]}` tells more\n"
     assert main(["explain", words, "--json"]) == 0
     assert [one["function"] for one in json.loads(capsys.readouterr().out)] == [f"dmljax.{one}" for one in functions]
 

@@ -376,6 +376,7 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert changed != desc == dataclasses.replace(changed, seed=desc.seed)
     assert hash(desc) == hash(windowing())
     assert pickle.loads(pickle.dumps(directml.ActivationEluDesc(alpha=-0.0))) == directml.ActivationEluDesc(alpha=-0.0)
+    assert repr(directml.ActivationEluDesc(alpha=0.1)) == "ActivationEluDesc(alpha=Scalar.of('FLOAT32', 0.1))"
     assert eval(repr(directml.ActivationEluDesc(alpha=0.5)), vars(directml)) == directml.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
         directml.ActivationEluDesc()  # type: ignore[call-arg]
