@@ -380,6 +380,8 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert eval(repr(directml.ActivationEluDesc(alpha=0.5)), vars(directml)) == directml.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
         directml.ActivationEluDesc()  # type: ignore[call-arg]
+    with pytest.raises(InvalidType, match=r"got InputTensor, did you mean input\?"):
+        directml.ActivationEluDesc(InputTensor=matrix(3), alpha=1)  # type: ignore[call-arg]
     with pytest.raises(
         InvalidType, match="GATHER: IndicesTensor, OutputTensor, Axis and IndexDimensions must be given"
     ):
