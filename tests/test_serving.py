@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import X64
-from jax.sharding import NamedSharding, PartitionSpec as P
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 from models import MODELS
 
 import dmljax
@@ -81,7 +81,7 @@ np.save("result.npy", result)
 
 def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path) -> None:
     model = dmljax.onnx.load(MODELS / "gpt.onnx")
-    mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
+    mesh = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
     specs = model.partition(mesh)
 
     def on_mesh(one: Any, spec: P) -> jax.ShapeDtypeStruct:
