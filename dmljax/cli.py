@@ -303,7 +303,7 @@ def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False)
         (
             "--dml_feature_level",
             "DirectML feature level to check against, such as 3_0 or 6.2 (default: 6_4)",
-            {"type": _parse_level, "default": "6_4", "metavar": "LEVEL"},
+            {"type": _parse_level, "metavar": "LEVEL"},
         ),
     )
     _add_options(

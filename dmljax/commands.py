@@ -40,6 +40,7 @@ from dmljax.estimation.placement import Program, program_of
 from dmljax.estimation.targets import Place, place_of
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
 from dmljax.text import escape_controls, join_words, json_text, one_line
+from dmljax.types import LATEST
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,7 +87,7 @@ def _load(path: str, options: argparse.Namespace) -> DispatchModel:
     return load(
         sys.stdin.buffer if path == "-" else path,
         input_path=options.input_path,
-        feature_level=options.dml_feature_level,
+        feature_level=options.dml_feature_level or LATEST,
         free_dimension_name_overrides=dict(options.onnx_free_dim_name_override),
         free_dimension_denotation_overrides=dict(options.onnx_free_dim_denotation_override),
         binding_shapes=dict(options.binding_shape),
@@ -284,7 +285,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
             print(finding)
         count = colored(_count_text(len(findings), "finding"), RED if findings else GREEN)
         name = "<stdin>" if path == "-" else escape_controls(path)
-        print(f"{name}: {count} at {options.dml_feature_level}")
+        print(f"{name}: {count} at {options.dml_feature_level or LATEST}")
     return FINDINGS if findings else 0
 
 

@@ -9,7 +9,7 @@ from dmljax.errors import DmlError, hide_frames
 from dmljax.types import LATEST, FeatureLevel, Results
 
 
-def lower(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Results]:
+def lower(desc: Any, feature_level: FeatureLevel | str = LATEST) -> Callable[..., Results]:
     """Lowers a descriptor or graph to a function that takes its inputs, by position or name, and returns its outputs.
 
     The function takes and returns arrays with exactly the descs' sizes and data types, and works under every

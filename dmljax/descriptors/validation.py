@@ -10,7 +10,7 @@ from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
 
-def find_broken_rules(desc: Any, *, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
+def find_broken_rules(desc: Any, feature_level: FeatureLevel | str = LATEST) -> tuple[str, ...]:
     """Lists why a device of `feature_level` would refuse a descriptor or a graph, a sentence for each broken rule.
 
     >>> tensor = TensorDesc("FLOAT32", (2, 3))
