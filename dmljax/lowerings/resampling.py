@@ -441,7 +441,7 @@ def _adjoint(taps: Taps, x: Array) -> Array:
 
 def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Array:
     """Transposes a linear function of arrays of this shape."""
-    result: Array = jax.linear_transpose(function, jax.ShapeDtypeStruct(shape, x.dtype))(x)[0]
+    result: Array = jax.linear_transpose(function, jnp.zeros_like(x, shape=shape))(x)[0]
     return result
 
 
