@@ -217,7 +217,7 @@ def test_integers_beyond_32_bits_are_refused_without_64_bit_types() -> None:
         assert add(np.array([1])).tolist() == [2**40 + 1]
     else:
         with pytest.raises(
-            Unsupported, match="large must be in int32 unless 64-bit types are enabled; got 1099511627776"
+            Unsupported, match="large must fit int32 unless 64-bit types are enabled; got 1099511627776"
         ):
             add(np.array([1]))
 
