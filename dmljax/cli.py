@@ -162,7 +162,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-# What each command does, as the help of `dmljax` says it.
+# The summary of each command in `dmljax --help`.
 COMMANDS = {
     "run": "Runs models, or prints their operators as StableHLO, HLO or jaxprs.",
     "check": "Lists every error in models, and all that is missing for ONNX models.",

@@ -104,7 +104,7 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
 
     if options.emit or options.fuse:
         given = "--emit" if options.emit else "--fuse"
-        raise InvalidDesc(Problem((), f"{given} must be for DxDispatch models alone", escape_controls(path)))
+        raise InvalidDesc(Problem((), f"{given} is only for DxDispatch models", escape_controls(path)))
     device = _device(options.platform)
     begin = time.perf_counter()
     model = trial.load(path)
@@ -368,7 +368,7 @@ Inputs = Callable[[Place, int | None], Sequence[Any]]  # the types of inputs for
 def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
     """The dispatchables of a DxDispatch model, or a serialized graph: the title, function and inputs of each."""
     if options.batch:
-        raise InvalidDesc(Problem((), "--batch must be for ONNX models alone", escape_controls(path)))
+        raise InvalidDesc(Problem((), "--batch is only for ONNX models", escape_controls(path)))
     if path.lower().endswith(".bin"):
         yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: ()
         return
@@ -404,7 +404,7 @@ def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
 
 
 def ops(options: argparse.Namespace) -> int:
-    """Lists the operators that dmljax has, or those that some words name or describe."""
+    """Lists all operators, or those that match the given words."""
     words = " ".join(options.words)
     if options.json:
         print(json.dumps(summaries(words), indent=1))
@@ -417,7 +417,7 @@ def ops(options: argparse.Namespace) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Explains an operator: its function, members, rules, data types and an example; or lists those that words find."""
+    """Explains an operator with its rules and an example, or lists the operators that match the given words."""
     operator, *others = found = find_operators(" ".join(options.words))
     if others:
         width = shutil.get_terminal_size().columns

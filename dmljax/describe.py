@@ -97,7 +97,7 @@ def operators_by_family() -> dict[str, list[type[Operator]]]:
 
 
 def _matching(words: str) -> list[type[Operator]]:
-    """Returns the operators whose names have `words` in them, or else those that `find_operators` finds."""
+    """Returns the operators whose names contain `words`, or else those that `find_operators` finds."""
     plain = words.lower().replace(" ", "_").replace("-", "_")
     named = [operator for _, operator in sorted(OPERATORS.items()) if plain in function_name(operator)]
     return named or find_operators(words)
@@ -304,7 +304,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
 
 
 def _fitting(line: str, indent: str) -> list[str]:
-    """A line of a session in as many lines of 88 columns as hold it."""
+    """Splits a line of a session into lines of at most 88 columns."""
     return textwrap.wrap(line, 88, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [line]
 
 

@@ -1,4 +1,4 @@
-"""What other libraries call arguments, and what to write here instead."""
+"""Maps the names of arguments in other libraries to those of dmljax."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from dmljax.text import join_words
 _AXES = ("axis", "axes")
 _PADDINGS = ("start_padding", "end_padding")
 
-# What other libraries call an argument, and what it may be called here; all of the names where they belong together.
+# The names of an argument in other libraries, and those that it may have here; names in one tuple belong together.
 _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
     **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape"), (("output_sizes",), ("sizes",))),

@@ -12,7 +12,7 @@ from dmljax.text import did_you_mean, join_words
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
 
-# What people look for, in words, and the functions that do it, the first one first. The site's pages have them.
+# The words that people search for, and the functions that answer, the best first. The site's pages show them.
 PURPOSES = {
     "attention mask": "diagonal_matrix1 multihead_attention1",
     "average pool": "average_pooling average_pooling1",

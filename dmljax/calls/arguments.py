@@ -326,7 +326,7 @@ class OneOf:
         return f"must be {join_words(self._names, 'or')}"
 
     def told(self, name: str) -> str:
-        """What help says of an argument of this kind."""
+        """The text that `help` shows for an argument of this kind."""
         names = join_words((f'"{one}"' for one in self._names), "or")
         return f"`{name}` is {names}, or a `directml.{self.enumeration.__name__}`."
 

@@ -182,7 +182,7 @@ class Operator(Lowerable):
             name = type or OPERATOR_PREFIX + function.__name__.upper()
             header_name = name.removeprefix(OPERATOR_PREFIX)
             cls.__doc__ = cls.__doc__ or f"`DML_{header_name}_OPERATOR_DESC`, lowered to `{function.__name__}`."
-        # What a dataclass would generate is written once below: generating it takes a millisecond for each class.
+        # Write once below what a dataclass would generate: generating it takes a millisecond for each class.
         dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=True)(cls)
         declared = dataclasses.fields(cls)  # type: ignore[arg-type]  # it is a dataclass now
         # Annotations are strings where their module has `from __future__ import annotations`.

@@ -198,7 +198,7 @@ class FusableInto:
         return value
 
     def told(self, name: str) -> str:
-        """What help says of an argument of this kind."""
+        """The text that `help` shows for an argument of this kind."""
         return f"`{name}` is {_AN_ACTIVATION}."
 
 
@@ -229,7 +229,7 @@ class Fusables:
         return tuple(FusableInto()(element(where, i), value) for i, value in each)
 
     def told(self, name: str) -> str:
-        """What help says of an argument of this kind."""
+        """The text that `help` shows for an argument of this kind."""
         return f"Each of `{name}` is {_AN_ACTIVATION}."
 
 

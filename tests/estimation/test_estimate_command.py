@@ -80,7 +80,7 @@ def test_operators_and_serialized_graphs_are_estimated(path: str, capsys: pytest
     assert [line for line in lines if line in titles] == titles
     assert f"{MODELS / 'gemm.bin'}" in lines
     assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h100", "--batch", "3"]) == 2
-    assert capsys.readouterr().err == f"error: --batch must be for ONNX models alone; got {MODELS / 'gemm.bin'}\n"
+    assert capsys.readouterr().err == f"error: --batch is only for ONNX models; got {MODELS / 'gemm.bin'}\n"
 
 
 DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "fetch": "GATHER_ND1"}

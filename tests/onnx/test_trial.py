@@ -136,8 +136,8 @@ WRONG = {
     ("--shape", "x"): "argument --shape: must be NAME=1,3,224,224; got 'x'",
     ("--shape", "x=1,a"): "argument --shape: must be a whole number in [0, 4294967295]; got 'a'",
     ("--shape", "x=2,3"): "onnx: x must have 4 dimensions; got (2, 3)",
-    ("--emit", "hlo"): "--emit must be for DxDispatch models alone",
-    ("--fuse",): "--fuse must be for DxDispatch models alone",
+    ("--emit", "hlo"): "--emit is only for DxDispatch models",
+    ("--fuse",): "--fuse is only for DxDispatch models",
 }
 
 
