@@ -71,6 +71,12 @@ def types_of_inputs(
 ) -> list[jax.ShapeDtypeStruct]:
     """The types of a model's inputs; an open first dimension becomes `batch`, and any other open size 1."""
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
+    _require_open_batch(wanted, shapes, batch)
+    return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
+
+
+def _require_open_batch(wanted: Sequence[TensorType], shapes: Mapping[str, Sequence[int]], batch: int | None) -> None:
+    """Refuses a batch if the first dimension of every input is fixed or has a given shape."""
     has_batch = any(one.sizes and not isinstance(one.sizes[0], int) for one in wanted if one.name not in shapes)
     if batch is not None and not has_batch:
         given = join_words(map(str, wanted)) or "no inputs"
@@ -78,7 +84,6 @@ def types_of_inputs(
         raise InvalidDesc(
             Problem("batch", "needs a model with an input whose first dimension is open", given, remedy=remedy)
         )
-    return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
 
 
 def open_types_of_inputs(
@@ -90,7 +95,7 @@ def open_types_of_inputs(
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size."""
     if batch is not None:
-        types_of_inputs(model, shapes, names_of_sizes, denotations, batch)  # refuses a batch if no input has one
+        _require_open_batch([one.overridden(names_of_sizes, denotations) for one in model.inputs], shapes, batch)
         first = {one.sizes[0] for one in model.inputs if one.sizes}
         names_of_sizes = {**{one: batch for one in first if isinstance(one, str)}, **names_of_sizes}
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
