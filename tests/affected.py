@@ -1,7 +1,9 @@
 """The tests that belong to a changed file, for `pytest --full-for FILES`."""
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
+from typing import TypeVar
 
 import pytest
 from families import family_of
@@ -12,6 +14,15 @@ def belongs(item: pytest.Item, changed: Iterable[str]) -> bool:
     tests = PurePath(item.path)
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return any(is_of(PurePath(file), tests, params.get("operator")) for file in changed)
+
+
+T = TypeVar("T")
+
+
+def sample(cases: Sequence[T], at_most: int | None, changed: Iterable[str]) -> set[T]:
+    """Returns all cases, or as many of them as asked for: the same for the same changed files, in each process."""
+    count = len(cases) if at_most is None else min(at_most, len(cases))
+    return {*random.Random(" ".join(changed)).sample(cases, count)}
 
 
 def is_of(changed: PurePath, tests: PurePath, operator: object) -> bool:

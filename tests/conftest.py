@@ -95,7 +95,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write what every operator is at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
     parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
-    parser.addoption("--full-for", metavar="FILES", default="", help="run it for these files, which changed")
+    parser.addoption("--full-for", metavar="FILES", default="", help="run them for these files, which changed")
+    parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run a sample of those for the files")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
     parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
     parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs")
@@ -120,9 +121,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
     if changed := config.getoption("--full-for").split():
-        from affected import belongs  # needs JAX as it is configured above
+        from affected import belongs, sample  # needs JAX as it is configured above
 
-        left_out = [item for item in left_out if not belongs(item, changed)]
+        chosen = sample([item for item in left_out if belongs(item, changed)], config.getoption("--full-at-most"), changed)
+        left_out = [item for item in left_out if item not in chosen]
     config.hook.pytest_deselected(items=left_out)
     kept = set(items).difference(left_out)
     items[:] = [item for item in items if item in kept]

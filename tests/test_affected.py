@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 import pytest
-from affected import is_of
+from affected import is_of, sample
 
 POOLING, MODEL = PurePath("tests/ops/test_pooling.py"), PurePath("tests/onnx/test_model.py")
 
@@ -21,3 +21,10 @@ def test_a_family_has_its_tests_and_its_operators(changed: str) -> None:
 def test_a_room_has_the_tests_of_all_of_it() -> None:
     assert is_of(PurePath("dmljax/onnx/nodes/attention.py"), MODEL, None)
     assert not is_of(PurePath("dmljax/onnx/nodes/attention.py"), POOLING, None)
+
+
+def test_a_sample_follows_from_the_changed_files() -> None:
+    cases, changed = range(1000), ["dmljax/onnx/model.py"]
+    assert sample(cases, None, changed) == sample(cases, 2000, changed) == {*cases}
+    assert len(sample(cases, 100, changed)) == 100
+    assert sample(cases, 100, changed) == sample(cases, 100, changed) != sample(cases, 100, ["dmljax/onnx/plan.py"])

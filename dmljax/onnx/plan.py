@@ -216,7 +216,7 @@ def _as_arrays(name: str, value: Value) -> Value:
     if isinstance(value, list):
         return [_as_arrays(name, one) for one in value]
     if value is None or (
-        isinstance(value, np.ndarray) and is_text(value) and any(isinstance(one, str) for one in value.flat)
+        isinstance(value, np.ndarray) and is_text(value) and all(isinstance(one, str) for one in value.flat)
     ):
         return value
     with inside(name):

@@ -131,7 +131,7 @@ def test_backend_case(case: Any) -> None:
         return
     for inputs, outputs in data_of(case, proto):
         if not X64 and needs_64_bits([*inputs, *outputs]):
-            pytest.skip("float64 data, or integers beyond 32 bits, which JAXwithout 64-bit types does not hold")
+            pytest.skip("float64 data, or integers beyond 32 bits, which JAX without 64-bit types does not hold")
         results = run(proto, inputs)
         assert len(results) == len(outputs)
         for result, expected in zip(results, outputs, strict=True):
