@@ -245,3 +245,5 @@ def test_texts_are_computed_while_they_are_known() -> None:
     whole, is_it = run(np.array(["ab", "ba"], object), np.array(["z"], object))
     assert whole.tolist() == ["abz", "baz"]
     assert is_it.tolist() == [True, False]
+    whole, is_it = run(np.array([], object), np.array(["z"], object))
+    assert whole.shape == is_it.shape == (0,)
