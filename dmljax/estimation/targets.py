@@ -33,10 +33,8 @@ TPU_ENVIRONMENT = {
 MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # that contain the compilers
 
 SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU
-COPIED, SUSTAINED = (
-    2.8 / 3.35232,
-    1.7 / 1.98,
-)  # fractions of a GPU's memory bandwidth that copies reach, and of its boost clock
+COPIED = 2.8 / 3.35232  # the fraction of a GPU's memory bandwidth that copies reach
+SUSTAINED = 1.7 / 1.98  # the fraction of its boost clock that it keeps
 
 
 class Times(NamedTuple):
