@@ -295,7 +295,7 @@ def estimate(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = _terminal_width()
     listed = []
     is_well = True
     for path in options.models:
@@ -393,6 +393,11 @@ def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str
     yield escape_controls(path), model, inputs_of
 
 
+def _terminal_width() -> int | None:
+    """The width of the terminal, or None where the output goes to a file or another program."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def _count_text(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
@@ -409,8 +414,11 @@ def ops(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summaries(words), indent=1))
         return 0
-    make_table = markdown_table if options.markdown else table
-    print("\n".join(make_table(operator_rows(words), OPERATORS_HEAD)))
+    if options.markdown:
+        lines = markdown_table(operator_rows(words), OPERATORS_HEAD)
+    else:
+        lines = table(operator_rows(words, _terminal_width()), OPERATORS_HEAD)
+    print("\n".join(lines))
     if not words:
         print(f"\n{coverage()}")
     return 0

@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import dmljax
@@ -137,18 +138,37 @@ def coverage() -> str:
 OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
 
 
-def operator_rows(words: str = "") -> Iterator[tuple[str, ...]]:
-    """The rows of the table of `summaries`; an operator's tensors with the same ranks and data types share a row."""
+def operator_rows(words: str = "", width: int | None = None) -> Iterator[tuple[str, ...]]:
+    """The rows of the table of `summaries`; an operator's tensors with the same ranks and data types share a row.
+
+    For a table that fits `width`, data types are wrapped, and a long name has a row of one cell.
+    """
+    name_width, type_width = _widths(width)
     for summary in summaries(words):
         tensors_by_cell: dict[tuple[str, str], list[str]] = {}
         for tensor, cell in summary["tensors"].items():
             tensors_by_cell.setdefault(_cell_texts(cell), []).append(tensor.removesuffix("Tensor"))
         names = [summary["operator"].removeprefix(OPERATOR_PREFIX), short_level(summary["feature_level"])]
+        if len(names[0]) > name_width:
+            yield (names[0],)
+            names[0] = ""
         for (ranks, data_types), tensors in tensors_by_cell.items():
-            first, *others = textwrap.wrap(", ".join(tensors), 24)
-            yield (*names, first, ranks, data_types)
-            yield from (("", "", more, "", "") for more in others)
-            names = ["", ""]
+            wrapped = textwrap.wrap(", ".join(tensors), _TENSOR_WIDTH), textwrap.wrap(data_types, type_width)
+            for tensor, types in zip_longest(*wrapped, fillvalue=""):
+                yield (*names, tensor, ranks, types)
+                names, ranks = ["", ""], ""
+
+
+_TENSOR_WIDTH = 21  # of the longest name, and a comma
+
+
+def _widths(width: int | None) -> tuple[int, int]:
+    """The widths of names and data types in a table of this width; a line has one to three kinds of types."""
+    if width is None:
+        return 100, 100
+    room = width - _TENSOR_WIDTH - 18  # of level, ranks and gaps
+    types = 42 if room >= 75 else 28 if room >= 61 else 14
+    return room - types, types
 
 
 def _cell_texts(cell: Mapping[str, Any]) -> tuple[str, str]:
@@ -347,11 +367,12 @@ def _wrap(documentation: str, width: int) -> Iterator[str]:
 
 
 def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] | None = None, *, indent: str = "") -> list[str]:
-    """The lines of a table whose columns are as wide as their widest cells."""
+    """The lines of a table whose columns are as wide as their widest cells; a row of one cell has no columns."""
     cells = [head, *rows] if head else list(rows)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*(row for row in cells if len(row) > 1), strict=True)]
     lines = [
-        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in cells
     ]
     return [lines[0], indent + "  ".join("-" * width for width in widths), *lines[1:]] if head else lines
 

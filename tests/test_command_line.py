@@ -541,6 +541,24 @@ def test_ops_lists_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120, 200])
+def test_the_table_of_operators_fits_a_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # which does not matter to other programs
+    assert main(["ops"]) == 0
+    whole = capsys.readouterr().out
+    assert max(map(len, whole.splitlines())) > 120
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["ops"]) == 0
+    fitted = capsys.readouterr().out
+    assert max(map(len, fitted.splitlines())) <= columns
+    assert sorted(re.findall(r"[\w/]+", fitted)) == sorted(re.findall(r"[\w/]+", whole))  # nothing is cut
+    if columns >= 100:
+        assert fitted.count("\n") < 1.3 * whole.count("\n")
+
+
 @pytest.mark.parametrize("name", few_of(sorted(OPERATORS), *FEW))
 def test_every_operator_is_explained(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
