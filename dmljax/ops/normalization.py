@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
 from dmljax.errors import Problem, require
-from dmljax.inference import called, led, require_broadcast, require_dimensions, spelled
+from dmljax.inference import Sizes, called, led, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
@@ -257,8 +257,8 @@ class BatchNormalizationTraining(NamedTuple):
 @calls.operator_function
 def batch_normalization_training(
     input: calls.Operand,
-    scale: calls.Operand,
-    bias: calls.Operand,
+    scale: calls.Operand | None = None,
+    bias: calls.Operand | None = None,
     fused_add: calls.Operand | None = None,
     epsilon: calls.FloatNumber = 1e-5,
     *,
@@ -269,8 +269,9 @@ def batch_normalization_training(
     The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. Mean and
     variance are those of each channel for images in the layout NCHW if `scale` and `bias`, which have one shape, have
     the shape (C,) or (C, 1, 1), and are returned in that shape. In general, both broadcast to the shape of `input`, and
-    mean and variance are computed along the dimensions in which they have size 1. The variance is the population
-    variance of the batch, the mean of squares.
+    mean and variance are computed along the dimensions in which they have size 1. Without either, the result is only
+    normalized, and mean and variance have the shape (C,). The variance is the population variance of the batch, the
+    mean of squares.
 
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
     >>> output, mean, variance = batch_normalization_training(
@@ -279,8 +280,11 @@ def batch_normalization_training(
     >>> output.tolist(), mean.tolist(), variance.tolist()
     ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 18.0], [1.0, 64.0])
     """
-    calls.require_same_shape(scale=scale, bias=bias)
+    if scale is None:
+        scale = jnp.ones(_channels(input) if bias is None else jnp.shape(bias), jnp.result_type(input))
     shape = jnp.shape(scale)
+    if bias is not None:
+        calls.require_same_shape(scale=scale, bias=bias)
     if fused_add is not None:
         calls.require_same_shape(input=input, fused_add=fused_add)
     x, parameters = _input_and_parameters(input, of_channels=True, scale=scale, bias=bias, fused_add=fused_add)
@@ -294,6 +298,12 @@ def batch_normalization_training(
         found.mean.astype(x.dtype).reshape(shape),
         found.variance.astype(x.dtype).reshape(shape),
     )
+
+
+def _channels(input: ArrayLike) -> Sizes:
+    sizes = jnp.shape(input)
+    require_dimensions("input", sizes, 2)
+    return sizes[1:2]
 
 
 class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_training):

@@ -418,6 +418,12 @@ CALLS: dict[str, dict[str, Any]] = {
         ("batch_normalization", {"input": ROW.astype(int)}, "input must be of a floating type; got int"),
         ("batch_normalization_grad", {"input_gradient": ROW[:1]}, "input_gradient must have the shape ...; got (1, 3)"),
         ("batch_normalization_training", {"fused_add": ROW[:1]}, "fused_add must have the shape of input, (2, 3); got"),
+        ("batch_normalization_training", {"bias": np.ones(2)}, "bias must have the shape of scale, (1, 1); got (2,)"),
+        (
+            "batch_normalization_training",
+            {"input": ROW[0], "scale": None, "bias": None},
+            "input must have at least 2 dimensions; got 1",
+        ),
         ("mean_variance_normalization", {}, "input must have at least 3 dimensions; got 2"),
         ("mean_variance_normalization", {"cross_channel": 1}, "cross_channel must be true or false; got 1"),
         ("mean_variance_normalization1", {"axes": 2}, "axes must be in [-2, 2); got 2"),
@@ -473,6 +479,21 @@ def test_a_batch_normalization_may_do_without_scale_and_bias() -> None:
         filled = {"scale": 1.0, "bias": 0.0} | given
         without = dmljax.batch_normalization(IMAGES, mean, variance, **given)
         assert_near(without, dmljax.batch_normalization(IMAGES, mean, variance, **filled))
+
+
+def test_a_batch_trains_by_channel_without_scale_and_bias() -> None:
+    ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
+    shifted = IMAGES + 5
+    cases: list[dict[str, Any]] = [{}, {"scale": 2 * ones}, {"bias": 2 * ones}, {"bias": 2 * ones.reshape(3, 1, 1)}]
+    for given in cases:
+        shape = next(iter(given.values()), ones).shape
+        filled: dict[str, Any] = {"scale": ones.reshape(shape), "bias": zeros.reshape(shape)} | given
+        results = dmljax.batch_normalization_training(shifted, fused_add=IMAGES, **given)
+        assert results.mean.shape == shape
+        for result, expected in zip(
+            results, dmljax.batch_normalization_training(shifted, fused_add=IMAGES, **filled), strict=True
+        ):
+            assert_near(result, expected)
 
 
 @pytest.mark.parametrize("name", ["mean_variance_normalization1", "mean_variance_normalization2"])
