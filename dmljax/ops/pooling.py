@@ -523,10 +523,10 @@ def quantized_linear_average_pooling(
 ) -> Array:
     """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
 
-    Windows are those of `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. Scales and zero
-    points are scalars, or have the shape (1, channels, 1, 1). The integer sums are exact; halves are rounded to even.
-    The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`, which has 8 or 16
-    bits.
+    Windows are those of `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. A scale or zero
+    point is one number, or one for each channel, in the shape (C,) or (1, C, 1, 1). The integer sums are exact; halves
+    are rounded to even. The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`,
+    which has 8 or 16 bits.
 
     >>> quantized_linear_average_pooling(
     ...     jnp.array([[[10, 20, 255]]], "uint8"),
@@ -567,7 +567,8 @@ def quantized_linear_average_pooling(
 
 def _of_channels(name: str, given: Array, image: Array) -> Array:
     """A scale or zero point of the whole image, or one for each of its channels, in a shape that broadcasts."""
-    _require_parameter(name, given.shape, image.shape)
+    if given.shape != image.shape[1:2]:
+        _require_parameter(name, given.shape, image.shape)
     return given.reshape(() if given.size == 1 else _channel_sizes(image.shape))
 
 

@@ -360,6 +360,16 @@ def test_quantized_averages_are_the_pseudo_codes(dtype: str, result: str, includ
         assert_same_bits(found, expected)
 
 
+def test_scales_and_zero_points_of_channels_need_no_other_dimension() -> None:
+    image = random_array(np.random.default_rng(0), "uint8", (2, 3, 5, 3))  # as wide as there are channels
+    parameters: list[Any] = [np.array([0.5, 1, 2], np.float32), np.array([1, 2, 3], np.uint8)] * 2
+    shaped = [one.reshape(1, 3, 1, 1) for one in parameters]
+    flat, expected = (
+        dmljax.quantized_linear_average_pooling(image, *one, window_sizes=2) for one in (parameters, shaped)
+    )
+    assert_same_bits(flat, expected)
+
+
 def test_halves_of_quantized_averages_go_to_the_even_number(call: Any) -> None:
     row = np.array([[[1, 2, 3, 4, 255]]], np.uint8)
     pool = lambda *given, **kw: call(dmljax.quantized_linear_average_pooling, row, *given, window_sizes=2, **kw)  # noqa: E731
@@ -466,6 +476,12 @@ CALLS: dict[str, dict[str, Any]] = {  # of functions that take more than an imag
             {"input": IMAGE.astype(np.int32)},
             InvalidType,
             "input must be of an integer type of 8 or 16 bits; got int32",
+        ),
+        (
+            "quantized_linear_average_pooling",
+            {"input_scale": np.ones(5, np.float32)},
+            InvalidDesc,
+            "input_scale must have one element, or one for each channel in the shape (1, 2, 1, 1); got (5,)",
         ),
         (
             "quantized_linear_average_pooling",
