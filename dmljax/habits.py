@@ -16,7 +16,9 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
     **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape"), (("output_sizes",), ("sizes",))),
     **dict.fromkeys(("begin", "start", "start_indices", "offset", "offsets"), (("starts",), ("value_start",))),
-    **dict.fromkeys(("kernel_size", "ksize", "window", "window_shape", "window_dimensions"), (("window_sizes",),)),
+    **dict.fromkeys(
+        ("kernel_size", "kernel_shape", "ksize", "window", "window_shape", "window_dimensions"), (("window_sizes",),)
+    ),
     **dict.fromkeys(("stride", "window_strides"), (("strides",),)),
     **dict.fromkeys(("dilation", "rhs_dilation", "kernel_dilation", "window_dilation"), (("dilations",),)),
     **dict.fromkeys(("groups", "num_groups", "feature_group_count"), (("group_count",),)),
@@ -51,11 +53,33 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     "on_value": (("values",),),
     "off_value": (("values",),),
     "out_type": (("dtype",),),
+    "return_indices": (("has_indices",),),
     "pad_width": (_PADDINGS,),
     "pads": (_PADDINGS,),
     "padding": (_PADDINGS,),
     "p": (("padding_value",),),
 }
+
+# Arguments of other libraries, the parameters of functions that take something else instead, and what to write there.
+_REMEDIES = (
+    ("keepdim keepdims", "", "the result keeps each dimension; jnp.squeeze removes those of size 1"),
+    ("end ends stop limit_indices", "sizes", "sizes are numbers of elements, such as end - start"),
+    (
+        "output_sizes output_size output_shape",
+        "ceil_mode",
+        "sizes follow from the windows; ceil_mode=True rounds them up instead of down",
+    ),
+    (
+        "output_sizes split split_sizes split_size_or_sections indices_or_sections sections num_outputs num_splits",
+        "sizes axis",
+        "sizes has the size of each part along axis, such as (2, 2, 4)",
+    ),
+    (
+        "axis",
+        "scale zero_point",
+        "scale and zero_point broadcast: scale.reshape(-1, 1, 1) has one number for each channel of (N, C, H, W)",
+    ),
+)
 
 
 def remedy_for(
@@ -66,10 +90,9 @@ def remedy_for(
     `twins` are the functions beside it that may take it: those of other versions of the operator.
     """
     parameters = signature.parameters
-    if name in ("keepdim", "keepdims"):
-        return "the result keeps each dimension; jnp.squeeze removes those of size 1"
-    if name in ("end", "ends", "stop", "limit_indices") and "sizes" in parameters:
-        return "sizes are numbers of elements, such as end - start"
+    for names, needed, remedy in _REMEDIES:
+        if name in names.split() and parameters.keys() >= {*needed.split()}:
+            return remedy
     if isinstance(given.get(name), str) and set(_PADDINGS) <= {*parameters}:
         return _remedy_for_padding(given[name])
     here = next(_names_here(name, parameters), None)

@@ -230,10 +230,10 @@ def _size(where: Where, value: Any) -> int:
     return value if is_symbolic(value) else _integer(where, value)
 
 
-def _sizes(where: Where, values: Any) -> tuple[int, ...]:
+def _sizes(where: Where, values: Any, remedy: str = "({},) has one") -> tuple[int, ...]:
     if isinstance(values, int) and not isinstance(values, bool):
-        rule, remedy = "must be a sequence of integers", f"({values},) has one"
-        raise InvalidType(Problem(where, rule, show(values), remedy=remedy))
+        rule = "must be a sequence of integers"
+        raise InvalidType(Problem(where, rule, show(values), remedy=remedy.format(show(values))))
     return integers(where, values, _size)
 
 
@@ -367,6 +367,7 @@ WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # as Number, but 
 FloatScaleBias = Annotated[ScaleBias, NumberKind(exact, _float_beside, is_scale_bias=True)]  # of two FloatNumbers
 Axes = Annotated[int | Sequence[int], _axes]  # as a tuple
 EachDimension = Annotated[int | Sequence[int], _one_or_several]  # one for all, or a tuple with one for each
+OneEach = Annotated[Sequence[int], partial(_sizes, remedy="({},) * x.ndim has one for each dimension")]  # of an array x
 EachNumber = Annotated[float | Sequence[float], _number_or_several]  # likewise; finite, rounded to a FLOAT
 Size = Annotated[int, _size]  # an integer, or the symbolic size of a dimension
 IntegerDType = Annotated[DTypeLike, _integer_dtype]

@@ -46,7 +46,7 @@ def _sliced_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> 
 
 @calls.operator_function
 def slice(
-    input: ArrayLike, *, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None
+    input: ArrayLike, *, starts: calls.OneEach, sizes: calls.OneEach, strides: calls.OneEach | None = None
 ) -> Array:
     """Copies `sizes[i]` elements of each dimension `i`: the first at `starts[i]`, the others `strides[i]` apart.
 
@@ -95,9 +95,9 @@ def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, outp
 def slice1(
     input: ArrayLike,
     *,
-    starts: Sequence[int],
-    sizes: Sequence[int],
-    strides: Sequence[int] | None = None,
+    starts: calls.OneEach,
+    sizes: calls.OneEach,
+    strides: calls.OneEach | None = None,
     output_sizes: Sequence[int] | None = None,
 ) -> Array:
     """Copies elements of a window, `strides[i]` apart, that begins at `starts[i]` and has `sizes[i]` elements.
@@ -228,9 +228,9 @@ def _put_back_sizes(input_gradient: Sizes, starts: Sizes, sizes: Sizes, strides:
 def slice_grad(
     input_gradient: ArrayLike,
     *,
-    starts: Sequence[int],
-    sizes: Sequence[int],
-    strides: Sequence[int] | None = None,
+    starts: calls.OneEach,
+    sizes: calls.OneEach,
+    strides: calls.OneEach | None = None,
     output_sizes: Sequence[int],
 ) -> Array:
     """Puts elements back where `slice1` took them from: the gradient of `slice1` with respect to its input.
@@ -382,7 +382,7 @@ def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
 
 
 @calls.operator_function
-def tile(input: ArrayLike, *, repeats: Sequence[int]) -> Array:
+def tile(input: ArrayLike, *, repeats: calls.OneEach) -> Array:
     """Repeats `input` as a whole, `repeats[i]` times along each dimension `i`.
 
     >>> tile(jnp.array([[1, 2], [3, 4]]), repeats=(1, 2)).tolist()

@@ -52,8 +52,8 @@ def padding(
     padding_value: calls.TruncatedNumber = 0,
     *,
     padding_mode: PaddingModeLike = PaddingMode.CONSTANT,
-    start_padding: Sequence[int],
-    end_padding: Sequence[int],
+    start_padding: calls.OneEach,
+    end_padding: calls.OneEach,
 ) -> Array:
     """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
@@ -72,8 +72,8 @@ def padding1(
     padding_value: calls.Number = 0,
     *,
     padding_mode: PaddingModeLike = PaddingMode.CONSTANT,
-    start_padding: Sequence[int],
-    end_padding: Sequence[int],
+    start_padding: calls.OneEach,
+    end_padding: calls.OneEach,
 ) -> Array:
     """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 

@@ -164,6 +164,35 @@ def test_axis_is_taken_for_axes() -> None:
             "(start_padding=0, end_padding=0 is VALID, and the default)",
         ),
         (
+            lambda: dmljax.max_pooling(VALUES, kernel_shape=2),  # type: ignore[call-arg]
+            "(did you mean window_sizes for kernel_shape?)",
+        ),
+        *(
+            (
+                partial(getattr(dmljax, pool), VALUES, window_sizes=2, **{name: (1, 1, 4, 4)}),
+                "rounds them up instead of down)",
+            )
+            for pool in ("average_pooling", "lp_pooling1", "max_pooling2")
+            for name in ("output_sizes", "output_size")
+        ),
+        *(
+            (partial(dmljax.split, VALUES, axis=0, **given), "size of each part along axis, such as (2, 2, 4))")
+            for given in ({"output_sizes": (1, 1)}, {"num_outputs": 2})
+        ),
+        *(
+            (partial(getattr(dmljax, name), VALUES, 1.0, axis=1), "one number for each channel of (N, C, H, W))")
+            for name in ("dequantize", "element_wise_quantize_linear")
+        ),
+        (lambda: dmljax.tile(VALUES, repeats=2), "got 2 ((2,) * x.ndim has one for each dimension)"),  # type: ignore[arg-type]
+        (
+            lambda: dmljax.padding(VALUES, start_padding=1, end_padding=(0,)),  # type: ignore[arg-type]
+            "got 1 ((1,) * x.ndim has one for each dimension)",
+        ),
+        (
+            lambda: dmljax.slice(VALUES, starts=0, sizes=(1,)),  # type: ignore[arg-type]
+            "got 0 ((0,) * x.ndim has one for each dimension)",
+        ),
+        (
             lambda: dmljax.random_generator(jax.random.key(0), output_sizes=(2,)),
             "(random_generator takes jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)]))",
         ),
