@@ -123,7 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if changed := config.getoption("--full-for").split():
         from affected import belongs, sample  # needs JAX as it is configured above
 
-        chosen = sample([item for item in left_out if belongs(item, changed)], config.getoption("--full-at-most"), changed)
+        chosen = sample(
+            [item for item in left_out if belongs(item, changed)], config.getoption("--full-at-most"), changed
+        )
         left_out = [item for item in left_out if item not in chosen]
     config.hook.pytest_deselected(items=left_out)
     kept = set(items).difference(left_out)

@@ -19,7 +19,7 @@ ROOMS = [
     ["errors"],
     ["types"],
     ["habits"],
-    ["checks", "files", "inference", "scalars"],
+    ["checks", "files", "inference", "meshes", "scalars"],
     ["pictures"],
     ["diagrams"],
     ["arithmetic"],

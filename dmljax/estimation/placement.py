@@ -1,7 +1,7 @@
 """Describes programs by the shapes of their arguments, and places each array on chips."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.estimation.targets import Place
 from dmljax.graph import Graph, computation
-from dmljax.text import did_you_mean, join_words, show
+from dmljax.meshes import divided, require_fitting
+from dmljax.text import show
 
 MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
 
@@ -85,17 +86,18 @@ def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs
         specs = program.partition(AbstractMesh(tuple(sizes.values()), tuple(sizes)))
     devices = Mesh(np.array(place.devices).reshape(*sizes.values()), tuple(sizes))
 
-    def on_mesh(path: Path, leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
-        _require_fitting(path, np.shape(leaf), spec, sizes, place)
+    def on_mesh(path: Path, leaf: Any, spec: PartitionSpec | None, remedy: str | None = None) -> jax.ShapeDtypeStruct:
+        spec = _own_spec(leaf) or PartitionSpec() if spec is None else spec
+        require_fitting(path, np.shape(leaf), spec, sizes, remedy)
         return _typed(leaf, NamedSharding(devices, spec))
 
-    weights = _with_specs(("weights",), program.weights, specs, on_mesh)
+    weights = divided(specs, program.weights, on_mesh)
     leaves, structure = jax.tree.flatten(program.inputs)
-    first = PartitionSpec(next(iter(sizes)))
-    inputs = [
-        on_mesh(("inputs", i), leaf, _own_spec(leaf) or (first if np.ndim(leaf) else PartitionSpec()))
-        for i, leaf in enumerate(leaves)
-    ]
+    first, count = next(iter(sizes.items()))
+    inputs = []
+    for i, leaf in enumerate(leaves):
+        spec = _own_spec(leaf) or PartitionSpec(*[first] * bool(np.ndim(leaf)))
+        inputs.append(on_mesh(("inputs", i), leaf, spec, f"use a batch of {count}, or one chip"))
     return Placed(weights, jax.tree.unflatten(structure, inputs), None)
 
 
@@ -122,53 +124,3 @@ def _sizes_of_mesh(program: Program, place: Place, mesh: Mapping[str, int] | Non
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.weights, program.inputs)))
     meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]
     return next((sizes for sizes in meshes if math.prod(sizes.values()) == count), {"batch": count})
-
-
-OnMesh = Callable[[Path, Any, PartitionSpec], Any]
-
-
-def _with_specs(path: Path, weights: Any, specs: Any, on_mesh: OnMesh) -> Any:
-    """Divides weights by one PartitionSpec for all of them, or by a mapping with specs for some of them."""
-    if isinstance(specs, Mapping) and isinstance(weights, Mapping):
-        for name in specs:
-            if name not in weights:
-                given = show(name) + did_you_mean(name, map(str, weights))
-                raise InvalidDesc(Problem("specs", "must name weights", given))
-        return {name: _with_specs((*path, str(name)), part, specs.get(name), on_mesh) for name, part in weights.items()}
-    if specs is not None and not isinstance(specs, PartitionSpec):
-        raise InvalidType(
-            Problem("specs", "must be a PartitionSpec, or map names of weights to PartitionSpecs", show(specs))
-        )
-
-    def divided(keys: Sequence[Any], leaf: Any) -> Any:
-        own = _own_spec(leaf) or PartitionSpec() if specs is None else specs
-        return on_mesh((*path, *(str(getattr(key, "key", key)) for key in keys)), leaf, own)
-
-    return jax.tree.map_with_path(divided, weights)
-
-
-def _require_fitting(
-    path: Path, sizes: Sequence[int], spec: PartitionSpec, mesh: Mapping[str, int], place: Place
-) -> None:
-    """Refuses a division into unequal parts."""
-    if len(spec) > len(sizes):
-        raise InvalidDesc(Problem(path, f"must have a dimension for each entry of {spec}", tuple(sizes)))
-    for dimension, axes in enumerate(map(_axes, spec)):
-        for axis in axes:
-            if axis not in mesh:
-                raise InvalidDesc(
-                    Problem(path, f"must be divided along axes of the mesh, {join_words(mesh)}", show(axis))
-                )
-        count = math.prod(mesh[axis] for axis in axes)
-        if sizes[dimension] % count:
-            which = "first dimension" if dimension == 0 else f"dimension {dimension}"
-            remedy = "use PartitionSpec() to leave it whole"
-            if path[0] == "inputs" and dimension == 0:
-                remedy = f"use a batch of {count}, or target={place.name.partition(':')[0]!r}"
-            rule = f"{which} must be divisible by {count} devices"
-            raise InvalidDesc(Problem(path, rule, tuple(sizes), remedy=remedy))
-
-
-def _axes(entry: Any) -> tuple[Any, ...]:
-    """The mesh axes in an entry of a PartitionSpec."""
-    return (entry,) if isinstance(entry, str) else tuple(entry or ())

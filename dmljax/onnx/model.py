@@ -215,7 +215,9 @@ class Model:
                 self._plan.graph, self._plan.program.find, shapes, axis, sharding.size_of(mesh, axis)
             )
 
-    def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | None = None) -> dict[str, jax.Array]:
+    def shard(
+        self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
+    ) -> dict[str, jax.Array]:
         """Places the weights on the devices of a mesh, for `apply`, divided by `specs`, which default to `partition`.
 
         Weights missing from `specs` are whole on each device, so pass `{}` for a mesh that only divides batches. The
@@ -237,10 +239,7 @@ class Model:
         [[4.0, 6.0]]
         """
         with within("onnx"):
-            specs = self.partition(mesh) if specs is None else specs
-            shardings = sharding.shardings(mesh, specs, {name: one.shape for name, one in self.weights.items()})
-            # Copy, because the part on the device that holds the weights could otherwise share their memory.
-            return {name: jax.device_put(one.copy(), shardings[name]) for name, one in self.weights.items()}
+            return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
     def _require_weights(self, weights: Mapping[str, Any]) -> None:
         if weights is self.weights:

@@ -4,16 +4,17 @@ Two consecutive products are divided so that they exchange data once: the first 
 second by rows. In between, each device computes its own features, such as heads or a perceptron's hidden units.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
+from dmljax.meshes import divided, require_fitting
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.registry import Handler
-from dmljax.text import did_you_mean, join_words, show
+from dmljax.text import join_words, show
 
 Sizes = tuple[int, ...]
 
@@ -144,42 +145,17 @@ def size_of(mesh: Any, axis: Any) -> int:
     return int(mesh.shape[axis])
 
 
-def shardings(mesh: Any, specs: Any, shapes: Mapping[str, Sizes]) -> dict[str, NamedSharding]:
-    """The sharding of each weight; weights missing from `specs` are replicated on each device."""
+def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """Places weights on the devices of a mesh; those without a spec are replicated on each device."""
     if not isinstance(mesh, Mesh):
         remedy = "use jax.make_mesh"
         raise InvalidType(Problem("mesh", "must be a jax.sharding.Mesh with devices", show(mesh), remedy=remedy))
-    if not isinstance(specs, Mapping):
-        remedy = "use model.partition(mesh)"
-        raise InvalidType(Problem("specs", "must map names of weights to PartitionSpecs", show(specs), remedy=remedy))
-    problems = [problem for name, spec in specs.items() for problem in _problems(mesh, name, spec, shapes)]
-    if problems:
-        raise InvalidDesc(*problems)
-    return {name: NamedSharding(mesh, specs.get(name, PartitionSpec())) for name in shapes}
 
+    def sharding_of(path: Path, weight: jax.Array, spec: PartitionSpec | None) -> NamedSharding:
+        spec = PartitionSpec() if spec is None else spec
+        require_fitting(path, weight.shape, spec, mesh.shape)
+        return NamedSharding(mesh, spec)
 
-def _problems(mesh: Mesh, name: Any, spec: Any, shapes: Mapping[str, Sizes]) -> Sequence[Problem]:
-    """The problems with dividing a weight this way."""
-    if name not in shapes:
-        given = show(name) + did_you_mean(str(name), shapes)
-        return [Problem("specs", "must name weights", given)]
-    place, sizes = ("specs", name), shapes[name]
-    if not isinstance(spec, PartitionSpec):
-        return [Problem(place, "must be a jax.sharding.PartitionSpec", show(spec))]
-    if len(spec) > len(sizes):
-        return [Problem(place, f"must have at most {len(sizes)} entries for {sizes}", spec)]
-    problems = []
-    for size, axes in zip(sizes, spec, strict=False):
-        names = (axes,) if isinstance(axes, str) else axes or ()
-        missing = [one for one in names if one not in mesh.axis_names]
-        if missing:
-            remedy = f"its axes are {join_words(mesh.axis_names)}"
-            problems.append(Problem(place, "must have axes of the mesh", show(missing[0]), remedy=remedy))
-        else:
-            count = math.prod(mesh.shape[one] for one in names)
-            if size % count:
-                remedy = "leave this dimension None"
-                problems.append(
-                    Problem(place, f"must divide {sizes}: {count} devices cannot share {size}", spec, remedy=remedy)
-                )
-    return problems
+    shardings = divided(specs, weights, sharding_of)
+    # Copy, because the part on the device that holds the weights could otherwise share their memory.
+    return {name: jax.device_put(one.copy(), shardings[name]) for name, one in weights.items()}

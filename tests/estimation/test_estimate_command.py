@@ -64,7 +64,7 @@ def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: 
     expected = "inputs[0]: first dimension must be divisible by 2 devices; got (3, 3, 4, 4)"
     assert capsys.readouterr().err.splitlines()[-2:] == [
         f"error: estimate: {expected}",
-        "tip: use a batch of 2, or target='h100'",
+        "tip: use a batch of 2, or one chip",
     ]
     assert main(["estimate", path, "--for", "h100", "--batch", "3", "-f", "n:2"]) == 2
     assert (

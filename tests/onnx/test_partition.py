@@ -125,13 +125,17 @@ def test_sharded_weights_may_be_donated() -> None:
         (
             (None, [P()]),
             InvalidType,
-            r"specs must map names of weights to PartitionSpecs; .*model.partition\(mesh\)",
+            r"specs must be a PartitionSpec, or map names of weights to PartitionSpecs; got \[",
         ),
         ((None, {"upp": P()}), InvalidDesc, "specs must name weights; got 'upp'"),
-        ((None, {"up": ("model",)}), InvalidDesc, r"specs.up must be a jax.sharding.PartitionSpec; got"),
-        ((None, {"up_bias": P(None, "model")}), InvalidDesc, r"specs.up_bias must have at most 1 entries for"),
-        ((None, {"up": P("x")}), InvalidDesc, r"specs.up must have axes of the mesh; got 'x' \(its axes are data and"),
-        ((None, {"head": P(None, "data")}), InvalidDesc, r"specs.head must divide \(8, 6\): 4 devices cannot share 6"),
+        ((None, {"up": ("model",)}), InvalidType, r"specs.up must be a PartitionSpec; got"),
+        ((None, {"up_bias": P(None, "model")}), InvalidDesc, r"weights.up_bias must have a dimension for each entry"),
+        ((None, P("x")), InvalidDesc, r"weights.\w+ must be divided along axes of the mesh, data and model; got 'x'"),
+        (
+            (None, {"head": P(None, "data")}),
+            InvalidDesc,
+            r"weights.head: dimension 1 must be divisible by 4 devices; got \(8, 6\) \(leave it None",
+        ),
     ],
 )
 def test_what_cannot_be_placed_is_refused(arguments: Any, error: Any, message: str) -> None:
