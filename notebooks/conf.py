@@ -31,7 +31,7 @@ nitpick_ignore_regex = [
     ),
     ("py:class", r"dmljax\.(descriptors|dxdispatch|estimation)\..*"),
 ]
-nb_execution_mode = "off"  # the tests run the notebooks, and see that what stands in them is what they print
+nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files
 myst_heading_anchors = 3
 exclude_patterns = ["models", "static"]
 
@@ -62,7 +62,7 @@ html_domain_indices = False  # of modules, which are on one page
 
 
 def setup(app):
-    """Offers each notebook for download, and keeps what MyST-NB extracts from them inside the folder that was named."""
+    """Offers each notebook for download, and keeps the files that MyST-NB extracts inside the output folder."""
     inside = Path(app.outdir) / ".notebooks"
 
     def move(app):

@@ -25,7 +25,7 @@ X = np.linspace(-4, 4, 801, dtype=np.float32)  # what a curve is drawn from
 
 
 class Picture(NamedTuple):
-    """A call, its attributes spelled out, with the arrays that go in and come out by their names."""
+    """A call with its attributes spelled out, and its input and output arrays by name."""
 
     call: str
     arrays: dict[str, Any]
@@ -54,7 +54,7 @@ class Picture(NamedTuple):
 
 
 def numbers(array: Any) -> str:
-    """The numbers of an array of at most 32 of them, or else its shape."""
+    """The numbers of an array if it has at most 32, or else its shape."""
     if array.size > 32:
         return f"an array of shape {array.shape}"
     return str(
@@ -78,7 +78,7 @@ def sources() -> dict[str, tuple[ast.Call, dict[str, Any]]]:
 
 @functools.cache
 def picture_of(name: str) -> Picture:
-    """The picture of a function: what its call in pictures.txt takes and makes."""
+    """The picture of a function: the inputs and outputs of its call in pictures.txt."""
     call, names = sources()[name]
     function = getattr(dmljax, name)
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -117,7 +117,7 @@ def is_array(value: Any) -> bool:
 
 
 def named(results: Any) -> dict[str, Any]:
-    """The results of a function by their names; a single one has none."""
+    """The results of a function by name; a single result has no name."""
     if isinstance(results, tuple) and hasattr(results, "_asdict"):
         return {
             key: value for key, value in results._asdict().items() if value is not None
@@ -126,7 +126,7 @@ def named(results: Any) -> dict[str, Any]:
 
 
 def by_name(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays by their names, those of a sequence with their positions."""
+    """Arrays by name, with their positions in a sequence."""
     parts = {
         key: value if isinstance(value, list | tuple) else [value]
         for key, value in arrays.items()

@@ -1,4 +1,4 @@
-"""The directives of the reference: what dmljax knows of an operator, and the table of all, made from the code."""
+"""Sphinx directives that generate the reference from the code: each operator's facts, and tables of all operators."""
 
 import contextlib
 import functools
@@ -72,7 +72,7 @@ FUNCTION = """\
 
 @functools.cache
 def words_by_function() -> dict[str, list[str]]:
-    """What each function is called elsewhere and used for: what the search and the filter find it by."""
+    """The names in other libraries and the uses of each function, by which the search and the filter find it."""
     elsewhere = json.loads((resources.files("dmljax") / "elsewhere.json").read_text())
     words: dict[str, list[str]] = {}
     for word, functions in (*elsewhere.items(), *PURPOSES.items()):
@@ -82,7 +82,7 @@ def words_by_function() -> dict[str, list[str]]:
 
 
 class OperatorFilterDirective(SphinxDirective):
-    """A box that leaves the operators in view whose rows have what is typed in; filter.js does it."""
+    """A box that hides operators whose rows do not contain the typed text; filter.js does it."""
 
     def run(self) -> list[nodes.Node]:
         words = html.escape(
@@ -142,7 +142,7 @@ class OperatorDescriptorDirective(SphinxDirective):
 
 
 def official_page(operator: type[Operator]) -> str:
-    """The address of the official page; those of newer operators stand in another part of Microsoft's documentation."""
+    """The URL of the official page; newer operators are in another part of Microsoft's documentation."""
     part = (
         "win32/api/directml"
         if min(operator.support) < FeatureLevel.FL_5_0
@@ -168,7 +168,7 @@ class OperatorsDirective(SphinxDirective):
 
 
 class PublicNamesDirective(SphinxDirective):
-    """Every public name that is no operator's, with its documentation."""
+    """Every public name except the operators', with its documentation."""
 
     def run(self) -> list[nodes.Node]:
         lines = ["```{eval-rst}"]
@@ -226,7 +226,7 @@ def name_types(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of what those stand for."""
+    """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of their definitions."""
     for alias, type_ in TYPES.items():
         long = stringify_annotation(type_, "smart")
         signature, returns = (
@@ -246,9 +246,9 @@ TYPES = {
 def arrange_sidebar(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Puts the operators by family into the sidebar, and leads from each to the next.
+    """Lists the operators by family in the sidebar, and links each to the next.
 
-    They are in no table of contents: Sphinx would copy that of 177 pages for each page.
+    They are in no table of contents, because Sphinx would copy all 177 entries for each page.
     """
     pathto, here = context["pathto"], page.removeprefix("operators/")
     families = [
@@ -283,7 +283,7 @@ def names_by_family() -> dict[str, list[str]]:
 
 
 def listed(title: str, names: list[str], here: str, pathto: Any) -> str:
-    """A family in the sidebar, open where the page is one of its operators; names may break at underscores."""
+    """A family in the sidebar, open on the pages of its operators; names may break at underscores."""
     items = "".join(
         f'<li class="toctree-l2{" current-page" if name == here else ""}">'
         f'<a class="reference internal" href="{pathto(f"operators/{name}")}">{name.replace("_", "_<wbr>")}</a></li>'

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 VOCABULARY, DIGITS, WIDTH, HEADS, LAYERS = 10, 6, 48, 4, 3
-LENGTH = 2 * DIGITS - 1  # the digits, and the sorted ones but for the last
+LENGTH = 2 * DIGITS - 1  # the digits, then the sorted digits except the last
 
 
 class Block(nn.Module):
