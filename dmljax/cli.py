@@ -370,8 +370,8 @@ def _parse_count(text: str) -> int:
 
 def _parse_mesh(text: str) -> Sequence[tuple[str, int]]:
     pairs = [one.partition("=") for one in text.split(",")]
-    if not all(name and equals for name, equals, _ in pairs):
-        raise argparse.ArgumentTypeError(f"must be the sizes of axes, as in data=32,model=8; got {text!r}")
+    if not all(name and equals for name, equals, _ in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
+        raise argparse.ArgumentTypeError(f"must be the sizes of different axes, as in data=32,model=8; got {text!r}")
     return [(name, _parse_count(size)) for name, _, size in pairs]
 
 

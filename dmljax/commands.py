@@ -37,6 +37,7 @@ from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, within
 from dmljax.estimation import artifacts, table as estimate_table
 from dmljax.estimation.placement import Program, program_of
+from dmljax.estimation.programs import prepared
 from dmljax.estimation.targets import Place, place_of
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
 from dmljax.text import escape_controls, join_words, json_text, one_line
@@ -300,22 +301,22 @@ def estimate(options: argparse.Namespace) -> int:
     is_well = True
     for path in options.models:
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
-            estimates, batches = [], []
-            for batch, target in product(options.batch or [None], options.targets):
+            columns = [*product(options.batch or [None], options.targets)]
+            mesh = dict(options.mesh) or None
+            # All are prepared before the first is compiled, which may take minutes.
+            all_prepared = [
+                prepared(function, (*inputs_of(place_of(target), batch),), target, mesh=mesh)
+                for batch, target in columns
+            ]
+            estimates = []
+            for (batch, target), one in zip(columns, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
                 print(f"compiling {title}{of_batch} for {target}", file=sys.stderr, flush=True)
-                one = dmljax.estimate(
-                    function,
-                    *inputs_of(place_of(target), batch),
-                    target=target,
-                    gradient=options.gradient,
-                    mesh=dict(options.mesh) or None,
-                )
-                estimates.append(one)
-                batches += [batch] if batch else []
-                listed.append({"program": title, "batch": batch, **one.to_json()})
-                is_well &= one.fits
+                estimates.append(one.estimate(gradient=options.gradient))
+                listed.append({"program": title, "batch": batch, **estimates[-1].to_json()})
+                is_well &= estimates[-1].fits
             if not options.json:
+                batches = [batch for batch, _ in columns] if options.batch else []
                 print(title, *estimate_table(estimates, batches, width), "", sep="\n")
     if options.json:
         print(json.dumps(listed, indent=1))

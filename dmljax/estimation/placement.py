@@ -28,7 +28,7 @@ class Program(NamedTuple):
     function: Callable[..., Any]
     weights: Any
     inputs: tuple[Any, ...]
-    partition: Callable[[AbstractMesh], Any] | None = None
+    partition: Callable[[Any], Any] | None = None
 
 
 def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
@@ -76,29 +76,34 @@ class Placed(NamedTuple):
 
 
 def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
-    """Divides the arguments among a place's chips: weights by `specs`, inputs along the mesh's first axis."""
-    sizes = _sizes_of_mesh(program, place, mesh)
+    """Places the arguments on a place's chips; several chips divide them along the axes of `mesh`."""
+    sizes = sizes_of_mesh(program, place.name, len(place.devices), mesh)
     if len(place.devices) == 1:
         alone = SingleDeviceSharding(place.devices[0])
         weights, inputs = jax.tree.map(lambda leaf: _typed(leaf, alone), (program.weights, program.inputs))
         return Placed(weights, inputs, alone)
-    if specs is None and program.partition and MODEL_AXIS in sizes:
-        specs = program.partition(AbstractMesh(tuple(sizes.values()), tuple(sizes)))
     devices = Mesh(np.array(place.devices).reshape(*sizes.values()), tuple(sizes))
+    return Placed(*on_mesh(program, devices, specs), None)
 
-    def on_mesh(path: Path, leaf: Any, spec: PartitionSpec | None, remedy: str | None = None) -> jax.ShapeDtypeStruct:
+
+def on_mesh(program: Program, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
+    """Divides weights by `specs`, and inputs along the mesh's first axis."""
+    if specs is None and program.partition and MODEL_AXIS in mesh.shape:
+        specs = program.partition(mesh)
+
+    def place(path: Path, leaf: Any, spec: PartitionSpec | None, remedy: str | None = None) -> jax.ShapeDtypeStruct:
         spec = _own_spec(leaf) or PartitionSpec() if spec is None else spec
-        require_fitting(path, np.shape(leaf), spec, sizes, remedy)
-        return _typed(leaf, NamedSharding(devices, spec))
+        require_fitting(path, np.shape(leaf), spec, mesh.shape, remedy)
+        return _typed(leaf, NamedSharding(mesh, spec))
 
-    weights = divided(specs, program.weights, on_mesh)
+    weights = divided(specs, program.weights, place)
     leaves, structure = jax.tree.flatten(program.inputs)
-    first, count = next(iter(sizes.items()))
+    first, count = next(iter(mesh.shape.items()))
     inputs = []
     for i, leaf in enumerate(leaves):
         spec = _own_spec(leaf) or PartitionSpec(*[first] * bool(np.ndim(leaf)))
-        inputs.append(on_mesh(("inputs", i), leaf, spec, f"use a batch of {count}, or one chip"))
-    return Placed(weights, jax.tree.unflatten(structure, inputs), None)
+        inputs.append(place(("inputs", i), leaf, spec, f"use a batch of {count}, or one chip"))
+    return weights, jax.tree.unflatten(structure, inputs)
 
 
 def _typed(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
@@ -111,15 +116,14 @@ def _own_spec(leaf: Any) -> PartitionSpec | None:
     return sharding.spec if isinstance(sharding, NamedSharding) else None
 
 
-def _sizes_of_mesh(program: Program, place: Place, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
+def sizes_of_mesh(program: Program, chips: str, count: int, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
     """The axes of the mesh: the given ones, or those of arguments already divided, or one axis for all chips."""
-    count = len(place.devices)
     if mesh is not None:
         if not isinstance(mesh, Mapping) or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
             raise InvalidType(Problem("mesh", "must map names of axes to sizes", show(mesh)))
         if math.prod(mesh.values()) != count:
             product = " x ".join(map(str, mesh.values())) or "no axes"
-            raise InvalidDesc(Problem("mesh", f"must have as many chips as {place.name}, {count}", product))
+            raise InvalidDesc(Problem("mesh", f"must have as many chips as {chips}, {count}", product))
         return mesh
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.weights, program.inputs)))
     meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]

@@ -101,11 +101,34 @@ def estimate(
     Traceback (most recent call last):
     dmljax.directml.InvalidDesc: estimate: target must be ... did you mean h100?
     """
+    return prepared(function, inputs, target, weights, mesh, specs).estimate(gradient=gradient)
+
+
+class Prepared(NamedTuple):
+    """A program that fits the chips it is to be compiled for."""
+
+    program: Program
+    arguments: Placed
+    place: Place
+
+    def estimate(self, *, gradient: bool) -> Estimate:
+        function = _gradient(self.program) if gradient else self.program.function
+        return _estimated(function, self.arguments, self.place, gradient=gradient)
+
+
+def prepared(
+    function: Any,
+    inputs: tuple[Any, ...],
+    target: str,
+    weights: Any = None,
+    mesh: Mapping[str, int] | None = None,
+    specs: Any = None,
+) -> Prepared:
+    """Places a program on chips; refuses what does not fit before anything is compiled."""
     with within("estimate"):
         place = place_of(target)
         program = program_of(function, inputs, weights)
-        arguments = placed(program, place, mesh, specs)
-    return _estimated(_gradient(program) if gradient else program.function, arguments, place, gradient=gradient)
+        return Prepared(program, placed(program, place, mesh, specs), place)
 
 
 def _gradient(program: Program) -> Callable[..., Any]:
@@ -130,7 +153,7 @@ def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *,
         program = jax.jit(lambda weights, *inputs: function(weights, *inputs), out_shardings=results)
         traced = program.trace(arguments.weights, *arguments.inputs)
         compiled: list[jax.stages.Compiled] = []
-        message = reason_of_refusal(lambda program: compiled.append(program.lower().compile()), traced)
+        message = reason_of_refusal(lambda program: compiled.append(_compiled(program.lower(), place)), traced)
         if message:
             return _refused(message, traced, arguments, place, time.perf_counter() - start)
     seconds = time.perf_counter() - start
@@ -154,6 +177,13 @@ def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *,
     )
 
 
+def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
+    # Some operations of complex128 abort this process, not only the compilation.
+    if place.target.platform == "tpu" and "complex<f64>" in lowered.as_text():
+        raise RuntimeError("complex128 may abort XLA's compiler for TPUs; use complex64")
+    return lowered.compile()
+
+
 def _bytes_on_a_chip(array: Any) -> int:
     return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
 
@@ -163,7 +193,8 @@ def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds
     leaves = jax.tree.leaves((arguments.weights, arguments.inputs))
 
     def compile_it(function: Callable[..., Any]) -> object:
-        return jax.jit(function, out_shardings=arguments.default, keep_unused=True).lower(*leaves).compile()
+        program = jax.jit(function, out_shardings=arguments.default, keep_unused=True)
+        return _compiled(program.lower(*leaves), place)
 
     named = re.search(r'op_name="([^"]*)"', message)
     name = named[1] if named else refused_by(traced.jaxpr, compile_it)

@@ -24,7 +24,9 @@ def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), w
         rows = zip(titles, *([cell.rjust(_width(column)) for cell in column] for column in block), strict=True)
         lines += [f"{title.ljust(first)}  {'  '.join(cells)}".rstrip() for title, *cells in rows]
         lines.append("")
-    return [*lines[:-1], *_remarks(estimates, batches), "", *NOTE.splitlines()]
+    for remark in _remarks(estimates, batches):
+        lines += [remark, ""]
+    return [*lines, *NOTE.splitlines()]
 
 
 def _titles_and_columns(

@@ -147,29 +147,33 @@ class Place(NamedTuple):
     devices: tuple[Any, ...]  # for compiling only
 
 
-@cache
-def place_of(name: str) -> Place:
-    """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:4x4` in a slice."""
+def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
+    """A chip of `TARGETS` or of `others`, and how many there are: `v5e:4x4` means `("v5e", (4, 4))`."""
     chip, colon, sizes = name.partition(":")
-    if chip not in TARGETS:
-        known = ", ".join(TARGETS)
-        given = repr(chip) + did_you_mean(chip, TARGETS)
-        raise InvalidDesc(
-            Problem("target", f"must be one of {known}, or several chips such as h100:8 or v5e:4x4", given)
-        )
-    target = TARGETS[chip]
-    rank = 1 if target.platform == "cuda" else len(target.topology.split("x"))
+    known = (*others, *TARGETS)
+    if chip not in known:
+        rule = f"must be one of {', '.join(known)}, or several chips such as h100:8 or v5e:4x4"
+        raise InvalidDesc(Problem("target", rule, repr(chip) + did_you_mean(chip, known)))
+    rank = 1 if chip in others or TARGETS[chip].gpu else len(TARGETS[chip].topology.split("x"))
     form = "x".join("4" * rank)
     is_right = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
     require("target", not colon or is_right, f"must be written like {chip}:{form}", repr(name))
+    return chip, tuple(map(int, sizes.split("x"))) if colon else ()
+
+
+@cache
+def place_of(name: str) -> Place:
+    """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:4x4` in a slice."""
+    chip, sizes = chips_of(name)
+    target = TARGETS[chip]
     module = MODULES[target.platform]
     if find_spec(module) is None:
         remedy = "pip install 'dmljax[accelerators]'"
         raise Unsupported(Problem((), f"the compiler for {chip} is not installed: no {module}", remedy=remedy))
     for variable, value in TPU_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    devices = _devices(name, chip, target, sizes)
-    count = math.prod(map(int, sizes.split("x"))) if colon else 1
+    devices = _devices(name, chip, target, "x".join(map(str, sizes)))
+    count = math.prod(sizes)
     require("target", len(devices) >= count, f"too few chips for {name}", len(devices))
     return Place(name, target, tuple(devices[:count]))
 

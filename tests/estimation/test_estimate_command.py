@@ -44,7 +44,10 @@ def test_a_mesh_divides_the_weights_of_a_model(path: str, capsys: pytest.Capture
     )
     with pytest.raises(SystemExit):
         main(["estimate", path, "--for", "h100:4", "--mesh", "4"])
-    assert "--mesh: must be the sizes of axes, as in data=32,model=8; got '4'" in capsys.readouterr().err
+    assert "--mesh: must be the sizes of different axes, as in data=32,model=8; got '4'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["estimate", path, "--for", "h100:4", "--mesh", "data=2,data=2"])
+    assert "--mesh: must be the sizes of different axes, " in capsys.readouterr().err
 
 
 def test_a_program_reads_json_and_several_chips_have_an_example_each(
@@ -60,9 +63,9 @@ def test_a_program_reads_json_and_several_chips_have_an_example_each(
 
 
 def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["estimate", path, "--for", "h100:2", "--batch", "3"]) == 2
+    assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "3"]) == 2
     expected = "inputs[0]: first dimension must be divisible by 2 devices; got (3, 3, 4, 4)"
-    assert capsys.readouterr().err.splitlines()[-2:] == [
+    assert capsys.readouterr().err.splitlines() == [  # nothing is compiled before
         f"error: estimate: {expected}",
         "tip: use a batch of 2, or one chip",
     ]

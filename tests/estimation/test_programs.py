@@ -109,6 +109,22 @@ def test_what_does_not_compile_names_the_node_and_says_why() -> None:
     assert f"v5e does not compile: {found.reason}" in str(found).splitlines()
 
 
+def spectrum(x: Any) -> Any:
+    with jax.named_scope("[/first]"):
+        x = jnp.tanh(x)
+    with jax.named_scope("[/second]"):
+        return jnp.abs(jnp.fft.fft(x.astype(jnp.complex128)))
+
+
+@pytest.mark.usefixtures("compilers")
+def test_complex128_is_refused_before_a_tpus_compiler_aborts() -> None:
+    with jax.enable_x64(True):
+        found = dmljax.estimate(spectrum, jax.ShapeDtypeStruct((8, 8), jnp.float64), target="v5e")
+        assert dmljax.estimate(spectrum, jax.ShapeDtypeStruct((8, 8), jnp.float64), target="h100").fits
+    assert found.refused == "/second"
+    assert found.reason.endswith(": complex128 may abort XLA's compiler for TPUs; use complex64")
+
+
 REMEDY = "(use a smaller batch, or a mesh that divides the weights)"
 
 
@@ -230,7 +246,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         times=Times(launches=1e-6, memory=3e-6),
         nodes=(NodeCost("/a/very/long/name/of/a/layer/in/a/network/of/layers", 3e-6, 2), NodeCost("relu", 1e-6, 1)),
     )
-    assert [" ".join(line.split()) for line in str(made).partition("\n\n")[0].splitlines()] == [
+    assert [" ".join(line.split()) for line in str(made).partition("\n\nThe time")[0].splitlines()] == [
         "h100:8",
         "compiles 1.2 s",
         "chips 8",
@@ -250,6 +266,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "nodes",
         "...ame/of/a/layer/in/a/network/of/layers 75%",
         "relu 25%",
+        "",
         f"h100:8 has too little memory: 90 GB of 80 GB {REMEDY}",
     ]
     json = made.to_json()
