@@ -33,14 +33,14 @@ BUDGET = Path(__file__).with_name("compilers_budget.json")
 
 
 def compiled(target: str, function: Function, inputs: Sequence[Any]) -> Compiled:
-    """Compiles from scratch, with exact factors: dmljax's products have them, and a TPU rounds those of an idiom."""
+    """Compiles from scratch, with dmljax's full precision, because a TPU would round an idiom's factors."""
     jax.clear_caches()
     with jax.default_matmul_precision("highest"):
         return compile_for(target, function, *inputs)
 
 
 def figures(target: str, function: Function, inputs: Sequence[Any]) -> Figures | None:
-    """What the compiled function costs, or None where XLA cannot compile it: all but the last are deterministic."""
+    """The cost of the compiled function, or None if XLA cannot compile it; all but the last are deterministic."""
     try:
         found = compiled(target, function, inputs)
     except jax.errors.JaxRuntimeError as error:
@@ -74,14 +74,14 @@ def works() -> dict[str, Callable[[], Work]]:
 
 
 def needed(name: str) -> dict[str, list[int]]:
-    """The counts that the budget is about, on each chip, without an idiom's."""
+    """The counts of dmljax that the budget limits, on each chip."""
     work = works()[name]()
     costs = {target: compiled(target, work.dmljax, work.inputs).cost for target in CHIPS}
     return {target: [getattr(cost, one) for one in COUNTS] for target, cost in costs.items()}
 
 
 def write(found: Results) -> None:
-    """Puts figures into the file of all, the page and the budget."""
+    """Adds figures to the results file, the page and the budget."""
     known = {**(json.loads(FILE.read_text()) if FILE.exists() else {}), **found}
     FILE.write_text(json.dumps({name: known[name] for name in works() if name in known}, indent=1) + "\n")
     PAGE.write_text(text())
@@ -89,7 +89,7 @@ def write(found: Results) -> None:
 
 
 def lower_budget(results: Results) -> None:
-    """Writes what is smaller than in the budget; all of it for another version of JAX."""
+    """Writes counts that are below the budget, or all counts for another version of JAX."""
     old = json.loads(BUDGET.read_text())
     budget = old["budget"] if old["jax"] == jax.__version__ else {}
     for name, chips in results.items():

@@ -69,18 +69,18 @@ FLOAT = "float32"
 
 
 def random(shape: tuple[int, ...], dtype: str = FLOAT) -> Array:
-    """Random integers of the whole range of their type, and floats between 0.5 and 1.5."""
+    """Random integers from the whole range of their type, or floats between 0.5 and 1.5."""
     if np.dtype(dtype).kind in "iu":
         limits = np.iinfo(dtype)
         return np.random.default_rng(SEED).integers(limits.min, limits.max, shape, dtype, endpoint=True)
     return numbers(shape)
 
 
-# Element-wise operators and activations, as tests/test_peers_elementwise.py has them beside their peers
+# Elementwise operators and activations, with the peers of tests/test_peers_elementwise.py
 
 
 def elementwise() -> Iterator[tuple[str, Build]]:
-    """A workload for each function that stands there."""
+    """A workload for each function in that file."""
     seen = set()
     for case in CASES.values():
         function = getattr(case.function, "func", case.function)
@@ -144,7 +144,7 @@ def softmax(function: Any, of_jax: Any, of_torch: Any, node: str) -> Work:
 
 
 def gradient(function: Any, of_jax: Any, of_torch: Any) -> Work:
-    """The derivative of an element-wise function by itself: JAX's of its own, PyTorch's own backward."""
+    """The gradient of an elementwise function, beside JAX's derivative and PyTorch's backward kernel."""
     return Work(
         (normal((MEDIUM,)), random((MEDIUM,))),
         function,
@@ -250,7 +250,7 @@ def blocks(function: Any, order: str, is_to_depth: bool) -> Work:
         "downscale_factor" if is_to_depth else "upscale_factor": 2
     })  # fmt: skip
     back = partial(idioms.depth_to_space, are_blocks_first=order == "DCR")
-    # PyTorch has the channels before the blocks, as the order COLUMN_ROW_DEPTH has.
+    # PyTorch has the channels before the blocks, like the order COLUMN_ROW_DEPTH.
     return Work(
         (random((1, 64, 128, 128)),),
         partial(function, block_size=2),
@@ -272,7 +272,7 @@ def padded(function: Any) -> Work:
 
 
 def folded() -> Work:
-    """Windows of 3 x 3 added up at their places."""
+    """Adds 3 x 3 windows at their positions."""
     image, kernel = np.array([64, 64]), np.array([3, 3])
     return Work(
         (whole((1, 32 * 9, 64 * 64)),),
@@ -397,7 +397,7 @@ MOVED: dict[str, Build] = {
 
 
 def max_pooling(function: Any) -> Work:
-    """The largest of each window, and its place in the image."""
+    """The largest element of each window, and its index in the image."""
     return Work(
         (normal(IMAGE),),
         lambda x: tuple(function(x, **WINDOW)),
@@ -444,7 +444,7 @@ def norms_of_windows(function: Any) -> Work:
 
 def unpooled() -> Work:
     values, places = F.max_pool2d(torch.from_numpy(normal((1, 64, 128, 128))), 2, return_indices=True)
-    # PyTorch counts within a channel, ONNX and DirectML through all of them.
+    # PyTorch counts within a channel, ONNX and DirectML across all channels.
     indices = (places + torch.arange(64).reshape(-1, 1, 1) * 128 * 128).numpy()
     return Work(
         (values.numpy(), indices.astype(np.int32)),
@@ -548,7 +548,7 @@ FACTOR, POINT = np.array(0.5, FLOAT), np.array(100, "uint8")
 
 
 def integer_product(ours: Any, of_jax: Any, node: str, *, scales: int) -> Work:
-    """A product of bytes with their zero points, and what is made of its sums."""
+    """A product of bytes with zero points, whose sums stay integers, become floats, or are quantized."""
     a, b = random((128, 768), "uint8"), random((768, 768), "uint8")
 
     def feeds(a: Any, b: Any) -> dict[str, Array | None]:
@@ -618,7 +618,7 @@ def quantized_dynamically() -> Work:
         jax=idioms.quantized_dynamically,
         onnx=OnnxNode("DynamicQuantizeLinear", lambda x: {"x": x}, {}, outputs=3),
         comparable=lambda results: as_numpy(results[0]),
-        tolerance=1,  # of a byte: the idiom's scale may be off in the last place
+        tolerance=1,  # one step of a byte: the idiom's scale may be off by one ULP
     )
 
 
@@ -634,7 +634,7 @@ def quantized_average() -> Work:
         lambda x: dmljax.quantized_linear_average_pooling(x, SCALE, ZERO, FACTOR, POINT, **WINDOW),
         jax=averaged,
         onnx=OnnxNode("QLinearAveragePool", lambda x: {"x": x, **more}, SLIDING | {"domain": "com.microsoft"}),
-        tolerance=1,  # of a byte: ONNX Runtime rounds otherwise
+        tolerance=1,  # one step of a byte: ONNX Runtime rounds differently
     )
 
 
@@ -650,7 +650,7 @@ def quantized_sum() -> Work:
             lambda a, b: dict(zip("abcdefgh", (a, *rest, b, *rest, FACTOR, POINT), strict=True)),
             {"domain": "com.microsoft"},
         ),
-        tolerance=1,  # of a byte: ONNX Runtime adds the zero point before it rounds
+        tolerance=1,  # one step of a byte: ONNX Runtime adds the zero point before it rounds
     )
 
 
@@ -777,7 +777,7 @@ TRAINING: dict[str, Build] = {"ADAM_OPTIMIZER": step_of_adam}
 
 
 def simple_network() -> Work:
-    """A recurrent network of 32 steps; its one bias is as good as two."""
+    """A recurrent network of 32 steps."""
     steps, batch, size = 32, 16, 64
     x, w, r = normal((steps, batch, size)), normal((2, 1, size, size))[0] / 8, normal((2, 1, size, size))[1] / 8
     bias = np.zeros((1, 2 * size), np.float32)
@@ -849,7 +849,7 @@ def pooled_regions() -> Work:
 
 
 def gradient_of_regions() -> Work:
-    """Beside JAX's own derivative of the operator, for no rival has it."""
+    """Beside JAX's own derivative of the operator, because no rival has it."""
     x, gradient, roi = normal(MAPS), whole((100, 64, 7, 7)), boxes(100)
     return Work(
         (x, gradient, roi),

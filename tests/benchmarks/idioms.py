@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# Element-wise operators and activations, with the attributes of their first case in test_peers_elementwise.py
+# Elementwise operators and activations, with the attributes of their first case in test_peers_elementwise.py
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "ELEMENT_WISE_ABS": jnp.abs,
@@ -106,7 +106,7 @@ def dequantized(x: Any, scale: Any, zero: Any) -> Any:
 
 
 def quantized_dynamically(x: Any) -> Any:
-    """Floats as bytes of a scale and a zero point that fit them, and both of these."""
+    """Floats as bytes, with the scale and the zero point that fit their range."""
     least, most = jnp.minimum(x.min(), 0), jnp.maximum(x.max(), 0)
     scale = (most - least) / 255
     zero = jnp.clip(jnp.round(-least / scale), 0, 255).astype("uint8")
@@ -124,7 +124,7 @@ def space_to_depth(x: Any) -> Any:
 
 
 def depth_to_space(x: Any, are_blocks_first: bool) -> Any:
-    """Back to blocks of 2 x 2, which stood before the channels or after them."""
+    """Moves channels back into 2 x 2 blocks, which come before or after the channels."""
     count, channels, height, width = x.shape
     if are_blocks_first:
         apart = x.reshape(count, 2, 2, channels // 4, height, width).transpose(0, 3, 4, 1, 5, 2)
@@ -152,7 +152,7 @@ def average_gradient(gradient: Any, shape: tuple[int, ...]) -> Any:
 
 
 def largest_and_places(x: Any) -> Any:
-    """The largest element of each window, and its place in the channel."""
+    """The largest element of each window, and its index in the channel."""
     places = lax.broadcasted_iota("int32", x.shape, 2) * x.shape[3] + lax.broadcasted_iota("int32", x.shape, 3)
 
     def larger(a: Any, b: Any) -> Any:
@@ -168,7 +168,7 @@ def unpooled(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
 
 
 def folded(x: Any) -> Any:
-    """Windows of 3 x 3 added up at their places in 64 x 64."""
+    """Adds 3 x 3 windows at their positions in a 64 x 64 image."""
     parts = x.reshape(x.shape[0], x.shape[1] // 9, 3, 3, 64, 64)
     places = [(i, j) for i in range(3) for j in range(3)]
     spread = [jnp.pad(parts[:, :, i, j], ((0, 0), (0, 0), (i, 2 - i), (j, 2 - j))) for i, j in places]
@@ -179,7 +179,7 @@ def folded(x: Any) -> Any:
 
 
 def normalization_gradient(x: Any, g: Any, mean: Any, variance: Any, scale: Any, is_training: bool) -> Any:
-    """The gradients of a batch normalization's input, scale and bias, where its mean and variance are the batch's."""
+    """The gradients of a batch normalization's input, scale and bias; in training, also through mean and variance."""
     inverse = lax.rsqrt(variance + 1e-5)
     normalized = (x - mean) * inverse
     of_scale, of_bias = (jnp.sum(y, (0, 2, 3), keepdims=True) for y in (g * normalized, g))

@@ -22,7 +22,7 @@ SLIDING: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1
 
 
 def whole(shape: Shape) -> Any:
-    """Small whole numbers, of which float32 has exact sums."""
+    """Small whole numbers, whose sums are exact in float32."""
     return np.random.default_rng(SEED).integers(-4, 5, shape).astype(np.float32)
 
 
@@ -36,7 +36,7 @@ def channels_of(x: Any) -> Any:
 
 
 def convolution() -> Work:
-    """Windows of 3 x 3 at all places of the image."""
+    """Windows of 3 x 3 at all positions of the image."""
     return Work(
         (whole(POOLED), whole((64, 64, 3, 3))),
         dmljax=lambda x, w: dmljax.convolution(x, w, start_padding=1, end_padding=1),
@@ -99,7 +99,7 @@ def row_norm(function: Callable[..., Any]) -> Work:
 
 
 def batch_normalized() -> Work:
-    """The normalization of a batch by a mean and a variance that are known."""
+    """Batch normalization with a given mean and variance."""
     mean, variance, scale, bias = normal((4, 64))
     names = ("x", "mean", "variance", "scale", "bias")
 

@@ -1,7 +1,7 @@
 """ONNX networks and the same ones in plain JAX on several chips: what the chips exchange, and the memory of each.
 
 `python tests/benchmarks/compilers.py --meshes` prints them. By batch, each chip has all weights and a part of the
-inputs; by model, all inputs and its part of the weights, as `Model.partition` has it.
+inputs; by model, all inputs and its part of the weights, as `Model.partition` divides them.
 """
 
 import statistics
@@ -34,14 +34,14 @@ class Rival(NamedTuple):
 
 
 class Use(NamedTuple):
-    """The bytes that a chip receives from others, and those that it needs at most."""
+    """The bytes that a chip receives from others, and its peak memory."""
 
     exchanged: int
     peak: int
 
 
 def rivals(name: str) -> tuple[Rival, Rival, Any]:
-    """The model, the same in plain JAX, and an input of one element."""
+    """The model, the same model in plain JAX, and an input for a batch of one."""
     make, plain, weights = MADE[name]
     module, file, inputs = exported(make)
     model = dmljax.onnx.load(file)
@@ -56,7 +56,7 @@ _TABLES = frozenset({"tokens", "places"})
 
 
 def plain_spec(name: str, shape: Sequence[int], count: int) -> P:
-    """How a weight of the networks in plain JAX is divided: as the same one of the model."""
+    """How a weight in plain JAX is divided: like the model's weight of that name."""
     layer, _, kind = name.rpartition(".")
     last = layer.rpartition(".")[2]
     is_recurrent = len(shape) == 3 or name.startswith("bias_")
@@ -77,7 +77,7 @@ def loss_of(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 def compiled(
     rival: Rival, input: Any, target: str, way: str, *, gradient: bool, axis_type: AxisType = AxisType.Auto
 ) -> Any:
-    """Compiles a network for the chips of a target, of which each has one input by batch."""
+    """Compiles a network for the chips of a target; by batch, each chip has one input."""
     mesh = Mesh(np.array(place_of(target).devices), (way,), axis_types=(axis_type,))
     specs = rival.partition(mesh) if way == MODEL else dict.fromkeys(rival.weights, P())
     count, spec = (mesh.size, P(BATCH)) if way == BATCH else (INPUTS_BY_MODEL, P())

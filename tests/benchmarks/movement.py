@@ -20,7 +20,7 @@ F = torch.nn.functional
 
 
 def few(rare: int) -> Any:
-    """Numbers whose sums are exact: 0, and here and there a 1; or for products, 1, and here and there a 2."""
+    """Numbers whose sums or products are exact: 0 and a few 1, or for products 1 and a few 2."""
     share = min(0.5, (8 if rare else 500) / max(ROWS))
     return (rare + (np.random.default_rng(SEED).random(ROWS) < share)).astype(np.float32)
 
@@ -29,7 +29,7 @@ def few(rare: int) -> Any:
 
 
 def nonzero_coordinates() -> Work:
-    """A tenth of the elements; as many rows as the least power of two that holds the count."""
+    """A tenth of the elements are nonzero; the rows are the least power of two that holds the count."""
     x = numbers((16384, 64))
     present = np.random.default_rng(SEED).random(x.shape) < 0.1
     count = int(present.sum())
@@ -116,7 +116,7 @@ def elements_of() -> Work:
 
 
 def scattered() -> Work:
-    """An update for each element of half of the columns, each to a place of its own."""
+    """An update for each element of half of the columns, each to a different element."""
     order = np.argsort(np.random.default_rng(SEED).random(ROWS), axis=1).astype(np.int32)
     indices = order[:, : ROWS[1] // 2]
     return Work(
@@ -132,7 +132,7 @@ def scattered() -> Work:
 
 
 def largest(function: Any, of_jax: Any, of_torch: Any, node: str) -> Work:
-    """The place of the largest or of the smallest element of each row."""
+    """The index of the largest or the smallest element of each row."""
     return Work(
         (numbers((8192, 128)),),
         dmljax=lambda x: function(x, axes=-1),

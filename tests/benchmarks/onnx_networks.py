@@ -1,4 +1,4 @@
-"""Networks of PyTorch with random weights: each with its inputs, and as the ONNX model that PyTorch exports."""
+"""PyTorch networks with random weights, each with its inputs and the ONNX model that PyTorch exports."""
 
 import io
 import warnings

@@ -1,4 +1,4 @@
-"""Networks of ONNX models, and the same ones as a JAX user writes them, with PyTorch's weights.
+"""Networks from ONNX models, and the same networks as a JAX user writes them, with PyTorch's weights.
 
 `python tests/benchmarks/plain_networks.py` prints the milliseconds of each network's forward pass, and how many times
 as long plain JAX, PyTorch and ONNX Runtime take.
@@ -80,7 +80,7 @@ def plain_unet(state: State, x: Any) -> Any:
 
 
 def folded(state: State) -> State:
-    """The weights of convolutions with the batch normalization after them folded in, as PyTorch's exporter does."""
+    """The weights of convolutions, with the following batch normalization folded in as PyTorch's exporter does."""
     norms = {"0": "1"} | {
         f"{block}.{a}": f"{block}.{b}"
         for block in range(4, 12)
@@ -106,7 +106,7 @@ def plain_resnet(state: State, x: Any) -> Any:
 
 
 def stacked(name: str, state: State) -> State:
-    """The weights in DirectML's order of gates, and the two biases of a layer in one."""
+    """The weights with gates in DirectML's order, and the two biases of a layer added up."""
     found = {key: array for key, array in state.items() if key.startswith("head.")}
     for layer in ("l0", "l0_reverse", "l1", "l1_reverse"):
         for kind in ("weight_ih", "weight_hh"):
@@ -117,7 +117,7 @@ def stacked(name: str, state: State) -> State:
 
 
 def plain_recurrent(name: str, state: State, x: Any) -> Any:
-    """Two layers of both directions, and a linear layer: the products of the input are outside the loops."""
+    """Two bidirectional layers and a linear layer, with the products of the input outside the loops."""
     x = x.swapaxes(0, 1)
     for layer in ("l0", "l1"):
         both = []
@@ -129,7 +129,7 @@ def plain_recurrent(name: str, state: State, x: Any) -> Any:
 
 
 def network(make: Make, plain: Callable[..., Any], weights: Callable[[Any], Any]) -> Work:
-    """Both of a network; each takes its own weights of the two."""
+    """A network as an ONNX model and in plain JAX; each uses its own weights."""
     module, file, inputs = exported(make)
     model = dmljax.onnx.load(file)
     state = weights({key: value.numpy() for key, value in module.state_dict().items()})

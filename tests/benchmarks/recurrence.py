@@ -12,11 +12,11 @@ from workloads import SEED, OnnxNode, Work
 
 import dmljax
 
-GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # which of PyTorch's gates is each of DirectML's
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # PyTorch's index of each of DirectML's gates
 
 
 def reordered(name: str, parameter: Any) -> Any:
-    """A parameter of PyTorch's network with its gates in DirectML's order."""
+    """Puts the gates of a parameter of PyTorch's network into DirectML's order."""
     order = GATES[name]
     return parameter.reshape(len(order), -1, *parameter.shape[1:])[list(order)].reshape(parameter.shape)
 

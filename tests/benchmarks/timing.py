@@ -1,7 +1,7 @@
 """Times of rivals that share a machine: medians over blocks of calls, in alternating order over several rounds.
 
-The thread pools of JAX, PyTorch and ONNX Runtime slow each other down where their calls are mixed one by one, so that
-each rival has a block of calls of its own, begun by a pause in which the others' threads go to sleep.
+The thread pools of JAX, PyTorch and ONNX Runtime slow each other down if their calls alternate, so each rival has its
+own block of calls, after a pause in which the others' threads go to sleep.
 """
 
 import gc

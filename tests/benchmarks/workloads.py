@@ -31,7 +31,7 @@ def as_numpy(result: Any) -> Array:
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One operator of ONNX; `feeds` makes its inputs of the workload's, in its types. None is an input left out."""
+    """One ONNX operator; `feeds` converts the workload's inputs to its inputs. None is an input left out."""
 
     operator: str
     feeds: Callable[..., Mapping[str, Array | None]]
@@ -54,15 +54,15 @@ class Work:
 
     @property
     def of_jax(self) -> dict[str, Function]:
-        """The functions of JAX's arrays: ours, and the idiom if there is one."""
+        """The functions of JAX arrays: ours, and the idiom if there is one."""
         return {DMLJAX: self.dmljax} | ({} if self.jax is None else {IDIOM: self.jax})
 
     @cached_property
     def calls(self) -> dict[str, Callable[[], Any]]:
-        """A call without arguments for each rival that can do the work, on data that lies where it wants it."""
+        """A call without arguments for each rival that can do the work, on data in that library's own arrays."""
         calls = {name: _jitted(function, self.inputs) for name, function in self.of_jax.items()}
         tensors = [torch.from_numpy(x) for x in self.inputs]
-        # PyTorch indexes by int64 and widens what is narrower on every call.
+        # PyTorch indexes by int64, and would widen narrower indices at every call.
         tensors = [x.long() if i > 0 and x.dtype == torch.int32 and x.ndim else x for i, x in enumerate(tensors)]
         if self.torch is not None:
             calls[TORCH] = partial(self.torch, *tensors)
@@ -109,7 +109,7 @@ def _session(node: OnnxNode, inputs: Sequence[Array]) -> Callable[[], Any] | Non
 
     def call() -> Any:
         for name in results:
-            bound.bind_output(name)  # afresh, as every other rival allocates its result
+            bound.bind_output(name)  # a new array, as every other rival allocates its result
         session.run_with_iobinding(bound)
         computed = bound.get_outputs()
         return computed[0] if len(computed) == 1 else computed
