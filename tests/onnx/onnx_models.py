@@ -27,7 +27,7 @@ def model(
     domains: Mapping[str, int] | None = None,
     ir_version: int = 10,
 ) -> onnx.ModelProto:
-    """A model of these nodes, whose outputs are named alone or with types."""
+    """A model of these nodes, whose outputs may be names or have types."""
     typed = [one if isinstance(one, onnx.ValueInfoProto) else onnx.ValueInfoProto(name=one) for one in outputs]
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(nodes, "graph", inputs, typed, tensors)
@@ -36,7 +36,7 @@ def model(
 
 
 def small_network() -> onnx.ModelProto:
-    """A convolution, a pooling and a product, with an open batch, and sizes that nodes compute as exporters have it."""
+    """A convolution, a pooling and a product, with an open batch and, as exporters write them, computed sizes."""
     random = np.random.default_rng(0)
     constants = {
         "filter": random.standard_normal((4, 3, 3, 3)).astype("float32"),
@@ -63,7 +63,7 @@ def small_network() -> onnx.ModelProto:
 def one_node(
     operator: str, inputs: Any, outputs: Any = 1, *, domain: str = "com.microsoft", version: int = 17, **attributes: Any
 ) -> Any:
-    """A model of one node; `outputs` is how many there are, or which are."""
+    """A model of one node; `outputs` is their number, or whether each is present."""
     wanted = [True] * outputs if isinstance(outputs, int) else outputs
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     made = [f"y{i}" if is_there else "" for i, is_there in enumerate(wanted)]

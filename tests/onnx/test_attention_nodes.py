@@ -1,4 +1,4 @@
-"""Attention of ONNX: what DirectML's has not, and queries that see nothing."""
+"""ONNX's attention: features that DirectML's lacks, and queries that see no key."""
 
 from typing import Any
 

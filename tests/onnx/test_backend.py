@@ -28,7 +28,7 @@ REFUSED: dict[str, str] = {
     "test_gradient_of_": "jax.grad is what differentiates",
 }
 
-# What is computed in floats, and so is not the same to the last bit everywhere
+# Operators that compute in floats, so the last bit may differ
 ROUNDED_NAMES = """
     Acos Acosh Adam Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Celu Conv ConvTranspose Cos
     Cosh CumProd CumSum Elu Erf Exp Gelu Gemm GRU GroupNormalization GlobalAveragePool HardSigmoid HardSwish
@@ -38,7 +38,7 @@ ROUNDED_NAMES = """
     Softsign Sqrt Swish Tan Tanh
 """
 ROUNDED = frozenset(ROUNDED_NAMES.split())
-# What has one result alone: integers, copies, and floats that IEEE 754 rounds one way
+# Operators with only one correct result: integers, copies, and floats that IEEE 754 rounds one way
 EXACT_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Col2Im Concat
     ConvInteger DepthToSpace DequantizeLinear Div DynamicQuantizeLinear Equal EyeLike Floor Gather
@@ -49,7 +49,7 @@ EXACT_NAMES = """
     Upsample Where Xor
 """
 EXACT = frozenset(EXACT_NAMES.split())
-# Expectations are NumPy's, in the case's own type: both errors together are no larger than ours may be, but where sums
+# Expectations are NumPy's, in the case's own type: both errors together are within our own bound, except where sums
 # cancel, or digits are few.
 ABSOLUTE = {
     "Attention": 1e-6,
@@ -73,7 +73,7 @@ CASES = cases()
 FIRST_OF_EACH_OPERATOR = {case.model.graph.node[0].op_type: case for case in reversed(CASES) if case.model}.values()
 
 
-# What draws random numbers, of which types and sizes are compared: test_randomness.py looks at the numbers
+# Cases that draw random numbers, whose types and sizes are compared; test_randomness.py tests the numbers
 RANDOM = re.compile("test_bernoulli|test_training_dropout(_default)?(_mask)?$")
 
 
@@ -179,9 +179,7 @@ def check(operator: str, result: Any, expected: Any, case: Any) -> None:
         units = {"bfloat16": 1, **UNITS}[result.dtype.name] * (2 if operator == "Attention" else 1)
         with np.errstate(invalid="ignore"):  # infinity less itself
             is_near = np.abs(result - expected) <= max(ABSOLUTE.get(operator, 0), DIGITS.get(case.name, 0))
-        if operator.endswith(
-            "Normalization"
-        ):  # differences from a mean have as many digits as what they are taken from
+        if operator.endswith("Normalization"):  # differences from a mean are only as accurate as its summands
             unit = float(jnp.finfo(result.dtype).eps)
             is_near |= np.isclose(result, expected, rtol=8 * unit, atol=8 * unit)
         off = np.max(units_off(result, expected), where=~is_near, initial=0)

@@ -1,4 +1,4 @@
-"""Results whose sizes follow values, samples between pixels, transforms, and casts to small types."""
+"""Results whose sizes depend on values, samples between pixels, transforms, and casts to small types."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def floats(values: Any) -> Any:
 
 
 def loaded(operator: str, kinds: Any, outputs: int = 1, opset: int = 21, **options: Any) -> Any:
-    """A model of one operator, of inputs a, b ... of these kinds."""
+    """A model of one operator, with inputs a, b ... of these kinds."""
     attributes = {name: one for name, one in options.items() if name != "maximum"}
     names, results = [*"abcdef"[: len(kinds)]], [*"uvwxyz"[:outputs]]
     node = helper.make_node(operator, names, results, name="one", **attributes)

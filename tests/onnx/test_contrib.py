@@ -69,7 +69,7 @@ PARAMETERS = (scale(0.05), zero(120), scale(0.02), zero(7))
 COSINES, SINES = floats(16, 4), floats(16, 4)
 FULL = {"num_heads": 2}
 
-# operator, inputs, attributes, and the outputs if there are several
+# by operator: inputs, attributes, and which outputs there are if several
 CASES: dict[str, tuple[Any, ...]] = {
     "BiasGelu": ([X, floats(8)], {}),
     "FastGelu": ([X], {}),
@@ -278,7 +278,7 @@ def test_an_operator_of_onnxruntime_gives_what_onnxruntime_gives(name: str) -> N
     domain = "" if operator in IN_MAIN else "com.microsoft"
     model = one_node(operator, inputs, outputs[0] if outputs else 1, domain=domain, **attributes)
     arrays = [x for x in inputs if x is not None]
-    # It rounds factors to 8 bits where scales are of 8 bits, and sums them in another order.
+    # ONNX Runtime rounds factors to 8 bits if scales have 8 bits, and sums them in another order.
     tolerance = 2e-5 if operator != "MatMulNBits" else 1e-3
     results = run(model, arrays)
     for own, other in zip(results, by_onnxruntime(model, arrays), strict=True):
@@ -294,7 +294,7 @@ ANGLES = (floats(16, 8), floats(16, 8))
 
 
 def grouped(queries: int, past: int, lengths: list[int], *, more: Any = (), **attributes: Any) -> tuple[Any, ...]:
-    """Inputs of GroupQueryAttention with as many past keys, and what each of the batch has in all."""
+    """Inputs of GroupQueryAttention with a buffer of `past` keys, and each sequence's total length."""
     batch = len(lengths)
     pasts = [floats(batch, 2, past, 16) if past else np.zeros((batch, 2, 0, 16), np.float32) for _ in range(2)]
     arrays = [floats(batch, queries, 64), floats(batch, queries, 32), floats(batch, queries, 32), *pasts]

@@ -1,4 +1,4 @@
-"""Subgraphs, sequences and optional values: what is known decides how they are traced."""
+"""Subgraphs, sequences and optional values, which are traced depending on what is known."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def loop(body: Any, outputs: int = 1, count: str = "count", condition: str = "",
 
 
 def body(*nodes: Any, rows: bool = False, going: str = "going", **constants: Any) -> Any:
-    """A body that carries `state` on as `next`, and may collect it."""
+    """A loop body that passes `state` on as `next`, and may collect it."""
     inputs = [value("i", INT64, []), value("going", BOOL, []), value("state", FLOAT, None)]
     keep = helper.make_node("Identity", [going], ["goes_on"])
     return graph([*nodes, keep], inputs, ["goes_on", "next", *(["next"] if rows else [])], **constants)

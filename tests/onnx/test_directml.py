@@ -31,7 +31,7 @@ def floats(*shape: int) -> Any:
 
 
 def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, version: int = 21) -> Model:
-    """A model with weights, which the text has no place for."""
+    """A model from text, with weights, which the text cannot contain."""
     imports = f'["": {version}, "com.microsoft": 1]'
     text = f"<ir_version: 10, opset_import: {imports}> f {signature} {{ {body} }}"
     proto = onnx.parser.parse_model(text)
@@ -41,7 +41,7 @@ def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, 
 
 
 def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> directml.Graph:
-    """The graph of a model for these inputs, which is valid, and whose results have the bits of the model's."""
+    """The graph of a model for these inputs; checks that it is valid and computes the same bits as the model."""
     names = [one.name for one in model.inputs]
     graph = model.graph({name: np.shape(value) for name, value in zip(names, inputs, strict=True)})
     directml.validate(graph)
@@ -54,7 +54,7 @@ def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> d
 
 
 def as_tensor(value: Any) -> Any:
-    """An array as DirectML has it: a byte for a truth value, and one dimension at least."""
+    """An array as a DirectML tensor: bools as bytes, and at least one dimension."""
     given = jnp.asarray(value)
     return given.astype("uint8" if given.dtype == bool else given.dtype).reshape(given.shape or (1,))
 
@@ -150,7 +150,7 @@ def test_a_block_of_a_language_model() -> None:
     )
     mask = np.triu(np.full((5, 5), -np.inf, "float32"), 1)
     graph = require_same(model, RNG.integers(0, 11, (2, 5)).astype("int32"), mask)
-    # Transposed factors are read by strides; what no strides reach is copied.
+    # Transposed factors are read by strides; a factor that no strides describe is copied.
     (scores,) = (node for name, node in graph.nodes.items() if name == "scores")
     assert scores.tensors()["a"].strides is not None
     assert operators(graph).count("ELEMENT_WISE_IDENTITY") == 1
@@ -176,7 +176,7 @@ def test_a_graph_is_drawn_saved_and_written(tmp_path: Path) -> None:
         assert_same_bits(directml.lower(again)(x), expected)
 
 
-# Small models of what exporters and quantizers write, by signature, body and weights
+# Small models as exporters and quantizers write them: signature, body and weights
 
 NUMBERS = {"scale": np.float32(0.05), "zero": np.uint8(128), "wide": np.float32(0.001), "middle": np.uint16(9)}
 INDICES = {"i": np.array([[0, 1], [2, 1], [0, -1]]), "pairs": np.array([[0, 1], [2, 0], [0, 1]])}
@@ -472,7 +472,7 @@ def test_all_that_directml_has_no_operator_for_is_told_at_once() -> None:
     assert told == [(("nodes", "a", "Det"), "lu, in 2 nodes"), (("nodes", "c", "DFT"), "fft"), ((), None)]
 
 
-# A model with two nodes that have no operators, as a language model may have one in each block
+# A model with two nodes that have no DirectML operators; a language model may have one in each block
 def uneven() -> Model:
     return loaded(
         "(float[N, 4, 4] x) => (float[N, 4, 4] y, float[N, 4, 4] first)",

@@ -1,6 +1,6 @@
 """Each operator at each rank, along each axis: a model and its DirectML graph compute the same.
 
-The cases of one operator and rank are the nodes of one model, so that they compile together.
+The cases of one operator and rank are nodes of one model, so that they compile together.
 """
 
 import functools
@@ -25,14 +25,14 @@ from dmljax.directml import Unsupported
 
 RNG = np.random.default_rng(7)
 START = RNG.bit_generator.state
-SIZES = (2, 3, 4, 5, 2, 3)  # of the dimensions of arrays, so that neighbors differ
+SIZES = (2, 3, 4, 5, 2, 3)  # of dimensions, chosen so that neighbors differ
 SPACE = (5, 6, 4)
 VERSIONS = {"CumProd": 26, "Upsample": 9}
 VERSION = 23
 
 
 class Case(NamedTuple):
-    """One node; its inputs at the places in `known` are initializers."""
+    """One node; its inputs at the positions in `known` are initializers."""
 
     inputs: Sequence[Any]
     attributes: dict[str, Any] = {}
@@ -50,7 +50,7 @@ CASES: dict[str, OfRank] = {}  # by operator and rank
 
 
 def cases(names: str, *ranks: int) -> Callable[[OfRank], OfRank]:
-    """Makes a function the source of the cases of operators at each of these ranks."""
+    """Registers a function that makes the cases of these operators at each of these ranks."""
 
     def register(function: OfRank) -> OfRank:
         CASES.update({f"{name} {rank}": function for name in names.split() for rank in ranks})
@@ -80,7 +80,7 @@ def of_rank(rank: int) -> Any:
 
 
 def axes(rank: int) -> Iterator[int]:
-    """Each axis; of several, the last is counted from the end."""
+    """Each axis; the last one counts from the end if there are several."""
     return iter((*range(rank - 1), -1 if rank > 1 else 0))
 
 
@@ -411,7 +411,7 @@ CASES |= {f"{operator} 3": functools.partial(recurrent, operator) for operator i
 
 # The tests
 
-# At the highest rank, operators that become a node of DirectML in a way of their own.
+# At the highest rank, operators that become DirectML nodes in their own way.
 FEW = (
     *("Where 5", "Softmax 5", "MatMul 5", "Conv 5", "MaxPool 5", "LayerNormalization 5", "ReduceSum 5", "TopK 5"),
     *("Slice 5", "Concat 5", "QuantizeLinear 5"),

@@ -15,7 +15,7 @@ import dmljax.onnx
 
 
 def rows_times_weights() -> Any:
-    """Rows times a transposed weight, and then times a dequantized one: their numbers are exact in any order."""
+    """Rows times a transposed weight, and then times a dequantized one, with numbers that are exact in any order."""
     random = np.random.default_rng(3)
     constants = {
         "w": random.integers(-4, 5, (16, 8)).astype("float32"),

@@ -1,4 +1,4 @@
-"""A model's own operators, as older exporters of PyTorch write them: functions that nodes call."""
+"""A model's own operators, as PyTorch's older exporters write them: functions that nodes call."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ VERSIONS = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
 
 
 def referring(operator: str, inputs: Any, outputs: Any, domain: str = "", **references: tuple[str, Any]) -> Any:
-    """A node whose attributes are those of the function that it stands in."""
+    """A node whose attributes refer to those of the enclosing function."""
     node = helper.make_node(operator, inputs, outputs, domain=domain)
     for name, (own, kind) in references.items():
         node.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=own, type=kind))

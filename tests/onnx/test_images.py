@@ -1,4 +1,4 @@
-"""Networks of images: with channels last they compute what they compute with channels where ONNX has them."""
+"""Image networks compute the same with channels last as with ONNX's order of channels."""
 
 import contextlib
 import re
@@ -31,7 +31,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "Cast": {"to": TensorProto.FLOAT16},
     "ParametricSoftplus": {"alpha": 2.0, "beta": 0.5},
 }
-# Of one input and of several, one that may be left out, other types, slopes of channels, a condition.
+# One input, several, an optional one, other types, slopes per channel, a condition.
 FEW = ("Add", "Cast", "Clip", "Equal", "LeakyRelu", "Max", "PRelu", "Where")
 IMAGE = (2, 3, 4, 5)
 SIZES = [IMAGE, (1, 3, 1, 1), (3, 4, 1)]  # an image, an element for each channel, and one for each row of a channel
@@ -44,7 +44,7 @@ def elements(sizes: tuple[int, ...], dtype: str, seed: int = 0) -> jax.Array:
 
 
 def accepted(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
-    """Inputs that an operator takes: images, or what is broadcast to them, of the first type that it has."""
+    """Inputs that an operator takes, images or arrays that broadcast to them, in the first type that it supports."""
     count = handler.required if handler.allowed is not None else 3
     for dtype in ("float32", "int32", "bool"):
         inputs = [elements(sizes, dtype, i) for i, sizes in enumerate(SIZES[:count])]
@@ -67,7 +67,7 @@ def test_an_operator_of_single_elements_computes_the_same_wherever_the_channels_
 
     moved, expected = both(*inputs)
     assert (moved.dtype, moved.shape) == (expected.dtype, expected.shape)
-    # XLA of JAX 0.8 vectorizes the logarithm or does not, which decides about a last bit.
+    # JAX 0.8's XLA may or may not vectorize the logarithm, which affects the last bit.
     np.testing.assert_allclose(moved, expected, rtol=1e-6 if moved.dtype == jnp.float32 else 0)
 
 
@@ -112,7 +112,7 @@ def test_what_has_no_places_is_left_alone(sizes: tuple[int, ...]) -> None:
 
 
 def network_of_images() -> Any:
-    """Of each operator that decides where the channels are: a gate, a skipped connection, two scales, a table."""
+    """Each operator that affects where the channels are: a gate, a skip connection, two scales, a table."""
     random = np.random.default_rng(0)
     weights = {
         "stem": random.standard_normal((8, 3, 3, 3)),
@@ -197,7 +197,7 @@ def test_a_network_computes_what_its_layers_do(
 
 
 def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any, pictures: Any) -> None:
-    """What is traced inside of a network is not found again outside of it, nor the other way round."""
+    """Traces inside and outside a network are cached separately."""
 
     def pooled(x: Any) -> Any:
         return dmljax.average_pooling(x, window_sizes=[2, 2])
@@ -212,7 +212,7 @@ def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any
 
 
 def test_the_layout_is_that_of_the_platform_compiled_for(network: Any, pictures: Any) -> None:
-    """Whatever platform the process traces on: a program exported on a CPU may be for a GPU."""
+    """The tracing process's platform does not matter: a program exported on a CPU may be for a GPU."""
     found = transposes(network, pictures)
     assert found["cpu"] > 0
     assert (found["cuda"], found["tpu"]) == (0, 0)
@@ -230,7 +230,7 @@ def test_a_network_is_vectorized_and_exported_like_any_function(network: Any, pi
 
 
 def test_a_gate_is_computed_once_for_each_channel() -> None:
-    """Inside of the loop over places, XLA would compute it for each of them."""
+    """Inside the loop over positions, XLA would compute it for each of them."""
 
     def gated(image: Any, numbers: Any) -> Any:
         return of_images(jnp.multiply, (image, dmljax.activation_hard_sigmoid(numbers)), {})

@@ -1,4 +1,4 @@
-"""Models: how they are called, what must be known, what is refused, and files that are wrong."""
+"""Models: how they are called, what must be known while tracing, what is refused, and broken files."""
 
 import errno
 import os
@@ -72,7 +72,7 @@ def test_weights_are_constants_of_calls_unless_they_are_many(monkeypatch: pytest
     for most in (dmljax.onnx.plan.MAX_INLINED, 0):
         monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
         network = dmljax.onnx.load(small_network())
-        # With weights as arguments, the program of a call reads them; as constants, it reads the picture alone.
+        # With weights as arguments, a call's program reads them; as constants, it only reads the picture.
         (call,) = jax.make_jaxpr(network)(x).eqns
         arguments.append(len(call.invars))
         results.append(network(x))
@@ -112,7 +112,7 @@ def test_arrays_of_constant_nodes_are_weights_and_their_single_numbers_are_not(n
     written = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 3, 4, 4])], ["halves"]))
     assert sorted(written.weights) == ["bias", "filter", "matrix"]
     doubled = {**written.weights, "matrix": 2 * written.weights["matrix"], "bias": 2 * written.weights["bias"]}
-    # Not a call of the network, which has its weights as constants: XLA may then add up in another order.
+    # Not `network(picture)`, whose weights are constants: XLA may then add up in another order.
     expected = network.apply(network.weights, picture)
     chex.assert_trees_all_close(written.apply(doubled, picture), expected, rtol=1e-6)
 
@@ -159,7 +159,7 @@ def test_an_export_that_needs_values_leaves_calls_compiled_as_one_program() -> N
     constants = {"rest": np.array([-1])}
     network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 2, 3])], ["y"], constants))
     (batch,) = jax.export.symbolic_shape("batch")
-    for _ in range(2):  # the second time, traced arrays are known by their type
+    for _ in range(2):  # the second time, the type of traced arrays is cached
         with pytest.raises(Unsupported, match="sizes"):
             jax.export.export(jax.jit(network))(jax.ShapeDtypeStruct((batch, 2, 3), jnp.float32))
     assert network(jnp.ones((4, 2, 3), jnp.float32)).shape == (2, 12)

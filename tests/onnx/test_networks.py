@@ -1,4 +1,4 @@
-"""Networks that PyTorch exports, beside ONNX Runtime: small, but of all that the exporter writes for their kind."""
+"""Networks that PyTorch exports, beside ONNX Runtime: small, but with all kinds of nodes that real ones have."""
 
 import io
 import warnings
@@ -32,7 +32,7 @@ def seeded() -> None:
 def exported(
     network: Any, inputs: tuple[Any, ...], open_sizes: Mapping[str, Any] | None = None, opset: int = 17
 ) -> bytes:
-    """The file that PyTorch writes of a network, with inputs x0, x1, ..., of which some sizes are open."""
+    """The file that PyTorch exports for a network, with inputs x0, x1, ..., some of whose sizes may be open."""
     names = [f"x{i}" for i in range(len(inputs))]
     file = io.BytesIO()
     with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def exported(
 
 
 def assert_as_onnxruntime(source: bytes | str, inputs: Any, tolerance: float = 1e-5) -> list[Any]:
-    """The outputs of the model, which are those of ONNX Runtime, and whose sizes follow from those of its inputs."""
+    """The model's outputs; checks that they equal ONNX Runtime's, and that their sizes follow from the inputs'."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -79,7 +79,7 @@ def test_a_recurrent_network(kind: str, options: dict[str, Any]) -> None:
 
 
 class Block(nn.Module):  # type: ignore[misc, name-defined]
-    """A block of a transformer that looks back, with keys and values that were there before."""
+    """A block of a causal transformer, with past keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def test_a_language_model_goes_on_from_its_past() -> None:
 
 
 class Convolutional(nn.Module):  # type: ignore[misc, name-defined]
-    """Convolutions, a residual, a transposition that doubles the image, and poolings."""
+    """Convolutions, a residual, a transposed convolution that doubles the image, and poolings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,7 +246,9 @@ def test_a_statically_quantized_network(tmp_path: Path, form: str) -> None:
     (tmp_path / "whole.onnx").write_bytes(exported(network, (torch.tensor(IMAGE),)))
     paths = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
     quantize_static(*paths, Reader(), quant_format=QuantFormat[form], per_channel=True)
-    assert_as_onnxruntime(str(paths[1]), [IMAGE], 0.02)  # a step of 8 bits where it rounds a tie the other way
+    assert_as_onnxruntime(
+        str(paths[1]), [IMAGE], 0.02
+    )  # one step of 8 bits, because ONNX Runtime may round a tie the other way
 
 
 def test_what_onnxruntime_optimizes_is_read_again(tmp_path: Path) -> None:
@@ -292,7 +294,7 @@ def test_a_smoothed_image_has_the_weights_of_its_ratio(coordinates: str, exclude
 
 
 class Text(nn.Module):  # type: ignore[misc, name-defined]
-    """An encoder of texts: learned positions, of which a constant has the numbers, and a mask of what is a text."""
+    """A text encoder: learned positions, whose numbers are a constant, and a mask of padding."""
 
     def __init__(self, is_causal: bool) -> None:
         super().__init__()
@@ -318,7 +320,7 @@ class Text(nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Relative(nn.Module):  # type: ignore[misc, name-defined]
-    """Attention from a target to a source, with a bias of how far apart they are, in buckets that become wider."""
+    """Attention from a target to a source, with a bias by distance, in buckets that become wider."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -334,7 +336,7 @@ class Relative(nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Waves(nn.Module):  # type: ignore[misc, name-defined]
-    """Convolutions of a signal without padding, and one with it for positions."""
+    """Convolutions of a signal without padding, and one with padding for positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -349,7 +351,7 @@ class Waves(nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Segmenting(nn.Module):  # type: ignore[misc, name-defined]
-    """An image that becomes smaller and is resized to what it was."""
+    """Shrinks an image and resizes it to its original size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -370,7 +372,7 @@ def ids(*shape: int) -> Any:
     return torch.randint(0, 17, shape)
 
 
-# A network, the inputs of some sizes, the names of its open sizes, and what must hold of them
+# A network, a function from sizes to inputs, the names of its open sizes, and their constraints
 BATCH_AND_LENGTH = {0: "batch", 1: "length"}
 TEXT = (
     lambda batch, length: (ids(batch, length), (torch.arange(length) < length - 1).long().expand(batch, -1)),

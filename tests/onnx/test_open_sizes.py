@@ -1,4 +1,4 @@
-"""Open sizes: models that are exported with symbols for sizes, run at several sizes, beside ONNX Runtime."""
+"""Open sizes: models exported with symbols for sizes, run at several sizes, beside ONNX Runtime."""
 
 import operator
 import re
@@ -24,7 +24,7 @@ from dmljax.onnx.symbols import Expression, Symbols, as_sizes, computed, known_n
 
 
 class Case(NamedTuple):
-    """A model: its inputs, the nodes that compute `y`, and what holds of its sizes."""
+    """A model: its inputs, the nodes that compute `y`, and the constraints on its sizes."""
 
     inputs: str
     nodes: str
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     opset: int = 21
 
 
-# What all cases have: numbers, and vectors of one or two of them, then the sizes of x
+# Shared by all cases: numbers, and vectors of one or two of them, then the sizes of x
 NUMBERS = """int64 i0 = {0}, int64 i1 = {1}, int64 i2 = {2}, int64 i3 = {3}, int64[1] v0 = {0}, int64[1] v1 = {1},
 int64[1] v2 = {2}, int64[1] v3 = {3}, int64[1] rest = {-1}, int64[2] ones = {1, 1}, int64[2] minus = {-1, -1},
 float f0 = {0}, float f1 = {1}, float f2 = {2}, float half = {0.5}, float[2] flags = {0, 1},
@@ -250,7 +250,7 @@ def open_names(proto: onnx.ModelProto) -> list[str]:
 
 
 def combinations() -> list[Any]:
-    """Each case with each of its sizes open, and with all of them."""
+    """Each case with each of its sizes open, and with all of them open."""
     found = []
     for name, case in CASES.items():
         names = open_names(proto_of(case))
@@ -371,7 +371,7 @@ VALUES = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min":
 
 
 def at(value: Any, number: int) -> Any:
-    """A number that follows from n, where n is a number."""
+    """The value of an expression of n for a number n."""
     if not isinstance(value, Expression):
         return value
     return eval(str(value.dividend).replace("^", "**"), VALUES | {"n": number}) / value.divisor

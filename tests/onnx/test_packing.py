@@ -1,4 +1,4 @@
-"""Attention of packed sequences beside that of padded ones, as ONNX Runtime packs only on GPUs."""
+"""Attention of packed sequences beside that of padded ones, because ONNX Runtime packs only on GPUs."""
 
 from typing import Any
 

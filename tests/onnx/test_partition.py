@@ -1,4 +1,4 @@
-"""Weights of models on meshes: which dimension devices divide, and that results are those of one device."""
+"""Weights of models on meshes: which dimension devices divide, and that results equal those of one device."""
 
 from typing import Any
 

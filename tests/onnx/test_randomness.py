@@ -28,7 +28,7 @@ def loaded(signature: str, body: str) -> Any:
 
 
 def noisy() -> Any:
-    """Adds numbers of two nodes, between which another one is folded into the weights."""
+    """A model with two random nodes, and a node between them that is folded into the weights."""
     body = "w = Constant <value = float[3] {1, 2, 3}> ()  a = RandomNormalLike (x)  v = Neg (w)  p = Mul (x, v)"
     return loaded(
         "(float[n, 3] x) => (float[n, 3] y, float[3] b)", f"{body} y = Add (p, a) b = RandomUniform <shape = [3]> ()"

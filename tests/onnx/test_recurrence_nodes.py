@@ -1,4 +1,4 @@
-"""Recurrent networks of ONNX: activations by name, layouts, and outputs that are not there."""
+"""ONNX's recurrent networks: activations by name, layouts, and missing outputs."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_an_output_that_is_not_there_is_not_computed() -> None:
 def test_a_network_has_derivatives_of_its_weights() -> None:
     own, _, _ = network("LSTM", 4, ["y"])
     slopes = jax.grad(lambda weights: jnp.sum(own.apply(weights, X) ** 2))(own.weights)
-    # Uphill in each weight, so that no differences cancel.
+    # Steps along the gradient in each weight, so that no differences cancel.
     step = jax.tree.map(lambda slope: 1e-2 * slope * np.abs(floats(*slope.shape)), slopes)
 
     def total(sign: int) -> float:

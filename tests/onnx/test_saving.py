@@ -1,4 +1,4 @@
-"""Files that a model writes with trained weights, which ONNX Runtime reads as we do."""
+"""Files that a model writes with trained weights, which ONNX Runtime reads the same way."""
 
 import re
 import subprocess
@@ -116,7 +116,7 @@ def test_weights_that_do_not_fit_are_refused(weights: Any, message: str, tmp_pat
 
 
 def test_tensors_within_nodes_are_taken_in(tmp_path: Path) -> None:
-    """Also those of subgraphs, which are no weights."""
+    """Including those in subgraphs, which are not weights."""
     tensor = TensorProto(name="c", data_type=FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     for key, entry in {"location": "beside", "offset": "0", "length": "8"}.items():
         tensor.external_data.add(key=key, value=entry)

@@ -1,4 +1,4 @@
-"""Models whose sizes follow from values: all that does not need such a size is compiled at once."""
+"""Models whose sizes depend on values: everything that does not need such a size compiles as one program."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ X = np.array([[0, 3, 0], [4, 0, 5]], np.float32)
 
 
 def selected() -> Any:
-    """The elements that are not 0, doubled before and in two columns after, and how many there are."""
+    """Doubles x, and selects its nonzero elements in two columns, with their count."""
     constants = {"two": np.float32(2), "columns": np.array([-1, 1]), "axis": np.array([1])}
     nodes = [
         helper.make_node("Exp", ["x"], ["e"]),

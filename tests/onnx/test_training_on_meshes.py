@@ -30,7 +30,7 @@ def mesh_of(axis_type: AxisType, data: int, model: int) -> Mesh:
 
 
 def trained(state: State, steps: range, dtype: Any, place: Any = None, **options: Any) -> tuple[State, list[float]]:
-    """The state after steps, and the losses; each step takes the place of the last one in memory."""
+    """The state after the steps, and the losses; each step reuses the last one's memory."""
     traces: list[int] = []
 
     def counted(*arguments: Any) -> Any:
@@ -57,7 +57,7 @@ def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> Non
         state = State(weights, optimizer.init(weights))
         state = jax.tree.map(lambda x: x if x.ndim else jax.device_put(x, NamedSharding(mesh, P())), state)
         shardings = jax.tree.map(lambda x: x.sharding, state)
-        # An auto mesh may divide results otherwise, and could then not put them in place of the arguments.
+        # An auto mesh may divide results differently, which would prevent reuse of the arguments' memory.
         kept = {"out_shardings": (shardings, None)} if axis_type is AxisType.Auto else {}
         result, losses = trained(state, range(4), dtype, NamedSharding(mesh, P("data")), **kept)
     np.testing.assert_allclose(losses, expected, rtol=16 * ULP[dtype])
@@ -134,7 +134,7 @@ def test_weights_of_16_bits_compute_in_16_bits() -> None:
 
 
 def test_what_does_not_follow_from_weights_keeps_its_type() -> None:
-    # Positions up to 999, which bfloat16 would round, become angles before they meet the weights.
+    # Positions up to 999, which bfloat16 would round, become angles before weights multiply them.
     nodes = [
         onnx.helper.make_node("Cast", ["ids"], ["positions"], to=FLOAT),
         onnx.helper.make_node("Mul", ["positions", "turn"], ["angles"]),

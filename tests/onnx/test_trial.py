@@ -1,4 +1,4 @@
-"""ONNX models on the command line, and what the DirectML provider makes of them."""
+"""ONNX models on the command line, and the nodes that the DirectML provider would leave to the CPU."""
 
 import contextlib
 import json

@@ -100,18 +100,18 @@ def step_of(model: dmljax.onnx.Model, dtype: Any) -> Callable[[State, Any, Any],
 
 
 def batch(index: int) -> tuple[Any, Any]:
-    """Tokens, and the same ones in their order."""
+    """Tokens, and the same tokens sorted."""
     ids = np.random.default_rng(index).integers(0, TOKENS, (BATCH, LENGTH)).astype(np.int32)
     return ids, np.sort(ids, axis=1)
 
 
 def specs_of(model: dmljax.onnx.Model, mesh: Mesh) -> dict[str, P]:
-    """The default, but for the head: a loss wants all scores of a token."""
+    """The default specs, except for the head: the loss needs all scores of a token."""
     return model.partition(mesh) | {"head": P()}
 
 
 def losses_on(mesh: Mesh, steps: int = 4, dtype: Any = jnp.float32) -> list[float]:
-    """The losses of steps on an explicit mesh of the axes `data` and `model`, whose devices any process may have."""
+    """The losses on an explicit mesh with the axes `data` and `model`, whose devices may be in several processes."""
     model, by_batch = transformer(), NamedSharding(mesh, P("data"))
     with jax.set_mesh(mesh):
         weights = model.shard(mesh, specs_of(model, mesh))
@@ -126,11 +126,11 @@ def losses_on(mesh: Mesh, steps: int = 4, dtype: Any = jnp.float32) -> list[floa
 
 
 def losses_of_processes() -> list[list[float]]:
-    """What each process sees of the training on a mesh that they share."""
+    """The losses that each process sees when they train on one mesh."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    # The tests run from copies of the package too: what is first on the path here is so there.
+    # The tests also run from copies of the package, so pass on the path.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     with tempfile.TemporaryFile("w+") as first, tempfile.TemporaryFile("w+") as second:
         started = [
