@@ -62,7 +62,7 @@ def run(model: DispatchModel, **how: Any) -> Execution:
 
 
 def findings(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> list[str]:
-    """What is wrong with a model, each without the file."""
+    """The findings of a model, without the file's name."""
     path = written(folder, resources, dispatchables, commands)
     try:
         load(path)

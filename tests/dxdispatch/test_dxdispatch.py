@@ -1,4 +1,4 @@
-"""Reading DxDispatch models: what its parser accepts, and what is said of what it does not."""
+"""Reading DxDispatch models: what the parser accepts, and how it reports what it refuses."""
 
 import errno
 import json

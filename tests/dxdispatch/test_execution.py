@@ -1,4 +1,4 @@
-"""Running models: buffers of bytes, commands in order, and files nowhere but in the folder that was named."""
+"""Running models: buffers of bytes, commands in order, and files only in the output folder."""
 
 import os
 import resource
@@ -61,7 +61,7 @@ def test_a_partial_write_leaves_the_rest_untouched(tmp_path: Path) -> None:
 
 
 def test_a_buffer_has_views_of_several_types(tmp_path: Path) -> None:
-    """The bits of 0.0 and 1.0 as indices, and the outcome as bytes."""
+    """Uses the bits of 0.0 and 1.0 as indices, and reads the result as bytes."""
     gather = {
         "type": "GATHER_ND1",
         "InputTensor": tensor("UINT8", 4, Strides=[1]),
@@ -88,7 +88,7 @@ def test_an_operator_may_write_where_it_reads(tmp_path: Path) -> None:
     transposed = IDENTITY_1 | {"OutputTensor": tensor("FLOAT32", 2, 2, Strides=[1, 2])}
     model = loaded(tmp_path, resources, {"eye": transposed}, [in_place])
     assert run(model).values("x").tolist() == [1, 7, 6, 1]
-    again = Execution(model)  # each iteration and each run of it goes on from what the last one left
+    again = Execution(model)  # each iteration and each run continues with the values that the last one left
     again.result(0, Repetition(iterations=2, runs=2))
     assert again.values("x").tolist() == [1, 6, 7, 1]
 
@@ -333,7 +333,7 @@ def test_images_come_in_and_go_out(tmp_path: Path, suffix: str, channels: int, d
         assert (image.size, len(image.getbands())) == ((8, 16), channels)
     read = {"y": listed(data_type, {"sourcePath": "x" + suffix}, resampleSize=[1, channels, 16, 8])}
     back = Execution(loaded(tmp_path, read)).values("y").reshape(values.shape)
-    # A step of 8 bits, which FLOAT16 rounds besides; JPEG loses more.
+    # One step of 8 bits, plus FLOAT16's rounding; JPEG loses more.
     tolerance = 0.05 if suffix == ".jpg" else 1.1 / 255
     np.testing.assert_allclose(back.astype(np.float32), values.clip(0, 1), atol=tolerance)
     scaled = {"y": listed(data_type, {"sourcePath": "x" + suffix}, resampleSize=[1, channels, 4, 2])}

@@ -1,4 +1,4 @@
-"""Resources of INT4 and UINT4: two to a byte, the first one in the low half."""
+"""Resources of INT4 and UINT4: two values to a byte, the first in the low half."""
 
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def test_buffers_are_written_as_bytes_or_with_a_byte_for_each(tmp_path: Path) ->
 
 
 def test_operators_read_and_write_them(tmp_path: Path) -> None:
-    """Offsets of bindings count elements, of which two make up a byte."""
+    """Offsets of bindings count elements, two to a byte."""
     integers, floats, scale = tensor("INT4", 1, 3), tensor("FLOAT32", 1, 3), [tensor("FLOAT32", 1, 1)]
     kind = {"QuantizationType": "SCALE", "QuantizationTensors": scale}
     resources = {

@@ -1,6 +1,6 @@
-"""Mutated models: each is run, or refused in time and by name; nothing else comes of any.
+"""Mutated models: dmljax either runs each, or refuses it within a time limit and with an expected error.
 
-The suite draws some hundreds; `pytest tests/dxdispatch/test_fuzz.py --models 50000` as many as it is told.
+The suite draws a few hundred; `pytest tests/dxdispatch/test_fuzz.py --models 50000` draws as many as you ask for.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from dmljax.cli import main
 from dmljax.dxdispatch import context, dispatchables
 from dmljax.dxdispatch.text import InvalidJson, parse
 
-SECONDS = 20  # of a core that a model may take, compilation included
+SECONDS = 20  # of processor time that a model may take, including compilation
 
 EVERYTHING = {
     "$schema": "./_schema.json",
@@ -96,7 +96,7 @@ EVERYTHING = {
         {"type": "writeFile", "resource": "out", "targetPath": "out.dat"},
     ],
 }
-# A model whose nodes decide sizes of each other, with an input that has a default, and a smaller one with denotations.
+# A model whose nodes compute sizes for each other, with a default for an input, and a smaller one with denotations.
 NETWORK = onnx.parser.parse_model("""
     <ir_version: 10, opset_import: ["": 21]>
     f (float[N, 4] x, float[4] w) => (float[N, 4] y, float[M, 2] z, float[N, 4] s)
@@ -152,7 +152,7 @@ VALUES = [parse(path.read_text()).root for path in sorted(MODELS.glob("*.json"))
 NPY_FILES = 40  # with mutated headers
 GRAPHS = 40  # with mutated bytes
 
-# What a mutation puts where something else was
+# Values that a mutation puts in place of others
 ODD: list[Any] = [
     *(None, True, False, "", [], {}, [[]], {"": None}, "nan", "-INF", "deferred", "\0", "é", "a" * 300),
     *(0, 1, -1, 2, 3, 7, 8, 255, 256, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**63, 2**64 - 1, 10**30),
@@ -209,13 +209,13 @@ def mutated_value(rng: random.Random) -> str:
 
 
 def mutated_network(rng: random.Random) -> str:
-    """A model of ONNX models one of which is mutated: `attempt` writes it."""
+    """A model of ONNX models, one of which is the mutated file that `attempt` writes."""
     text = json.dumps(NETWORKS)
     return text.replace(rng.choice(["net.onnx", "sum.onnx"]), "odd.onnx")
 
 
 def odd_network(rng: random.Random) -> bytes:
-    """An ONNX file with some of its fields or of its bytes replaced, removed or doubled."""
+    """An ONNX file with some of its fields or bytes replaced, removed or doubled."""
     model = onnx.ModelProto()
     model.CopyFrom(rng.choice([NETWORK, NETWORK, SUM]))
     if rng.randrange(2):
@@ -275,7 +275,7 @@ def _copy(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A folder with the files that models name, whole ones and mutated ones."""
+    """A folder with the files that models name, both intact and mutated."""
     rng = random.Random(5)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -306,7 +306,7 @@ def folder() -> Iterator[Path]:
 
 
 def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
-    """Has the command line run or check a model: it ends in time, with a status and words that were foreseen."""
+    """Runs or checks a model on the command line, which must end in time, with an expected status and output."""
     (folder / "model.json").write_bytes(data)
     (folder / "odd.onnx").write_bytes(odd_network(rng))
     out = folder / "out"
@@ -324,7 +324,7 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
         status = main(arguments)
     assert time.process_time() - begin < SECONDS
     assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
-    assert "--debug" not in complained.getvalue()  # which is offered where nobody foresaw the error
+    assert "--debug" not in complained.getvalue()  # which only unexpected errors suggest
     assert bool(complained.getvalue().replace("warning: ", "")) or status < 2
     assert len(said.getvalue()) + len(complained.getvalue()) < 1_000_000
     if "--json" in arguments:

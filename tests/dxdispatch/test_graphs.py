@@ -1,4 +1,4 @@
-"""Serialized graphs in models: bound by the names of their inputs and outputs, and checked as operators are."""
+"""Serialized graphs in models: bound by the names of their inputs and outputs, and checked like operators."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from dmljax import directml, serialized
 from dmljax.directml import ElementWiseAddDesc, ElementWiseIdentityDesc, Graph
 from dmljax.dxdispatch import Execution, InvalidModel, Repetition, context, load
 
-TensorDesc: Any = directml.TensorDesc  # which takes the names of data types, too
+TensorDesc: Any = directml.TensorDesc  # which also takes names of data types
 DequantizeDesc: Any = directml.DequantizeDesc
 GEMM = {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}
 IO = {"in": listed("FLOAT32", [1, 2, 3, 4]), "out": zeros("FLOAT32", 4)}
@@ -27,7 +27,7 @@ def gemm(tmp_path: Path) -> None:
 
 
 def sums(data_type: str = "FLOAT32", size: int = 4) -> Graph:
-    """Two outputs whose names are not in the order of the alphabet."""
+    """Two outputs whose names are not in alphabetical order."""
     desc = TensorDesc(data_type, (size,))
     return Graph(
         nodes={
@@ -66,7 +66,7 @@ def test_outputs_go_where_their_names_say(field: str, kind: str, tmp_path: Path)
 
 
 def test_constants_lie_beside_the_graph_in_the_input_path(tmp_path: Path) -> None:
-    """As in the guide of DxDispatch, whose models have a folder for each graph."""
+    """As in DxDispatch's guide, whose models have a folder for each graph."""
     folder = tmp_path / "inputs" / "deep"
     folder.mkdir(parents=True)
     (folder / "Partition_0.bin").write_bytes(product_with_named_constants("weights"))

@@ -12,7 +12,7 @@ from helpers import FULL, few_of
 from dmljax.dxdispatch.model import InvalidModel
 from dmljax.dxdispatch.reader import load
 
-PAD = "\n" + " " * 8191  # so that what is looked through again for each finding shows
+PAD = "\n" + " " * 8191  # makes scanning the file again for each finding noticeable
 ONE_BYTE = "'initialValuesDataType': 'INT8', 'initialValues': [1]"
 
 
@@ -30,7 +30,7 @@ def hardmax_with(flags: str) -> str:
 
 
 def numbered(part: str, count: int) -> str:
-    """`part` so often, with its number for each #."""
+    """Repeats `part`, with each copy's number for #."""
     return ",".join(part.replace("#", str(i)) for i in range(count))
 
 
@@ -39,7 +39,7 @@ def padded(part: str, count: int) -> str:
 
 
 def growing(template: str, part: str) -> Callable[[int], str]:
-    """Models with many of a part, each after much space, where the template has @."""
+    """Models with many copies of a part in place of the template's @, each after much whitespace."""
     return lambda count: template.replace("@", padded(part, count))
 
 
@@ -69,7 +69,7 @@ MODELS = {
 
 
 def seconds(path: Path, text: str) -> float:
-    """What reading the model takes the processor, which others may use as well: the least of some times."""
+    """The processor time to read the model: the least of a few, because other programs may be running."""
     path.write_text(text.replace("'", '"'))
     took = []
     for _ in range(3):
@@ -85,7 +85,7 @@ def seconds(path: Path, text: str) -> float:
 @pytest.mark.parametrize("name", few_of(MODELS, "halves", "wrong_dispatches", "long_names_nearby"))
 def test_eight_times_as_much_takes_no_square_of_it(tmp_path: Path, name: str) -> None:
     few, many = (seconds(tmp_path / "model.json", MODELS[name](count)) for count in (100, 800))
-    assert many < 24 * few + 0.05  # what is looked through again for each finding takes 64 times as long
+    assert many < 24 * few + 0.05  # scanning the file again for each finding would take 64 times as long
 
 
 @FULL

@@ -27,7 +27,7 @@ DATA = {
 
 @pytest.fixture(autouse=True)
 def concat(tmp_path: Path) -> None:
-    """Rows of x0 before those of x1, of which the file says neither how many they are nor what y is like."""
+    """Concatenates the rows of x0 and x1; the file gives neither their number nor y's shape."""
     node = helper.make_node("Concat", ["x0", "x1"], ["y"], axis=0)
     inputs = [value("x0", FLOAT, ["N", 2]), value("x1", FLOAT, ["N", 2])]
     proto = model([node], inputs, [value("y", FLOAT, [None, None])])
@@ -38,7 +38,7 @@ def concat(tmp_path: Path) -> None:
 
 
 def denoted(**sizes: int) -> dict[str, Any]:
-    """The model in which N is 2 and the dimensions of x0 have denotations, of these sizes."""
+    """The model with N = 2, and these sizes for the denotations of x0's dimensions."""
     overrides = {"freeDimensionNameOverrides": {"N": 2}, "freeDimensionDenotationOverrides": sizes}
     return CONCAT | {"sourcePath": "denoted.onnx"} | overrides
 
@@ -71,7 +71,7 @@ def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
 
 
 def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
-    """As in the guide of DxDispatch: of the same model, and in the same resources."""
+    """As in DxDispatch's guide: the same model, with the same resources."""
     small = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y=rows("c", 2, 2))
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y=rows("c", 6, 2))
     execution = ran(tmp_path, {"concat": CONCAT}, [small])
@@ -110,7 +110,7 @@ def test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes(tmp
 
 
 def test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise(tmp_path: Path) -> None:
-    """As a session of ONNX Runtime takes it, and as those that follow each other in one model differ in it."""
+    """As in ONNX Runtime; dispatches of one model may differ in it."""
     node = helper.make_node("Add", ["x", "w"], ["y"])
     inputs = [value("x", FLOAT, ["N"]), value("w", FLOAT, ["N"])]
     proto = model([node], inputs, [value("y", FLOAT, ["N"])], {"w": np.array([10, 20, 30], "float32")})

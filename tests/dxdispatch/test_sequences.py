@@ -1,4 +1,4 @@
-"""Dispatches as one graph: the same bits as those of each alone, however their tensors lie in buffers."""
+"""Dispatches as one graph: the same bits as one by one, wherever their tensors lie in buffers."""
 
 import random
 from collections import Counter
@@ -118,7 +118,7 @@ def test_a_product_is_rounded_before_another_dispatch_adds_to_it(tmp_path: Path)
 def two_steps(
     folder: Path, write: dict[str, Any], read: dict[str, Any], at_write: int = 0, at_read: int = 0
 ) -> tuple[DispatchModel, DispatchModel]:
-    """A model that copies x to some places of y, and some of y to z, and the same with both in one."""
+    """A model that copies x to parts of y, and parts of y to z, and the same model fused."""
     resources = {"x": listed("UINT8", list(range(1, 65))), "y": listed("UINT8", [255] * 64), "z": zeros("UINT8", 64)}
     dispatchables = {
         "write": identity({name: write[name] for name in ("DataType", "Sizes")}, write),
@@ -288,14 +288,14 @@ PLACES = [0, 16, 32, 48]  # in buffers of 64 bytes
 
 
 def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
-    """Some dispatches between three buffers, whose tensors meet in all ways."""
+    """Some dispatches between three buffers, whose tensors overlap in all ways."""
     resources = {name: listed("UINT8", [rng.randrange(96) for _ in range(64)]) for name in "abc"}
     dispatchables: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []
     used: list[tuple[str, dict[str, Any], int]] = []
 
     def bound(desc: dict[str, Any], *, is_input: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A tensor like another one, often where a tensor was before."""
+        """Places a tensor in a buffer, often where another tensor was."""
         name, offset = rng.choice("abc"), rng.choice(PLACES)
         fitting = [one for one in used if one[1]["DataType"] == desc["DataType"] and one[1]["Sizes"] == desc["Sizes"]]
         if is_input and fitting and rng.random() < 0.7:
@@ -330,7 +330,7 @@ def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], lis
 
 
 def computes_with_nan(model: DispatchModel) -> bool:
-    """Whether arithmetic meets NaN, of whose bits XLA keeps what it likes."""
+    """Whether arithmetic meets NaN, whose bits XLA need not preserve."""
     execution = Execution(model)
     for index, command in enumerate(model.commands):
         if not isinstance(command, Dispatch):
