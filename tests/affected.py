@@ -10,7 +10,7 @@ from families import family_of
 
 
 def belongs(item: pytest.Item, changed: Iterable[str]) -> bool:
-    """Whether a test belongs to one of these files: by its file's name, its operator's family, or its room."""
+    """Whether a test belongs to a changed file, judged by its file's name, its operator's family, or its room."""
     tests = PurePath(item.path)
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return any(is_of(PurePath(file), tests, params.get("operator")) for file in changed)
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def sample(cases: Sequence[T], at_most: int | None, changed: Iterable[str]) -> set[T]:
-    """Returns all cases, or as many of them as asked for: the same for the same changed files, in each process."""
+    """Returns all cases or at most this many: the same ones for the same changed files, in every process."""
     count = len(cases) if at_most is None else min(at_most, len(cases))
     return {*random.Random(" ".join(changed)).sample(cases, count)}
 

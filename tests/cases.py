@@ -1,7 +1,7 @@
 """How a family's `tests/ops/cases_<family>.py` describes the tests of an operator.
 
 A `Case` makes valid descriptors of any rank and data types, random inputs, and the oracle's outputs. An `Elementwise`
-is the formula of an operator whose inputs share a type, which is all that such a case needs.
+holds the formula of an operator whose inputs share a type, from which the case follows.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Case:
     of_value: Callable[[Any], Any] | None = None
     # If not exact, the oracle returns float64, and the output may differ by some units in the last place.
     is_exact: bool = True
-    # How far apart two compilations may be where sums cancel: little beside the summands, but not beside the sum.
+    # How far apart two compilations may be where sums cancel: small relative to the summands, but not to the sum.
     absolute: float = 0
     # Inputs that are powers of two, such as scales: they make quotients and products exact, and are never 0.
     scales: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Case:
                 assert_within_units(outputs, *(self.oracle(desc, **arrays) for arrays in alternatives))
 
     def expected(self, desc: directml.Operator, inputs: Arrays) -> list[Arr]:
-        """The outputs by the pseudo-code, with the descs' sizes and types."""
+        """The outputs by the pseudo-code, with the descriptor's sizes and types."""
         outputs = self.oracle(desc, **inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         tensors = desc.tensors(is_input=False).values()
@@ -76,16 +76,16 @@ class Case:
 
 
 def ones(rank: int, *last: int) -> tuple[int, ...]:
-    """`last`, right-aligned in `rank` dimensions; a smaller rank has only the trailing ones."""
+    """`last`, padded with leading 1s to `rank` dimensions, or cut to its last `rank`."""
     return ((1,) * rank + last)[-rank:]
 
 
 @dataclass(frozen=True)
 class Elementwise:
-    """An operator whose inputs share a type: its formula, and what its case needs."""
+    """An operator whose inputs share a type: its formula, and what else its case needs."""
 
     formula: Formula
-    tensors: tuple[str, ...] = ("input",)  # the inputs that share a type, the first one's
+    tensors: tuple[str, ...] = ("input",)  # the inputs that share the first one's type
     output: str = "output"
     attributes: Mapping[str, Any] = field(default_factory=dict)
     sizes: tuple[int, ...] = (2, 3, 4)  # of the last tensors
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def same_type_case(name: str, elementwise: Elementwise) -> Case:
-    """The case of an operator whose inputs share a type, which its output also has unless it has its own."""
+    """The case of an operator whose inputs share a type, which is also the output's unless the tables say otherwise."""
     operator = directml.OPERATORS[f"DML_OPERATOR_{name}"]
     fields = {member.field for member in operator.members()}
     latest = operator.support[max(operator.support)]

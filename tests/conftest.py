@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.full = True
     config.pluginmanager.register(accuracy_table)
     config.pluginmanager.register(transformation_table)
-    if config.option.compilation_cache is None:  # workers share compilations: a sixth of all time
+    if config.option.compilation_cache is None:  # workers share compilations, which saves a sixth of the time
         folder = tempfile.TemporaryDirectory(prefix="dmljax-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         config.option.compilation_cache = folder.name  # xdist hands the options to its workers
@@ -134,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | None) -> Iterator[None]:
-    """Keeps what a test leaves in JAX's caches out of later garbage collections, which took a third of the time."""
+    """Excludes objects in JAX's caches from later garbage collections, which took a third of the time."""
     yield
     if nextitem is None or nextitem.originalname != item.originalname:
         gc.collect()

@@ -1,6 +1,6 @@
-"""All that the files `tests/ops/cases_<family>.py` say about operators, beside their tests.
+"""Collects what the files `tests/ops/cases_<family>.py` say about operators.
 
-Entries of these dictionaries in such a file are found here, and need no other list.
+It finds the entries of these dictionaries in each file, so no other list is needed.
 """
 
 import importlib

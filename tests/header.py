@@ -1,6 +1,6 @@
 """The operators of directml.h: `DML_OPERATOR_TYPE` of DML_FEATURE_LEVEL_6_4, transcribed, one paragraph per level.
 
-Names have no `DML_OPERATOR_`; SCATTER is the header's alias of SCATTER_ELEMENTS.
+Names omit `DML_OPERATOR_`; SCATTER is the header's alias for SCATTER_ELEMENTS.
 """
 
 _NAMES = """

@@ -96,7 +96,7 @@ def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
         _, exponent = np.frexp(np.maximum(np.abs(exact), float(limits.tiny)))
         unit = np.ldexp(kind(1), np.minimum(exponent - 1, limits.maxexp - 1) - limits.nmant)
         error = np.abs(wide - exact) / unit
-        # Above the largest number there is only infinity; within a unit of it, accept either.
+        # Beyond the largest number, accept infinity; within a unit of it, also the number itself.
         is_beyond = np.abs(exact) >= float(limits.max)
         error = np.where(
             np.isinf(wide), np.where(is_beyond & (np.signbit(wide) == np.signbit(exact)), 0, np.inf), error
@@ -107,7 +107,7 @@ def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def units_beyond(actual: Any, exact: NDArray[Any], rival: Any) -> NDArray[np.float64]:
-    """`units_off`, or 0 where `actual` is at most one unit further off than `rival`."""
+    """`units_off`, but 0 where `actual` is at most one unit less accurate than `rival`."""
     error = units_off(actual, exact)
     return error if rival is None else np.where(error <= units_off(rival, exact) + 1, 0, error)
 
@@ -224,7 +224,7 @@ def transposes(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
 def check_linear_gradients(function: Callable[..., Any], arguments: tuple[Any, ...], *, order: int = 2) -> None:
     """Compares forward and backward derivatives of a function that is linear in its floats with finite differences.
 
-    Wide steps are exact for it, and drown float32's rounding.
+    Wide steps are exact for such a function, and make float32's rounding negligible.
     """
     check_grads(function, arguments, order=order, eps=0.5)
 

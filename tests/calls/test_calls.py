@@ -1,4 +1,4 @@
-"""What every operator function does with its arguments, shown on one or two of them."""
+"""How operator functions treat their arguments, tested on one or two functions."""
 
 import enum
 import re
@@ -250,7 +250,7 @@ def test_numbers_of_any_python_kind_are_taken_for_their_value() -> None:
 def test_types_are_weak_where_jaxs_are() -> None:
     size = (2, 2)
     half = jnp.ones(size, jnp.bfloat16)
-    # As jnp.full's: a mask of a Python number takes the type of what it is added to.
+    # As for jnp.full: a mask made from a Python number takes the type of the array that it is added to.
     for make in (
         lambda: dmljax.diagonal_matrix1(None, -1.0, output_sizes=size),
         lambda: dmljax.diagonal_matrix(-1.0, output_sizes=size),
@@ -393,7 +393,7 @@ def test_numbers_have_the_same_type_without_jit(call_: Callable[[], Any]) -> Non
         assert_same_trees(call_(), expected)
 
 
-# Numbers, which a call remembers in the form that it gave them
+# Python numbers, whose conversions are cached
 
 
 def test_numbers_are_told_apart_by_their_bits() -> None:
@@ -410,7 +410,7 @@ def test_numbers_lie_where_the_arrays_of_the_call_do() -> None:
     last = jax.devices()[-1]
     for x in (jnp.arange(3.0), jnp.arange(3, dtype=np.float32)):  # weakly typed, and not
         assert jax.jit(lambda x=x: halved(x))().tolist() == [0.25, 0.5, 0.5]  # the first call is made while tracing
-        with jax.transfer_guard("disallow"):  # no number is brought to the device at each call
+        with jax.transfer_guard("disallow"):  # no number is transferred to the device at each call
             result = halved(x)
         assert result.tolist() == [0.25, 0.5, 0.5]
         assert result.weak_type == x.weak_type

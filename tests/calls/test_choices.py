@@ -1,4 +1,4 @@
-"""Enumerations and activations, which every function takes by their names, and tells of."""
+"""Enumerations and activations: every function takes them by name, and errors list the choices."""
 
 import functools
 from typing import Any, Literal, get_args, get_origin

@@ -120,7 +120,7 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
             [None, directml.ActivationReluDesc(), directml.ActivationSoftplusDesc(steepness=0)]
         ),
     }
-    lengths: dict[str, int] = {}  # arrays that share a count have one length
+    lengths: dict[str, int] = {}  # arrays that share a count have the same length
     members = {}
     for member in operator.members():
         if isinstance(member.kind, kinds.Array) and member.kind.count:
@@ -170,7 +170,7 @@ def test_lowering_refuses_what_the_level_does() -> None:
 
 
 class Parameter:
-    """Something that is no array and knows one."""
+    """An object that is not an array but converts to one."""
 
     def __jax_array__(self) -> jax.Array:
         return jnp.array([[[[1.0, 5.0, 5.0], [2.0, 0.0, 1.0]]]], jnp.float32)

@@ -1,4 +1,4 @@
-"""What a descriptor can hold: a mock operator for each kind of member that the 101 operators do not have."""
+"""What a descriptor can hold: a mock operator for each kind of member that no real operator has."""
 
 import contextlib
 import dataclasses
@@ -86,7 +86,7 @@ Counted = Annotated[tuple[int, ...], kinds.Array(kinds.UINT, count=LENGTH)]
 
 
 class MockWindowDesc(Mock, type="DML_OPERATOR_MOCK_WINDOW", function=window):
-    """Every kind of attribute that the operators so far do not have."""
+    """Every kind of attribute that no real operator has."""
 
     input: Annotated[TensorDesc, kinds.Tensor(is_input=True), "ROITensor"]
     output: dml.Output
@@ -106,7 +106,7 @@ def halves(input: Any) -> Any:
 
 
 class MockHalvesDesc(Mock, type="DML_OPERATOR_MOCK_HALVES", function=halves):
-    """Two outputs, of which one may be left out."""
+    """Two outputs, one of them optional."""
 
     input: dml.Input
     output_half: dml.OptionalOutput = None
@@ -127,7 +127,7 @@ def signed(input: Any, *, function: Any, directions: Any) -> Any:
 
 
 class MockReduceDesc(Mock, type="DML_OPERATOR_MOCK_REDUCE", function=signed):
-    """Members whose names descriptors use themselves, as REDUCE has Function and RANDOM_GENERATOR Type."""
+    """Members whose names descriptors use themselves, like REDUCE's Function and RANDOM_GENERATOR's Type."""
 
     function: Up  # type: ignore[assignment,misc]
     type: Up = AxisDirection.DECREASING  # type: ignore[assignment,misc]

@@ -1,4 +1,4 @@
-"""What a compiled module costs is counted as its chip would run it."""
+"""The cost of a compiled module is counted as its chip would run it."""
 
 from dmljax.estimation import Cost, cost_of
 from dmljax.estimation.cost import steps_of
@@ -12,7 +12,7 @@ ADD = """\
 
 
 def cost(*computations: str) -> Cost:
-    """Of computations whose last is the entry: a line for the result, and one for each instruction."""
+    """The cost of computations, the last of which is the entry: a line for the result, and one per instruction."""
     texts = [ADD]
     for i, computation in enumerate(computations):
         head, *lines = computation.strip().splitlines()
@@ -128,7 +128,7 @@ def loop(condition: str, attributes: str = "") -> Cost:
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
     known = ', backend_config={"known_trip_count":{"n":"7"}}'
-    # The compiler of GPUs says how often; that of TPUs leaves it to be read in the condition.
+    # The GPU compiler notes the trip count; with the TPU compiler, it follows from the condition.
     for found, times in (
         (loop("compare(%i, %ten), direction=LT", known), 7),
         (loop("compare(%i, %ten), direction=LT"), 10),

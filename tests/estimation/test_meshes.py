@@ -23,7 +23,7 @@ GPT, LSTM, UNET = "GPT of 4 layers", "LSTM of 2 layers", "U-Net"
 
 @pytest.fixture(autouse=True)
 def as_the_benchmark() -> Iterator[None]:
-    """What the benchmark runs under: no 64-bit types, JAX's own promotion."""
+    """The benchmark's settings: no 64-bit types, JAX's default promotion."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -53,7 +53,7 @@ def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target:
 def test_divided_weights_exchange_no_more_than_in_plain_jax(name: str, gradient: bool) -> None:
     own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
     assert own.exchanged <= 1.05 * plain.exchanged
-    # Before an LSTM's loop, a chip has parts of the weights as they come and as the steps take them.
+    # Before an LSTM's loop, a chip holds its weights twice: as stored, and as the steps need them.
     assert own.peak <= (1.65 if name == LSTM else 1.05) * plain.peak
 
 

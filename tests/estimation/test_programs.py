@@ -1,4 +1,4 @@
-"""Programs are estimated for chips that are not here, and the table says what costs most."""
+"""Programs are estimated for chips that this machine does not have, and the table says what costs most."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_the_dispatchables_of_a_model_are_nodes_of_one_program() -> None:
 
 
 def eigenvalues(x: Any) -> Any:
-    """A model of three nodes, of which a TPU has no second."""
+    """A model of three nodes, the second of which a TPU cannot compile."""
     with jax.named_scope("[/first]"), jax.named_scope("Tanh"):
         x = jax.jit(jnp.tanh)(x)
     with jax.named_scope("[/second]"), jax.named_scope("Eigen"):
@@ -142,7 +142,7 @@ def test_what_needs_too_much_memory_names_the_node_and_a_remedy() -> None:
     found = dmljax.estimate(much, array(4096), target="v5e")
     assert found.refused == "/outer"
     assert found.reason.endswith(REMEDY)
-    on_gpu = dmljax.estimate(much, array(4096), target="h100")  # whose compiler does not look at the memory
+    on_gpu = dmljax.estimate(much, array(4096), target="h100")  # whose compiler does not check the memory
     assert (on_gpu.reason, on_gpu.fits) == ("", False)
     assert "h100 has too little memory: " in str(on_gpu)
 
