@@ -8,7 +8,7 @@ from formulas import Arr, by_python, of_kind
 from pages import merge, of_all, tables
 from scipy import special
 
-# The table of level 4_0 of ACTIVATION_RELU_GRAD repeats 3_0, and is left out.
+# ACTIVATION_RELU_GRAD's table for level 4_0 repeats 3_0's, and is left out.
 SUPPORT = tables(
     """
     ACTIVATION_ELU ACTIVATION_HARD_SIGMOID ACTIVATION_IDENTITY ACTIVATION_LEAKY_RELU ACTIVATION_LINEAR

@@ -96,7 +96,7 @@ def half_of_sum(a: int, b: int) -> int:
 
 
 def larger(a: Arr, b: Arr) -> Arr:
-    """The larger of floats or integers: NaN if either is NaN, the first if both are, and +0 of zeros."""
+    """The larger of floats or integers: NaN if either is NaN, the first NaN if both are, and +0 if both are zeros."""
     return np.where(np.isnan(a) | np.where((a == 0) & (b == 0), ~np.signbit(a), a >= b), a, b)
 
 

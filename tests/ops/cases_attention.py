@@ -123,7 +123,7 @@ FLOAT_NAMES = (
 
 
 def split_heads(x: Arr) -> Arr:
-    """(batch, positions, heads, size) as (batch, heads, positions, size)."""
+    """Transposes (batch, positions, heads, size) to (batch, heads, positions, size)."""
     return np.swapaxes(x, 1, 2)
 
 
@@ -212,7 +212,7 @@ def assert_near(actual: Any, exact: Arr, dtype: Any) -> None:
 
 @dataclass(frozen=True)
 class AttentionCase(Case):
-    """A case with numbers of one magnitude, and with masks and lengths that show some of the keys."""
+    """A case with numbers of one magnitude, and with masks and lengths that show only some of the keys."""
 
     def inputs(self, desc: Any, rng: np.random.Generator) -> Arrays:
         given: Arrays = {}

@@ -173,7 +173,7 @@ def of_quantized(
     output_zero_point: Any,
     dtype: Any,
 ) -> Arr:
-    """Sums in int64, as float32 times one scale after another, then quantized."""
+    """Converts int64 sums to float32, multiplies by one scale after another, and quantizes."""
     flat = (1, -1, *(1 for _ in sums.shape[2:]))
     total = sums if bias is None else sums + np.asarray(bias, np.int64).reshape(flat)
     product = total.astype(np.float32) * np.float32(np.asarray(input_scale).item())
@@ -199,7 +199,7 @@ def space_of(rank: int) -> dict[str, tuple[int, ...]]:
 
 
 def convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-    # No table has fewer than 3 dimensions, so these are not valid descs.
+    # No table has fewer than 3 dimensions, so these are not valid descriptors.
     spatial, data_type = rank - 2, types["input"]
     space: dict[str, Any]
     is_forward = rank != 4
@@ -253,7 +253,7 @@ def convolution_integer_desc(types: Mapping[str, DataType], rank: int) -> direct
 
 def quantized_linear_convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     tensors, output, space = integer_tensors(types, rank)
-    # The last table differs only in this rank.
+    # The last table differs from the others only in this rank.
     rank_of_scale = 1 if rank == 3 and types["input"] is DataType.UINT8 else rank
     return directml.QuantizedLinearConvolutionDesc(
         **tensors,

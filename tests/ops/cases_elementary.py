@@ -119,7 +119,7 @@ ELEMENTWISE = merge(
 
 @dataclass(frozen=True)
 class CastCase(Case):
-    """A case whose inputs have one NaN each: the bits of others are not promised."""
+    """A case whose inputs only have the quiet NaN, because the bits of other NaNs are not promised."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> Arrays:
         return {field: one_nan(array) for field, array in super().inputs(desc, rng).items()}

@@ -87,7 +87,7 @@ def fill_value_sequence(start: Any, delta: Any, *, sizes: Sequence[int], dtype: 
 
 
 def philox4x32(counter: int, key: tuple[int, int]) -> list[int]:
-    """A block of four words, as Salmon et al. define it: ten rounds, between which the key is stepped."""
+    """A block of four words, as Salmon et al. define it: ten rounds, and a step of the key between rounds."""
     words = [counter >> 32 * i & 0xFFFFFFFF for i in range(4)]
     first, second = key
     for _ in range(10):

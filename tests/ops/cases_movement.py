@@ -221,7 +221,7 @@ def blocks_desc(name: str) -> Any:
     image, deep = (2, 3, 4, 6), (2, 12, 2, 3)
 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        # No table has ranks other than 4, so these are not valid descs.
+        # No table has ranks other than 4, so these are not valid descriptors.
         sizes = [ones(rank, *(image if is_image else deep)) for is_image in (True, False)]
         input, output = sizes if name.startswith("SPACE") else sizes[::-1]
         order = {"order": DepthSpaceOrder.COLUMN_ROW_DEPTH} if name.endswith("1") else {}

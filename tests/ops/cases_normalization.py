@@ -128,7 +128,7 @@ def mean_variance_normalized(
 
 
 def regions(shape: Any, local_size: int, cross_channel: bool) -> Any:
-    """Each place with the slices of its local region, clipped at the edges."""
+    """Each position with the slices of its local region, clipped at the edges."""
     for place in np.ndindex(*shape):
         region: list[Any] = list(place)
         for axis in [1] if cross_channel else range(2, len(shape)):
@@ -305,7 +305,7 @@ class Normalization(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
-    """Checks errors as rounding allows: some units of the type, relative to the result or to 1."""
+    """Allows rounding errors: some units of the type, relative to the result or to 1."""
     actual, exact = np.asarray(actual), np.asarray(exact)
     assert actual.shape == exact.shape
     unit = float(np.finfo(actual.dtype).eps)

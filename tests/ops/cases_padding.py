@@ -89,7 +89,7 @@ def column_sizes(image: Any, **windows: Any) -> tuple[int, int, int]:
 
 
 def places(image: Any, **windows: Any) -> Any:
-    """Each element of the columns with its place in the image, which may lie in the padding."""
+    """Each element of the columns with its position in the image, which may be in the padding."""
     batch, channels, *spatial = image
     in_window = list(itertools.product(*map(range, windows["window_sizes"])))
     blocks = list(itertools.product(*map(range, blocks_of(spatial, **windows))))
@@ -157,7 +157,7 @@ def window_members(desc: Any) -> dict[str, tuple[int, ...]]:
 
 def windows_desc(operator: Any, image: str, columns: str) -> Any:
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        # No table has fewer than 3 dimensions, so these are not valid descs.
+        # No table has fewer than 3 dimensions, so these are not valid descriptors.
         spatial = rank - 2
         windows = {
             "window_sizes": ones(spatial, 2, 3),

@@ -67,7 +67,7 @@ MEMBERS = merge(
     ),
 )
 
-# Pseudo-code: windows by the names of the functions' arguments
+# Pseudo-code, which takes windows under the names of the functions' arguments
 
 
 def pooled_sizes(image: Any, windows: Mapping[str, Any]) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ def dilations_of(windows: Mapping[str, Any]) -> Any:
 
 
 def places(image: Any, windows: Mapping[str, Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Each place of the result with the image's places in its window, without padding."""
+    """Each position of the result with the image's positions in its window, without padding."""
     offsets = list(itertools.product(*map(range, windows["window_sizes"])))
     for place in np.ndindex(*pooled_sizes(image, windows)):
         first = np.multiply(place[2:], windows["strides"]) - windows["start_padding"]
@@ -139,7 +139,7 @@ def norms(input: Arr, *, p: int, **windows: Any) -> Arr:
 
 
 def largest(input: Arr, windows: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Each place of the result with the image's place of the first largest element."""
+    """Each position of the result with the image's position of the first largest element."""
     for place, elements in places(input.shape, windows):
         best = elements[0]
         for element in elements[1:]:
@@ -211,7 +211,7 @@ def quantized_averages(
 
 
 def window_arguments(desc: Any) -> dict[str, Any]:
-    """The windows' members by the names of the function's arguments."""
+    """The window members under the names of the function's arguments."""
     names = {"window_size": "window_sizes"} | {
         name: name for name in ("strides", "dilations", "start_padding", "end_padding", "include_padding", "p")
     }
@@ -221,7 +221,7 @@ def window_arguments(desc: Any) -> dict[str, Any]:
 def sliding(operator: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
     """The sizes of the image and of the pooled result, and the windows."""
     spatial = max(rank - 2, 0)
-    # No table has fewer than 3 dimensions, so these are not valid descs.
+    # No table has fewer than 3 dimensions, so these are not valid descriptors.
     windows: dict[str, Any] = {
         "window_size": ones(spatial, 3, 2)[:spatial],
         "strides": ones(spatial, 2, 1)[:spatial],

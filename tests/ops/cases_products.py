@@ -113,7 +113,7 @@ def gemm_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 def integer_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-    # A level has zero points of one dimension, for columns only.
+    # One level has one-dimensional zero points, for columns only.
     return directml.MatrixMultiplyIntegerDesc(
         a=matrix(types["a"], rank, 3, 4),
         a_zero_point=TensorDesc(types["a"], ones(rank, 3, 1)),

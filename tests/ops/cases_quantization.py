@@ -149,7 +149,7 @@ def dequantize_desc(types: Mapping[str, DataType], rank: int) -> directml.Operat
 
 
 def blockwise_desc(operator: Any, types: Any, rank: int, *, scale: str, zero_point: str) -> directml.Operator:
-    """A descriptor with scales for blocks of 2 x 2 elements and zero points for 6 x 4; at rank 1, of 2 and 4."""
+    """A descriptor with scales for blocks of 2 x 2 elements and zero points for 6 x 4; at rank 1, for 2 and 4."""
     return operator(  # type: ignore[no-any-return]
         input=TensorDesc(types["input"], ones(rank, 2, 6, 4)),
         quantization_type=QuantizationType.SCALE_ZERO_POINT,
@@ -171,7 +171,7 @@ def dynamic_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
 
 
 class DynamicCase(Case):
-    """A case of finite numbers, whose range is meaningful; the family's own tests use others."""
+    """A case of finite numbers, whose range is meaningful; the family's own tests use other numbers."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         tensor = desc.tensors(is_input=True)["input"]

@@ -101,7 +101,7 @@ def network(
     peephole: Any = None,
     **attributes: Any,
 ) -> tuple[Arr, Arr, Arr]:
-    """The outputs of the steps and the last states; `functions` are those of each direction."""
+    """The outputs of the steps and the last states; `functions` has each direction's activations."""
     input, weight, recurrence = (np.asarray(x).astype(np.float64) for x in (input, weight, recurrence))
     (steps, batch, _), (directions, outputs, hidden) = input.shape, recurrence.shape
     shapes = [(directions, 2 * outputs), *[(directions, batch, hidden)] * 2, (directions, 3 * hidden)]
@@ -195,7 +195,7 @@ def oracle(desc: Any, **inputs: Any) -> tuple[Arr, ...]:
 
 
 class Network(Case):
-    """A case of small numbers, whose sums are exact; a length is between 0 and more steps than there are."""
+    """A case of small numbers, whose sums are exact; lengths range from 0 to more than the number of steps."""
 
     def inputs(self, desc: directml.Operator, rng: np.random.Generator) -> dict[str, Arr]:
         return {
@@ -215,7 +215,7 @@ class Network(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
-    """Checks errors as rounding allows: units of float32 beside the result or 1, half a unit of a shorter type."""
+    """Allows rounding errors: units of float32 relative to the result or 1, and half a unit of a shorter type."""
     actual, exact = np.asarray(actual), np.asarray(exact)
     assert actual.shape == exact.shape
     own = 0.51 * float(np.finfo(actual.dtype).eps) if actual.dtype.itemsize < 4 else 0

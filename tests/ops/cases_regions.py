@@ -250,7 +250,7 @@ def pooling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operator:
     )
 
 
-# By the type, so that each operator is tried with two ways of sampling; transformations use those of FLOAT32.
+# By type, so that each operator is tested with two ways of sampling; transformations use FLOAT32's.
 ALIGN: dict[str, dict[DataType, dict[str, Any]]] = {
     "ROI_ALIGN": {
         DataType.FLOAT32: {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2},
@@ -354,7 +354,7 @@ class RegionCase(Case):
         if not isinstance(outputs, tuple):
             super().check(desc, inputs, outputs)
             return
-        # Most of the gradient of a region cancels.
+        # Most of a region's gradient cancels.
         for output, exact in zip(outputs, self.oracle(desc, **inputs), strict=True):
             precision = 2.0**-9 if output.dtype == np.float16 else 2.0**-20
             np.testing.assert_allclose(output, exact, rtol=precision, atol=64 * precision)

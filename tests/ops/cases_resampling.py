@@ -187,7 +187,7 @@ def upsampling_desc(types: Mapping[str, DataType], rank: int) -> directml.Operat
 
 
 def resampling_desc(operator: Any, input: str, output: str, mode: InterpolationMode, **more: Any) -> Any:
-    """Twice as high and half as wide, with sums that are exact in 16 bits."""
+    """Descriptors that double the height and halve the width, with sums that are exact in 16 bits."""
 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes, new = ones(rank, 3, 4), ones(rank, 7, 2)

@@ -28,7 +28,7 @@ MEMBERS = {
     "CUMULATIVE_PRODUCT": "InputTensor OutputTensor Axis AxisDirection HasExclusiveProduct",
 }
 
-# Pseudo-code: the page's running tally, in float64 for floats, which has more exponents
+# Pseudo-code: the page's running tally, in float64 for floats, because it has a wider range
 
 
 def tallied(combine: Any, first: int, input: Arr, *, axis: int, direction: AxisDirection, is_exclusive: bool) -> Arr:

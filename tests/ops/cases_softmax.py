@@ -31,13 +31,13 @@ MEMBERS = merge(of_all(OF_ROWS, "InputTensor OutputTensor"), of_all(OF_AXES, "In
 
 
 def log_softmax(x: Arr, axes: tuple[int, ...]) -> Any:
-    """The sum is taken without the 1 of one largest element, which would round little ones away."""
+    """Leaves the 1 of one largest element out of the sum, where it would round small terms away."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance = x.astype(np.longdouble) - np.max(x, axis=axes, keepdims=True)
         is_largest = distance == 0
         others = np.sum(np.where(is_largest, 0, np.exp(distance)), axis=axes, keepdims=True)
         logarithm = distance - np.log1p(others + (np.sum(is_largest, axis=axes, keepdims=True) - 1))
-        # Differences too small for the type leave 1, whose logarithm is +0.
+        # Differences too small for the type become 1, whose logarithm is +0.
         return np.where(np.abs(logarithm) < np.finfo(np.float32).tiny, 0, logarithm)
 
 

@@ -13,7 +13,7 @@ from dmljax.directml import DataType, TensorDesc
 
 INPUTS = "InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor"
 OUTPUTS = "OutputParametersTensor OutputFirstMomentTensor OutputSecondMomentTensor"
-# The table has FLOAT32 and FLOAT16 for TrainingStepTensor, and the text UINT32: both are taken.
+# The table has FLOAT32 and FLOAT16 for TrainingStepTensor, and the text UINT32: dmljax accepts both.
 SUPPORT = tables(
     """
     ADAM_OPTIMIZER: InputParametersTensor InputFirstMomentTensor InputSecondMomentTensor GradientTensor
@@ -40,7 +40,7 @@ def adam(
     beta2: Any = 0.999,
     epsilon: Any = 1e-8,
 ) -> tuple[Arr, Arr, Arr]:
-    """The page's pseudo-code, with attributes that are FLOAT; powers near 1 in more digits than float64 has."""
+    """The page's pseudo-code with FLOAT attributes; powers near 1 have more digits than float64."""
     x, m, v, g = (np.asarray(one).astype(np.float64) for one in (x, m, v, g))
     rate, beta1, beta2, epsilon = (np.longdouble(np.float32(one)) for one in (learning_rate, beta1, beta2, epsilon))
     t = np.asarray(t).ravel()[0].astype(np.longdouble)
@@ -84,7 +84,7 @@ class Training(Case):
 
 
 def assert_near(actual: Any, exact: Any, units: float = 4, beside: Any = 1) -> None:
-    """Checks errors as few roundings allow, relative to the result and to another number."""
+    """Allows the errors of a few roundings, relative to the larger of the result and `beside`."""
     actual = np.asarray(actual)
     units = 0.51 if actual.dtype == np.float16 else units  # rounded once
     allowed = units * float(np.finfo(actual.dtype).eps) * np.maximum(np.abs(exact), beside)

@@ -184,7 +184,12 @@ def test_a_slope_is_repeated_in_a_desc_by_strides_of_0() -> None:
         (1, 2.5, [-4, -3, -2, 2, 3, 4], [-3, -2, 0, 0, 2, 3]),
         (1, 2, [-4, -3, -2, 2, 3, 4], [-3, -2, 0, 0, 2, 3]),
         (0, 0.5, [-1, 0, 1], [-1, 0, 1]),
-        (1, -0.5, [-128, -2, -1, 0, 1], [-127, -1, 0, -1, 0]),  # all are above or below; above is tried first
+        (
+            1,
+            -0.5,
+            [-128, -2, -1, 0, 1],
+            [-127, -1, 0, -1, 0],
+        ),  # every element is above or below; "above" is tested first
         (1, -1.5, [-128, -2, -1, 0, 1], [-127, -1, -2, -1, 0]),
         (-100, 1, [100, -100], [-56, 56]),  # 200 and -200 wrap around
         (1, 127, [-128, -127, 127], [-127, 0, 0]),
@@ -241,7 +246,7 @@ def test_shrink_of_integers_refuses(dtype: str, bias: float, message: str) -> No
     ],
 )
 def test_shrink_of_integers_takes_any_threshold(call: Any, dtype: str, threshold: float, expected: list[int]) -> None:
-    # From the smallest, 1, 127 and the largest, or -1.
+    # The smallest number, 1, 127, and -1 or the largest number.
     info = np.iinfo(dtype)
     last = -1 if info.min else 255
     input = np.array([info.min, 1, 127, last], dtype)

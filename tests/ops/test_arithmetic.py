@@ -202,7 +202,7 @@ def test_remainders_of_huge_by_small_numbers_are_exact(call: Any) -> None:
 
 @pytest.mark.parametrize("digits", [2, 23, 110, 200])
 def test_remainders_next_to_multiples_are_exact(call: Any, digits: int) -> None:
-    # On a CPU, one division, five divisions, and scalar code compute quotients of up to 23, 115 and more digits.
+    # On a CPU, one division computes quotients of up to 23 digits, five divisions up to 115, and scalar code more.
     rng = np.random.default_rng(digits)
     b = (rng.integers(2**23, 2**24, 4000) * 2.0 ** rng.integers(-120, 104 - digits // 2, 4000)).astype(np.float32)
     b = np.maximum(b * np.float32(2.0 ** (-digits // 2)), np.float32(2.0**-100 if digits < 200 else 2.0**-120))
@@ -230,7 +230,7 @@ def test_remainders_of_small_quotients_are_divisions_on_a_cpu(name: str) -> None
 
 
 def test_the_floor_modulus_of_a_tiny_negative_number_is_the_divisor(call: Any) -> None:
-    # As in Python: the type does not have the exact remainder, and its nearest number is the divisor itself.
+    # As in Python: the exact remainder is not representable, and the nearest number is the divisor itself.
     assert call(dmljax.element_wise_modulus_floor, np.array([-1e-20], np.float32), b=3.0).tolist() == [3.0]
 
 
@@ -254,7 +254,7 @@ def test_the_mean_of_float16_is_rounded_once(call: Any) -> None:
 
 
 def test_the_difference_of_float16_is_squared_in_float32(call: Any) -> None:
-    # float16 has neither the difference, 2048 + 2^-4, nor -65504 - 65504.
+    # float16 can represent neither the difference 2048 + 2^-4 nor -65504 - 65504.
     a, b = np.array([1.0, -65504.0, 1.0], np.float16), np.array([1 + 2.0**-10, 65504.0, -180.0], np.float16)
     result = call(dmljax.element_wise_difference_square, a, b)
     assert str(result.tolist()) == str([2.0**-20, INF, 32768.0])  # 181^2 = 32761
@@ -294,7 +294,7 @@ def test_integer_exponents_beyond_float32_keep_their_parity(call: Any) -> None:
 
 
 def test_integer_exponents_beyond_float32_are_not_rounded(call: Any) -> None:
-    # One more changes this power by its base, 1 + 2^-20, which float32 can distinguish.
+    # An exponent that is 1 larger multiplies the power by its base, 1 + 2^-20, which float32 distinguishes from 1.
     base, exponent = np.float32(1 + 2.0**-20), np.array([2**25, 2**25 + 1, 2**25 + 2], np.int32)
     result = call(dmljax.element_wise_pow, np.full(3, base), exponent)
     exact = np.exp(exponent * np.log1p(np.longdouble(2.0**-20)))

@@ -110,7 +110,7 @@ def test_large_scores_overflow_nothing() -> None:
     value = np.array([[[1], [2], [3]]], np.float32)
     result = attention(query, key, value, head_count=1, scale=1.0)
     assert result.tolist() == [[[2.0]]]
-    # A 16-bit factor whose products overflow it.
+    # 16-bit factors whose products overflow float16.
     half = attention(*(np.float16(300) * np.ones((1, 2, 4), np.float16),) * 3, head_count=1)
     assert half.tolist() == [[[300.0] * 4] * 2]
 
@@ -164,12 +164,12 @@ def test_a_mask_shows_what_is_above_0() -> None:
 
 
 def test_the_filter_value_is_added() -> None:
-    # With only hidden keys, these get the weights of seen ones, up to rounding of scores beside 10000.
+    # If all keys are hidden, they get the weights of visible keys, up to the rounding of scores beside 10000.
     mask = np.array([[True] * KEYS, [False] * KEYS, [True, False, False, False, False]])
     result = np.asarray(attended(mask=mask))
     np.testing.assert_allclose(result[:, 1], np.asarray(attended())[:, 1], atol=5e-3)
     assert_same_bits(result[:, 2], VALUE[:, 0])
-    # Infinities hide completely, until nothing is seen.
+    # Infinities hide keys completely; if all are hidden, the result is NaN.
     result = np.asarray(attended(mask=mask, mask_filter_value=-INF))
     assert np.isnan(result[:, 1]).all()
     assert np.isfinite(result[:, [0, 2]]).all()
@@ -210,7 +210,7 @@ def test_heads_of_queries_may_share_keys() -> None:
     result = grouped(query, KEY, VALUE, query_head_count=6, key_value_head_count=HEADS)
     repeated: Any = (np.repeat(x.reshape(BATCH, KEYS, HEADS, -1), 3, 2).reshape(BATCH, KEYS, -1) for x in (KEY, VALUE))
     near(result, np.asarray(attention(query, *repeated, head_count=6)))
-    # A mask distinguishes those that share keys.
+    # A mask may differ between heads that share keys.
     given: Any = {"mask": RNG.random((6, QUERIES, KEYS)) < 0.5, "mask_filter_value": -5.0}
     result = grouped(query, KEY, VALUE, **given, query_head_count=6, key_value_head_count=HEADS)
     near(result, oracle(query=query, **given, heads=6))
@@ -287,7 +287,7 @@ def test_a_loop_of_single_steps_is_the_causal_attention_to_all() -> None:
 
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """From its call on, computes scores in blocks of at most three queries of three heads and 23 keys."""
+    """When called, makes later calls compute scores in blocks of at most three queries of three heads and 23 keys."""
 
     def begin() -> None:
         jax.clear_caches()
@@ -425,7 +425,9 @@ def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
 @pytest.mark.parametrize("queries", few_of([8, 256], 8))
 def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, queries: int) -> None:
     mesh = mesh_of(axis_type, batch=2, heads=4)
-    query, key, value = (normal(4, queries, 16 * 4) for _ in range(3))  # of 256, more scores than are computed at once
+    query, key, value = (
+        normal(4, queries, 16 * 4) for _ in range(3)
+    )  # with 256 queries, more scores than are computed at once
     relative, lengths = normal(1, 16, queries, queries), np.arange(4, dtype=np.int32)
     past = normal(4, 16, 2, 4)
     spec = P("batch", None, "heads")
@@ -467,7 +469,7 @@ RING_KINDS: dict[str, dict[str, Any]] = {
 
 
 def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
-    """The attention of `kind` to a sequence whose blocks devices hold, as a function of the whole arrays."""
+    """The attention of `kind` to a sequence divided over devices, as a function of the whole arrays."""
     sequence, along_queries = P(None, "sequence"), P(None, None, "sequence")
     specs = {"mask": along_queries, "relative_position_bias": P(None, "sequence"), "query": sequence}
     specs |= dict.fromkeys(("key", "value"), sequence)

@@ -32,7 +32,7 @@ def bits(array: NDArray[Any]) -> list[int]:
 
 
 def of_bits(dtype: Any, raw: list[int]) -> NDArray[Any]:
-    """Elements of these bits; higher bits are cut off."""
+    """Elements with these bits; higher bits are cut off."""
     itemsize = np.dtype(dtype).itemsize
     return np.array([value & (2 ** (8 * itemsize) - 1) for value in raw], f"u{itemsize}").view(dtype)
 

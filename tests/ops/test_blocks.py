@@ -343,7 +343,7 @@ def test_what_is_not_finite_makes_a_scale_that_is_not(call: Any, dtype: str) -> 
         np.testing.assert_array_equal(result.scale, np.float32(scale))
         assert result.output.tolist() == [least, least]
         assert int(result.zero_point) == least
-        # The scale already says that nothing is known of the numbers.
+        # The NaN or infinite scale makes every dequantized number NaN.
         assert np.isnan(dmljax.dequantize(result.output, result.scale, result.zero_point)).all()
 
 

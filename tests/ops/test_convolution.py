@@ -67,7 +67,7 @@ def each(value: Any, count: int) -> tuple[int, ...]:
 # Both directions
 
 
-# One of each kind that has its own lowering on some platform
+# One of each kind of convolution that has its own lowering on some platform
 SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "dense": ((2, 3, 6, 7), (4, 3, 3, 2), {"start_padding": (1, 0), "end_padding": (0, 2)}),
     "strided": ((2, 3, 7, 9), (4, 3, 3, 3), {"strides": (2, 3), "start_padding": 1, "end_padding": 1}),
@@ -123,7 +123,7 @@ EVERY: dict[str, tuple[Any, Any, Any]] = SHAPES | {
     f"{name}, backward": (image, filters, {"direction": BACKWARD, **arguments})
     for name, (image, filters, arguments) in BACKWARD_SHAPES.items()
 }
-# One of each way that a CPU, a GPU or a TPU has.
+# One for each lowering on a CPU, a GPU or a TPU.
 STANDING = (
     "strided",
     "depthwise, strided",
@@ -284,7 +284,7 @@ def test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward(
     assert dmljax.convolution(x, w, bias, **cut, output_padding=4).tolist() == [
         [[1.5, 10.5, 102.5, 20.5, 200.5, 0.5, 0.5]]
     ]
-    # Beyond the formula there is only the bias, whatever a window would add there.
+    # Elements beyond the formula's size only have the bias, whatever a window would add there.
     assert dmljax.convolution(x, w, bias, **cut, output_sizes=(1, 1, 4)).tolist() == [[[1.5, 10.5, 102.5, 0.5]]]
 
 
@@ -510,7 +510,7 @@ def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering:
 def test_sums_of_any_length_are_exact_at_the_extremes(channels: int, window: int) -> None:
     x, w = np.full((1, channels, window), 255, np.uint8), np.full((2, channels, window), 255, np.uint8)
     w[1, 0, 0] = 254
-    x[0, 0, [0, -1]] = 254, 253  # so that each place of the window counts once
+    x[0, 0, [0, -1]] = 254, 253  # so that counting the first or the last position twice, or not at all, changes the sum
     zero = np.array(0, np.uint8)
     exact = (x.astype(np.int64) * w).sum((1, 2)).astype(np.int32).reshape(1, 2, 1)
     assert_same_bits(dmljax.convolution_integer(x, zero, w, zero), exact)
@@ -564,7 +564,7 @@ def test_any_quantized_convolution_is_the_exact_sum_in_the_steps_of_the_page(see
     sums = oracles.of_integers(x, zeros[0], w, zeros[1], group_count=2, **space)
     exact = oracles.of_quantized(sums, bias, scales[0], scales[1], scales[2], zeros[2], of_output)
     assert_same_bits(computed, exact)
-    # By fractions: steps in float32 are off by at most one, and only beside a half.
+    # In exact fractions: float32 results are off by at most one step, and only next to a half.
     for place in np.ndindex(*sums.shape):
         scale = Fraction(float(scales[0][0])) * Fraction(float(scales[1][place[1]])) / Fraction(float(scales[2][0]))
         steps = (int(sums[place]) + int(bias[place[1]])) * scale

@@ -30,7 +30,7 @@ def normalized(x: Any, *others: Any, **arguments: Any) -> Any:
 
 
 def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
-    """In more digits than float64 has, if the machine has such a type."""
+    """Computes in more digits than float64, if the machine has such a type."""
     x = x.astype(np.longdouble)
     with np.errstate(all="ignore"):
         centered = x - x.mean(axis=axes, keepdims=True) if use_mean else x
@@ -41,7 +41,7 @@ def exact_rows(x: Any, axes: Any, epsilon: float, use_mean: bool = True) -> Any:
 # Digits
 
 # The bound of errors: units in the last place of the result, of 1 if it is smaller, or of the mean, which is rounded.
-# XLA adds up long rows with few errors, and before JAX 0.10 with more.
+# XLA adds up long rows accurately, and less so before JAX 0.10.
 BOUND = 4 if jax.__version_info__ >= (0, 10) else 64
 USES = [(epsilon, use_mean) for epsilon in (0.0, 1e-5) for use_mean in (False, True)]
 
@@ -146,7 +146,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     for narrow, one in zip(of_every(wide, *channels), of_every(rows, *given), strict=True):
         assert narrow.dtype == dtype
         error = np.asarray(narrow, np.float64) - np.asarray(one, np.float64)
-        # Half of a unit, and the float32's own small error.
+        # Half a unit, and float32's own small error.
         digits = jnp.finfo(dtype).nmant
         assert np.all(np.abs(error) <= 2.0 ** (-digits - 1) * 1.01 * np.abs(np.asarray(one)) + 2.0**-25)
 
@@ -202,7 +202,7 @@ def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool
     )(x, gradient)
     of_oracle = [0.5, 0.75, 1.5]
     uses["local_size"] = size
-    # A region with as many elements has them all on one side as well.
+    # This only holds for regions whose elements are on the same sides.
     if size % 2 == local_size % 2 or local_size > 30:
         assert_near(result, oracles.local_response(x, *of_oracle, **uses))
         exact = oracles.local_response_gradient(x, gradient, *of_oracle, **uses)
@@ -459,7 +459,7 @@ def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
         "mean_variance_normalization": (scale, bias),
     }.items():
         function = getattr(dmljax, name)
-        images = IMAGES[..., :3]  # as wide as there are channels: the last dimension does not matter
+        images = IMAGES[..., :3]  # as wide as the number of channels: parameters by channel must not apply to the width
         expected = function(images, *parameters)
         results = function(images, *(one.ravel() for one in parameters))
         for result, wanted in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):

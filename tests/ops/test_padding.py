@@ -220,7 +220,7 @@ def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
     image = jax.ShapeDtypeStruct((1, 1, 100_000), np.float32)
     for arguments in ({}, {"strides": (256,)}, {"strides": (3,), "dilations": (2,)}):
         unfold = jax.make_jaxpr(lambda x, kw=arguments: dmljax.unfold(x, window_sizes=(4096,), **kw))(image)
-        assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and some more
+        assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and a few more
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS))

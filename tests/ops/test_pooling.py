@@ -124,7 +124,7 @@ def test_every_bit_is_selected_and_never_the_padding_however_low_an_element_is(d
 
 
 def selected(call: Any, row: Any) -> Any:
-    """The maxima of windows of two elements; without the index, they must be the same."""
+    """The maxima of windows of two elements and their indices; checks that the maxima are the same without indices."""
     values, indices = call(dmljax.max_pooling1, row, window_sizes=2)
     assert_same_bits(call(dmljax.max_pooling1, row, window_sizes=2, has_indices=False).values, values)
     return values, indices
@@ -439,7 +439,7 @@ def test_one_number_stands_for_all_dimensions() -> None:
 IMAGE, POOLED = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 3, 4), np.float32)
 BYTES, HALVES = IMAGE.astype(np.int8), POOLED.astype(np.float16)
 QUANTIZED_CALL = {"input": BYTES, "input_scale": 1.0, "input_zero_point": None, "output_scale": 1.0}
-CALLS: dict[str, dict[str, Any]] = {  # of functions that take more than an image
+CALLS: dict[str, dict[str, Any]] = {  # for functions that take more than an image
     "max_pooling_grad": {"input": IMAGE, "input_gradient": POOLED},
     "average_pooling_grad": {"input_gradient": POOLED, "output_sizes": (1, 2, 5, 5)},
     "max_unpooling": {"input": POOLED, "indices": POOLED.astype(int), "output_sizes": IMAGE.shape},

@@ -64,7 +64,7 @@ def test_gemm_is_as_near_as_its_sums_allow(dtype: Any) -> None:
     a, b, c = (x.astype(np.float64) for x in (a, b, c))
     exact = alpha * np.matmul(a, b) + beta * c
     magnitude = abs(alpha) * np.matmul(abs(a), abs(b)) + abs(beta * c)
-    # One rounding to the type and a few in float32, where one per summand would be the bound.
+    # Allows one rounding to the type and a few in float32, although the theoretical bound is one per summand.
     unit = float(jnp.finfo(widened(dtype)).eps)
     error = np.abs(result - exact) - float(jnp.finfo(dtype).eps) / 2 * np.abs(exact) * (dtype.itemsize < 4)
     assert np.max(error / (unit * magnitude)) < 4

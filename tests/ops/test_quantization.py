@@ -32,7 +32,7 @@ def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
 def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any, dtype: str) -> None:
     input = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 2.4999998, 2.5000002], np.float32)
     steps = [0.0, 2.0, 2.0, 4.0, 0.0, -2.0, -2.0, 2.0, 3.0]
-    for zero in (7, 8):  # an even and an odd zero point: halves are rounded before it is added
+    for zero in (7, 8):  # an odd and an even zero point: halves are rounded before the zero point is added
         result = call(dmljax.element_wise_quantize_linear, input, ONE, np.array(zero, dtype))
         assert_same_bits(result, np.array(wanted(steps, zero, dtype), dtype))
 

@@ -297,7 +297,7 @@ def test_gradients_at_ties_zeros_and_infinities() -> None:
     assert gradient(F.L2, np.zeros(3, np.float32)) == [0, 0, 0]
     assert gradient(F.MULTIPLY, np.array([0, 2, 3], np.float32)) == [6, 0, 0]
     assert gradient(F.MULTIPLY, np.array([0, 2, 0], np.float32)) == [0, 0, 0]
-    # The derivative by the first factor is 1e60, which overflows.
+    # The derivative with respect to the first factor is 1e60, which overflows.
     np.testing.assert_allclose(
         gradient(F.MULTIPLY, np.array([2e-38, 1e30, 1e30], np.float32)), [np.inf, 2e-8, 2e-8], rtol=1e-6
     )

@@ -76,7 +76,7 @@ def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reductio
     aligned, pushed = both(IMAGE, ROI, gradient)
     expected = oracles.aligned(IMAGE, ROI, INDICES, (3, 2), oracle_of(arguments), -2.5)
     np.testing.assert_allclose(aligned, expected, rtol=1e-5, atol=1e-5)
-    # Where a sample outside would be the largest, the gradient treats it as 0, because all images here are positive.
+    # The gradient treats samples outside as 0; as all images here are positive, none of these is the largest.
     of_input, of_roi = oracles.gradients(IMAGE, gradient, ROI, INDICES, IMAGE.shape, oracle_of(arguments))
     np.testing.assert_allclose(pushed.input, of_input, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(pushed.roi, of_roi, rtol=1e-4, atol=1e-4)
@@ -241,7 +241,7 @@ def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
 
 
 def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
-    # From its roialign_test.cc, which also lists its CPU's, which makes regions at least one pixel large.
+    # From roialign_test.cc, which also lists different results for CPUs, where regions are at least one pixel large.
     image = np.arange(75, dtype=np.float32).reshape(1, 3, 5, 5)
     regions = [[7, 5, 7, 5], [-15, -15, -15, -15], [-10, 21, -10, 21], [13, 8, 13, 8], [-14, 19, -14, 19]]
     aligned = dmljax.roi_align1(
@@ -266,7 +266,7 @@ def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
     for reduction in (AVERAGE, MAX):
         found = aligned_row((3, 5), -1e6, 1e6, 2, reduction_function=reduction, outside=1.0)
         np.testing.assert_allclose(found, [1, 1] if reduction is AVERAGE else found, atol=1e-4)
-    # Each element has so many samples that some before the image are left out, and none inside.
+    # Each element has so many samples that dmljax skips some before the image, but none inside.
     arguments = sampling(input_pixel_offset=0.0)
     roi = np.array([[-40.3, -20.2, 61.9, 45.7]], np.float32)
     for reduction in (AVERAGE, MAX):
@@ -299,7 +299,7 @@ def test_a_region_that_is_not_finite_is_nan_and_has_no_gradient(reduction: Any) 
 @FULL
 def test_pixels_beside_a_sample_do_not_reach_it() -> None:
     values = (1, np.nan, 3, np.inf, -np.inf)
-    # On the center of a pixel, and in elements that are apart.
+    # Samples at pixel centers, one for each element.
     assert np.array_equal(aligned_row(values, 0, 5, 5), values, equal_nan=True)
     gradient = np.array([[[[1, np.nan, 2, np.inf, 4]]]], np.float32)
     roi = np.array([[0, 0, 5, 1]], np.float32)

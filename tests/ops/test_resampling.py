@@ -121,7 +121,7 @@ def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> No
 # Any resampling
 
 
-# Sizes of the image and the result, the ratios, and the offsets of either
+# Sizes of the image and the result, the ratios, and the input's and output's offsets
 RESAMPLINGS: list[tuple[Any, Any, Any, Any, Any]] = [
     ((4, 3), (6, 5), (1.5, 5 / 3), (0.5, 0.5), (-0.5, -0.5)),
     ((4, 3), (6, 5), (2.0, 0.75), (-0.5, 1.0), (0.3, 0.0)),
@@ -348,10 +348,10 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
         found = jax.jit(both)(x)
         count = transposes(resampled, x)
     assert (count["cpu"], count["cuda"]) == (2, 0)
-    # XLA chooses layouts of products itself on a TPU: they have the transposes of JAX's own resizing.
+    # On a TPU, XLA chooses the layouts of products, so there are as many transposes as in JAX's own resizing.
     idiom = lambda x: jax.image.resize(x, (2, 3, *sizes), "linear", antialias=False)  # noqa: E731
     assert count["tpu"] == (transposes(idiom, x)["tpu"] if mode is LINEAR else 0)
-    # Means of few integers are exact, except thirds.
+    # Means of a few integers are exact, except thirds.
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 

@@ -78,7 +78,7 @@ def test_zeros_infinities_and_nan(call: Any) -> None:
     assert np.isnan(products[3:]).all()
     assert call(summed, np.array([np.inf, 1, -np.inf, 1], np.float32)).tolist()[:2] == [np.inf, np.inf]
     assert np.isnan(np.asarray(call(summed, np.array([1, np.inf, -np.inf, 1], np.float32)))[2:]).all()
-    # Later elements change nothing, in whatever block they are.
+    # Later elements change nothing, whichever block they are in.
     row = np.ones(100, np.float32)
     row[70:] = np.nan
     assert np.asarray(call(summed, row))[:70].tolist() == list(range(1, 71))

@@ -48,7 +48,7 @@ def attended(query: Any, key: Any, value: Any, relative: Any) -> Any:
     return dmljax.multihead_attention(query, key, value, relative_position_bias=relative, head_count=2)
 
 
-# Each function with the sizes of its arrays, and arrays
+# Each function with the symbolic sizes of its arrays, and arrays to call it with
 FUNCTIONS: dict[str, tuple[Callable[..., Any], str, tuple[Any, ...]]] = {
     "gather": (lambda x, i: dmljax.gather(x, i, axis=1), "a, b; a, 3", (X, INDICES)),
     "gather_elements": (lambda x, i: dmljax.gather_elements(x, i, axis=1), "a, b; a, 3", (X, INDICES)),

@@ -35,7 +35,7 @@ def test_equals_the_pseudo_code_rounded_once(dtype: Any, step: int) -> None:
         assert result.dtype == dtype
         if dtype.itemsize >= 4:
             assert_near(result, exact, units=2)
-        else:  # in float32, which is rounded once more: rarely to the other side
+        else:  # computed in float32 and rounded once more, rarely to the other side
             assert np.mean(np.asarray(result) == exact.astype(dtype)) > 0.995
             np.testing.assert_allclose(result.astype(np.float32), exact, rtol=float(jnp.finfo(dtype).eps), atol=1e-7)
 
@@ -46,7 +46,7 @@ def test_the_correction_has_its_digits_at_any_step_for_any_decay() -> None:
 
     @jax.jit
     def updates(decays: Any, steps: Any) -> Any:
-        """With a parameter of 0 and moments that do not decay, the update is the correction."""
+        """Updates a parameter of 0 with moments that do not decay, so that the update is the correction."""
 
         def update(beta1: Any, beta2: Any, step: Any) -> Any:
             new = dmljax.adam_optimizer(0 * one, one, one, one, step, 1.0, beta1, beta2, 0.0)
