@@ -1,4 +1,4 @@
-"""Shows that the tests bite: plants one fault at a time in a copy of dmljax, and sees that a test catches it.
+"""Shows that the tests can fail: plants one fault at a time in a copy of dmljax, and checks that a test catches it.
 
 Run `python tests/plant_faults.py` for all faults, and `python tests/plant_faults.py narrow bands` for those whose
 sentence has one of these words. `--changed main` plants those in modules, or for tests, that differ from branch `main`.
@@ -45,7 +45,7 @@ SECONDS = 300  # a test that takes longer does not end
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of one place in dmljax that a test must catch."""
+    """A change to one place in dmljax that a test must catch."""
 
     what: str
     anchor: str  # the name of the function, class or constant
@@ -115,7 +115,7 @@ class Place:
     end: int
 
     def with_instead(self, nodes: Sequence[ast.AST]) -> str:
-        """The source of the module with other nodes in this place."""
+        """The source of the module with these nodes replaced."""
         value = getattr(self.owner, self.field)
         changed: Any = nodes[0] if nodes else None
         if isinstance(value, list):
@@ -256,7 +256,7 @@ class Runner:
             if status == pytest.ExitCode.TESTS_FAILED:
                 break
         else:
-            if status != pytest.ExitCode.OK:  # no test ran, or it did not end: no result
+            if status != pytest.ExitCode.OK:  # no test ran, or it did not end, so there is no result
                 print(printed)
         is_caught = status == pytest.ExitCode.TESTS_FAILED
         seconds = time.monotonic() - start
@@ -302,7 +302,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def changed_since(commit: str, faults: Sequence[Fault]) -> list[Fault]:
-    """The faults in modules or tests that differ from a commit's; those in functions that differ come first."""
+    """The faults in modules or tests that differ from a commit; those in functions that differ come first."""
     files = {TESTS.parent / name for name in git("diff", "--name-only", commit).splitlines()}
     with tempfile.TemporaryDirectory() as folder:
         git("archive", f"--output={folder}/dmljax.zip", commit, "dmljax")

@@ -18,7 +18,7 @@ PROCESSES, DEVICES = 2, 4
 
 
 def outcomes(operators: tuple[str, ...]) -> dict[str, str]:
-    """For each operator "as in one process", or the error in the first process that saw it."""
+    """For each operator, "as in one process", or the error of the first process that had one."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
@@ -104,7 +104,7 @@ def exchanging() -> dict[str, Any]:
 
 
 def check_exchange(function: Any, arrays: list[Any], mesh: Any, *, is_exact: bool) -> None:
-    """Checks that `function` of arrays sharded by rows over all processes gives the same as for whole arrays."""
+    """Checks that `function` returns the same for arrays sharded by rows over all processes as for whole arrays."""
     import jax
     import numpy as np
     from helpers import assert_nearly_same_trees, assert_same_bits

@@ -1,6 +1,6 @@
 """Writes the files that follow from families and pages: `functions.py`, `directml.py`, `elsewhere.json`, operators.md.
 
-Run `python tests/public_names.py` after adding an operator; tests/test_public_names.py checks that it was done.
+Run `python tests/public_names.py` after adding an operator; tests/test_public_names.py checks that you did.
 """
 
 import ast
@@ -16,7 +16,7 @@ FUNCTIONS = {
     "errors": ("DmlError",),
     "estimation.programs": ("Estimate", "NodeCost", "estimate"),
     "pictures": ("show",),
-}  # what the package has besides the operators' functions
+}  # names in the package besides the operators' functions
 DIRECTML = {
     "descriptors": (
         "OPERATORS",
@@ -126,7 +126,7 @@ def _as_ruff_sorts(name: str) -> tuple[int, str]:
 
 
 def _wrapped(start: str, names: Sequence[str], brackets: str = "()") -> str:
-    """`start` and the names on as few lines as possible."""
+    """Writes `start` and the names on as few lines as possible."""
     line = start + ", ".join(names)
     if len(line) <= 120 and brackets == "()":
         return line

@@ -17,7 +17,7 @@ from dmljax.types import FLOAT
 TESTS = Path(__file__).parents[1]
 ACCURACY = TESTS.parent / "notebooks" / "accuracy.md"
 SPEEDS = TESTS / "benchmarks" / "every.json"
-# Whose floats are added up: a sum of floats is rounded several times, in an order that XLA chooses.
+# Operators that add up floats: a sum is rounded several times, in an order that XLA chooses.
 SUMS = re.compile(
     "GEMM|INTEGER_TO_FLOAT|^CONVOLUTION$|POOLING|NORMALIZATION|RESAMPLE|UPSAMPLE|REDUCE|CUMULATIVE|FOLD|ADAM|^RNN$|^GRU$|^LSTM$|ATTENTION|ROI_ALIGN"
 )
@@ -89,7 +89,7 @@ def gradient(operator: type[Operator]) -> str:
 
 
 def depends_on_its_inputs(jaxpr: Any) -> bool:
-    """Whether a result is computed from an input at all: the derivative of a constant is zeros that nothing enters."""
+    """Whether a derivative depends on an input at all; a constant's derivative is zeros that depend on nothing."""
     reached = set(jaxpr.invars)
     for equation in jaxpr.eqns:
         if any(not hasattr(operand, "val") and operand in reached for operand in equation.invars):

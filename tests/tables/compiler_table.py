@@ -1,4 +1,4 @@
-"""What every operator costs on chips beside JAX's idiom, as `benchmarks/compilers.py` found: lines, and a page."""
+"""What every operator costs on chips beside JAX's idiom, according to `benchmarks/compilers.py`: lines, and a page."""
 
 import json
 import math
@@ -14,7 +14,7 @@ DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
 
 Figures = Mapping[str, float]
-Rivals = Mapping[str, Figures]  # dmljax's and the idiom's, if there is one, and if XLA can compile it
+Rivals = Mapping[str, Figures]  # dmljax's cost, and the idiom's if there is one that XLA can compile
 Results = Mapping[str, Mapping[str, Rivals]]  # by operator or network, and chip
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "compilers.json"
@@ -68,7 +68,7 @@ of all weights.
 
 
 def ratio(rivals: Rivals, figure: str = "microseconds") -> float | None:
-    """How many times as much as the idiom dmljax takes."""
+    """dmljax's cost relative to the idiom's."""
     return rivals[DMLJAX][figure] / rivals[IDIOM][figure] if len(rivals) == 2 else None
 
 
@@ -90,7 +90,7 @@ def targets(results: Results) -> list[str]:
 
 
 def beside(rivals: Rivals, figure: str, unit: float = 1) -> str:
-    """`3 / 1`: dmljax's figure, and the idiom's; a single one where both are the same."""
+    """dmljax's figure and the idiom's, such as `3 / 1`, or one number if they are equal."""
     digits = 0 if figure in COUNTS else 1
     return " / ".join(dict.fromkeys(f"{of[figure] / unit:.{digits}f}" for of in rivals.values()))
 
@@ -168,7 +168,7 @@ def table(results: Results, what: str) -> str:
 
 
 def row(name: str, chips: Mapping[str, Rivals]) -> tuple[str, ...]:
-    """What the page's table says of an operator."""
+    """An operator's row in the page's table."""
     function = name.lower()
     found = [f"[`{function}`](operators/{function}.md)" if name in OPERATORS else name]
     for rivals in chips.values():

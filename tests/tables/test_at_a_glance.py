@@ -1,4 +1,4 @@
-"""The page that has every operator at a glance says what holds."""
+"""The page with every operator at a glance is up to date."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page of what operators cost on a GPU and a TPU says what was found."""
+"""The page of operators' costs on a GPU and a TPU is up to date."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page of transformations: what the tests try of each operator, and the exceptions with their reasons.
+"""The page of transformations: which ones the tests try with each operator, and the exceptions with their reasons.
 
 `pytest --transformation-table FILE` writes it, and `--expect-transformations FILE` compares it.
 """
@@ -26,8 +26,8 @@ All {count} operators work under these transformations, except where one does no
 `activation_linear`, operators with a ScaleBias, and copies of bfloat16. `jax.vjp` works for all operators.
 """
 PASSED = "passed"
-tried: dict[str, set[str]] = {}  # what the tests of a transformation say that they try
-outcomes: dict[str, dict[str, str]] = {}  # of each transformation and operator: passed, or why not
+tried: dict[str, set[str]] = {}  # what a transformation's tests say that they test
+outcomes: dict[str, dict[str, str]] = {}  # by transformation and operator: passed, or why not
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,7 +58,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def record(report: pytest.TestReport, operator: str, transformation: str) -> None:
-    """Remembers what a test of a transformation came to."""
+    """Records the result of a test of a transformation."""
     test = report.nodeid.partition("::test_")[2].partition("[")[0]
     tried.setdefault(transformation, set()).add(test.replace("_", " "))
     if report.when == "call" or not report.passed:
@@ -101,7 +101,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def differences(file: Path) -> Iterator[str]:
-    """Where the page says something else than the tests saw; of what they did not try, nothing."""
+    """The rows where the page differs from the tests' results, ignoring what the tests did not try."""
     expected: dict[str, dict[str, str]] = {}
     for line in file.read_text().partition("## Exceptions")[2].splitlines():
         if line.startswith("|"):
