@@ -20,7 +20,7 @@ LAYOUTS = {
 
 
 def one_nan(array: Arr) -> Arr:
-    """Replaces every NaN by the quiet NaN of the type; a conversion may return any."""
+    """Replaces every NaN with the type's quiet NaN, because a conversion may return any NaN."""
     dtype = array.dtype
     if dtype not in LAYOUTS:
         return array

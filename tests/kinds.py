@@ -1,4 +1,4 @@
-"""The operators that represent their kind in tests of JAX's own transformations."""
+"""The operators that represent their kind in tests of JAX's transformations."""
 
 # Grouped by kind of computation: a loop around an operator, or a mesh under it, behaves alike within a kind. An
 # operator with a lowering of its own (a loop, a derivative rule, vmap or a mesh, something for one platform) is listed

@@ -1,8 +1,7 @@
 """Helpers to transcribe the pages' tensor support tables and the members of directml.h.
 
-The families' `tests/ops/cases_<family>.py` repeat both on purpose, to check `support` against the pages. Where
-Microsoft's pages differ in age, the newest counts; a table begins at the level in its heading. Operators are named
-without DML_OPERATOR_.
+The families' `tests/ops/cases_<family>.py` repeat both on purpose, to check `support` against the pages. If versions of
+a page differ, the newest counts; a table begins at the level in its heading. Operators are named without DML_OPERATOR_.
 """
 
 import re
@@ -43,7 +42,7 @@ def merge(*dictionaries: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def of_all(operators: str, value: Value) -> dict[str, Value]:
-    """The same value for several operators, named with spaces between them."""
+    """The same value for several operators, whose names are separated by spaces."""
     return merge(*({name: value} for name in operators.split()))
 
 

@@ -185,7 +185,7 @@ def test_options_of_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert main(["run", str(ROUTING), "-t", "30", "-v", "1"]) == 0
     counts = re.findall(r"Dispatch '\w+': (\d+) iterations", capsys.readouterr().out)
     assert len(counts) == 3
-    assert all(1 < int(count) <= 30 for count in counts)  # each takes at least one of the clock's milliseconds
+    assert all(1 < int(count) <= 30 for count in counts)  # each takes at least one millisecond of the clock
 
 
 def test_the_times_of_all_dispatches_add_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -323,7 +323,7 @@ def test_modules_are_emitted_and_not_run(emit: str, start: str, capsys: pytest.C
 
 @pytest.mark.parametrize("emit", ["stablehlo", "hlo"])
 def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows of 1,000 are reduced in other steps on a CPU than elsewhere."""
+    """Rows of 1,000, which a CPU reduces in different steps than other platforms."""
     path = written(tmp_path, {}, {"max": hardmax(2, 1000)})
     modules = {}
     for platform in (None, "cpu", "gpu", "cuda", "rocm", "tpu"):

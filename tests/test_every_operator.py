@@ -1,4 +1,4 @@
-"""Properties of every registered operator, so that the last one costs no more than the first."""
+"""Properties of every registered operator, so that a new operator needs no new tests for them."""
 
 import functools
 import inspect
@@ -199,7 +199,7 @@ def test_a_desc_survives_json(operator: str) -> None:
         # The same with everything abbreviated and inline, which DxDispatch accepts as well.
         short = json.loads(re.sub(r"DML_(OPERATOR|TENSOR_DATA_TYPE|AXIS_DIRECTION)_", "", json.dumps(spelled)))
         if "Type" in short["Desc"]:
-            continue  # these may not stand beside the operator's own, only in Desc
+            continue  # these may not be next to the operator's own members, only in Desc
         inline = {"type": short["Type"], **short["Desc"]}
         assert directml.from_json({key: value for key, value in inline.items() if key != "AxisCount"}) == desc
 
@@ -229,7 +229,7 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
 
 
 def transformation(name: str, *, of: Iterable[str] = FIRST_OF_EVERY_KIND) -> Callable[[Test], Test]:
-    """Marks a test of a transformation, for the table's row `name`: for these operators, or with `--full` for all."""
+    """Marks a test of a transformation, the table's row `name`, on these operators, or with `--full` on all."""
 
     def marked(test: Test) -> Test:
         return cast(Test, for_operators(of)(pytest.mark.transformation(name)(test)))
@@ -238,7 +238,7 @@ def transformation(name: str, *, of: Iterable[str] = FIRST_OF_EVERY_KIND) -> Cal
 
 
 def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float = 0) -> None:
-    """Checks that two compilations of one computation agree: in their bits, or up to rounding."""
+    """Checks that two compilations of one computation agree bit for bit, or up to rounding."""
     if CASES[operator].is_exact:
         assert_same_trees(actual, expected)
     else:
@@ -296,7 +296,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def tame_types(operator: str) -> dict[str, DataType]:
-    """FLOAT32 wherever possible, UINT32 for what cannot be FLOAT32 but can be that: indices stay indices."""
+    """FLOAT32 wherever possible, else UINT32 where possible, so indices stay indices."""
     types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
     preferred = (DataType.FLOAT32, DataType.UINT32)
     return {field: next((one for one in preferred if one in list_), list_[0]) for field, list_ in types.items()}

@@ -1,4 +1,4 @@
-"""Each family's cases stand beside its tests, once, and apart from what they test."""
+"""Each family's cases are next to its tests, once, and independent of the code that they test."""
 
 import ast
 from collections.abc import Iterator

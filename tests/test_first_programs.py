@@ -1,4 +1,4 @@
-"""Ten programs as users write them at the first try, each compared with plain JAX or NumPy."""
+"""Ten programs as users might write them on the first try, each compared with plain JAX or NumPy."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The compiled computations keep nothing in memory that need not be."""
+"""The compiled computations keep nothing in memory unnecessarily."""
 
 import re
 from collections import Counter

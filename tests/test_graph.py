@@ -68,7 +68,7 @@ def identity(given: Any, output: Any) -> Any:
 
 
 def biased() -> Graph:
-    """A sum with a constant, and its positive part."""
+    """A sum with a constant, and a ReLU."""
     return Graph(
         nodes={
             "sum": ElementWiseAddDesc(a=FLOATS, b=TensorDesc("FLOAT32", (2, 3), (0, 1)), output=FLOATS),
@@ -358,7 +358,7 @@ def test_strides_that_nest_are_neither_gathered_nor_scattered() -> None:
     "types", [("UINT16", "INT32", "UINT8"), ("INT32", "FLOAT16", "INT8"), ("UINT8", "INT16", "UINT32")]
 )
 def test_types_of_three_widths_follow_each_other(types: tuple[str, ...]) -> None:
-    """XLA merged two conversions here into one of a wrong shape."""
+    """XLA used to merge two conversions here into one of a wrong shape."""
     x = random_array(np.random.default_rng(0), np.dtype(types[0].lower()), (8,))
     descs = [TensorDesc(name, (x.nbytes * 8 // directml.DataType[name].bits,)) for name in types]
     nodes = [directml.ElementWiseIdentityDesc(input=desc, output=desc) for desc in descs]

@@ -1,4 +1,4 @@
-"""The code of the site's guides and recipes runs, and prints what stands below it."""
+"""The code of the site's guides and recipes runs, and prints the output shown below it."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ GUIDES += sorted((ROOT / "notebooks").glob("for-*.md"))
 
 @contextlib.contextmanager
 def as_users_have_it() -> Iterator[None]:
-    """JAX's own settings: the random numbers that are printed follow from them."""
+    """Uses JAX's default settings, on which the printed random numbers depend."""
     with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
         yield
 

@@ -1,6 +1,6 @@
 """The notebooks run from top to bottom in under a minute each, beside the folder `models`, and print what they show.
 
-They need the extra `notebooks`, and run with `--notebooks`, as in the gate: all of them take two minutes of a core.
+They need the extra `notebooks`, and run with `--notebooks`, as in the gate; together they take two minutes of a core.
 `pytest tests/test_notebooks.py --write-notebooks` writes their output and drawings into the files.
 """
 

@@ -299,7 +299,7 @@ def test_adam_is_that_of_the_peers_with_its_epsilon_scaled(peer: str) -> None:
     for epsilon in (0.0, 0.1):
         x, m, v = start, *moments
         for step, gradient in enumerate(gradients, 1):
-            own_epsilon = epsilon * (1 - beta2**step) ** 0.5  # the peers add theirs after the correction
+            own_epsilon = epsilon * (1 - beta2**step) ** 0.5  # the peers add their epsilon after the correction
             x, m, v = dmljax.adam_optimizer(x, m, v, gradient, step, rate, beta1, beta2, own_epsilon)
         if peer == "optax":
             optimizer = library.adam(rate, beta1, beta2, epsilon)

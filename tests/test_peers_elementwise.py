@@ -1,9 +1,9 @@
 """The elementwise operators and activations beside ONNX Runtime and PyTorch, on special, random and ordinary values.
 
-Integers, predicates and copies are compared bit for bit, any NaN with any. For floats, the sum of both errors may be as
-large as ours may be (`helpers.UNITS`), unless the peer's own error is larger; a `Peer` then says how large. A backend
-may take a subnormal input for a zero, so the peer's result for that zero is also right. A `Difference` marks where a
-peer computes something else, and the tests check that it still does.
+Integers, predicates and copies are compared bit for bit, any NaN with any. For floats, both errors together must be
+within our own bound (`helpers.UNITS`), unless the peer's error is larger; a `Peer` then says how large. A backend may
+treat a subnormal input as zero, so the peer's result for that zero is also accepted. A `Difference` marks where a peer
+computes something else, and the tests check that it still does.
 """
 
 import functools
@@ -45,7 +45,7 @@ class Difference:
     reason: str
     where: Mask
     types: tuple[str, ...] = FLOATS
-    is_certain: bool = True  # it varies with the machine's vectors, or with an element's place in one
+    is_certain: bool = True  # it varies with the machine's vector width, or with an element's position in a vector
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def onnx(
     **attributes: Any,
 ) -> dict[str, Peer]:
     def run(*arrays: Arr) -> Any:
-        # Earlier ones have fewer types, and other differences.
+        # Earlier versions have fewer types, and other differences.
         pytest.importorskip("onnxruntime", minversion="1.31")
         more = [None if number is None else np.array(number, arrays[0].dtype) for number in constants]
         return onnxruntime_run(name, [*arrays, *more], opset, **attributes)
@@ -394,7 +394,7 @@ CASES: dict[str, Case] = {
         )
         for name in ("AND", "OR", "XOR")
     },
-    # The pages only have unsigned integers; on the left, a sign is a bit like the others.
+    # The pages only have unsigned integers; shifted left, a sign is a bit like the others.
     "BIT_SHIFT_LEFT": Case(
         dmljax.element_wise_bit_shift_left,
         torch("bitwise_left_shift", TORCH_INTEGERS) | onnx("BitShift", ("uint8", "uint32", "uint64"), direction="LEFT"),
@@ -526,7 +526,7 @@ def inputs(name: str, dtype: Any) -> list[Arr]:
     first = [np.repeat(special, len(special)), np.tile(special, len(special))] if case.inputs == 2 else [special]
     arrays = [np.concatenate([given, random_array(rng, dtype, (400,)), ordinary(rng, case, dtype)]) for given in first]
     if name.startswith(("DIVIDE", "MODULUS")) and dtype.kind in "iu":
-        # Dividing by an integer 0, the peers raise errors; dividing the smallest by -1, they end the process.
+        # The peers raise errors for a division by an integer 0, and crash for the smallest integer divided by -1.
         a, b = arrays
         can_be_asked = (b != 0) & ((b + 1 != 0) | (a != np.iinfo(dtype).min))
         return [a[can_be_asked], b[can_be_asked]]
@@ -603,7 +603,7 @@ def float32s(rng: np.random.Generator, limit: float, *shape: int) -> Arr:
 @pytest.mark.parametrize("peer_name", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_softmax_and_its_logarithm_are_the_peers(axis: int, peer_name: str, dtype: str) -> None:
-    # The peers round the distance from the largest, which may be 8, before the exponential, and the logarithm near 1.
+    # The peers round the distance from the largest element, up to 8, before the exponential, and the logarithm near 1.
     array = np.random.default_rng(axis + 5).uniform(-4, 4, (5, 6, 7)).astype(dtype)
     array[np.arange(5), np.arange(5), np.arange(5)] = [np.nan, np.inf, -np.inf, 0, -0.0]
     for name, function, units, absolute in (

@@ -1,4 +1,4 @@
-"""DirectML's serialized graphs survive a round trip, and no file makes more than one clear error."""
+"""DirectML's serialized graphs survive a round trip, and any broken file raises one clear error."""
 
 import os
 import random
@@ -26,7 +26,7 @@ BIAS = np.array([10, 20], np.float32).reshape(1, 1, 1, 2)
 
 
 def product(**more: Any) -> Graph:
-    """A product of matrices with constants, and its positive part."""
+    """A product of matrices with constants, and a ReLU."""
     gemm = GemmDesc(a=ROW, b=MATRIX, c=ROW, output=ROW, trans_a="NONE", trans_b="TRANSPOSE", alpha=1, beta=0.5)
     relu = directml.ActivationReluDesc(input=ROW, output=ROW)
     given: dict[str, Any] = {

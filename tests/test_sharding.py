@@ -1,4 +1,4 @@
-"""Arrays on a mesh of eight devices: data stays in place or is exchanged as expected, and every sharding is right."""
+"""Arrays on a mesh of eight devices: data is exchanged only as expected, and results are right under every sharding."""
 
 import contextlib
 import functools
@@ -558,7 +558,7 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
     place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
     input, indices = place(CUBE, "rows", None, "columns"), place(small(8, 8, 1), None, "columns")
     gathered = dmljax.gather_nd1(input, indices, batch_dimension_count=1)
-    # The batch as either has it, then the indices' dimensions, then the block's, without using an axis twice.
+    # The batch as in either operand, then the indices' dimensions, then the block's, without using an axis twice.
     assert jax.typeof(gathered).sharding.spec == P("rows", "columns", None)
     count, coordinates = dmljax.nonzero_coordinates(place(CUBE, "rows"))
     assert (jax.typeof(count).sharding.spec, jax.typeof(coordinates).sharding.spec) == (P(), P("rows", None))
@@ -589,7 +589,7 @@ def test_gradients_come_through_a_mesh(axis_type: AxisType) -> None:
 
 
 def naive_nonzero(input: Any) -> Any:
-    """A sum over all elements and a scatter of each, as a lowering without words of bits would do."""
+    """A sum over all elements and a scatter of each, as in a lowering that does not pack bits into words."""
     flat = (input != 0).reshape(-1)
     found = jnp.cumsum(flat, dtype=jnp.int32)
     row = jnp.where(flat, found - 1, flat.size)
@@ -695,7 +695,7 @@ def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, ax
     compiled = generate.lower(state).compile()
     assert collectives(compiled) == []
     memory: Any = compiled.memory_analysis()
-    # No device computes all words to keep only some.
+    # No device computes all words only to keep some.
     assert memory.temp_size_in_bytes + memory.output_size_in_bytes <= 4 * math.prod(sizes) // 4 + 256
     words = compiled(state)
     assert words.addressable_data(0).shape == sharding.shard_shape(sizes)

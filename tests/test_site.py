@@ -120,7 +120,7 @@ def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
     said: list[str] = []
 
     def missed(request: Any) -> None:
-        # Requests cut short by the next page, such as for an icon, are aborted, not missing.
+        # Requests that the next page interrupts, such as for an icon, are aborted, not missing.
         if request.failure != "net::ERR_ABORTED":
             said.append(f"{request.frame.url}: {request.url}")
 

@@ -1,7 +1,7 @@
 """The methods of WebNN that the operators' pages name as equivalents.
 
 Each was compared with the operator by its definition in https://www.w3.org/TR/webnn/, over the attributes that both
-have. Neither definition changes: `tests/ops` holds each operator to its page.
+have. Neither definition changes, and `tests/ops` checks each operator against its page.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Microsoft's Python binding: what its programs say, and what they get."""
+"""Microsoft's Python binding: its programs run unchanged, and wrong calls are refused."""
 
 import subprocess
 import sys
@@ -540,7 +540,7 @@ def test_the_function_of_a_model_is_jaxs() -> None:
     scaled = dml.multiply(convolved, program.input(bias, dml.TensorDesc(F32, [1, 3, 4, 4], [3, 1, 0, 0])))
     model = program.builder.build(dml.ExecutionFlags.NONE, [scaled])
     flat = bias.reshape(1, 3, 1, 1)
-    arrays = (image, weights, flat, flat)  # what a stride of 0 repeats is there once
+    arrays = (image, weights, flat, flat)  # an element that a stride of 0 repeats is stored once
     value = jax.jit(model.function)(*arrays)
     gradient = jax.grad(lambda weights: model.function(image, weights, flat, flat).sum())(weights)
     step = np.zeros_like(weights)
