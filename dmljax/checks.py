@@ -39,7 +39,7 @@ def integer(where: Where, value: Any) -> int:
 
 
 def not_static(where: Where, rule: str, value: Any, unknown: type[Any]) -> Problem:
-    """The problem of a value that breaks a rule, perhaps only because it is traced: then its type is `unknown`."""
+    """Describes a value that breaks a rule; if it is of the type `unknown`, the remedy is to make it static."""
     if not isinstance(value, unknown):
         return Problem(where, rule, show(value))
     argument = str(path_of(where)[0])
@@ -112,7 +112,7 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 
 def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
-    """The problem of a value that is neither a member of `enumeration` nor the name of one."""
+    """Describes a value that is neither a member of `enumeration` nor the name of one."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint)

@@ -63,7 +63,7 @@ class Problem:
 
 
 def spell_path(path: Path) -> str:
-    """A path as text: `InputTensor.Sizes[1]`; names that are no identifiers stand in brackets and quotes."""
+    """A path as text: `InputTensor.Sizes[1]`; names that are not identifiers are in brackets and quotes."""
     return "".join(f"[{key}]" if isinstance(key, int) else _spell_name(key) for key in path).lstrip(".")
 
 
@@ -194,7 +194,7 @@ MAX_PROBLEMS = 1000  # in one error: nobody reads more
 
 
 def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
-    """Returns the results of the checks, or raises one error of the first one's type with the problems of all."""
+    """Returns the results of the checks; if some fail, raises one error of the first one's type with all problems."""
     results, refusals = [], []
     for check in checks:
         try:

@@ -11,7 +11,7 @@ from dmljax.text import join_words
 _AXES = ("axis", "axes")
 _PADDINGS = ("start_padding", "end_padding")
 
-# The names of an argument in other libraries, and those that it may have here; names in one tuple belong together.
+# From the name of an argument in other libraries to what dmljax may call it; names in one tuple are used together.
 _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
     **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape"), (("output_sizes",), ("sizes",))),
@@ -118,7 +118,7 @@ def _remedy_for_padding(mode: str) -> str:
 
 
 def call_of(function: str, signature: inspect.Signature) -> str:
-    """Returns the call of a function with all that it takes, without annotations."""
+    """Returns a call of a function with all of its parameters, without annotations."""
     plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
     call = f"{function}{inspect.Signature(plain)}"
     return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))

@@ -1,8 +1,8 @@
 """Infers the sizes of results from the sizes of arrays and from attributes, for functions and descriptors alike.
 
-A function that infers sizes takes them and attributes under the names of its operator's arguments. Its errors use these
-names, which `called` and `spelled` turn into the caller's spelling: `input` with the shape `(2, 3)` in a function,
-`InputTensor` with the Sizes `{2,3}` in a descriptor.
+A function that infers sizes takes sizes and attributes under the names of its operator's arguments. Its errors use
+these names, which `called` and `spelled` turn into the caller's spelling: `input` with the shape `(2, 3)` in a
+function, `InputTensor` with the Sizes `{2,3}` in a descriptor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ def spelled(sizes: Sequence[float]) -> str:
 
 
 def led(sizes: Sequence[int], rank: int) -> Sizes:
-    """The sizes after as many 1s as it takes for `rank` dimensions."""
+    """The sizes with leading 1s, `rank` in all."""
     return (1,) * (rank - len(sizes)) + tuple(sizes)
 
 
@@ -74,7 +74,7 @@ def require_sizes(
 ) -> None:
     """Refuses an array that does not have the sizes `expected`.
 
-    The error of a function says whose sizes they are, or goes on with `why`.
+    A function's error adds that they are the sizes `of` another array, or else `why`.
     """
     is_function = _NAMES.get() is None
     whole = led(expected, len(given)) if _LEADS.get() else tuple(expected)
@@ -96,7 +96,7 @@ def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> No
 
 
 def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int], of: str = "") -> None:
-    """Refuses an array that does not broadcast to the sizes `whole`, which are `of` something."""
+    """Refuses an array that does not broadcast to the sizes `whole`, those `of` another array."""
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
     if len(sizes) > len(whole) or any(size not in (1, most) for size, most in pairs):
         rule = f"must have a shape that broadcasts to {spelled(whole)}{of and f', that of {of}'}"
@@ -104,13 +104,13 @@ def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int],
 
 
 def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | None:
-    """Says how an array with a number for each channel broadcasts to the sizes `whole`, if it may be one."""
+    """Returns how to shape one number for each channel to broadcast to the sizes `whole`, if `sizes` suggest that."""
     if len(sizes) != 1 or len(whole) < 3 or sizes[0] != whole[1]:
         return None
     return f"one number for each channel has the shape {spelled((sizes[0], *(1 for _ in whole[2:])))}"
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
-    """Refuses numbers that are not one for each of the `rank` dimensions of the array `of`."""
+    """Refuses numbers unless there is one for each of the `rank` dimensions of the array `of`."""
     rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
     require(argument, len(values) == rank, rule, spelled(values))

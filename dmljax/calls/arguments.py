@@ -39,7 +39,7 @@ class ArrayKind(enum.Enum):
 
     ARRAY = enum.auto()  # of a type of its own
     OPERAND = enum.auto()  # of the same type as the other operands; a Python number is converted to that type
-    QUANTIZED = enum.auto()  # an operand, which may also be of integers of 4 bits
+    QUANTIZED = enum.auto()  # an operand that may also have a 4-bit integer type
     ARRAYS = enum.auto()  # a sequence of arrays
 
 
@@ -48,7 +48,7 @@ OPERANDS = {OPERAND, QUANTIZED}
 
 
 def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
-    """`value` as JAX takes it without loss: an array, or a Python number, which stays weakly typed."""
+    """Returns `value` in a form that JAX takes without loss: an array, or a Python number, which stays weakly typed."""
     if is_number(value):
         return value if isinstance(value, bool | float) else _require_fit(where, value)
     given = array(where, value)
@@ -60,7 +60,7 @@ def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
 
 
 def as_arrays(where: str, values: Any) -> tuple[Any, ...]:
-    """A sequence of arrays as a tuple, each as `as_array` has it."""
+    """Converts a sequence of arrays to a tuple, each array by `as_array`."""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         shape = getattr(values, "shape", None)
         given = type(values).__name__ if shape is None else f"one array of shape {shape}"
@@ -74,7 +74,7 @@ def is_number(value: Any) -> bool:
 
 
 def require_available(where: Where, given: jax.Array, kind: "Kind" = ARRAY) -> None:
-    """Refuses arrays that are not real numbers, and 64-bit types where JAX has none."""
+    """Refuses arrays of anything but real numbers, and 64-bit types unless `jax_enable_x64` is set."""
     _require_type(where, given.dtype, kind)
     if given.dtype.itemsize == 8 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
@@ -86,7 +86,7 @@ def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
 
 
 def _narrow(where: Where, given: Any) -> np.ndarray[Any, Any]:
-    """NumPy's 64-bit numbers in 32 bits: floats rounded as JAX rounds them, integers exactly, where JAX would wrap."""
+    """Converts NumPy's 64-bit numbers to 32 bits: rounds floats as JAX does; refuses integers that JAX would wrap."""
     narrow = np.dtype(f"{given.dtype.kind}4")
     if given.dtype in INTEGERS and given.size:
         limits = np.iinfo(narrow)
@@ -106,7 +106,7 @@ def _require_fit(where: Where, value: int) -> int:
 
 
 def bring_into_one_type(operands: dict[Any, Any], unchanged: Any) -> dict[Any, Any]:
-    """Python numbers and weakly typed arrays in the type of the first operand that has its own."""
+    """Converts Python numbers and weakly typed arrays to the type of the first operand that has its own."""
     dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
     weak = {key: x for key, x in operands.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
     if not dtypes:
@@ -152,7 +152,7 @@ NUMBER = NumberKind(exact)
 
 
 def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: bool) -> Any:
-    """A number, or the two of a ScaleBias, in the type that its kind has beside an array of `dtype`."""
+    """Converts a number, or both numbers of a ScaleBias, to the type that `kind` gives for an array of `dtype`."""
     if dtype is not None:
         dtype = kind.dtype(dtype)
     if not kind.is_scale_bias:
@@ -175,8 +175,8 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak
     """`value` in `dtype`, or in the type that JAX gives it where `dtype` is None.
 
     A Python or NumPy number is checked. A JAX array is not read: it already has `dtype`, or is a traced Python number,
-    which JAX rounds or wraps. A Python number without an array, or with weakly typed ones, stays weakly typed: a mask
-    does not widen what it is added to.
+    which JAX rounds or wraps. A Python number stays weakly typed if all arrays are weakly typed or there are none, so
+    that a mask does not widen what it is added to.
     """
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         if isinstance(value, np.ndarray | np.generic):
@@ -194,7 +194,7 @@ def as_scalar(where: Where, value: Any, dtype: Any, kind: NumberKind, *, is_weak
 
 
 def convert_array(where: Where, value: Any, dtype: Any, kind: NumberKind = NUMBER) -> Any:
-    """Converts an array with unknown numbers to `dtype`, which must hold them all unless the array is weakly typed."""
+    """Converts an array of unknown values to `dtype`, which must hold any of them unless the array is weakly typed."""
     is_weak = getattr(value, "weak_type", False)
     if value.dtype == dtype and not is_weak:
         return value
@@ -218,7 +218,7 @@ def _default_dtype(value: Any) -> np.dtype[Any]:
 
 # Static arguments
 
-Static = Callable[[Any, Any], Any]  # of the argument's name and value, its one form
+Static = Callable[[Any, Any], Any]  # from the argument's name and value to its normalized form
 
 
 def _integer(where: Where, value: Any) -> int:
@@ -356,14 +356,14 @@ Kind = ArrayKind | NumberKind | Static
 
 Operand = Annotated[ArrayLike, OPERAND]
 Quantized = Annotated[ArrayLike, QUANTIZED]
-Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, exactly where that is an integer type
-TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # as Number, but without its fraction in an integer type
-Step = Annotated[ArrayLike, NumberKind(step)]  # as Number; a negative number wraps around in an unsigned type
+Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, without rounding if that is an integer type
+TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # like Number, but truncated to an integer type
+Step = Annotated[ArrayLike, NumberKind(step)]  # like Number; a negative number wraps around in an unsigned type
 # Like TruncatedNumber, but a number beyond all integers of the type sets no bound.
 LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
 UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]
 FloatNumber = Annotated[ArrayLike, NumberKind(exact, _float_beside)]  # of at least 32 bits, whatever the arrays are
-WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # as Number, but beside 16-bit floats a float of 32 bits
+WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # like Number, but float32 beside 16-bit floats
 FloatScaleBias = Annotated[ScaleBias, NumberKind(exact, _float_beside, is_scale_bias=True)]  # of two FloatNumbers
 Axes = Annotated[int | Sequence[int], _axes]  # as a tuple
 EachDimension = Annotated[int | Sequence[int], _one_or_several]  # one for all, or a tuple with one for each
@@ -438,11 +438,11 @@ def spelled(annotation: Any) -> str:
 
 
 def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
-    """Arguments with operands in one type, and numbers in the type that `dtype` names or else the first array has.
+    """Converts operands to one type, and numbers to the type of the argument `dtype` or else of the first array.
 
-    Several numbers without an array are brought into the type of the first number that has its own.
+    Without an array, several numbers are converted to the type of the first number that has its own.
 
-    What is an instance of `unchanged` stays as it is: JAX arrays, before they are traced.
+    Instances of `unchanged` are not converted: these are JAX arrays, before they are traced.
     """
     operands = {key: given[key] for key, kind in kinds.items() if kind in OPERANDS}
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}

@@ -64,14 +64,14 @@ def number_array(where: Where, value: ArrayLike) -> Array:
 
 
 def require_holds(dtype: Any, what: str, largest: int) -> None:
-    """Refuses a type of positions or counts that cannot hold the largest there may be."""
+    """Refuses a type that cannot hold the largest possible position or count."""
     if largest > np.iinfo(dtype).max:
         wide = next(name for name in ("int32", "uint32", "int64") if largest <= np.iinfo(name).max)
         raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"dtype=jnp.{wide} does"))
 
 
 def require_type(where: Where, given: Array, wanted: object, other: str) -> None:
-    """Refuses an array that is not of the type `wanted`, which `other` has."""
+    """Refuses an array whose type is not `wanted`, the type of `other`."""
     require(where, given.dtype == wanted, f"must be of {wanted}, as {other} is", given.dtype, InvalidType)
 
 
@@ -84,7 +84,7 @@ def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values
 
 
 def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
-    """`function` of floats of one type and of numbers, computed in at least 32 bits and rounded once."""
+    """Applies `function` to floats of one type and to numbers, in at least 32 bits, and rounds the result once."""
     floats = operands(float_array, **values)
     dtype = floats[0].dtype
     wide = widened(dtype)
@@ -104,7 +104,7 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
 
 
 def require_same_shape(**values: ArrayLike) -> None:
-    """Refuses arrays of different shapes, where none is to be broadcast."""
+    """Refuses arrays of different shapes, for operators that do not broadcast."""
     shapes = {name: jnp.shape(value) for name, value in values.items()}
     first, *others = shapes
     for name in others:

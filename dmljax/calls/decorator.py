@@ -90,7 +90,7 @@ def _with_choices(documentation: str, kinds: Mapping[str, Kind]) -> str:
 
 
 def result(form: type[R]) -> type[R]:
-    """Makes a named tuple the result of an operator, which `jax.export` can serialize."""
+    """Registers a named tuple as the result of an operator, so that `jax.export` can serialize it."""
     register_namedtuple_serialization(form, serialized_name=f"dmljax.{form.__name__}")
     return form
 
@@ -110,7 +110,7 @@ _RECORD: ContextVar[list[RecordedCall] | None] = ContextVar("_RECORD", default=N
 
 @contextmanager
 def recorded_calls() -> Iterator[list[RecordedCall]]:
-    """The calls of operators in a block, without those that operators make themselves."""
+    """Records the calls of operators in a block, except those made by other operators."""
     calls: list[RecordedCall] = []
     token = _RECORD.set(calls)
     try:
@@ -123,7 +123,7 @@ _MISSING: Any = object()  # the value of an argument that was not given and has 
 
 
 class _Call:
-    """The calls of one operator: arguments are bound, brought to one form, and given to the jitted function."""
+    """Calls one operator: binds and normalizes the arguments, and passes them to the jitted function."""
 
     def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
         self.signature = inspect.signature(function)
@@ -182,7 +182,7 @@ class _Call:
         return statics, values
 
     def recorded(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
-        """Calls `compiled` by a name of its own, and records the arguments that the jaxpr does not have."""
+        """Calls `compiled` under a unique name, and records the arguments that the jaxpr lacks."""
 
         def run(*values: Any) -> Any:
             token = _RECORD.set(None)
@@ -199,7 +199,7 @@ class _Call:
         return results
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arrays and numbers in their order, and the static arguments in theirs."""
+        """Returns the arrays and numbers, and the static arguments, each in the order of the parameters."""
         if "axis" in kwargs and "axes" in self.static_places and "axes" not in kwargs:  # as jax.numpy calls it
             kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
         given, count = (args, kwargs), len(self.defaults)
@@ -223,7 +223,7 @@ class _Call:
         return values, tuple(statics)
 
     def twins(self) -> dict[str, inspect.Signature]:
-        """Returns the signatures of the functions for other versions of the operator, which stand in its family."""
+        """Returns the signatures of the functions for other versions of the operator, from its family's module."""
         plain = self.name.rstrip("0123456789")
         family = {name: self.family.get(name) for name in (plain, *(f"{plain}{i}" for i in range(1, 4)))}
         return {name: inspect.signature(one) for name, one in family.items() if one and name != self.name}
@@ -233,7 +233,7 @@ class _Call:
         return value if is_default else self.converters[key](key, value)
 
     def _coerce(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
-        """Python's and NumPy's values as those that JAX takes without loss, in the types of the arrays beside them."""
+        """Converts Python's and NumPy's values without loss to the types that JAX needs beside the arrays."""
         key = _key(values, statics)
         if key is None:
             return self._convert(values, statics)
@@ -270,7 +270,7 @@ _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
 
 
 def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What the conversion of `values` depends on, as a key; None if one of them is not a number or a JAX array."""
+    """Returns a key of what the conversion of `values` depends on; None if one is neither a number nor a JAX array."""
     keys = [_key_of(value) for value in values]
     return None if None in keys else (statics, x64_enabled(), *keys)
 
@@ -290,7 +290,7 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_free(value: jax.Array) -> bool:
-    """Tells whether JAX may move an array: it is on the default device, where numbers can be as well."""
+    """Whether JAX may move an array: it is then on the default device, and numbers may be put there as well."""
     return not isinstance(value, jax.core.Tracer) and not value.committed
 
 
