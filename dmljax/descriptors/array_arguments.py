@@ -11,7 +11,7 @@ from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes
 from dmljax.types import NEEDS_X64, x64_enabled
 
-Counts = Mapping[str, int | None]  # for each input that is present: how many tensors an array has, or None for a tensor
+Counts = Mapping[str, int | None]  # by input present: the number of tensors in an array, or None for a single tensor
 Given = tuple[Sequence[Any], Mapping[str, Any]]  # arrays by position, and those by name
 Bind = Callable[[Sequence[Any], dict[str, Any]], Given]
 
@@ -71,7 +71,7 @@ def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
 
 
 def require_64_bits(leaves: Iterable[Leaf]) -> None:
-    """Refuses tensors of 64-bit types where JAX has none."""
+    """Refuses tensors of 64-bit types unless `jax_enable_x64` is set."""
     if x64_enabled():
         return
     for leaf in leaves:

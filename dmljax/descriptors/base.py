@@ -78,7 +78,7 @@ class Lowerable(ABC):
 
     @abstractmethod
     def require_available(self) -> None:
-        """Refuses 64-bit types where JAX has none."""
+        """Refuses 64-bit types unless `jax_enable_x64` is set."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class Lowerable(ABC):
 
     @abstractmethod
     def binder(self) -> Bind:
-        """A function that checks the arguments of any other call and turns them into what `compiled` takes."""
+        """Returns a function that checks and converts the arguments of calls that `compiled` does not take directly."""
 
     @abstractmethod
     def describe(self, function: Any) -> None:
@@ -122,7 +122,7 @@ Implied = dict[str, Callable[[Call], Any]]
 
 @dataclass(frozen=True)
 class HasOutput:
-    """The argument that says whether optional outputs are there."""
+    """An argument that says whether optional outputs are present."""
 
     fields: tuple[str, ...]
 
@@ -131,7 +131,7 @@ class HasOutput:
 
 
 class _Signature:
-    """The signature of a descriptor's class, as `help` shows it: its members, by keyword alone."""
+    """The signature of a descriptor's class, as `help` shows it: its members, keyword-only."""
 
     def __get__(self, instance: object, operator: "type[Operator]") -> inspect.Signature:
         fields: tuple[Any, ...] = dataclasses.fields(operator) if dataclasses.is_dataclass(operator) else ()
@@ -146,9 +146,10 @@ class Operator(Lowerable):
     the header's order, and has its page's support tables and rules as data; it is a dataclass without a decorator. Its
     `function` is called with the members by name, or by the names in `arguments` and `spread`, and with what is
     `derived`; `implied` turns a call of the function back into a desc. A subclass may override `attributes`, and
-    `natural_sizes` where arrays have other sizes. `infer` takes the function's arguments, with sizes in place of
-    arrays, and returns the sizes of the output, those of each output by its field, or an object that has them as
-    `sizes`. An operator may have a member called `type` or `function`: `type(desc).type` is always the operator's type.
+    `natural_sizes` if the function's arrays have other sizes than the tensors. `infer` takes the function's arguments,
+    with sizes in place of arrays, and returns the sizes of the output, those of each output by its field, or an object
+    that has them as `sizes`. An operator may have a member called `type` or `function`: `type(desc).type` is always the
+    operator's type.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -160,8 +161,8 @@ class Operator(Lowerable):
     rules: ClassVar[tuple[Rule, ...]] = ()  # of the page, besides the support tables
     function: ClassVar[Callable[..., Any]]
     infer: ClassVar[Callable[..., Any]]
-    arguments: ClassVar[Mapping[str, str]] = {}  # the function's argument for each member that has another name there
-    spread: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # its arguments for the tensors of an array
+    arguments: ClassVar[Mapping[str, str]] = {}  # from a member to the function's argument, where their names differ
+    spread: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # the function's arguments for the tensors of an array
     derived: ClassVar[Derived] = {}  # arguments that are not members, computed from a desc
     implied: ClassVar[Implied] = {}  # members that are not arguments, computed from a call: see Call
     has_images: ClassVar[bool] = False  # tensors have at least two spatial dimensions; arrays may have one
@@ -233,7 +234,7 @@ class Operator(Lowerable):
             raise InvalidType(Problem(missing[0], "must be given", "none", missing[1:]))
 
     def _differing_lengths(self) -> Iterator[Problem]:
-        """The problems of arrays that have the same count member, and different lengths."""
+        """Yields a problem for arrays that share a count member but differ in length."""
         lengths: dict[str, dict[str, int]] = {}
         for member in self._members:
             value = getattr(self, member.field)
@@ -322,7 +323,7 @@ class Operator(Lowerable):
         yield from self.rule_problems(feature_level)
 
     def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """The problems of the rules of the operator's page that this desc breaks."""
+        """Yields the problems that the rules of the operator's page find in this desc."""
         fits = self._has_known_ranks
         for rule in self.rules:
             if isinstance(rule, SizesRule):
@@ -346,7 +347,7 @@ class Operator(Lowerable):
     # Sizes
 
     def natural_sizes(self) -> dict[str, Sizes]:
-        """The sizes of the function's arrays, by field, where they are not those of the tensors."""
+        """The sizes of the function's arrays, by field, where they differ from the tensors'."""
         return {}
 
     def argument_paths(self) -> dict[str, Path]:
@@ -378,7 +379,7 @@ class Operator(Lowerable):
         return inferred
 
     def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
-        """The desc whose outputs have the sizes that follow from the rest; this one, if the rest breaks a rule."""
+        """Returns the desc with inferred output sizes; the desc itself if its other members break a rule."""
         before = takewhile(lambda rule: not isinstance(rule, SizesRule), self.rules)
         shapes = (rule for rule in before if not rule.is_of_types)
         fits = self._has_known_ranks and not any(True for rule in shapes for _ in rule.problems(self, feature_level))
@@ -394,7 +395,7 @@ class Operator(Lowerable):
     # The function
 
     def attributes(self) -> dict[str, Any]:
-        """The function's arguments besides its arrays: members that are no tensors, the first output's type and sizes.
+        """The function's arguments besides its arrays: members other than tensors, the first output's type and sizes.
 
         A scalar is passed as a number of its data type, so the member with that data type is left out.
         """
@@ -408,7 +409,7 @@ class Operator(Lowerable):
     def compute(self, **inputs: Any) -> Any:
         """Computes the outputs from arrays that have the sizes and types of the inputs that are present.
 
-        An array of tensors is a sequence of arrays; several outputs are those that are present.
+        An array of tensors is passed as a sequence of arrays. Several outputs are returned as a tuple of those present.
         """
         arrays: dict[str, Any] = {field: None for field in self._input_fields() if field not in self.spread}
         natural = self.natural_sizes()

@@ -46,7 +46,7 @@ class Resized(Operator):
 
 
 class ScaledUnary(Unary):
-    """As `Unary`, with a ScaleBias that the input goes through first."""
+    """Like `Unary`, with a ScaleBias that is applied to the input first."""
 
     scale_bias: OptionalScaleBias = None
 
@@ -54,13 +54,13 @@ class ScaledUnary(Unary):
 
 
 class Predicate(Unary):
-    """As `Unary`, but OutputTensor has a type of its own."""
+    """Like `Unary`, but OutputTensor has its own type."""
 
     rules = page_rules(same_rank("input", "output"), same_sizes("input", "output"))
 
 
 class Gradient(Operator):
-    """The gradient of an operator with one input, which it takes as well."""
+    """The gradient of an operator with one input; it takes that input as well."""
 
     input: Input
     input_gradient: Input
@@ -99,13 +99,13 @@ class Activation(Operator):
 
     input: OptionalInput = None
     output: OptionalOutput = None
-    # The types of the operators that it can be fused into, with the levels that brought it. None means all that take an
-    # activation, from the activation's own level on.
+    # The operators that it can be fused into, by type, with the levels since which it can. None means all operators
+    # that take an activation, since the activation's own level.
     fused_into: ClassVar[Mapping[str, FeatureLevel] | None] = None
 
     @classmethod
     def fused_since(cls, operator: str) -> FeatureLevel | None:
-        """The level that brought its fusion into operators of the type `operator`; None if it cannot be fused there."""
+        """The level since which it can be fused into operators of the type `operator`; None if it cannot."""
         return min(cls.support) if cls.fused_into is None else cls.fused_into.get(operator)
 
     def _missing(self) -> Iterator[Problem]:
@@ -127,10 +127,10 @@ def fused_activation_rules(
     *,
     into: Operator | None = None,
 ) -> Iterator[Problem]:
-    """The desc at `path` is an activation that can be fused, at a level that has it, without tensors.
+    """Requires that the desc at `path` be an activation without tensors that can be fused at this level.
 
-    `into` is the desc that has it, where that takes activations that others do not; OutputTensor is then what it works
-    on.
+    `into` is the desc that it is fused into, if that takes activations that others do not; the activation then works on
+    its OutputTensor.
     """
     if activation is None:
         return
@@ -174,7 +174,7 @@ _AN_ACTIVATION = (
 class FusableInto:
     """An argument that is an activation to fuse into an operator: a descriptor, or a function or its name."""
 
-    operator: str = ""  # its type; whatever takes an activation, if it is empty
+    operator: str = ""  # its type; if empty, any operator that takes an activation
 
     def __call__(self, where: Where, value: Any) -> Activation:
         if isinstance(value, Operator):
@@ -222,7 +222,7 @@ def _defaults(operator: type[Operator]) -> dict[str, Any]:
 
 
 class Fusables:
-    """An argument that is several activations, to work on what any operator computes."""
+    """An argument that is several activations, which can be applied to the result of any operator."""
 
     def __call__(self, where: Where, values: Any) -> tuple[Activation, ...]:
         each = enumerate(sequence(where, values, "activations"))

@@ -40,15 +40,15 @@ class Kind(ABC):
 
     @property
     def plural(self) -> str:
-        """What an array of this kind holds, in an error."""
+        """What errors call the elements of an array of this kind."""
         return f"{self.description}s"
 
     @abstractmethod
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
-        """`value` in its one Python form, or refused; `data_type` is that of the desc's scalar unions."""
+        """Normalizes or refuses `value`; `data_type` is the type of the desc's scalar unions."""
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
-        """The fields that JSON may give `value`, where that is spelled as an object."""
+        """The fields that `value` may have in JSON, if it is an object there."""
         return ()
 
     def to_json(self, value: Any) -> Any:
@@ -226,7 +226,7 @@ class Enumeration(Kind):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A FLOAT, or a DML_SCALAR_UNION in the data type that the desc's one DataType member gives.
+    """A FLOAT, or a DML_SCALAR_UNION of the type in the desc's only DataType member.
 
     A step may be negative in an unsigned type: it wraps around.
     """
@@ -321,7 +321,7 @@ class Struct(Kind):
 
 # Annotations for the members of a desc
 
-if TYPE_CHECKING:  # a dataclass has no other way to say that a member may be given as another type than it is read as
+if TYPE_CHECKING:  # a dataclass has no other way to declare that a member accepts more types than it returns
     Read = TypeVar("Read")
     Given = TypeVar("Given")
     OneOf = TypeVar("OneOf", bound=HeaderEnum)
@@ -337,7 +337,7 @@ if TYPE_CHECKING:  # a dataclass has no other way to say that a member may be gi
 else:
 
     class Enumerator:
-        """A member of an enumeration, of which its name or number may be given."""
+        """A member of an enumeration, which may be given by its name or number."""
 
         def __class_getitem__(cls, enumeration):
             return enumeration
@@ -440,7 +440,7 @@ def check_count(name: str, count: Any, counted: str, length: int) -> None:
 
 
 def json_given(where: Where, value: Any) -> Any:
-    """`value`, if it is not null, which is an absent field."""
+    """Returns `value` unless it is null, which counts as an absent field."""
     if value is None:
         raise InvalidDesc(Problem(where, "must be given", "none"))
     return value
@@ -463,6 +463,6 @@ def json_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 
 def checks_of_flags(enumeration: type[HeaderEnum], where: Where, value: Any) -> list[Callable[[], Any]]:
-    """For each flag of a list, or for a single one, what checks and gives it."""
+    """Returns a function for each flag of a list, or for a single flag, that checks and returns the flag."""
     flags = [(element(where, i), one) for i, one in enumerate(value)] if isinstance(value, list) else [(where, value)]
     return [partial(json_enum, enumeration, *flag) for flag in flags]

@@ -87,7 +87,7 @@ def has_type(data_type: str, tensor: str) -> Rule:
 
 
 def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = Rule) -> Rule:
-    """A rule whose check refuses what breaks it, as functions do."""
+    """Makes a rule of a check that raises an error, as functions do."""
 
     def refuse(desc: Operator) -> None:
         with names_of_members(desc.argument_paths(), has_leading_ones=desc.has_leading_ones):
@@ -120,7 +120,7 @@ def _misfits(desc: Operator) -> Iterator[Problem]:
 
 
 def each_of_space(members: str, image: str = "input") -> str:
-    """The sentence of the members that have a number for each dimension that windows slide along."""
+    """Returns the sentence that `members` have a number for each dimension that windows slide along."""
     each = f"each dimension of {{{image}}} after the first two, batch and channels"
     return f"{members} have one number for {each}; only paddings may be 0."
 

@@ -33,7 +33,7 @@ class Cell:
         return [data_type.name for data_type in DataType if data_type in self.data_types]
 
     def problems(self, path: Path, tensor: TensorDesc) -> Iterator[Problem]:
-        """The problems that keep the tensor at `path` from being one of these."""
+        """Yields a problem if this cell does not list the rank of the tensor at `path`, or its data type."""
         if tensor.rank not in self.ranks:
             lowest, highest = self.ranks[0], self.ranks[-1]
             allowed = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
@@ -66,5 +66,5 @@ def of_tensors(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> M
 
 
 def support(**tables: Table) -> dict[FeatureLevel, Table]:
-    """The support tables of an operator by the level that brought each: `support(FL_1_0=..., FL_3_0=...)`."""
+    """The support tables of an operator by the level that introduced each: `support(FL_1_0=..., FL_3_0=...)`."""
     return {FeatureLevel[name]: table for name, table in tables.items()}
