@@ -14,7 +14,7 @@ Function = Callable[..., Array]
 def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
     """Gives a function a custom JVP rule, with one slope for each argument.
 
-    A slope takes the tangent of its argument, in which the slope must be linear, and all arguments of the function. It
+    A slope takes the tangent of its argument and all arguments of the function; it must be linear in the tangent. It
     returns the contribution of this tangent to the tangent of the result. The slope of an argument without a tangent is
     not called, because its result may be infinite.
     """

@@ -103,10 +103,11 @@ _QUARTERS = (
 
 
 def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
-    """`_nearest_quarter` of an `x` of at least pi / 4.
+    """`_nearest_quarter` for an `x` of at least pi / 4.
 
-    This is the reduction of Payne and Hanek. It multiplies a 24-bit integer, the digits of `x`, by those 96 bits of 2 /
-    pi that neither make whole turns nor are too small to count, modulo 2**96, which is four quarter turns.
+    This is the reduction of Payne and Hanek. It multiplies the 24-bit significand of `x` by 96 bits of 2 / pi, modulo
+    2**96, which is four quarter turns. Higher bits of 2 / pi only add whole turns, and lower bits are too small to
+    count.
     """
     bits = lax.bitcast_convert_type(x, np.uint32)
     digits = (bits & _word(0x7FFFFF)) | _word(0x800000)
@@ -181,10 +182,9 @@ def acos(x: Array) -> Array:
 
 
 def _arc_of_small_sine(x: Array) -> tuple[Array, Array, Array]:
-    """A sine of at most 1/2 and what its arc adds to it, for a nonnegative sine or cosine `x`.
+    """Returns whether a nonnegative `x` exceeds 1/2, a sine of at most 1/2, and its arc minus that sine.
 
-    Up to 1/2, the sine is `x` itself. Above, which the first result reports, it is the sine of half the angle whose
-    cosine is `x`.
+    Up to 1/2, the sine is `x` itself. Above, it is the sine of half the angle whose cosine is `x`.
     """
     is_steep = x > np.float32(0.5)
     square = jnp.where(is_steep, (1 - x) / 2, x * x)

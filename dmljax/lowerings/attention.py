@@ -24,7 +24,7 @@ from dmljax.types import widened
 
 
 class Mask(NamedTuple):
-    """The keys that each query sees. A part that is None hides no keys; a key is hidden if any other part hides it.
+    """The keys that each query sees. A key is hidden if any part hides it; a part that is None hides none.
 
     All broadcast to the scores; the bounds have size 1 along the keys. `added` is added to the score of a hidden key.
     """
@@ -57,8 +57,8 @@ def attention(
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
-    # The checkpoint keeps no scores for the derivative; a CPU has its own way. Within one program, XLA reuses the
-    # scores.
+    # The checkpoint keeps no scores for the derivative; on a CPU, `_in_parts` does that. Within one program, XLA reuses
+    # the scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
     if _exceed(_MOST_ON_CPU, *scores):
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
@@ -240,7 +240,7 @@ class _Ring(NamedTuple):
     def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
         """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed on.
 
-        `step` returns the next state and what to pass on. In the end, each device has its own again.
+        `step` returns the next state and what to pass on. At the end, each device has what it began with.
         """
         count, own = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
         onward = [(i, (i + 1) % count) for i in range(count)]

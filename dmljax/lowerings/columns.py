@@ -124,7 +124,7 @@ def _slide(window: Window) -> _Slide:
 
 
 def _slid(input: Array, axis: int, slide: _Slide) -> Array:
-    """The windows along `axis`, which now counts them; their elements are the new dimension 2."""
+    """The windows along `axis`, whose size becomes their number; the elements of a window are the new dimension 2."""
     common, size, stride, _, blocks = slide
     if common > 1:
         input = lax.slice_in_dim(input, 0, None, common, axis)

@@ -1,8 +1,8 @@
 """Stream compaction: predicates packed into 32-bit words, and the element index of each set bit.
 
-Working on words instead of elements costs a 32nd. *Rows* number the set bits in order: row r belongs to the set bit
-that has r set bits before it. A word with set bits *begins* at the row of its first set bit, and a row belongs to the
-last word that begins at or before it. Rows are handled in groups of 32.
+Working on words instead of elements costs 1/32 as much. *Rows* number the set bits in order: row r belongs to the set
+bit that has r set bits before it. A word with set bits *begins* at the row of its first set bit, and a row belongs to
+the last word that begins at or before it. Rows are handled in groups of 32.
 """
 
 import math
@@ -82,7 +82,7 @@ def count_and_elements_by_scatter(present: Array, size: int) -> tuple[Array, Arr
 
 
 class _Bits(NamedTuple):
-    """The packed words, and what finds the word and the bit of a row."""
+    """The packed words, and tables to find the word and the bit of a row."""
 
     words: Array
     first_row: Array  # for each word, the row of its first set bit, if any

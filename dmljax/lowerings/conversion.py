@@ -42,7 +42,7 @@ def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
 def positions_as(dtype: Any, positions: Array) -> Array:
     """Converts positions, which are not negative, to another integer type.
 
-    Types of one width have the same bits for such numbers, and reinterpreting them saves a GPU and a TPU a kernel.
+    Types of the same width represent them by the same bits, and reinterpreting those saves a kernel on a GPU or TPU.
     """
     is_same_width = np.dtype(dtype).itemsize == positions.dtype.itemsize
     return lax.bitcast_convert_type(positions, dtype) if is_same_width else positions.astype(dtype)

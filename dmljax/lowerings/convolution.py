@@ -174,9 +174,9 @@ def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs
     """The same convolution with gaps between the rows of the image, and filters that step over them.
 
     XLA on CPU gives a two-dimensional convolution to YNNPACK, which computes 64 channels in one thread, but one with
-    gaps to Eigen, which uses all threads. Eigen gets those with few channels and outputs anyway. Gaps slow down images
-    of few channels and small ones: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04 without. With a symbolic size,
-    JAX does not see that the result has as many rows as without gaps.
+    gaps to Eigen, which uses all threads. Eigen gets convolutions with few channels and outputs anyway. Gaps slow down
+    small images and those with few channels: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04 without. With a
+    symbolic size, JAX does not see that the result has as many rows as without gaps.
     """
     batch, _, rows, *columns = image_sizes
     if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
