@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return say_error("the standard output is closed")
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # names and bytes of a model may be no valid text
+        if hasattr(stream, "reconfigure"):  # a model's names and bytes may not be valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     parser = _parser()
     try:

@@ -201,7 +201,7 @@ def _device(platform: str | None) -> jax.Device:
         jax.config.update("jax_platforms", platform)
     try:
         return jax.local_devices()[0]
-    except Exception as error:  # JAX asserts that it has a device, besides its RuntimeErrors
+    except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
         if platform:
             # Without plugins, JAX complains about one that nobody asked for.
@@ -241,7 +241,7 @@ def _emit(model: DispatchModel, options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Lists every error in DxDispatch models, and all that is missing for ONNX models."""
+    """Lists every error in DxDispatch models, and everything in ONNX models that dmljax does not support."""
     statuses = []
     for path in options.models:
         try:
@@ -359,7 +359,7 @@ def _served(path: str, options: argparse.Namespace) -> Program:
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
     sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
     types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch)
-    # The model itself: what depends on its weights only is computed now.
+    # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
     return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 
 

@@ -43,7 +43,7 @@ def find_operator(name: str) -> type[Operator]:
 
 
 def find_operators(words: str) -> list[type[Operator]]:
-    """Finds the operator that `words` name, or else the operators that do what they say, best first."""
+    """Finds the operator that `words` name, or else the operators whose descriptions match them, best first."""
     try:
         return [find_operator(words)]
     except InvalidDesc:
@@ -107,7 +107,7 @@ def _matching(words: str) -> list[type[Operator]]:
 def summaries(words: str = "") -> list[dict[str, Any]]:
     """Each operator with its lowest feature level, and the ranks and data types of its newest support table.
 
-    With `words`, only the operators that have them in their names, or else do what they say.
+    With `words`, lists only the operators whose names contain them, or else whose descriptions match them.
     """
     return [
         {
@@ -186,7 +186,7 @@ def data_types_text(names: Iterable[str]) -> str:
 
 
 def short_level(spelled: str) -> str:
-    """A feature level without what all of them begin with: `6_4`."""
+    """A feature level without the common prefix: `6_4`."""
     return spelled.removeprefix(FeatureLevel.prefix)
 
 

@@ -80,7 +80,7 @@ def _rows(depths: Mapping[Hashable, int]) -> range:
 
 
 def _chain(tail: str, head: str, depths: Mapping[Hashable, int]) -> list[Hashable]:
-    """The points of an arrow: its tail, a point in each row it crosses, which arrows of a tail share, and its head."""
+    """The points of an arrow: its tail, a point in each row it crosses, and its head. Arrows share a tail's points."""
     return [tail, *((tail, row) for row in range(depths[tail] + 1, depths[head])), head]
 
 
@@ -115,7 +115,7 @@ def _placed(
 def _apart(
     names: Sequence[Hashable], wanted: Mapping[Hashable, float], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
-    """Places close to the wanted ones at which boxes do not overlap: the mean of shifting left and shifting right."""
+    """Returns places near the wanted ones where no boxes overlap: the mean of shifting left and shifting right."""
     halves = [widths.get(name, 0.0) / 2 + _GAP / 2 for name in names]
     rightward = [wanted[name] for name in names]
     leftward = rightward.copy()
