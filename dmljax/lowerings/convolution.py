@@ -308,7 +308,7 @@ def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_fil
 def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
     """Whether at least half of what windows with a stride of 1 read is padding, as with large dilations.
 
-    Small images do not repay taking the filters apart.
+    Splitting the filters does not pay for small images.
     """
     if any(one.stride > 1 or is_symbolic(one.input_size) for one in windows):
         return False
@@ -414,7 +414,7 @@ def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
 
 
 def _with_channels_last(filter: Array, sliding: Sliding) -> Callable[[Array], Array] | None:
-    """The lowering of a convolution with these filters, or None where a network changes nothing."""
+    """Returns a lowering with channels last for these filters, or None if they gain nothing from it."""
     windows, group_count, precision = sliding
     outputs, channels = filter.shape[:2]
     places = math.prod(one.size for one in windows)
@@ -432,7 +432,7 @@ _FEW_TERMS_BESIDE = 32
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
     """Adds up shifted images, each times an element of all filters, if each channel has its own filter."""
-    # Keep them in memory, because XLA would read elements of the filters that lie apart in each step of the loop.
+    # Keep them in memory: otherwise XLA would read scattered elements of the filters in each step of the loop.
     factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
     products = (tap * factor for tap, factor in zip(_taps_before_channels(image, windows), factors, strict=True))
     total: Array = functools.reduce(operator.add, products)
@@ -452,7 +452,7 @@ def _taps_before_channels(image: Array, windows: Sequence[Window]) -> list[Array
     return [_tap(padded, windows, place, first_axis=1) for place in _places(windows)]
 
 
-# With channels before the dimensions of space
+# With channels before the spatial dimensions
 
 
 def _padded(image: Array, windows: Sequence[Window], first_axis: int = 2) -> Array:
@@ -557,7 +557,7 @@ _EXACT = 2**24  # float32 holds every integer up to this
 
 
 def integer_convolved(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
-    """`convolved` of integers in float32, exactly, as int32 parts that the caller adds up.
+    """Computes `convolved` of integers exactly in float32; returns int32 parts that the caller adds up.
 
     `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits.
     """

@@ -82,7 +82,8 @@ def selected(condition: Array, a: Array, b: Array) -> Array:
     """`a` where the condition holds, and `b` elsewhere, bit for bit."""
     if a.dtype == jnp.bfloat16:
         return copied(_select, (a, b), condition)
-    # Devices exchange nothing here, so floats need not move as bits, whose softmax XLA cannot compile for a GPU.
+    # Devices exchange nothing here, so floats need not move as bits, which would keep XLA from compiling a softmax for
+    # a GPU.
     return _select((a, b), condition)
 
 

@@ -27,7 +27,8 @@ def local_response_gradient(
     """The gradient with respect to `x`, from `gradient`, the gradient with respect to the result."""
     base = _base(x, alpha, bias, axes, local_size)
     direct = _divided_by_power(gradient, base, beta)
-    # Each element is in the regions around its neighbors, which are the neighbors in the mirrored region.
+    # An element contributes to the sums of the elements whose regions contain it, which are those in its mirrored
+    # region.
     sums = _sums_around(direct * x / base, axes, local_size, is_mirrored=True)
     return direct - 2 * beta * alpha / float(local_size) * x * sums
 

@@ -44,7 +44,7 @@ def root(x: Array, degree: int = 2) -> Array:
 
 
 class Moments(NamedTuple):
-    """What normalizes rows: `centered * inverse` has mean 0 and variance 1, except for epsilon."""
+    """The moments of rows: `centered * inverse` has mean 0 and variance 1, except for epsilon."""
 
     centered: Array
     inverse: Array  # 1 / sqrt(variance + epsilon)

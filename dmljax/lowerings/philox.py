@@ -20,7 +20,7 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """The words of as many blocks as `sizes` has room for, from `counter` on, in the order of the elements.
+    """Fills an array of `sizes`, row by row, with the words of consecutive blocks, starting at `counter`.
 
     Each element computes its own block and keeps one word. Computing each block once takes less arithmetic, but XLA on
     CPU does not vectorize the loop that shuffles the four words, which then takes 10 times as long, and a mesh would
@@ -39,8 +39,8 @@ def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Arr
     """The word at `place` of each encrypted block.
 
     Backends multiply the low halves of 64-bit integers with one instruction. Truncating words to 32 bits after each
-    round takes twice as long, and products of 16 bits 3 times. Where JAX has no 64-bit types, these lines enable them.
-    `vmap` would truncate a 64-bit constant, so constants are converted as words are.
+    round takes twice as long, and products of 16 bits 3 times. These lines enable JAX's 64-bit types, which may be
+    disabled. `vmap` would truncate a 64-bit constant, so constants are converted like words.
     """
     with jax.enable_x64(True):
         low_bits, shift, *factors = (_wide(lax.full_like(place, value)) for value in (2**32 - 1, 32, *_FACTORS))
@@ -53,7 +53,7 @@ def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Arr
 
 
 def _encrypted_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
-    """Does the same for a TPU, which has no 64-bit integers; their emulation takes half as long again."""
+    """Does the same for a TPU, which has no 64-bit integers; emulating them takes 1.5 times as long."""
     first, second, third, fourth = words
     for first_key, second_key in zip(*keys, strict=True):
         (left_high, left), (right_high, right) = (

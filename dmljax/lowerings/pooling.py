@@ -213,7 +213,7 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
     def by_places(gradient: Array, x: Array) -> Array:
         return spread_elements(gradient, largest_places(x, windows), windows)
 
-    # XLA's own way has no dilation, and its derivative picks any of equal elements.
+    # XLA's own operation has no dilation, and its derivative picks any of equal elements.
     is_dilated = any(one.dilation > 1 and one.size > 1 for one in windows)
     by_xla = None if is_dilated else partial(_spread_by_xla, windows=windows)
 
@@ -229,7 +229,8 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
     """Does `spread_to_largest` by XLA's own rule.
 
-    XLA skips NaN, which becomes infinity here. Its padding may win over -infinity, which becomes the lowest number.
+    XLA skips NaN, so infinity replaces it. XLA may select its padding instead of -infinity, so the lowest number
+    replaces that.
     """
     lowest, wide = np.array(jnp.finfo(gradient.dtype).min, gradient.dtype), x.astype(gradient.dtype)
     numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), jnp.maximum(wide, lowest))

@@ -98,7 +98,7 @@ _product_of_int8: Callable[..., Array] = partial(jnp.matmul, preferred_element_t
 
 
 def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
-    """Multiplies `a` minus its zero point by `b`, whose column sums are too large by `own_sums`."""
+    """Computes `a @ b - a_zero * (sums - own_sums)`, where `sums` are the sums of the columns of `b`."""
     row_of_ones = jnp.ones((*(1 for _ in a.shape[:-2]), 1, a.shape[-1]), np.int8)
     return _product_of_int8(a, b) - a_zero * (_product_of_int8(row_of_ones, b) - own_sums)
 

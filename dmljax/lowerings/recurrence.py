@@ -63,9 +63,9 @@ def recur(
 ) -> tuple[Array | None, State]:
     """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
 
-    `input` is (steps, batch, features), and `weight` (directions, outputs, features) or as of `gates_apart`. `lengths`
-    has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input affects
-    nothing, not even derivatives.
+    `input` is (steps, batch, features), and `weight` is (directions, outputs, features) or a result of `gates_apart`.
+    `lengths` has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input
+    affects nothing, not even derivatives.
     """
     zero = jnp.zeros((), input.dtype)
     is_within = None

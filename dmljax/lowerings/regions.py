@@ -322,7 +322,7 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
 
     The last dimension of both is the channels.
     """
-    # Only one function of JAX takes a function with its transpose and survives every transformation: the solution of
+    # Only one JAX function takes a function with its transpose and works under every transformation: the solver of
     # linear equations. Solve z = x and y - forward(z) = 0 for z and y, stacked.
     shape, *channels = jax.eval_shape(forward, x).shape, x.shape[-1]
     above = x.reshape(-1, *channels)
@@ -382,7 +382,7 @@ class Bins(NamedTuple):
 
 
 def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
-    """The largest of each element's samples in the image, where `sums` adds them up; NaN is larger than numbers.
+    """The largest of each element's samples in the image, which `sums` would add up; NaN is larger than numbers.
 
     It is negative infinity if no sample lies in the image. The first of equal samples in row-major order gets the
     gradient.

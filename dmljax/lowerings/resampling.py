@@ -201,15 +201,16 @@ def _places(taps: Taps) -> tuple[Array, Array]:
 
 
 def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
-    """The elements of the result that have an element of the input, or one beyond its ends, as a tap.
+    """Returns, for each place in the input and beyond its ends, the elements of the result that have it as a tap.
 
-    The first two arrays have a row for each of these elements, with its weight and place; the third has the sums of
-    weights of the result. The range has the input places that they are for.
+    Each place has a column of indices of these elements in the first array, and of their weights in the second; a
+    weight of 0 marks an unused row. The third array has the sum of the weights of each element of the result. The range
+    has the places.
     """
     where, inside = taps.where, taps.where.inside()
     index, rest = located(where)
     weights = taps.weights(rest) if taps.reach else jnp.ones_like(index)[None]
-    # The elements of the result at or after an element of the input follow each other.
+    # The elements of the result between two neighbors in the input are consecutive.
     begin = _first_at_or_behind(where, index)
     at_most = min(-(-where.unit // where.step) if where.step else len(inside), len(inside))
     # After the last element there is no weight.
@@ -276,7 +277,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
 
 
 class Phase(NamedTuple):
-    """Every so many elements of a result: where the first one's neighbors lie in the input, and their weights.
+    """Every n-th element of a result: the input place of the first one's first neighbor, and the neighbors' weights.
 
     Places beyond the ends of the input stand for its first and last element.
     """
@@ -304,9 +305,9 @@ class Phases(NamedTuple):
 def _phases(taps: Taps) -> Phases | None:
     """The phases of taps that repeat after a few elements, as for a ratio of sizes such as 2, or 3 to 2.
 
-    They turn a gather into a few slices, which XLA vectorizes: enlarging 32 channels of 64 x 64 twice with linear
-    weights takes 0.4 ms and not 5.3; PyTorch takes 0.7. Phases of nearest neighbors would take 2 to 7 times as long as
-    a gather.
+    They turn a gather into a few slices, which XLA vectorizes: doubling the size of 32 channels of 64 x 64 with linear
+    weights takes 0.4 ms instead of 5.3; PyTorch takes 0.7. Phases of nearest neighbors would take 2 to 7 times as long
+    as a gather.
     """
     where = taps.where
     common = math.gcd(where.step, where.unit)
@@ -402,7 +403,7 @@ def _average(taps: Taps, x: Array) -> Array:
 
 
 def _is_transposed_by_jax(taps: Taps) -> bool:
-    """Whether JAX transposes `_average`: if it slices, or if sizes are open, so that nothing else is known."""
+    """Whether JAX transposes `_average`: for phases, for repeats, and for open sizes, about which nothing is known."""
     return taps.where.is_symbolic() or _phases(taps) is not None or _repeats(taps) is not None
 
 
@@ -506,9 +507,9 @@ def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False)
 def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
     """Whether products are faster on a TPU for averaging an array of this shape, or for the transpose.
 
-    The work of a product grows with the square of a size, and most of its weights are 0. Estimates for a v5e, twice as
-    large: 64 channels of 64 x 64 take 19 us by products and 94 by slices, 3 of 16 x 1024 take 19 and 48; 512 rows of
-    2048 elements take 272 and 85, a single one of 1024 takes 17 and 4.
+    The work of a product grows with the square of a size, and most of its weights are 0. Estimates for doubling the
+    size on a v5e: 64 channels of 64 x 64 take 19 us by products and 94 by slices, 3 of 16 x 1024 take 19 and 48; 512
+    rows of 2048 elements take 272 and 85, a single one of 1024 takes 17 and 4.
     """
 
     def is_worth_it(taps: Taps) -> bool:

@@ -46,7 +46,7 @@ def _mesh_of(x: Array) -> AbstractMesh:
 
 
 def varying_like(x: Array, *others: Array) -> Array:
-    """`x`, made to vary over the mesh inside `jax.shard_map` as the others do: a loop's first state must."""
+    """Makes `x` vary over the mesh inside `jax.shard_map` as the others do, as a loop's first state must."""
     if AxisType.Manual not in _mesh_of(x).axis_types:
         return x
     zeros = (jnp.zeros_like(other.ravel()[:1]).sum().astype(x.dtype) for other in others)
@@ -111,7 +111,7 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
 
 
 def reshaped(x: Array, sizes: Sequence[int]) -> Array:
-    """Reshapes `x`; on an explicit mesh, the first of the dimensions that one becomes keeps its sharding."""
+    """Reshapes `x`; on an explicit mesh, the first part of a dimension that is split keeps its sharding."""
     axes = dimension_axes(x)
     if not any(axes):
         return x.reshape(sizes)

@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """The number of blocks: places of the window."""
+        """The number of places of the window, called blocks."""
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
@@ -52,8 +52,8 @@ class Window(NamedTuple):
         """Whether the window lies entirely in the padding at some place; False where a symbolic size decides."""
         if is_symbolic(self.input_size):
             return False
-        # If a window's elements are at most the input's width apart, the window cannot step over it. Before the input,
-        # whether windows do repeats after every `period` blocks.
+        # If a window's elements are at most the input's width apart, the window cannot step over it. Otherwise, whether
+        # a window that begins before the input steps over it repeats after every `period` blocks.
         period = self.dilation // math.gcd(self.stride, self.dilation)
         count = 1 if self.dilation <= self.input_size else min(self.blocks, period)
         return not all(map(self._meets_input, chain(range(count), (self.blocks - 1,))))
@@ -78,7 +78,7 @@ class Slid(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """How windows slide along each dimension of space."""
+    """How windows slide along each spatial dimension."""
 
     sizes: Sequence[int]
     strides: Sequence[int]
