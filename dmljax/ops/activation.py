@@ -64,8 +64,8 @@ def activation_relu(input: ArrayLike) -> Array:
     return _relu(calls.number_array("input", input))
 
 
-# NaN passes through, but its gradient is 0, as ACTIVATION_RELU_GRAD's page has it. Never move tangents as bits, which
-# have no transpose.
+# NaN passes through, but its gradient is 0, as on ACTIVATION_RELU_GRAD's page. Never move tangents as bits, which have
+# no transpose.
 @with_slopes(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
 def _relu(x: Array) -> Array:
     """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""

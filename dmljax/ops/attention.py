@@ -1,8 +1,8 @@
 """Multi-head attention: MULTIHEAD_ATTENTION, and MULTIHEAD_ATTENTION1 with grouped heads and a buffer of past keys.
 
-16-bit floats are computed in float32, and each result is rounded once. Where there are many scores, they are computed
-in blocks of queries and keys, forward and backward, and are never in memory all at once; how many depends on the
-platform. On an explicit mesh, the result is sharded as the queries are, and present keys and values as the keys are.
+16-bit floats are computed in float32, and each result is rounded once. Above a number that depends on the platform,
+scores are computed in blocks of queries and keys, forward and backward, and are never in memory all at once. On an
+explicit mesh, the result is sharded like the queries, and present keys and values like the keys.
 """
 
 import math
@@ -36,7 +36,7 @@ from dmljax.types import (
 
 _BOOLEAN = MultiheadAttentionMaskType.BOOLEAN
 
-# Where queries, keys and values are: the second from the end of a stacked array counts what is stacked
+# The arrays that hold queries, keys and values, with the index in the second-to-last dimension of a stacked array
 
 _PLACES = {
     "query": {"query": 0, "stacked_query_key": 0, "stacked_query_key_value": 0},
@@ -70,7 +70,7 @@ class _Sizes:
     value_size: int
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each array except the mask, whether it is given or not."""
+        """Returns the shape of each array except the mask, even of arrays that are not given."""
         of_keys = (self.batch, self.key_heads, self.past, self.size)
         of_values = (*of_keys[:3], self.value_size)
         parts = (self.heads * self.size, self.key_heads * self.size, self.key_heads * self.value_size)
@@ -95,7 +95,7 @@ class _Sizes:
         return (self.batch, self.heads, self.queries, self.total)
 
     def mask(self, mask_type: MultiheadAttentionMaskType) -> tuple[int, ...]:
-        """The shape of a mask, as the pages have it."""
+        """The shape of a mask, as the pages give it."""
         match mask_type:
             case MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH:
                 return (1, self.batch)
@@ -108,7 +108,7 @@ class _Sizes:
 
 
 def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, blocks: int = 1) -> _Sizes:
-    """The sizes of an attention to arrays of these shapes, which are those of one of `blocks` blocks of positions."""
+    """Infers the sizes of an attention from its arrays' shapes, those of one of `blocks` blocks of positions."""
     source = _sources(shapes)
     for name, count in head_counts.items():
         require(name, count >= 1, "must be at least 1", count)
@@ -196,7 +196,7 @@ def _attended(
     is_causal: bool,
     axis_name: str | None,
 ) -> Results:
-    """An array, or with `has_present` a `MultiheadAttention`, of the first of `_ARRAYS`."""
+    """Computes the attention of the first of `_ARRAYS`: an array, or with `has_present` a `MultiheadAttention`."""
     given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), mask_type)
     blocks = 1 if axis_name is None else _blocks_in_ring(axis_name, given, has_present=has_present)
     shapes = {name: x.shape for name, x in given.items()}
@@ -242,7 +242,7 @@ def _attended(
 
 
 def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], *, has_present: bool) -> int:
-    """Returns how many devices there are along an axis of the mesh, each with one block of the positions."""
+    """Returns the number of devices along an axis of the mesh, each of which has one block of the positions."""
     for name in (*(name for name in given if name.startswith("past_")), *["has_present"] * has_present):
         raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
     try:
@@ -253,7 +253,7 @@ def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], *, has_present: 
 
 
 def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
-    """The arrays that are given, those of floats all of one type."""
+    """The arrays that are given; float arrays must all have one type."""
     kinds = {
         "mask": calls.real_array if mask_type is _BOOLEAN else calls.integer_array,
         "past_sequence_lengths": calls.integer_array,
@@ -306,7 +306,7 @@ def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mappin
 
 
 def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) -> list[Array]:
-    """The keys or values in their order, in one array or two."""
+    """Returns the past and then the new keys or values, in one array or two."""
     past = given.get(f"past_{role}")
     if "past_sequence_lengths" in given:
         return [_in_buffer(past, new, sizes, given["past_sequence_lengths"])]
@@ -340,7 +340,7 @@ def _near(positions: Array, sizes: _Sizes) -> Array:
 
 
 def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
-    """An array that broadcasts to the scores, with the groups of heads that share keys as a dimension of their own."""
+    """An array that broadcasts to the scores, with a separate dimension for the heads that share keys."""
     if x is None:
         return None
     batch, heads, queries, keys = (1,) * (4 - x.ndim) + x.shape
@@ -356,9 +356,9 @@ def _mask(
     is_causal: bool,
     first: int | Array,
 ) -> Mask:
-    """Tells which keys the mask shows; if causal or with past lengths, only those up to the query's own position.
+    """Returns which keys are visible; if causal or with past lengths, only those up to the query's own position.
 
-    `first` is the position of the first query, unless past lengths say it.
+    `first` is the position of the first query, unless there are past lengths.
     """
 
     def bound(positions: Array) -> Array:
@@ -412,7 +412,7 @@ def multihead_attention(
 
     The scores of a head are `query @ key.T * scale`, where `scale` is by default 1 / sqrt(head size), plus
     `relative_position_bias`, plus `mask_filter_value` where the mask hides the key. Because the value is added, a query
-    whose keys are all hidden attends to them as without a mask. With -inf, such a query gives NaN.
+    whose keys are all hidden attends to them as if there were no mask. With -inf, such a query gives NaN.
 
     `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
     positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
@@ -422,8 +422,8 @@ def multihead_attention(
     ones. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
 
     For a sequence that is spread over several devices, call this inside `jax.shard_map` on each device's block of the
-    queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values round in a
-    ring, and the result is that of the whole sequence. The mask and the bias have the queries of the block and the keys
+    queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values around in a
+    ring, so each query attends to the whole sequence. The mask and the bias cover the queries of the block and the keys
     of the whole sequence. Only reverse-mode derivatives are supported then.
 
     Use `multihead_attention1` where several heads of queries share a head of keys and values.

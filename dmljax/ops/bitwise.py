@@ -1,7 +1,7 @@
 """Bitwise operators on integers and floats: ELEMENT_WISE_BIT_*.
 
 The bits of a float are those of its encoding, and the bits of a negative integer those of its two's complement. Shifts
-are logical for signed types, too.
+are logical even for signed types.
 """
 
 from collections.abc import Callable

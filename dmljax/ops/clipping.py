@@ -119,7 +119,7 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
     min: dml.Float
     max: dml.Float
     implied = _BOUNDS
-    # DirectML's list of fused activations names these two, and no level.
+    # DirectML's list of fused activations has these two, but gives no level.
     fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_1_0)
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, FLOAT),

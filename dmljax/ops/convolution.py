@@ -1,8 +1,8 @@
 """Convolutions of images with filters: CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION.
 
-The dimensions of an image are batch, channels and one to three of space. Sums of 16-bit floats are computed in float32
-and rounded once; sums of integers are exact. On an explicit mesh, the dimensions of the result are sharded as those of
-the input are, and its channels as the filters are, if their sizes allow it.
+The dimensions of an image are batch, channels, and one to three spatial dimensions. Sums of 16-bit floats are computed
+in float32 and rounded once; sums of integers are exact. On an explicit mesh, the dimensions of the result are sharded
+like those of the input, and its channels like the filters, if their sizes allow it.
 """
 
 import math
@@ -51,7 +51,7 @@ def _convolved(
     output_padding: calls.EachDimension = 0,
     output_sizes: Sizes | None = None,
 ) -> Slid:
-    """The windows slide over the input, or BACKWARD over the result."""
+    """The windows slide over the input, or in the direction BACKWARD over the result."""
     require("input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and space", len(input))
     require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, as input does", len(filter))
     require("filter", 0 not in filter[2:], "must have elements in each dimension of space", f"shape {filter}")
@@ -121,15 +121,16 @@ def convolution(
 ) -> Array:
     """Computes the convolution of an image with filters, or its gradient, the transposed convolution.
 
-    The dimensions of `input` are batch, channels and one to three of space. Those of `filter` are output channels,
-    input channels of a group, and space; in the direction BACKWARD, input channels and output channels of a group.
-    `bias` has one number for each output channel. One number stands for all dimensions of space.
+    The dimensions of `input` are batch, channels, and one to three spatial dimensions. Those of `filter` are output
+    channels, input channels of a group, and the spatial dimensions; in the direction BACKWARD, the first two are input
+    channels and output channels of a group. `bias` has one number for each output channel. One number stands for all
+    spatial dimensions.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
-    elements that hold only the bias. BACKWARD, it appends what the windows add there; `output_sizes`, the shape of the
-    result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit floats and the bias
-    are computed in float32 and rounded once, before the activation. `precision` is JAX's; by default, products of
-    float32 are computed in float32 on all platforms.
+    elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`,
+    the shape of the result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit
+    floats and the bias are computed in float32 and rounded once, before the activation. `precision` is JAX's; by
+    default, products of float32 are computed in float32 on all platforms.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()
@@ -234,7 +235,7 @@ def convolution_integer(
 ) -> Array:
     """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
 
-    A zero point is subtracted from each element of `input`, and one from each of `filter`, or one for each output
+    The zero points are subtracted from `input` and `filter`; that of `filter` may have one value for each output
     channel. The padding is the zero point of `input`, so it adds nothing. Filters are not flipped. Sums wrap around
     where int32 cannot hold them, which takes more than 33,025 products.
 
@@ -263,7 +264,7 @@ class _Products(NamedTuple):
     largest: tuple[int, int]
 
     def computed(self, finish: Callable[..., Array], *others: Array) -> Array:
-        """What `finish` makes of the parts, to be added up, and of other arrays that broadcast to the result."""
+        """Calls `finish` with the parts, which it adds up, and with other arrays that broadcast to the result."""
         windows, sizes = self.found
         # bfloat16 and TF32 also hold all integers of 8 bits.
         sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
@@ -299,7 +300,7 @@ def _bytes(where: str, given: ArrayLike) -> Array:
 
 
 def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
-    """The float32 differences of `given` and its zero point, which has `sizes` or one element, and the largest."""
+    """Subtracts a zero point, of `sizes` or one element, in float32; also returns the largest possible magnitude."""
     if zero is None:
         return given.astype(np.float32), 128 if given.dtype == np.int8 else 255
     point = calls.integer_array(where, zero)
@@ -338,7 +339,7 @@ _SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and End
 
 
 class _OfIntegers(dml.Operator, infer=_convolved):
-    """How windows slide over the image, after the tensors."""
+    """The members that say how windows slide over the image, which follow the tensors."""
 
     strides: dml.UintDimensions
     dilations: dml.UintDimensions

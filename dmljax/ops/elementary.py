@@ -172,7 +172,7 @@ class ElementWiseAbsDesc(dml.ScaledUnary, function=element_wise_abs):
 def element_wise_negate(input: ArrayLike) -> Array:
     """Negates each element.
 
-    The sign of a floating-point zero changes, too. The smallest integer wraps around to itself.
+    The sign of a floating-point zero also changes. The smallest integer wraps around to itself.
 
     >>> element_wise_negate(jnp.array([0.0, -3.0])).tolist()
     [-0.0, 3.0]

@@ -1,7 +1,7 @@
 """Operators that fetch elements from indices, write elements to indices, or reverse parts of a dimension.
 
-Input indices are of any integer type, and a negative index counts from the end. An index that is still out of range is
-clamped where elements are fetched, and ignored where elements are written. All of these operators copy bit for bit.
+Input indices may have any integer type, and a negative index counts from the end. An index that is still out of range
+is clamped where elements are fetched, and ignored where elements are written. All of these operators copy bit for bit.
 """
 
 import math
@@ -88,7 +88,7 @@ def _fetch_blocks(source: Array, position: Array, axis: int) -> Array:
 
 
 def _fetch_elements(source: Array, position: Array, axis: int) -> Array:
-    """For each element of `position`, which is in range, the element of `source` there along `axis`."""
+    """Returns the element of `source` at each `position` along `axis`; all positions are in range."""
     others = replaced(range(source.ndim), axis)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(),
@@ -144,10 +144,10 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
 
 
 def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
-    """The member `count`, of dimensions of `tensor` that matter, is in range; the sizes before these are 1."""
+    """The member `count`, the number of dimensions of `tensor` in use, is in range; the sizes before these are 1."""
 
     def check(desc: Any) -> Iterator[Problem]:
-        # The pages exclude DimensionCount, and have it in their own examples.
+        # The pages exclude DimensionCount, but use it in their own examples.
         sizes, given = getattr(desc, tensor).sizes, getattr(desc, count)
         if not lowest <= given <= len(sizes):
             yield Problem(desc.member(count).name, f"must be in [{lowest}, {len(sizes)}]", given)
@@ -210,7 +210,7 @@ def _element_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
 
 @calls.operator_function
 def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
-    """Gathers, for each element of `indices`, the element of `input` there along `axis`.
+    """Gathers one element of `input` along `axis` for each element of `indices`.
 
     `input` and `indices` have the same sizes except along `axis`; the result has the shape of `indices`. A negative
     index counts from the end; an index that is still out of range is clamped. The gradient of an element of `input` is
@@ -328,7 +328,7 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
 
 
 class _Tuples(dml.Operator):
-    """The members that count the trailing dimensions in use, after the tensors.
+    """The members that count the trailing dimensions in use, which follow the tensors.
 
     Leading dimensions of 1 only pad a tensor to the common DimensionCount.
     """
@@ -394,8 +394,8 @@ def _overwritten(
 ) -> Array:
     """Returns `input` with the last update at each position; positions out of range are ignored.
 
-    Updates collide only along `axis`; `fetch` gets those with the given numbers. With `by_any`, a GPU or TPU may write
-    any of the updates at a position, which takes a third of the time.
+    Updates collide only along `axis`; `fetch` returns those with the given indices. With `by_any`, a GPU or TPU may
+    write any of the updates at a position, which takes a third of the time.
     """
     dtype = index_dtype("updates", updates.shape[axis])
 
@@ -436,7 +436,7 @@ def _is_flattened(input: Array) -> bool:
 
 
 def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
-    """Where elements at `position` along `axis` are if an array of `shape` is flattened; its size, if out of range."""
+    """The index in a flattened array of `shape` of each `position` along `axis`; the array's size if out of range."""
     place = jnp.zeros_like(position)
     for i, size in enumerate(shape):
         along = position if i == axis else lax.broadcasted_iota(position.dtype, position.shape, i)
@@ -451,7 +451,7 @@ def _scattered_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) ->
 
 @calls.operator_function
 def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *, axis: int) -> Array:
-    """Copies `input`, and overwrites, for each element of `indices`, the element there along `axis` by its update.
+    """Copies `input`, and overwrites the element at each index along `axis` with its update.
 
     `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
     index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
@@ -472,7 +472,7 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
 
 
 def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any: bool = False) -> Array:
-    """`scatter` of arrays that are checked; `by_any` where it does not matter which update of an element wins."""
+    """`scatter` for arrays already checked; with `by_any`, it does not matter which update of an element wins."""
     if updates.size == 0 or input.size == 0:
         return input
     size = input.shape[axis]
@@ -506,7 +506,7 @@ class _Scattering(dml.Operator):
 
 class ScatterDesc(_Scattering, function=scatter, infer=_scattered_sizes):
     axis: dml.Uint
-    support = _SINCE_1_0  # the table of the page; the feature level history has the operator from 2_0 on
+    support = _SINCE_1_0  # from the page's table; the feature level history has the operator since 2_0
     rules = dml.page_rules(
         *_Scattering.rules,
         dml.axis_of("input"),

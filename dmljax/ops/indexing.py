@@ -1,6 +1,6 @@
 """Operators that produce or consume indices: ONE_HOT and NONZERO_COORDINATES.
 
-The indices of ONE_HOT are of any integer type. A negative index counts from the end, and one out of range is ignored.
+The indices of ONE_HOT may have any integer type. A negative index counts from the end, and one out of range is ignored.
 """
 
 import math
@@ -50,7 +50,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
     """
     indices, values = calls.integer_array("indices", indices), calls.real_array("values", values)
     require_dimensions("indices", indices.shape, 1)
-    is_new = axis == indices.ndim  # as jax.nn.one_hot counts, which adds the axis
+    is_new = axis == indices.ndim  # counted as in jax.nn.one_hot, which adds the axis
     place = axis if is_new else calls.normal_axis(axis, indices, "indices")
     if is_new or indices.shape[place] != 1:
         own = next((i for i, size in enumerate(indices.shape) if size == 1), None)
@@ -72,7 +72,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
 def _position(indices: Array, depth: int) -> Array:
     """The position of each index, counted from the start, in an integer type that holds every position.
 
-    The position of an index that is out of range is out of range, too, even where the addition wraps around.
+    The position of an index that is out of range is also out of range, even where the addition wraps around.
     """
     index = indices if indices.dtype.itemsize >= 4 else indices.astype(np.int32)
     dtype = index_dtype("depth", depth) if index.dtype == np.int32 else index.dtype

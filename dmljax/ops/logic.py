@@ -34,7 +34,7 @@ FLOAT16 = frozenset({DataType.FLOAT16})
 
 
 class Comparison(dml.Binary):
-    """The members and rules of comparisons: as `Binary`, but OutputTensor has its own data type."""
+    """The members and rules of comparisons: like `Binary`, but OutputTensor has its own data type."""
 
     rules = dml.page_rules(
         dml.same_rank("a", "b", "output"), dml.same_sizes("a", "b", "output"), dml.same_type("a", "b")
@@ -284,7 +284,7 @@ class ElementWiseIfDesc(dml.Operator, function=element_wise_if):
     b: dml.Input
     output: dml.Output
     support = dml.support(
-        # Only FLOAT16, not FLOAT32: this is what the table of the page says.
+        # Only FLOAT16, not FLOAT32, as in the page's table.
         FL_2_0=dml.rows(dml.RANK_4, FLOAT16, condition=UINT8),
         FL_3_0=dml.rows(dml.RANK_1_TO_8, UP_TO_32_BIT, condition=UINT8),
         FL_5_0=dml.rows(dml.RANK_1_TO_8, UP_TO_64_BIT, condition=UINT8),

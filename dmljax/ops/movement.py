@@ -1,8 +1,8 @@
 """Operators that copy elements to other places: slices and their gradient, joins, splits, tiles and blocks.
 
 All of them copy bit for bit, with one exception: where XLA on a CPU fuses the tile of a join of bfloat16, it may turn
-subnormals into zeros and signaling NaNs into quiet ones, for it merges the conversion of the bits into the selection.
-On an explicit mesh, each dimension of the result is sharded as that of the input is, if its size allows it.
+subnormals into zeros and signaling NaNs into quiet ones, because it merges the conversion of the bits into the
+selection. On an explicit mesh, each dimension of the result is sharded like that of the input, if its size allows it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType,
 
 
 def _require_numbers(image: str, rank: int, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
-    """Refuses numbers that are not one for each dimension of an array, and sizes of 0."""
+    """Refuses sizes of 0, and numbers unless there is one for each dimension of an array."""
     for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
         require_one_each(name, values, image, rank)
     for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -102,7 +102,7 @@ def slice1(
 ) -> Array:
     """Copies elements of a window, `strides[i]` apart, that begins at `starts[i]` and has `sizes[i]` elements.
 
-    A negative stride begins at the last element of the window and goes backwards. All elements that are reached are
+    A negative stride begins at the last element of the window and goes backward. All elements that are reached are
     copied; `output_sizes` may ask for fewer.
 
     >>> slice1(jnp.arange(10), starts=(2,), sizes=(7,), strides=(3,)).tolist()
@@ -127,7 +127,7 @@ def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int])
 
 
 def _reached(size: int, stride: int) -> int:
-    """How many elements of a window are reached in a dimension."""
+    """The number of elements of a window that are copied in a dimension."""
     # The page divides by the stride itself, which is negative in its second example.
     return 1 + (size - 1) // abs(stride)
 
@@ -147,8 +147,8 @@ def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides
 def _places(
     firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
-    """The lowest index of each dimension, the steps upwards from it, and the dimensions that go backwards."""
-    # Of a single element the stride does not matter, however large it is.
+    """The lowest index of each dimension, the steps upward from it, and the dimensions that go backward."""
+    # The stride of a single element does not matter, however large it is.
     signed = [1 if count == 1 else stride for stride, count in zip(strides, counts, strict=True)]
     ends = zip(firsts, counts, signed, strict=True)
     lowest = [first if step > 0 else first + (count - 1) * step for first, count, step in ends]
@@ -192,7 +192,7 @@ def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
 
 
 class _Window(dml.Operator):
-    """The window of SLICE1 and SLICE_GRAD, after the tensors."""
+    """The window of SLICE1 and SLICE_GRAD, whose members follow the tensors."""
 
     input_window_offsets: dml.UintDimensions
     input_window_sizes: dml.UintDimensions
@@ -294,7 +294,8 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     shapes = _split_sizes(input.shape, tuple(sizes), axis)["outputs"]
     if len(sizes) == 1:
         return (moved([input], input.shape, lambda input: input),)
-    # One operation for all parts: its gradient is one concatenation, where that of slices adds up padded parts.
+    # Use one operation for all parts: its gradient is one concatenation, while the gradient of slices adds up padded
+    # parts.
     shardings = [kept_axes([input], shape) for shape in shapes]
 
     def move(floats: tuple[Array, ...], _: None) -> tuple[Array, ...]:
@@ -488,7 +489,7 @@ def _wider_sizes(input: Sizes, block_size: int) -> Sizes:
 
 
 def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Sizes:
-    """The sizes of an image; refuses those that are no multiples of the divisors of their axes."""
+    """The sizes of an image; refuses those that are not multiples of the divisors of their axes."""
     require_dimensions("input", input, 3)
     require_count("block_size", block_size, 1)
     for axis, divisor in divisors.items():

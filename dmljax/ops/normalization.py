@@ -1,7 +1,7 @@
 """Normalization by batch, by mean and variance, by local response and by norm, with gradients.
 
 16-bit floats are computed in float32 and rounded once, before the fused activation. On an explicit mesh, a result is
-sharded as the input is.
+sharded like the input.
 """
 
 import math
@@ -51,7 +51,7 @@ def _input_and_parameters(
 
 
 def _wide(*arrays: Any) -> list[Any]:
-    """The arrays, of which some may be None, in the type that is computed in."""
+    """Converts the arrays, some of which may be None, to the type of the computation."""
     return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
 
 
@@ -189,7 +189,7 @@ def batch_normalization_grad(
 
 
 def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: ArrayLike) -> list[Any]:
-    """The arrays in the type that is computed in, those of one shape checked."""
+    """Converts the arrays to the type of the computation; refuses those whose shapes must agree but differ."""
     calls.require_same_shape(input=input, input_gradient=input_gradient)
     named = dict(zip(("mean", "variance", "scale"), parameters, strict=True))
     calls.require_same_shape(**named)
@@ -266,12 +266,12 @@ def batch_normalization_training(
 ) -> BatchNormalizationTraining:
     """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
 
-    The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. Mean and
-    variance are those of each channel for images in the layout NCHW if `scale` and `bias`, which have one shape, have
-    the shape (C,) or (C, 1, 1), and are returned in that shape. In general, both broadcast to the shape of `input`, and
-    mean and variance are computed along the dimensions in which they have size 1. Without either, the result is only
-    normalized, and mean and variance have the shape (C,). The variance is the population variance of the batch, the
-    mean of squares.
+    The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. If `scale`
+    and `bias` have the shape (C,) or (C, 1, 1), mean and variance are computed for each channel of images in the layout
+    NCHW, and returned in that shape. In general, `scale` and `bias` have one shape that broadcasts to the shape of
+    `input`, and mean and variance are computed along the dimensions of size 1 in it. Without `scale` and `bias`, the
+    result is only normalized, and mean and variance have the shape (C,). The variance is the population variance of the
+    batch, the mean of squares.
 
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
     >>> output, mean, variance = batch_normalization_training(
@@ -379,7 +379,7 @@ def mean_variance_normalization(
 ) -> Array:
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
-    The dimensions of `input` are batch, channels, and one or more of space. Everything else is as in
+    The dimensions of `input` are batch, channels, and one or more spatial dimensions. Everything else is as in
     `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space, except
     that a `scale` or `bias` of the shape (C,) has one number for each channel.
 
@@ -432,7 +432,7 @@ def mean_variance_normalization2(
     use_variance: bool = True,
     fused_activation: dml.Fusable | None = None,
 ) -> Array:
-    """Normalizes as `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
+    """Normalizes like `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
 
     RMS subtracts nothing, and uses the mean of squares as the variance. Without `use_variance`, there is no division.
 
@@ -467,7 +467,7 @@ def _mean_variance_normalized(
 
 
 class _MeanVariance(dml.Operator):
-    """The members with which the mean-variance normalizations begin, and the rules that they share."""
+    """The first members of the mean-variance normalizations, and the rules that they share."""
 
     input: dml.Input
     scale: dml.OptionalInput = None
@@ -551,7 +551,7 @@ def local_response_normalization(
 ) -> Array:
     """Divides by a power of the squares nearby: `input / (bias + alpha / local_size * squares) ** beta`.
 
-    The dimensions of `input` are batch, channels, and those of space. `squares` is the sum of the squares of
+    The dimensions of `input` are batch, channels, and the spatial dimensions. `squares` is the sum of the squares of
     `local_size` channels around each element or, without `cross_channel`, of a spatial region `local_size` wide in each
     dimension; elements outside `input` count as 0. If `local_size` is even, the region has one more element after the
     center than before it. `alpha` is divided by `local_size` in both cases, as on the page.
@@ -607,7 +607,7 @@ def local_response_normalization_grad(
 def _response_arrays(
     input: ArrayLike, local_size: int, cross_channel: bool, *numbers: ArrayLike
 ) -> tuple[Array, list[Array], tuple[int, ...]]:
-    """The input, the numbers in the type that is computed in, and the dimensions of a local region."""
+    """The input, the numbers in the type of the computation, and the dimensions of a local region."""
     x = calls.float_array("input", input)
     require_dimensions("input", x.shape, 2 if cross_channel else 3)
     require_count("local_size", local_size, 1)
@@ -619,7 +619,7 @@ _LOCAL_SIZE = dml.required("LocalSize is at least 1.", lambda desc: require_coun
 
 
 class _LocalResponse(dml.Operator):
-    """The numbers of both operators, after the tensors."""
+    """The numbers of both operators, which follow the tensors."""
 
     cross_channel: dml.Bool
     local_size: dml.Uint

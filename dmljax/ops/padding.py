@@ -109,7 +109,7 @@ def _padded(
         _require_elements(input, i, mode)
 
     def move(input: Array) -> Array:
-        for i in reversed(padded_axes):  # what comes first in memory last: it copies whole rows then
+        for i in reversed(padded_axes):  # the outermost dimension last, because that copies whole rows
             input = _extended(input, i, mode, ranges[i])
         return input
 
@@ -138,7 +138,7 @@ def _require_elements(input: Array, axis: int, mode: PaddingMode) -> None:
 
 
 def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Array:
-    """The elements at `indices` of one dimension, which goes on in both directions as `mode` has it."""
+    """The elements at `indices` of one dimension, which `mode` extends in both directions."""
     size = input.shape[axis]
     if mode is PaddingMode.EDGE:
         return _with_edges(input, axis, indices)
@@ -147,7 +147,7 @@ def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Ar
     if any(map(is_symbolic, (size, *indices))):
         first, whole = number(indices.start, np.int32), number(period, np.int32)
         place = (lax.iota(np.int32, indices.stop - indices.start) + first) % whole
-        back = whole - int(mode is PaddingMode.SYMMETRIC) - place  # the way back begins with the last element again
+        back = whole - int(mode is PaddingMode.SYMMETRIC) - place  # the reversed part repeats the last element first
         return jnp.take(input, jnp.where(place < number(size, np.int32), place, back), axis=axis, mode="clip")
     return _periodic(input, axis, period, indices)
 
@@ -166,15 +166,15 @@ def _with_edges(input: Array, axis: int, indices: _Range) -> Array:
 
 
 def _repeated(input: Array, axis: int, count: int) -> Array:
-    """`input`, which has size 1 along `axis`, with size `count`."""
+    """Repeats `input`, which has size 1 along `axis`, to size `count`."""
     return jnp.broadcast_to(input, replaced(input.shape, axis, count))
 
 
-_MOST_PIECES = 8  # of which one dimension is joined; beyond that, a period is tiled
+_MOST_PIECES = 8  # that one dimension is joined from; beyond that, a period is tiled
 
 
 def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
-    """The elements at `indices` of what has a period: the input, then what else it has backwards."""
+    """The elements at `indices` of a periodic sequence: the input, then the rest of the period in reverse order."""
     size = input.shape[axis]
     start, stop = indices
     count = stop - start
@@ -190,7 +190,7 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
             pieces.append(lax.slice_in_dim(input, place, end, axis=axis))
         else:
             end = min(period, place + stop - start)
-            # With the mirrored edges, the period has as many elements backwards as forwards; otherwise two fewer.
+            # With the mirrored edges, the period has as many elements backward as forward; otherwise two fewer.
             last = size + (size if period == 2 * size else size - 1)
             pieces.append(lax.rev(lax.slice_in_dim(input, last - end, last - place, axis=axis), (axis,)))
         start += end - place
@@ -198,7 +198,7 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
 
 
 class _Padding(dml.Resized, infer=_padded_sizes):
-    """The members with which PADDING and PADDING1 begin, and the rules that they share."""
+    """The first members of PADDING and PADDING1, and the rules that they share."""
 
     padding_mode: dml.Enumerator[PaddingMode]
 
@@ -221,7 +221,7 @@ class _Padding(dml.Resized, infer=_padded_sizes):
     def attributes(self) -> dict[str, Any]:
         given = super().attributes()
         if self.padding_mode is not PaddingMode.CONSTANT:
-            del given["padding_value"]  # the page ignores it then, so that it need not fit the type
+            del given["padding_value"]  # the page ignores it then, so it need not fit the type
         return given
 
 
@@ -363,7 +363,7 @@ def fold(
 
 
 class _Windows(dml.Operator):
-    """InputTensor, OutputTensor, and the windows that slide over the image, which is one of them."""
+    """InputTensor, OutputTensor, and the windows that slide over one of these tensors, the image."""
 
     input: dml.Input
     output: dml.Output
@@ -372,7 +372,7 @@ class _Windows(dml.Operator):
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
-    # The page's cells of data types are empty.
+    # The page's table gives no data types.
     support = dml.support(FL_6_4=dml.rows(dml.RANK_3_TO_8, FLOAT))
 
 

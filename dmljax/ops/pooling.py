@@ -2,7 +2,7 @@
 
 The dimensions of an image are batch, channels and those that windows slide over: two in the descriptors, or three, and
 one or more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit
-for bit. On an explicit mesh, results are sharded along batch and channels as the image is.
+for bit. On an explicit mesh, results are sharded along batch and channels like the image.
 """
 
 import functools
@@ -74,9 +74,9 @@ def average_pooling(
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
     The dimensions of `input` are batch, channels and those that windows slide over; one number stands for all of these.
-    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they have a window that ends with the
-    padding. The padding is 0. With `include_padding` it counts in the average; otherwise a window is divided by the
-    number of its elements that belong to the input.
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
+    the number of its elements that belong to the input.
 
     Use `average_pooling1` for dilations.
 
@@ -119,7 +119,7 @@ def _averages(input: ArrayLike, *arguments: Any) -> Array:
 
     def average(input: Array, windows: Sequence[Window]) -> Array:
         wide = input.astype(widened(input.dtype))
-        # The padding that is asked for counts, but not what windows reach beyond it.
+        # Count the requested padding, but not what windows reach beyond it.
         counted = tuple(map(_without_padding, windows, padded)) if counts_padding else windows
         total = pooling.window_sums(wide, windows)
         return _divided(total, counted, include_padding and not counts_padding).astype(input.dtype)
@@ -153,9 +153,9 @@ def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, 
 
 
 def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
-    """The image and its windows in one spatial dimension, if there is a single window that has all elements.
+    """Flattens the image and its windows to one spatial dimension, if a single window has all elements.
 
-    A reduction of one dimension takes half the time of several.
+    Reducing one dimension takes half as long as reducing several.
     """
     if not all(one.is_whole for one in windows):
         return image, windows
@@ -177,7 +177,7 @@ def _windows(
 
 
 def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
-    """The mesh axes of what windows of an image become, or its gradient: those of batch and channels."""
+    """The mesh axes of a pooled image, or of its gradient: those of batch and channels."""
     return [*axes[:2], *(None for _ in axes[2:])]
 
 
@@ -311,7 +311,7 @@ class MaxPooling(NamedTuple):
 @functools.wraps(_pooled_sizes)
 def _largest_sizes(*given: Any, **named: Any) -> Slid:
     found = _pooled_sizes(*given, **named)
-    # The pages are silent on the largest of no elements.
+    # The pages do not say what the largest of no elements is.
     for i, window in enumerate(found.windows):
         rule = f"must reach an element of {called('input')} from each place of the window"
         require(("window_sizes", i), not window.misses_input, rule, window.size)
@@ -346,7 +346,7 @@ def max_pooling(
 
     Dimensions and windows are those of `average_pooling`. The padding is never selected, and each window must have an
     element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
-    Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and has the
+    Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and gets the
     gradient.
 
     Use `max_pooling2` for indices or dilations.
@@ -373,8 +373,8 @@ def max_pooling1(
 ) -> MaxPooling:
     """Selects the largest element of each window as `max_pooling` does, and returns the elements and their indices.
 
-    An index is that of the flattened image, all batches and channels included, as `max_unpooling` takes it. `dtype`,
-    the type of the indices, may be any integer type. Without `has_indices`, they are None.
+    Indices refer to the flattened image, all batches and channels included, as `max_unpooling` takes them. `dtype`, the
+    type of the indices, may be any integer type. Without `has_indices`, they are None.
 
     Use `max_pooling2` for dilations.
 
@@ -577,7 +577,7 @@ def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
-    """Refuses a scale or zero point without one element, or one for each channel; leading 1s do not matter."""
+    """Refuses a scale or zero point that has neither one element nor one for each channel; leading 1s do not matter."""
     expected = _channel_sizes(image_sizes)
     rank = max(len(sizes), len(expected))
     rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
@@ -596,7 +596,7 @@ def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) ->
 
 
 class _Sliding(dml.Operator):
-    """The windows that slide over the image, after the tensors; operators with Dilations declare it after these."""
+    """The members of windows, which follow the tensors; operators with Dilations declare it after these."""
 
     strides: dml.UintDimensions
     window_size: dml.UintDimensions

@@ -165,9 +165,9 @@ def gemm(
 ) -> Array:
     """Multiplies matrices of floats, `alpha * (a @ b) + beta * c`, and applies an activation.
 
-    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. All is computed in at
-    least float32 and rounded once, before the activation. With `precision`, or under `jax.default_matmul_precision`,
-    GPUs and TPUs may round the factors of float32.
+    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. Everything is
+    computed in at least float32 and rounded once, before the activation. With `precision`, or under
+    `jax.default_matmul_precision`, GPUs and TPUs may round the factors of float32.
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
     >>> gemm(
@@ -232,8 +232,8 @@ def matrix_multiply_integer(
 ) -> Array:
     """Multiplies matrices of int8 or uint8: `(a - a_zero_point) @ (b - b_zero_point)` in int32, where sums wrap around.
 
-    A zero point has the type of its matrix. It is one number, or one for each row of `a` or column of `b`. Dimensions
-    before the last two are batches, which broadcast.
+    A zero point has the type of its matrix. It may be one number, or have one for each row of `a` or column of `b`.
+    Dimensions before the last two are batches, which broadcast.
 
     >>> a, b = jnp.array([[0, 255], [3, 5]], "uint8"), jnp.array([[-128], [127]], "int8")
     >>> matrix_multiply_integer(a, b, jnp.array([0, 3], "uint8")).tolist()

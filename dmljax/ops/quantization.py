@@ -39,7 +39,7 @@ from dmljax.types import (
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 
 
-Fit = Callable[..., tuple[Array, ...]]  # of arrays by name, what gives them the shape of the result
+Fit = Callable[..., tuple[Array, ...]]  # takes arrays by name, and returns them in the shape of the result
 
 
 def quantized(
@@ -73,7 +73,7 @@ def quantized(
 
 
 def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
-    """Steps rounded to integers, plus the zero point, in the range of the output's type; NaN counts as no step."""
+    """Rounds steps to integers, adds the zero point, and saturates to the output's type; NaN counts as 0 steps."""
     limits, whole = jnp.iinfo(dtype), _or_zero(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
     # A sum that float32 rounds is beyond 16 bits.
     total = jnp.clip(whole + zero.astype(steps.dtype), int(limits.min), int(limits.max))
@@ -81,7 +81,7 @@ def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _saturated_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
-    """Does the same for float32 without `lax.round`, which takes a CPU half as long again."""
+    """Does the same for float32 without `lax.round`, with which it takes a CPU 1.5 times as long."""
     limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
     inside = _or_zero(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
     return (_bits_of(inside) + zero.astype(np.int32)).astype(dtype)
@@ -92,9 +92,9 @@ def _or_zero(x: Array) -> Array:
 
 
 def _bits_of(number: Array) -> Array:
-    """The nearest integer, the even one of two, in the last bits.
+    """Returns an int32 whose last bits are those of the nearest integer, halves to even.
 
-    A float32 from 2^23 to 2^24 is an integer, and its last bits count in ones.
+    A float32 from 2^23 to 2^24 is an integer whose last bit is worth 1.
     """
     return lax.bitcast_convert_type(number + np.float32(1.5 * 2**23), np.int32)
 
@@ -307,7 +307,7 @@ class QuantizedOperands(dml.Operator):
 
 
 class QuantizedBinary(QuantizedOperands):
-    """As `QuantizedOperands`, and a quantized output."""
+    """Like `QuantizedOperands`, with a quantized output."""
 
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
@@ -366,7 +366,7 @@ def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
 
 
 def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
-    """`parameter`, each element repeated along the dimensions in which it is for a block of several of `input`."""
+    """Repeats each element of `parameter` along the dimensions in which it applies to several elements of `input`."""
     sizes = led(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
     if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
@@ -524,7 +524,7 @@ def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = j
 
 
 def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
-    """The size of one of so many equal steps from `lowest` to `highest`: a normal number."""
+    """The size of each of `steps` equal steps from `lowest` to `highest`, which is a normal number."""
     tiny = jnp.finfo(highest.dtype).tiny
     # Halves do not overflow where the range does.
     range = highest - lowest

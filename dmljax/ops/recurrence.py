@@ -49,7 +49,7 @@ def activation_functions(
     defaults: Sequence[dml.Operator],
     direction: RecurrentNetworkDirection,
 ) -> list[_Function]:
-    """The functions in place of `defaults`: of all directions, or given for one direction after the other."""
+    """The activation functions, by default `defaults`; `activations` lists them once, or once for each direction."""
     given, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
     if len(given) not in (count, count * len(_DIRECTIONS[direction])):
         is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
@@ -140,7 +140,7 @@ def _checked(
 
 
 class _Weights(NamedTuple):
-    """What a step needs besides the products of its input, in the type that it computes in."""
+    """What a step needs besides the products of its input, in the type of the computation."""
 
     recurrence: Array
     input_bias: Array
@@ -284,7 +284,7 @@ _OF_PAGES = {"steps": "seq_length", "batch": "batch_size", "directions": "num_di
 
 
 def _told(gates: int, field: str) -> str:
-    """The sizes of a tensor, as the pages tell them."""
+    """The sizes of a tensor, as the pages write them."""
     names = [name for name, _ in _sizes(gates, 1, (1, 1, 1), (1,))[field]]
     return ", ".join(["1"] * (4 - len(names)) + [_OF_PAGES.get(name, name.replace(" size", "_size")) for name in names])
 

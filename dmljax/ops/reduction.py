@@ -109,7 +109,7 @@ _REDUCED = dml.page_rules(
 
 
 def _narrow_indices(desc: Any) -> Iterator[Problem]:
-    # The pages are silent on an index that the output's type cannot hold; it would silently wrap to a wrong index.
+    # The pages do not mention an index that the output's type cannot hold; it would silently wrap to a wrong index.
     last = desc.input.element_count // math.prod(_reduced_sizes(desc.input.sizes, desc.axes)) - 1
     if desc.output.data_type in INDEX and last > np.iinfo(desc.output.dtype).max:
         yield Problem(("OutputTensor", "DataType"), f"must hold indices up to {last}", desc.output.data_type.name)
@@ -158,9 +158,9 @@ def reduce(
     `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
     `dtype` is the type of their indices, by default int32.
 
-    LOG_SUM_EXP does not overflow on the way; the squares of L2 do where float32 elements exceed 1.8e19. The gradient
-    of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is right where
-    factors are 0.
+    LOG_SUM_EXP has no intermediate overflow; the squares of L2 overflow where float32 elements exceed 1.8e19. The
+    gradient of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is
+    right where factors are 0.
 
     >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), "l2", axes=1).tolist()
     [[5.0], [0.0]]
@@ -189,7 +189,7 @@ _OF_FLOATS = (ReduceFunction.AVERAGE, ReduceFunction.L2, ReduceFunction.LOG_SUM,
 
 
 def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -> Array:
-    """The reduction of no elements: that of an empty sum or product, by the formulas."""
+    """The reduction of no elements, from the formulas for an empty sum or product."""
     values = {
         ReduceFunction.AVERAGE: np.nan,
         ReduceFunction.LOG_SUM: -np.inf,
@@ -280,7 +280,7 @@ class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
     input: dml.Input
     output: dml.Output
     axes: dml.UintAxes
-    # What any of the functions takes; each has tables of its own.
+    # The union of the functions' tables; each function also has its own.
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, input=FLOAT, output=FLOAT | UINT32),
         FL_2_1=dml.rows(dml.RANK_4, input=UP_TO_32_BIT, output=FLOAT | INTEGER_32),

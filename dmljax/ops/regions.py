@@ -1,9 +1,9 @@
 """Regions of interest: ROI_POOLING, ROI_ALIGN, ROI_ALIGN1 and ROI_ALIGN_GRAD.
 
-Each region is a rectangle in one image of a batch, given by two of its corners, and becomes a result of one size.
+Each region is a rectangle in one image of a batch, given by two of its corners, and all results have the same size.
 16-bit floats are computed in float32 and rounded once; a region whose corners are not finite makes NaN. On an explicit
-mesh, results are sharded along regions as `roi` is, and along channels as `input` is. Where the number of samples, or
-of elements in a bin, follows from the regions, devices that share them exchange the largest of these numbers.
+mesh, results are sharded along regions like `roi`, and along channels like `input`. If the number of samples, or of
+elements in a bin, depends on the regions, devices that share them exchange the largest of these numbers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,13 +72,13 @@ def _require_bins(name: str, size: Size2D) -> None:
 
 
 def _require_readable(image: Array) -> None:
-    """Refuses an image without elements, or with more than positions can tell apart."""
+    """Refuses an image without elements, or with a dimension that is too large for positions."""
     require("input", 0 not in (image.shape[0], *image.shape[2:]), "must have elements", f"shape {image.shape}")
     require_positions("each dimension of input", *image.shape)
 
 
 def _images_of(indices: Array, image: Array) -> Array:
-    """The number of the image of each region; as in `gather`, -1 is the last one, and others are clamped."""
+    """The index of each region's image; as in `gather`, a negative one counts from the end, and others are clamped."""
     return gather(lax.iota(np.int32, image.shape[0]), indices, axis=0)
 
 
@@ -258,12 +258,13 @@ def roi_align(
 
     Each row of `roi` has two corners of a region, `[x1, y1, x2, y2]`, which are multiplied by the scales; the first
     pixel reaches from 0 to 1, and its center is at 0.5. `batch_indices` has the index of the image of each region. Each
-    element of the result is the AVERAGE or MAX of samples. Along each dimension it has as many samples as the region
-    has pixels for each element, rounded up, between `minimum_samples_per_output` and `maximum_samples_per_output`. A
-    region may be empty, and is mirrored where `x2 < x1`.
+    element of the result is the AVERAGE or MAX of samples. Along each dimension, its number of samples is the number of
+    pixels of the region per element, rounded up and clamped between `minimum_samples_per_output` and
+    `maximum_samples_per_output`. A region may be empty, and is mirrored where `x2 < x1`.
 
     A sample up to half a pixel outside the image reads the pixels at its edge; one farther away is
-    `out_of_bounds_input_value`. As in `gather`, a batch index of -1 is the last one, and others are clamped.
+    `out_of_bounds_input_value`. As in `gather`, a negative batch index counts from the end, and one that is still out
+    of range is clamped.
 
     Use `roi_align1` for shifted pixels or regions that end at the corners.
 
@@ -297,7 +298,7 @@ def roi_align1(
     maximum_samples_per_output: int = UINT_MAX,
     align_regions_to_corners: bool = False,
 ) -> Array:
-    """Crops regions from images and resizes them as `roi_align`, with pixels that may be shifted.
+    """Crops regions from images and resizes them as `roi_align` does, with offsets of the pixels.
 
     Sample `i` along a dimension of a region lies at `(i - output_pixel_offset) * size / samples + x1 -
     input_pixel_offset`, where the center of the first pixel is 0. With `align_regions_to_corners`, the first and the
@@ -337,7 +338,7 @@ def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: 
 
 
 def _batch_size(roi: Sizes, batch_indices: Sizes) -> int:
-    """How many regions there are; refuses batch indices that are not one for each."""
+    """The number of regions; refuses `batch_indices` unless there is one for each."""
     count = _region_count(roi, 4)
     require_dimensions("batch_indices", batch_indices, 1)
     expected = led((count,), len(batch_indices))
@@ -565,7 +566,7 @@ def roi_align_grad(
 
 
 def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
-    """The image that was sampled, or, if it is not known and does not matter, zeros in its shape."""
+    """The image that was sampled; zeros of its shape if it is neither given nor needed."""
     if given is not None:
         image = calls.float_array("input", given)
         calls.require_type("input_gradient", gradient, image.dtype, "input")

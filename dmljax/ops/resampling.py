@@ -1,9 +1,9 @@
 """Resampling: UPSAMPLE_2D, RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3, and the gradients of RESAMPLE1 and RESAMPLE2.
 
-All are one computation: element `i` of the result lies at `(i - output_pixel_offset) / scale - input_pixel_offset` in
-the input. A scale or offset stands for the simplest fraction that rounds to the same float32, so 0.33333334 means a
+All do the same computation: element `i` of the result lies at `(i - output_pixel_offset) / scale - input_pixel_offset`
+in the input. A scale or offset stands for the simplest fraction that rounds to the same float32, so 0.33333334 means a
 third; positions are computed exactly. Positions outside of the input are moved to its edges. On an explicit mesh, each
-dimension of the result is sharded as that of the input is, if its size allows it.
+dimension of the result is sharded like that of the input, if its size allows it.
 """
 
 import math
@@ -107,12 +107,12 @@ def resample(
     scales: calls.EachNumber | None = None,
     interpolation_mode: InterpolationModeLike = NEAREST_NEIGHBOR,
 ) -> Array:
-    """Resizes an array: the centers of its elements, as pixels of an image, are where they were, times `scales`.
+    """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
     `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
-    all dimensions. Either follows from the other, sizes rounded down. If both are given, the result is cropped to
-    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers,
-    which must have 8 bits, are rounded to the nearest integer, halves to even.
+    all dimensions. If only one of them is given, the other follows; sizes are rounded down. If both are given, the
+    result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats;
+    averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.
 
     Use `resample3` for shifted pixels, another rounding or antialiasing; the versions between have fewer of these.
 
@@ -136,7 +136,7 @@ def resample1(
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Resizes an array as `resample`, with pixels that may be shifted: the default is their centers.
+    """Resizes an array as `resample` does, with offsets of the pixels, by default those of their centers.
 
     The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. A position halfway between
     two elements is nearest to the second one.
@@ -165,7 +165,7 @@ def resample2(
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Resizes an array as `resample1`, with positions that NEAREST_NEIGHBOR rounds down or up.
+    """Resizes an array as `resample1` does, with a choice of whether NEAREST_NEIGHBOR rounds positions down or up.
 
     By default, `input_pixel_offsets` sample the center of each pixel: 0.5 for LINEAR; for NEAREST_NEIGHBOR, 0 when
     rounding down (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element, and of two equally
@@ -197,10 +197,10 @@ def resample3(
     output_pixel_offsets: calls.EachNumber = -0.5,
     antialiased: bool = False,
 ) -> Array:
-    """Resizes an array as `resample2`; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
+    """Resizes an array as `resample2` does; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
 
-    The weights fall to 0 over as many elements as lie between two of the result, where that is more than one. Beyond
-    the edges, the elements at the edges count again.
+    The weights fall to 0 over the distance between two elements of the result, if that is more than one element of the
+    input. Beyond the edges, the elements at the edges count again.
 
     >>> row = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0])
     >>> resample3(row, scales=0.5, interpolation_mode="linear").tolist()
@@ -213,12 +213,12 @@ def resample3(
     return _resample(input, output_sizes, scales, mode, *offsets, _ROUNDING[direction], antialiased)
 
 
-# What is added to a position before it is rounded down; None rounds it up.
+# Added to a position before it is rounded down; None rounds it up.
 _ROUNDING = {AxisDirection.INCREASING: None, AxisDirection.DECREASING: Fraction(0)}
 
 
 def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None) -> calls.EachNumber:
-    """The offsets of the input, or those of the centers of its pixels."""
+    """Returns the given offsets of the input, or by default those of the centers of its pixels."""
     if offsets is not None:
         return offsets
     if mode is LINEAR:
@@ -239,7 +239,7 @@ def resample_grad(
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Computes the gradient of `resample1`: adds up each element where its neighbors were, times their weights.
+    """Computes the gradient of `resample1`: adds each element to its neighbors in the input, times their weights.
 
     `output_sizes` is the shape of the result, the input of `resample1`. Sums of 16-bit floats are rounded once.
 
@@ -261,7 +261,7 @@ def resample_grad1(
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Computes the gradient of `resample2`: adds up each element where its neighbors were, times their weights.
+    """Computes the gradient of `resample2`: adds each element to its neighbors in the input, times their weights.
 
     `output_sizes` is the shape of the result, the input of `resample2`. Sums of 16-bit floats are rounded once.
 
@@ -349,7 +349,7 @@ def _steps(
     input_offsets: calls.EachNumber,
     output_offsets: calls.EachNumber,
 ) -> list[Step]:
-    """The positions along each dimension; `smaller` names the argument that the input's sizes are from."""
+    """The positions along each dimension; `smaller` names the argument that gives the input's sizes."""
     rank = len(input_sizes)
     before = _fractions("input_pixel_offsets", input_offsets, smaller, rank)
     after = _fractions("output_pixel_offsets", output_offsets, smaller, rank)
@@ -378,7 +378,7 @@ def _taps(
     rounding: Fraction | None,
     antialiased: bool,
 ) -> list[Taps]:
-    """The neighbors of the positions along each dimension in which something moves; what becomes smaller is first."""
+    """The neighbors of the positions along each dimension that changes; the one that shrinks most comes first."""
     every = []
     for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
         if new == 0:
@@ -390,7 +390,7 @@ def _taps(
         else:
             taps = linear_taps(axis, size, new, *step)
         if not taps.is_identity():
-            # Positions of neighbors go as far as the size itself.
+            # A neighbor's position may be as large as the size itself.
             require_positions(f"axis {axis}, which is resampled,", *(size + 1 for size in taps.where[:2]))
             every.append(taps)
     return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)

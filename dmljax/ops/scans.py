@@ -23,11 +23,11 @@ def cumulative_summation(
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     has_exclusive_sum: bool = False,
 ) -> Array:
-    """Adds up the elements along `axis`: each result is the sum of the elements up to this one.
+    """Computes running sums along `axis`: each result is the sum of the elements up to its own position.
 
-    With `AxisDirection.DECREASING` the sum begins at the last element. With `has_exclusive_sum` it leaves out its own
-    element, so the first sum is 0. Floats are added in blocks, in which rounding errors are at most 8 for every factor
-    of 8 in the size of the axis.
+    With `AxisDirection.DECREASING`, sums begin at the last element. With `has_exclusive_sum`, each sum excludes the
+    element at its own position, so the first sum is 0. Floats are added in blocks, in which rounding errors are at most
+    8 for every factor of 8 in the size of the axis.
 
     >>> cumulative_summation(
     ...     jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True
@@ -45,10 +45,10 @@ def cumulative_product(
     axis_direction: AxisDirectionLike = AxisDirection.INCREASING,
     has_exclusive_product: bool = False,
 ) -> Array:
-    """Multiplies the elements along `axis`: each result is the product of the elements up to this one.
+    """Computes running products along `axis`: each result is the product of the elements up to its own position.
 
-    With `AxisDirection.DECREASING` the product begins at the last element. With `has_exclusive_product` it leaves out
-    its own element, so the first product is 1. The derivative is right where factors are 0.
+    With `AxisDirection.DECREASING`, products begin at the last element. With `has_exclusive_product`, each product
+    excludes the element at its own position, so the first product is 1. The derivative is right where factors are 0.
 
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]

@@ -41,8 +41,8 @@ def top_k(input: ArrayLike, *, axis: int = -1, k: calls.Size, dtype: calls.Integ
 
     Equal elements are in the order of their indices. NaN is larger than every number. On a CPU, -0 equals +0 and
     subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values are
-    copied bit for bit; the gradient of each goes to the element that it is copied from. `dtype`, the type of
-    the indices, may be any integer type.
+    copied bit for bit; the gradient of each goes to the element that it was copied from. `dtype`, the type of the
+    indices, may be any integer type.
 
     Use `top_k1` for the smallest elements.
 
@@ -76,7 +76,7 @@ def top_k1(
 
 
 def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
-    # DirectML's page says less than the size; its examples of sorting need all.
+    # DirectML's page requires less than the size, but its examples of sorting need all elements.
     size = input[axis]
     if is_symbolic(k):
         pass
@@ -114,7 +114,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
 
     def select(input: Array) -> tuple[Array, Array]:
-        # `lax.top_k` must know that the axis has as many elements, and has positions of int32.
+        # `lax.top_k` must know that the axis has at least `k` elements, and its positions are int32.
         is_plain = not is_symbolic(size) and size <= INT_MAX
         return choose(input, cpu=on_cpu, default=by_xla) if is_plain else on_cpu(input)
 

@@ -29,7 +29,7 @@ _ONE_MATRIX = dml.Rule("InputTensor.Sizes are 1 in all dimensions before the las
 
 
 class RowActivation(dml.Unary):
-    """An activation of each row of a matrix, which the last two dimensions hold."""
+    """An activation of each row of the matrix in the last two dimensions."""
 
     support = dml.ACTIVATION_SINCE_1_0
     rules = dml.page_rules(_ONE_MATRIX, *dml.Unary.rules)

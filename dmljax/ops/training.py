@@ -1,4 +1,4 @@
-"""Operators that train: ADAM_OPTIMIZER.
+"""Operators for training: ADAM_OPTIMIZER.
 
 16-bit floats are computed in float32, and each result is rounded once.
 """
@@ -57,7 +57,7 @@ def adam_optimizer(
     where `alpha = sqrt(1 - beta2**training_step) / (1 - beta1**training_step)`. Count the steps from 1: at step 0,
     `alpha` divides 0 by 0, and all parameters become NaN.
 
-    `epsilon` is added before the second moment is corrected; Optax and PyTorch add it afterwards, so their `epsilon` is
+    `epsilon` is added before the second moment is corrected; Optax and PyTorch add it afterward, so their `epsilon` is
     this one divided by `sqrt(1 - beta2**training_step)`. Under `jax.jit(..., donate_argnums=(0, 1, 2))` the update is
     in place.
 
@@ -132,8 +132,8 @@ class AdamOptimizerDesc(dml.Operator, function=adam_optimizer):
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT, training_step=FLOAT | UINT32))
 
     def _other_steps(self) -> Iterator[Problem]:
-        # The text demands UINT32, and the constraints and the table the type of the parameters. Microsoft's plugin for
-        # TensorFlow gives DirectML UINT32 beside both.
+        # The page's text requires UINT32, but its constraints and its table require the type of the parameters.
+        # Microsoft's plugin for TensorFlow passes UINT32 with both types of parameters.
         if self.training_step.data_type not in UINT32:
             yield from dml.same_type(*_TENSORS, "training_step").check(self)
         else:
