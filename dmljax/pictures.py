@@ -1,4 +1,4 @@
-"""Pictures of small arrays: each number in a colored cell. They need Matplotlib, which the extra `pictures` brings."""
+"""Pictures of small arrays: each number in a colored cell. They need Matplotlib, from the extra `pictures`."""
 
 import os
 import textwrap
@@ -27,11 +27,11 @@ def show(
 ) -> None:
     """Shows an array, or a dict of arrays by their titles, as colored cells; an arrow leads to the `results`.
 
-    Blue is above 0 and red below, darker is further away from it; grey is infinite or NaN. An array of fewer than two
-    dimensions is shown as a row, one of more as its matrices: those of the third dimension from the end beside each
-    other while they fit, and all others below each other. In a notebook the picture appears below the cell, elsewhere
-    in a window, and with `file` it is written there instead. `columns` is the number of arrays side by side, `cell` the
-    size of a number's cell in inches.
+    Positive numbers are blue and negative ones red, darker the farther from 0; infinities and NaN are gray. An array of
+    fewer than two dimensions is shown as a row. One of more than two is shown as matrices: those along the third
+    dimension from the end side by side while they fit, and all others below each other. In a notebook the picture
+    appears below the cell, elsewhere in a window, and with `file` it is written there instead. `columns` is the number
+    of arrays side by side, `cell` the size of a number's cell in inches.
 
     >>> mask = diagonal_matrix1(None, -jnp.inf, diagonal_fill_begin=1, output_sizes=(4, 4))
     >>> show({"a causal mask": mask}, file="mask.png")
@@ -57,7 +57,7 @@ def present(draw: Callable[[], "Figure"], file: str | os.PathLike[str] | None) -
 def draw(
     arrays: Any, results: Any = None, *, columns: int | None = None, cell: float = 0.45, heading: str = ""
 ) -> "Figure":
-    """Draws what `show` shows as a figure of Matplotlib.
+    """Draws what `show` shows as a Matplotlib figure.
 
     Below a heading, there are as many arrays side by side as fit its width.
     """
@@ -100,7 +100,7 @@ _GAP: Titled = ("", np.full((1, 1), None))
 
 
 def _size(titled: Titled) -> tuple[int, float]:
-    """The height and width of a grid in cells, of which each character of its title takes about a fifth."""
+    """The height and width of a grid in cells; each character of its title takes about a fifth of a cell."""
     title, grid = titled
     return _ARROW if grid is None else (grid.shape[0], max(grid.shape[1], 0.2 * len(title)))
 
@@ -120,7 +120,7 @@ def _total(widths: Sequence[float]) -> float:
 
 
 def _placed(grids: list[Titled], room: float) -> tuple[list[Titled], int]:
-    """The grids in as many columns as fit the room, in cells; results begin a row unless everything fits one."""
+    """Arranges the grids in as many columns as fit `room`, in cells; results begin a row unless all fit in one."""
     arrow = next((i for i, (_, grid) in enumerate(grids) if grid is None), len(grids))
     for columns in range(len(grids), 0, -1):
         filled = grids if columns == len(grids) else grids[:arrow] + [_GAP] * (-arrow % columns) + grids[arrow:]
@@ -133,9 +133,9 @@ _ARROW = (1, 0.8)  # the size of an arrow, in cells
 _HEADING_INCHES = 6.5  # as wide as the text of the site
 _CHARACTER_INCHES = 0.0755  # of a heading
 _MOST_COLUMNS = 12  # of matrices side by side
-_MAX_PIXELS = 2**16 - 1  # of a side of a picture that Matplotlib writes
-LINES = "#7a7f87"  # told from a white page and from a dark one
-_MOST_NUMBERS = 4096  # in one array: of more, no cell can be read, and drawing takes seconds
+_MAX_PIXELS = 2**16 - 1  # the largest side of a picture that Matplotlib writes
+LINES = "#7a7f87"  # visible on a white page and on a dark one
+_MOST_NUMBERS = 4096  # in one array; with more, cells are unreadable and drawing takes seconds
 
 
 def pyplot() -> Any:
@@ -149,7 +149,7 @@ def pyplot() -> Any:
 
 
 def _grids(where: str, arrays: Any) -> list[Titled]:
-    """A title and a matrix for each array of a dict, or of the one array that is given."""
+    """A title and a matrix for each array of a dict, or for a single array."""
     if not isinstance(arrays, Mapping):
         return [("", _grid(where, arrays))]
     if not arrays:
@@ -159,7 +159,7 @@ def _grids(where: str, arrays: Any) -> list[Titled]:
 
 
 def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
-    """A matrix of the array's numbers; the matrices of a higher rank are apart by rows and columns of None."""
+    """A matrix of the array's numbers; rows and columns of None separate the matrices of an array of higher rank."""
     if isinstance(array, jax.core.Tracer):
         rule = "must be an array whose values are known; show it outside of jax.jit"
         raise InvalidType(Problem(where, rule, spelled(array)))
@@ -178,7 +178,7 @@ def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
 
 
 def _apart(matrices: Sequence[np.ndarray[Any, Any]], axis: int) -> np.ndarray[Any, Any]:
-    """Matrices that follow each other along an axis, with a None between them."""
+    """Joins matrices along an axis, with None between them."""
     gap = np.full_like(matrices[0].take([0], axis), None)
     return np.concatenate([piece for matrix in matrices for piece in (gap, matrix)][1:], axis)
 
@@ -200,14 +200,14 @@ def _draw_grid(place: "Axes", title: str, grid: np.ndarray[Any, Any]) -> None:
 
 
 def _short(value: Any) -> str:
-    """A number in few characters: a whole one in full while it has at most 10 digits."""
+    """A number in few characters; an integer of at most 10 digits is written in full."""
     number = float(value)
     texts = (f"{number:.10g}" if number.is_integer() else "", f"{number:g}", f"{number:.3g}", f"{number:.2g}")
     return next((text for text, most in zip(texts, (10, 6, 6), strict=False) if 0 < len(text) <= most), texts[-1])
 
 
 def _color(part: float) -> tuple[float, ...]:
-    """The color of a number that is this part of the largest: blue above 0, red below, grey if it is no number."""
+    """The color of a number, given as a fraction of the largest: blue above 0, red below, gray if it is not finite."""
     from matplotlib import colormaps
 
     if not np.isfinite(part):

@@ -80,7 +80,7 @@ PURPOSES = {
 
 
 def functions_named(name: str) -> list[str]:
-    """The functions that are called `name` without their prefix; capital letters and underscores do not matter."""
+    """The functions named `name` apart from their prefix; case and underscores do not matter."""
     return [one for one in _functions() if _plain(name) in (_plain(one), _plain(_without_prefix(one)))]
 
 
@@ -115,7 +115,7 @@ def functions_for(words: str) -> list[str]:
 
 
 def _score(word: str, function: str) -> int:
-    """Returns how much a word tells of a function: 3 if it is in its name, 2 in those elsewhere, 1 in its summary."""
+    """Scores a word for a function: 3 if it is in its name, 2 if in its names elsewhere, 1 if in its summary."""
     name, elsewhere, summary = _texts()[function]
     return 3 * (word in name) or 2 * (word in elsewhere) or 1 * (word in summary)
 
@@ -148,7 +148,7 @@ def _stems(text: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    """Returns a word without the ending of its plural or of a verb: pools and pooling are one."""
+    """Returns a word without the ending of a plural or of a verb, so that pools and pooling are equal."""
     return re.sub(r"(?<=[a-z0-9]{3})(ing|es|s|ed|e|d)$", "", word)
 
 
@@ -162,7 +162,7 @@ def hint(name: str) -> str:
 
 @functools.cache
 def _elsewhere() -> dict[str, str]:
-    """The functions by what other libraries call them, as the operators' pages list it."""
+    """The functions by their names in other libraries, as listed on the operators' pages."""
     return json.loads((resources.files("dmljax") / "elsewhere.json").read_text())  # type: ignore[no-any-return]
 
 

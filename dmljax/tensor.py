@@ -170,7 +170,7 @@ class TensorDesc:
     def read(self, buffer: Any) -> Any:
         """Copies the logical array out of `buffer`, a contiguous bytes-like object or a JAX array.
 
-        From a JAX array, it returns one, under every transformation: strides that transpose and repeat become a
+        Given a JAX array, it returns one, under every transformation: strides that transpose and repeat become a
         transpose and a broadcast. Bytes of another type than `data_type` have no gradient.
 
         >>> TensorDesc("INT4", (3,)).read(bytes([0x21, 0x0F])).tolist()
@@ -233,7 +233,7 @@ class TensorDesc:
 
     @property
     def overlaps(self) -> bool:
-        """Whether any two elements share a place in the buffer, which is refused for an output."""
+        """Whether any two elements share a place in the buffer, which outputs must not do."""
         strides = self.strides or packed_strides(self.sizes)
         steps = sorted((stride, size - 1) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
         # A dimension cannot make elements overlap if its stride exceeds the reach of all dimensions with smaller ones.
@@ -328,7 +328,7 @@ def _distances(steps: _Steps) -> Iterator[NDArray[np.int64]]:
 
 
 def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """`sizes` from the first size that is not 1."""
+    """`sizes` without leading 1s."""
     leading = next((i for i, size in enumerate(sizes) if size != 1), len(sizes))
     return sizes[leading:]
 
@@ -348,7 +348,7 @@ def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The elements of 4 bits that are stored two to a byte, a byte for each: the inverse of `packed`."""
+    """Unpacks 4-bit elements from two per byte to one per byte: the inverse of `packed`."""
     halves = np.empty(2 * data.size, np.uint8)
     halves[0::2], halves[1::2] = data & 15, data >> 4
     return halves

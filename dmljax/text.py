@@ -65,7 +65,7 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """`, did you mean X?` for the known name that `name` begins or resembles, or that ends so; nothing otherwise."""
+    """`, did you mean X?` for a known name that starts with `name`, or resembles it in whole or at its end; or ""."""
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
     by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
     wanted = str(name)[:100].lower()

@@ -93,7 +93,7 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
 
 
 def bits_of(dtype: np.dtype[Any]) -> int:
-    """The number of bits of one element in a buffer, which NumPy does not know: its elements have whole bytes."""
+    """The number of bits of one element in a buffer; NumPy does not know it, because its elements have whole bytes."""
     return int(dtype.name.lstrip(string.ascii_lowercase))
 
 
@@ -234,7 +234,7 @@ RoundingModeLike = RoundingMode | Literal["halves_to_nearest_even", "toward_zero
 
 
 class DepthSpaceOrder(HeaderEnum, prefix="DML_DEPTH_SPACE_ORDER_"):
-    """`DML_DEPTH_SPACE_ORDER`: how channels count the elements of blocks, with the fastest dimension first.
+    """`DML_DEPTH_SPACE_ORDER`: the order of block elements in the channels, named with the fastest dimension first.
 
     With DEPTH_COLUMN_ROW, neighboring channels belong to the same element of a block; with COLUMN_ROW_DEPTH, to the
     same channel of the image.
@@ -288,7 +288,7 @@ class MatrixTransform(HeaderEnum, prefix="DML_MATRIX_TRANSFORM_"):
 class InterpolationMode(
     HeaderEnum, prefix="DML_INTERPOLATION_MODE_", in_jax={"nearest": "NEAREST_NEIGHBOR", "bilinear": "LINEAR"}
 ):
-    """`DML_INTERPOLATION_MODE`: what a resampled element is made of.
+    """`DML_INTERPOLATION_MODE`: how a resampled element is computed.
 
     NEAREST_NEIGHBOR copies the nearest element, and LINEAR averages the two nearest ones along each dimension.
 
@@ -360,7 +360,7 @@ RecurrentNetworkDirectionLike = RecurrentNetworkDirection | Literal["forward", "
 
 
 class QuantizationType(HeaderEnum, prefix="DML_QUANTIZATION_TYPE_"):
-    """`DML_QUANTIZATION_TYPE`: what QUANTIZE and DEQUANTIZE take beside their input.
+    """`DML_QUANTIZATION_TYPE`: what QUANTIZE and DEQUANTIZE take besides their input.
 
     SCALE is a scale, and SCALE_ZERO_POINT a scale and a zero point. Both operators refuse NONE.
 
