@@ -91,15 +91,19 @@ def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=80, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
-    parser.addoption("--write-notebooks", action="store_true", help="keep what the notebooks print and draw")
-    parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write what every operator is at a glance")
-    parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write what the tests saw")
+    parser.addoption("--write-notebooks", action="store_true", help="write the notebooks' output into their files")
+    parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write the page with all operators at a glance")
+    parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")
     parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
-    parser.addoption("--full-for", metavar="FILES", default="", help="run them for these files, which changed")
-    parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run a sample of those for the files")
-    parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write what the tests saw of all")
-    parser.addoption("--expect-transformations", metavar="FILE", type=Path, help="fail where they saw something else")
-    parser.addoption("--compilation-cache", metavar="FOLDER", help="keep what is compiled for other runs")
+    parser.addoption(
+        "--full-for", metavar="FILES", default="", help="run the cases marked `full` for these changed files"
+    )
+    parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run at most this many of them")
+    parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")
+    parser.addoption(
+        "--expect-transformations", metavar="FILE", type=Path, help="fail where the results differ from this page"
+    )
+    parser.addoption("--compilation-cache", metavar="FOLDER", help="reuse compiled programs between runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,7 +20,7 @@ from dmljax.directml import DataType, InvalidDesc, TensorDesc
 
 X64 = bool(jax.config.read("jax_enable_x64"))
 needs_x64 = pytest.mark.skipif(not X64, reason="needs 64-bit types")
-needs_x32 = pytest.mark.skipif(X64, reason="tells what happens without 64-bit types")
+needs_x32 = pytest.mark.skipif(X64, reason="tests behavior without 64-bit types")
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 FLOATS = [jnp.dtype(name) for name in ("float32", "float16", "bfloat16", *(("float64",) if X64 else ()))]

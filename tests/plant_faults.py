@@ -218,7 +218,7 @@ class WithoutShrinking:
     """A pytest plugin: one failing example is enough, and shrinking it takes minutes."""
 
     def pytest_configure(self) -> None:
-        from hypothesis import Phase, settings  # not before pytest, which rewrites it
+        from hypothesis import Phase, settings  # only after pytest, which rewrites hypothesis
 
         settings.register_profile("faults", phases=[Phase.explicit, Phase.generate], derandomize=True)
         settings.load_profile("faults")
@@ -290,7 +290,7 @@ def main(arguments: Sequence[str]) -> int:
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         options = os.environ.get("PYTEST_ADDOPTS", "")
-        os.environ["PYTEST_ADDOPTS"] = f"--compilation-cache={folder}/compiled {options}"  # unless they have another
+        os.environ["PYTEST_ADDOPTS"] = f"--compilation-cache={folder}/compiled {options}"  # unless set
         package = shutil.copytree(PACKAGE, Path(folder) / "dmljax")
         compileall.compile_dir(package, quiet=1)
         runner = Runner(context, package)

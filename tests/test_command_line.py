@@ -122,7 +122,7 @@ def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
 def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
     message = b"error: cannot write to the standard output: No space left on device\n"
     for command in (["run", ROUTING], ["ops", "--json"]):
@@ -337,7 +337,7 @@ def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize("platform", few_of(["gpu", "cuda", "rocm", "tpu"], "tpu"))
 def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
     if jax.default_backend() != "cpu":
-        pytest.skip("JAX may have it here")
+        pytest.skip("JAX may have this platform here")
     finished = in_a_process("run", ROUTING, "--platform", platform)
     rule = "--platform must name a platform that JAX has on this machine"
     reasons = r"JAX gives no reason|Unable to .*|pip install 'jax\[\w+\]' brings it.*"
@@ -586,7 +586,7 @@ def test_rules_name_members(name: str) -> None:
     known = {*operator.json_fields(), "DataType", "DimensionCount", "Sizes"}
     for rule in listed_rules:
         named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", rule))
-        assert named <= known | {"BatchDimensionCount"}, rule  # which one of the gathers has not
+        assert named <= known | {"BatchDimensionCount"}, rule  # which one of the gathers does not have
 
 
 @pytest.mark.parametrize("name", ["one_hot", "ONE_HOT", "one-hot", "DML_OPERATOR_ONE_HOT", "OneHotDesc"])
@@ -711,7 +711,7 @@ def test_the_table_of_operators_is_filtered(
     ]
 
 
-# Calls that are wrong
+# Wrong calls
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_docstrings_examples_run(name: str, monkeypatch: pytest.MonkeyPatch,
 def test_every_public_name_is_documented(name: str) -> None:
     documentation = NAMES[name].__doc__
     assert documentation
-    assert not documentation.startswith(f"{name}(")  # what a dataclass writes by default
+    assert not documentation.startswith(f"{name}(")  # a dataclass's default docstring
 
 
 def test_help_shows_the_short_names_of_types() -> None:
@@ -111,5 +111,5 @@ def test_the_example_of_every_descriptor_runs(name: str) -> None:
 def test_every_public_name_has_a_running_example(name: str) -> None:
     value = NAMES[name]
     if isinstance(value, type) and issubclass(value, directml.Operator) and value is not directml.Operator:
-        return  # one is made from the page's, above
+        return  # has an example made from its page's, tested above
     assert any(test.examples for test in examples_in(name))

@@ -176,7 +176,7 @@ def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: st
             assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
             directml.validate(desc, feature_level=expected)
         seen.add(expected)
-    assert seen - {None} == set(SUPPORT[operator]), "some table of the page decides nothing"
+    assert seen - {None} == set(SUPPORT[operator]), "every table of the page decides some level"
 
 
 @for_each_operator
@@ -500,7 +500,7 @@ def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
 def test_leaks_no_tracer(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
-    jax.clear_caches()  # what is cached is not traced again
+    jax.clear_caches()  # cached functions would not be traced again
     with jax.checking_leaks():
         jax.make_jaxpr(jax.jit(function_of(desc)))(*inputs)
         jax.make_jaxpr(jax.vmap(function_of(desc)))(*(np.stack([array]) for array in inputs))

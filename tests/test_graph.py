@@ -340,7 +340,7 @@ def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: A
 
 def test_beyond_the_end_of_a_buffer_there_are_zeros() -> None:
     copy = directml.ElementWiseIdentityDesc
-    three, windows = TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2, 3), (1, 1))  # of a buffer of 4 bytes
+    three, windows = TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2, 3), (1, 1))  # in a buffer of 4 bytes
     graph = chain(copy(input=three, output=three), copy(input=windows, output=TensorDesc("UINT8", (2, 3))), input=three)
     assert lower(graph)(np.array([1, 2, 3], np.uint8)).tolist() == [[1, 2, 3], [2, 3, 0]]
 
@@ -589,7 +589,7 @@ def test_a_wrong_json_is_refused(changes: Any, message: str) -> None:
         directml.from_json(directml.to_json(biased()) | changes)
 
 
-@pytest.mark.skipif(X64, reason="64-bit types are there")
+@pytest.mark.skipif(X64, reason="tests behavior without 64-bit types")
 def test_64_bits_are_refused_where_there_are_none() -> None:
     wide = TensorDesc("INT64", (2,))
     with pytest.raises(Unsupported, match=r"graph: nodes\.n0\.ELEMENT_WISE_IDENTITY\.InputTensor\.DataType must be of"):

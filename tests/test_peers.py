@@ -119,7 +119,7 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
     )
     near(results.output, expected[0])
     for result, one in zip(results[1:], expected[1:], strict=True):
-        for b, length in enumerate(lengths):  # nothing has been written beyond that
+        for b, length in enumerate(lengths):  # later positions are unwritten
             same(result[b, :, : length + count], one[b, :, : length + count])
 
 

@@ -55,8 +55,8 @@ class Peer:
     run: Callable[..., Any]
     types: tuple[str, ...]
     differences: tuple[Difference, ...] = ()
-    units: float = 0  # its own error in the last place
-    absolute: float = 0  # its own error where the result is a small difference
+    units: float = 0  # the peer's error in units in the last place
+    absolute: float = 0  # the peer's absolute error where the result is a small difference
     tensors: Callable[..., Any] | None = None  # PyTorch's function of tensors
     node: tuple[str, tuple[float | None, ...], int, dict[str, Any]] | None = None  # ONNX's, with its constants
 
@@ -164,21 +164,25 @@ def prelu(x: Any, slope: Any) -> Any:
 
 
 FROM_32_BITS = ("float32", "float64")
-NAN_PASSES = Difference("the page has 0 where no comparison holds; PyTorch passes a NaN on", is_nan)
+NAN_PASSES = Difference("the page has 0 where no comparison holds; PyTorch returns NaN for NaN", is_nan)
 NAN_HAS_NO_SIGN = Difference(
-    "the page has 0 for what is neither above nor below; ONNX Runtime NaN", is_nan, FROM_32_BITS
+    "the page has 0 for elements neither above nor below 0; ONNX Runtime has NaN", is_nan, FROM_32_BITS
 )
-ZERO_KEEPS_SIGN = Difference("the page's element is not above 0, so that ours is +0; the peer's -0", is_negative_zero)
+ZERO_KEEPS_SIGN = Difference(
+    "the page has 0 for elements not above 0, so ours is +0; the peer's is -0", is_negative_zero
+)
 ZERO_LOSES_SIGN = Difference(
-    "ONNX Runtime has +0 for -0, and for what is so small that its exponential is 1", is_smallest_negative
+    "ONNX Runtime has +0 for -0, and for numbers so small that their exponential is 1", is_smallest_negative
 )
 TINY_LOSES_SIGN = Difference("ONNX Runtime has +0 where the exponential is 1", is_smallest_negative, ("float32",))
-ZERO_IS_MULTIPLIED = Difference("the page has the element from zero on; PyTorch above zero", lambda x, _: x == 0)
+ZERO_IS_MULTIPLIED = Difference(
+    "the page copies elements from zero on; PyTorch copies those above zero", lambda x, _: x == 0
+)
 EITHER_ZERO = Difference(
-    "of opposite zeros ours is the one that the sign says; the peer's either", are_opposite_zeros, is_certain=False
+    "of opposite zeros, ours selects by sign; the peer's may return either", are_opposite_zeros, is_certain=False
 )
 SHRINKS_TO_SIGN = Difference(
-    "the page has 0 between the thresholds; PyTorch, at the end of its vectors, the element times 0",
+    "the page has 0 between the thresholds; PyTorch, at the end of its vectors, has the element times 0",
     lambda x: np.signbit(x) & (x >= -1.5),
     is_certain=False,
 )
@@ -187,8 +191,8 @@ SHRINKS_FLOATS = Difference(
     lambda x: np.abs(x.astype(float)) >= 2**24,
     tuple(kind for kind in INTEGERS if kind.endswith(("32", "64"))),
 )
-LOWEST_IS_LEFT = Difference("ONNX has the lowest number for a bound that is left out", np.isneginf)
-HIGHEST_IS_LEFT = Difference("ONNX has the highest number for a bound that is left out", np.isposinf)
+LOWEST_IS_LEFT = Difference("ONNX uses the lowest number for a missing bound", np.isneginf)
+HIGHEST_IS_LEFT = Difference("ONNX uses the highest number for a missing bound", np.isposinf)
 PRODUCT_OVERFLOWS = Difference(
     "PyTorch's product overflows before it is divided", is_beyond(1e37), ("float32",), is_certain=False
 )
@@ -196,41 +200,41 @@ SOFTPLUS_OVERFLOWS = Difference(
     "ONNX Runtime's product overflows before it is halved", is_beyond(2e38), ("float32",), is_certain=False
 )
 MEAN_OVERFLOWS = Difference(
-    "half of a sum that overflows is finite in ours",
+    "ours is finite if only the sum overflows, not its half",
     lambda a, b: np.isinf(a + b) & np.isfinite(a) & np.isfinite(b),
     ("float32",),
 )
 PRODUCT_OF_SUBNORMAL = Difference(
-    "a subnormal is told from zero, but XLA multiplies a zero",
+    "ours distinguishes a subnormal from zero, but XLA multiplies it as a zero",
     lambda x, slope: is_subnormal(x) & (x < 0) & (np.abs(slope) > 1),
     FROM_32_BITS,
 )
 INEXACT_MODULUS = Difference(
-    "PyTorch's quotient overflows, or is rounded to a whole number that it is below",
+    "PyTorch's quotient overflows, or is rounded up to a whole number",
     lambda a, b: np.abs(a) > 2**20 * np.abs(b),
     FROM_32_BITS,
     is_certain=False,
 )
 SIGN_OF_MODULUS = Difference(
-    "a zero has the sign of the divisor in ours, as in Python; of the dividend in PyTorch's",
+    "a zero has the divisor's sign in ours, as in Python, and the dividend's in PyTorch",
     lambda a, b: (np.fmod(a, b) == 0) & (np.signbit(a) != np.signbit(b)) | is_zero_or_subnormal(a),
 )
 FRACTIONAL_POWER = Difference(
-    "the page has NaN for negative elements to powers that are not whole; the peer C's infinity for -infinity",
+    "the page has NaN for negative elements to fractional powers; the peer has infinity for -infinity, like C",
     lambda base, exponent=1.5: np.isneginf(base) & np.isfinite(exponent) & (np.trunc(exponent) != exponent),
 )
 SIGNALLING_POWER = Difference(
-    "a signaling NaN to the power of 0, or as that of 1, is NaN or 1, as IEEE 754 allows",
+    "a signaling NaN to the power 0, or 1 to a signaling NaN, is NaN or 1: IEEE 754 allows both",
     lambda base, exponent: is_signaling(base) | is_signaling(exponent),
     is_certain=False,
 )
 POWER_OF_ZERO = Difference(
-    "1 / 0 of integers is -1 in ours; PyTorch's negative power of 0 is 0",
+    "a negative power of the integer 0 is 1 / 0, which is -1 in ours; in PyTorch it is 0",
     lambda base, exponent: (base == 0) & (exponent < 0),
     SIGNED,
 )
 POWER_OF_DOUBLES = Difference(
-    "the page has exact results, in ours wrapped around; ONNX Runtime computes in float64, and saturates",
+    "the page's results are exact, and wrap around in ours; ONNX Runtime computes in float64, and saturates",
     is_beyond_doubles,
     SIGNED,
 )

@@ -60,7 +60,7 @@ def test_the_operators_are_counted() -> None:
 # Statements of notebooks/beside.md about JAX's nearest functions. When JAX changes, change the page.
 
 SUBNORMALS = jnp.array([[1e-40, 2e-40]], jnp.float32)
-on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="tells of XLA on CPU")
+on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="describes XLA on a CPU")
 
 
 def test_jax_one_hot_wraps_narrow_indices_and_ignores_negative_ones() -> None:

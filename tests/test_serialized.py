@@ -371,7 +371,7 @@ def test_parts_that_are_shared_again_and_again_are_refused() -> None:
     data = bytearray(written({8: [""] * count + [text]}))
     vector = data.index((count + 1).to_bytes(4, "little")) + 4
     target = data.index(text.encode()) - 4
-    for i in range(count):  # all of them are the last one
+    for i in range(count):  # all offsets lead to the last string
         data[vector + 4 * i : vector + 4 * i + 4] = (target - vector - 4 * i).to_bytes(4, "little")
     with pytest.raises(InvalidDesc, match="too many offsets lead to the same parts of the file"):
         parsed(bytes(data))

@@ -691,7 +691,7 @@ def test_each_device_generates_its_own_words(sizes: tuple[int, ...], spec: P, ax
     mesh = mesh_of(axis_type, rows=4, columns=2)
     sharding = NamedSharding(mesh, spec)
     generate = jax.jit(lambda s: dmljax.random_generator(s, output_sizes=sizes).output, out_shardings=sharding)
-    state = jax.device_put(STATE, NamedSharding(mesh, P()))  # its type names the mesh
+    state = jax.device_put(STATE, NamedSharding(mesh, P()))  # the array's type names the mesh
     compiled = generate.lower(state).compile()
     assert collectives(compiled) == []
     memory: Any = compiled.memory_analysis()

@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     around = tmp_path_factory.mktemp("around")
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(NOTEBOOKS), "site"]
     subprocess.run(build, check=True, timeout=300, cwd=around)
-    assert [path.name for path in around.iterdir()] == ["site"]  # nothing is written beside it
+    assert [path.name for path in around.iterdir()] == ["site"]  # the build writes nothing else
     return around / "site"
 
 
@@ -51,7 +51,7 @@ def test_every_operator_has_a_page_with_everything(site: Path) -> None:
 
 def test_no_code_is_wider_than_its_page(site: Path) -> None:
     for page in site.rglob("*.html"):
-        # What is printed wraps.
+        # Printed output wraps.
         text = re.sub(
             r'<div class="(output stream|highlight-(text|console)).*?</pre>', "", page.read_text(), flags=re.S
         )

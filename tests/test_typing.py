@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from documented_code import ROOT, programs
 
-# Messages that remain: words of each, by program, with the reason.
+# Expected messages: words of each, by program, with the reason.
 KNOWN = {
     "docstring_InvalidType": {"list[float]": "the example shows what is refused"},
     "notebook_1_from_jax_numpy": {"list[float]": "the notebook shows what is refused"},
-    "notebook_6_directml_programs": {'"type"': "a graph has no type, but this model has operators only"},
+    "notebook_6_directml_programs": {'"type"': "a graph has no `type`, but this model only has operators"},
     "notebook_7_many_devices": {
         "findall": "JAX may have no text of a compiled program",
         "str | None": "likewise",
-        '"shape"': "JAX takes what an exported program returns for a function",
+        '"shape"': "JAX declares that an exported program returns functions",
     },
     "notebook_8_style_transfer": {
         "ndarray": "matplotlib's sample data are files or arrays",
@@ -32,17 +32,17 @@ KNOWN = {
         "Params": "optax's parameters are any tree",
     },
     "notebook_9_graphs": {
-        "OptionalScaleBias": "pyright takes the keys of a dictionary for any argument",
+        "OptionalScaleBias": "pyright assumes that a dictionary's keys may be any argument",
         "findall": "JAX may have no text of a compiled program",
         "str | None": "likewise",
         "spec": "only JAX's named shardings have a spec",
     },
     "notebook_10_onnx_models": {
-        "StrPath": "a package may have no file",
-        "list[object]": "mypy takes names and sizes in one list for any objects",
+        "StrPath": "a package may be without a file",
+        "list[object]": "mypy infers `object` for a list of names and sizes",
         "pyplot": "matplotlib exports itself there",
     },
-    "notebook_11_onnx_shapes": {"JitWrapped": "a name has a model first and a jitted one afterwards"},
+    "notebook_11_onnx_shapes": {"JitWrapped": "a name holds a model first and a jitted model later"},
     "notebook_12_fine_tuning": {
         "SparseTensor": "ONNX Runtime's results may be sparse",
         "__getitem__": "likewise",
@@ -54,10 +54,10 @@ KNOWN = {
         "slice": "likewise",
     },
     "page_for-jax": {"tril": "the example shows what is refused"},
-    "page_serving": {"bytearray": "JAX reads an exported program from bytes as well"},
+    "page_serving": {"bytearray": "JAX also reads an exported program from bytes"},
     "page_adam_optimizer": {
         "positional": "a type checker does not count the leaves of a tree",
-        "Literal[0]": "the structure of a tree has any leaves",
+        "Literal[0]": "the structure of a tree may have any leaves",
     },
 }
 
@@ -101,7 +101,7 @@ def test_the_documented_code_is_typed(checker: str, said_by: Any, folder: Path) 
     said = list(said_by(folder))
     assert ("docstring_InvalidType", "list[float]") in [
         (program, word) for program, message in said for word in KNOWN.get(program, ()) if word in message
-    ]  # it has looked
+    ]  # the checker has run
     unknown = [
         (program, message) for program, message in said if not any(map(message.__contains__, KNOWN.get(program, ())))
     ]

@@ -104,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="parts of the names of operators and networks; all by default")
-    parser.add_argument("--update", action="store_true", help="write what is found for some of them")
-    parser.add_argument("--meshes", action="store_true", help="print what networks exchange on several chips")
+    parser.add_argument("--update", action="store_true", help="also write the figures if there are words")
+    parser.add_argument("--meshes", action="store_true", help="print the networks' exchanges on several chips")
     given = parser.parse_args(arguments)
     if given.meshes:
         for line in meshes.rows(given.words):

@@ -321,7 +321,7 @@ def random_words() -> Work:
         lambda state: dmljax.random_generator(state, output_sizes=(MEDIUM,)).output,
         jax=lambda state: jax.random.bits(jax.random.wrap_key_data(state[4:]), (MEDIUM,), "uint32"),
         torch=lambda state: torch.empty(MEDIUM, dtype=torch.int32).random_(),
-        comparable=lambda words: np.mean(as_numpy(words) & 1),  # each has a generator of its own
+        comparable=lambda words: np.mean(as_numpy(words) & 1),  # each rival has its own generator
         tolerance=0.01,
     )
 

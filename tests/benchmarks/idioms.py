@@ -133,7 +133,7 @@ def depth_to_space(x: Any, are_blocks_first: bool) -> Any:
     return apart.reshape(count, channels // 4, 2 * height, 2 * width)
 
 
-WINDOWS = (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1))  # with the strides, and the padding
+WINDOWS = (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1))  # window, strides, padding
 
 
 def largest(x: Any) -> Any:
@@ -163,7 +163,7 @@ def largest_and_places(x: Any) -> Any:
 
 
 def unpooled(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
-    """Elements at their places in zeros."""
+    """Puts elements at their indices among zeros."""
     return jnp.zeros(shape).ravel().at[places.ravel()].set(x.ravel()).reshape(shape)
 
 

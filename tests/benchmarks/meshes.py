@@ -89,7 +89,7 @@ def compiled(
     }
     places = {name: one.sharding for name, one in weights.items()} if gradient else None
     function = jax.grad(loss_of(rival.function)) if gradient else rival.function
-    jax.clear_caches()  # of what was lowered for other chips
+    jax.clear_caches()  # drops what was lowered for other chips
     with jax.default_matmul_precision("highest"):
         return jax.jit(lambda weights, x: function(weights, x), out_shardings=places).lower(weights, x).compile()
 

@@ -19,7 +19,7 @@ def exported(make: Make) -> tuple[Any, bytes, dict[str, Any]]:
     names, file = [*inputs], io.BytesIO()
     axes = {name: {0: "batch"} for name in names}
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of the exporter, about itself
+        warnings.simplefilter("ignore")  # the exporter's deprecation warnings
         values = tuple(inputs.values())
         torch.onnx.export(network.eval(), values, file, dynamo=False, input_names=names, dynamic_axes=axes)
     return network, file.getvalue(), inputs

@@ -45,7 +45,7 @@ def products(x: Any, w: Any, b: Any) -> Any:
 
 
 def plain_lstm(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
-    """An LSTM as it is written down."""
+    """An LSTM written straight from its equations."""
     size = r.shape[-1]
 
     def step(state: Any, x: Any) -> Any:
@@ -60,7 +60,7 @@ def plain_lstm(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
 
 
 def plain_gru(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
-    """A GRU as it is written down."""
+    """A GRU written straight from its equations."""
     size = r.shape[-1]
 
     def step(hidden: Any, x: Any) -> Any:

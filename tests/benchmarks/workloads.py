@@ -50,7 +50,7 @@ class Work:
     torch: Function | None = None
     onnx: OnnxNode | None = None
     comparable: Function = as_numpy
-    tolerance: float = 0  # beside 1 and beside each element
+    tolerance: float = 0  # both absolute and relative
 
     @property
     def of_jax(self) -> dict[str, Function]:

@@ -113,7 +113,7 @@ def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
         "value_start": st.integers(0, 7),
         "value_delta": st.integers(0, 7),
         "padding_value": st.integers(0, 7),
-        "min": st.integers(0, 7),  # numbers of 4 bits, too
+        "min": st.integers(0, 7),  # also 4-bit numbers
         "max": st.integers(0, 7),
         "scale_bias": st.none() | st.builds(directml.ScaleBias, small, small),
         "fused_activation": st.sampled_from(

@@ -618,7 +618,7 @@ def test_commands_are_found_whatever_their_case(tmp_path: Path) -> None:
     assert loaded(tmp_path, IO, {"max": hardmax(2, 3)}, commands).commands[1] == Print("out")
 
 
-# Files that are no models
+# Files that are not models
 
 
 @pytest.mark.parametrize(

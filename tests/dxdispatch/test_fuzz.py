@@ -357,7 +357,7 @@ def test_mutated_models_are_run_or_refused(
     # A buffer of two gigabytes is allowed, and takes its time.
     for module in (context, dispatchables):
         monkeypatch.setattr(module, "MAX_RESOURCE_BYTES", 2**20)
-    monkeypatch.chdir(folder / "..")  # where no file lies that a model names
+    monkeypatch.chdir(folder / "..")  # which has none of the files that models name
     count = pytestconfig.getoption("--models") // 2
     outcomes: Counter[str] = Counter()
 
@@ -372,7 +372,9 @@ def test_mutated_models_are_run_or_refused(
         if count >= 1000:
             print(f"\n{mutated.__name__}: {sum(outcomes.values())} models, {dict(outcomes)}")
     checks = sum(count for outcome, count in outcomes.items() if outcome.startswith("check"))
-    assert count < 80 or min(outcomes["run 0"], outcomes["run 2"], checks) > 0  # of few models, none may run
+    assert (
+        count < 80 or min(outcomes["run 0"], outcomes["run 2"], checks) > 0
+    )  # a few models may include none that runs
 
 
 @settings(deadline=None, max_examples=300)

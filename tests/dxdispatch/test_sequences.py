@@ -142,11 +142,11 @@ def two_steps(
         (tensor("FLOAT32", 2, 3), tensor("UINT8", 24), 16, 16, True),
         (tensor("UINT8", 8), tensor("UINT16", 3), 0, 0, True),
         (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 1, 2, 2, Strides=[9, 4, 2]), 0, 0, True),
-        (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 7), 0, 0, False),  # what lies between, too
+        (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 7), 0, 0, False),  # also reads the gaps
         (tensor("FLOAT32", 2, 2, Strides=[4, 2]), tensor("FLOAT32", 2, 2, Strides=[2, 4]), 0, 0, False),
-        (tensor("UINT8", 5), tensor("UINT8", 8), 0, 0, False),  # what fills the buffer up
+        (tensor("UINT8", 5), tensor("UINT8", 8), 0, 0, False),  # also reads the padding at the end
         (tensor("UINT8", 5), tensor("UINT8", 5), 0, 0, True),
-        (tensor("FLOAT32", 6), tensor("FLOAT32", 2), 0, 4, False),  # from the middle on
+        (tensor("FLOAT32", 6), tensor("FLOAT32", 2), 0, 4, False),  # begins in the middle
         (tensor("FLOAT32", 2), tensor("FLOAT32", 6), 4, 0, False),  # around
         (tensor("FLOAT32", 2), tensor("FLOAT32", 2), 16, 0, True),  # elsewhere
         (tensor("FLOAT32", 2), tensor("FLOAT32", 2), 8, 0, True),
@@ -281,7 +281,7 @@ def test_what_is_wrong_with_a_sequence_is_told_at_its_first_dispatch(tmp_path: P
         Execution(model)
 
 
-# Drawn by chance
+# Random models
 
 SIZES = {"FLOAT32": 4, "FLOAT16": 2, "INT32": 4, "UINT8": 1}
 PLACES = [0, 16, 32, 48]  # in buffers of 64 bytes

@@ -21,11 +21,11 @@ from onnx.backend.test import loader
 import dmljax.onnx
 from dmljax import DmlError
 
-# What is refused, and why, by the beginning of a case's name
+# The refused cases, by the beginning of their names, and why
 REFUSED: dict[str, str] = {
     "test_ai_onnx_ml_": "DirectML has no classical machine learning",
-    "test_image_decoder_": "JAX has no files",
-    "test_gradient_of_": "jax.grad is what differentiates",
+    "test_image_decoder_": "JAX does not decode files",
+    "test_gradient_of_": "jax.grad differentiates models",
 }
 
 # Operators that compute in floats, so the last bit may differ

@@ -324,7 +324,7 @@ def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any
     assert_close(own[0], other[0], 1e-5)
     for present, expected in zip(own[1:], other[1:], strict=True):
         assert present.shape == expected.shape
-        for i, last in enumerate(arrays[5]):  # beyond it is what nobody has written
+        for i, last in enumerate(arrays[5]):  # later positions are unwritten
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
 
 

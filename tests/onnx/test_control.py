@@ -131,7 +131,7 @@ def test_a_condition_ends_a_loop_before_its_count() -> None:
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
 
 
-def test_a_count_beyond_all_counting_is_none() -> None:  # PyTorch's exporter writes `while` so
+def test_a_count_beyond_all_counting_is_none() -> None:  # as PyTorch's exporter writes `while`
     count = np.array(2**63 - 1)
     run = loop(until_small(), count="n", n=count)
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625

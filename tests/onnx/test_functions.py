@@ -56,11 +56,11 @@ def test_functions_call_functions_with_their_own_attributes() -> None:
     own = of_node(helper.make_node("Twice", ["x"], ["y"], domain="own", outer=2.0), [outer, leaky()])
     assert own(X).tolist() == [[-5.0, 2.0, 6.0]]
     without = of_node(helper.make_node("Twice", ["x"], ["y"], domain="own"), [outer, leaky()])
-    assert without(X).tolist() == [[-2.0, 2.0, 6.0]], "an attribute that nobody gives is absent within, too"
+    assert without(X).tolist() == [[-2.0, 2.0, 6.0]], "an attribute that the call omits is also absent inside"
 
 
 def test_a_function_has_versions_of_its_own() -> None:
-    nodes = [helper.make_node("Softmax", ["a"], ["b"])]  # before 13, of all that follows axis 1
+    nodes = [helper.make_node("Softmax", ["a"], ["b"])]  # before version 13, over axis 1 and all later ones
     made = helper.make_function("own", "Old", ["a"], ["b"], nodes, [helper.make_opsetid("", 11)])
     node = helper.make_node("Old", ["x"], ["y"], domain="own")
     x = np.zeros((2, 2, 2), np.float32)

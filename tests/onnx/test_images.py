@@ -167,7 +167,7 @@ def pictures() -> Any:
 
 @contextlib.contextmanager
 def layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every layer computes as it does alone."""
+    """Computes every layer as if it were not part of a network."""
     with monkeypatch.context() as patch:
         patch.setattr(channels, "_FEWEST_LAYERS", 1000)
         yield
@@ -240,7 +240,7 @@ def test_a_gate_is_computed_once_for_each_channel() -> None:
     (loop,) = (body for body in text.split("\n\n") if body.lstrip().startswith("%") and "f32[1,16,64,64]" in body)
     computed = set(re.findall(r" = \S+ ([\w-]+)\(", loop))
     assert "multiply" in computed
-    assert computed.isdisjoint({"add", "select", "compare"}), "those of the gate are outside of the loop"
+    assert computed.isdisjoint({"add", "select", "compare"}), "the gate's operations are outside the loop"
 
 
 def handler_of(node: Node) -> Handler:

@@ -46,7 +46,7 @@ def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
 def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:
     assert [(one.name, one.dtype, one.sizes) for one in network.inputs] == [("x", np.float32, ("n", 3, 4, 4))]
     assert [one.name for one in network.outputs] == ["y"]
-    assert sorted(network.weights) == ["bias", "filter", "matrix"], "what decides sizes is no weight"
+    assert sorted(network.weights) == ["bias", "filter", "matrix"], "arrays that decide sizes are not weights"
     assert repr(network) == "Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
 
 
@@ -140,7 +140,7 @@ def test_images_of_an_open_batch_are_resized(by: str) -> None:
     ]
     constants = {"scales": np.array([1, 1, 2, 2], "float32"), "rest": np.array([1, 4, 4])}
     resize = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 1, 2, 2])], ["y"], constants))
-    assert ("scales" in resize.weights) is (by == "sizes"), "what decides sizes is no weight"
+    assert ("scales" in resize.weights) is (by == "sizes"), "arrays that decide sizes are not weights"
     (batch,) = jax.export.symbolic_shape("batch")
     exported = jax.export.export(jax.jit(resize))(jax.ShapeDtypeStruct((batch, 1, 2, 2), "float32"))
     x = np.arange(12, dtype="float32").reshape(3, 1, 2, 2)
@@ -190,7 +190,7 @@ def test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced() -
     rule = r"onnx: nodes\[\"to sizes\"\].Reshape.sizes must be known while tracing.*load\(\.\.\., cons"
     with pytest.raises(Unsupported, match=rule):
         jax.jit(reshape)(x, np.array([3, 2]))
-    assert jax.jit(lambda x: reshape(x, np.array([3, 2])))(x).shape == (3, 2), "a NumPy array is known inside of jit"
+    assert jax.jit(lambda x: reshape(x, np.array([3, 2])))(x).shape == (3, 2), "a NumPy array is known inside jit"
 
 
 def test_an_input_that_is_fixed_is_none_any_more() -> None:
@@ -311,7 +311,7 @@ def test_before_version_4_initializers_are_inputs_that_have_a_value() -> None:
 
 def test_an_operator_has_the_meaning_of_its_version() -> None:
     x = np.zeros((1, 2, 2), "float32")
-    for opset, each in ((11, 0.25), (13, 0.5)):  # the second one is along the axis alone
+    for opset, each in ((11, 0.25), (13, 0.5)):  # from version 13 on, only along the axis
         nodes = [helper.make_node("Softmax", ["x"], ["y"], axis=1)]
         softmax = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1, 2, 2])], ["y"], opset=opset))
         np.testing.assert_array_equal(softmax(x), np.full_like(x, each))
@@ -324,7 +324,7 @@ def test_known_integers_divide_as_others_do() -> None:
     assert [one.tolist() for one in divide(constants["a"])] == [[-3], [-3]]
 
 
-# Files that are wrong
+# Broken files
 
 RELU = helper.make_node("Relu", ["x"], ["y"])
 X = value("x", FLOAT, [1])

@@ -225,7 +225,7 @@ def test_a_dynamically_quantized_recurrent_network_is_near(tmp_path: Path) -> No
     (tmp_path / "whole.onnx").write_bytes(exported(Recurrent(nn.LSTM, bidirectional=True), (x,)))
     quantize_dynamic(tmp_path / "whole.onnx", tmp_path / "small.onnx", op_types_to_quantize=["LSTM"])
     assert any(node.op_type == "DynamicQuantizeLSTM" for node in onnx.load(tmp_path / "small.onnx").graph.node)
-    assert_as_onnxruntime(str(tmp_path / "small.onnx"), [x.numpy()], 0.03)  # it rounds states to 8 bits, too
+    assert_as_onnxruntime(str(tmp_path / "small.onnx"), [x.numpy()], 0.03)  # ONNX Runtime also rounds states to 8 bits
 
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])

@@ -424,7 +424,9 @@ def test_arrays_of_symbols_keep_the_type_of_their_numbers() -> None:
     largest = known_numbers(computed(np.max, sizes, axis=(0,)), np.dtype(np.int64))
     assert as_sizes(largest) == (jax.core.max_dim(n, 3),)
     for numbers in (sizes[1:], sizes - sizes):
-        assert known_numbers(numbers, np.dtype(np.int32)).dtype == np.int32, "without symbols, an array of numbers"
+        assert known_numbers(numbers, np.dtype(np.int32)).dtype == np.int32, (
+            "without symbols, it is an array of numbers"
+        )
 
 
 # Floats that decide sizes

@@ -75,7 +75,7 @@ def test_convolutions_have_their_output_channels_divided() -> None:
     weights = """w:4x2x3x3 b:4 scale:4 shift:4 mean:4 variance:4 gate:4x1x1 back:4x6x2x2 c0:6 each:6x1x2x2 h0:6x1x1x1
         head:6x3"""
     found = read("float[N, 2, 8, 8] x", weights, nodes).partition(MESH)
-    assert found.pop("back") == P(None, "model"), "a transposed one has them second"
+    assert found.pop("back") == P(None, "model"), "a transposed convolution has its output channels second"
     assert set(found.values()) == {P("model")}
 
 
@@ -115,7 +115,7 @@ def test_sharded_weights_may_be_donated() -> None:
     weights = model.shard(mesh, {})
     jax.block_until_ready(jax.jit(lambda weights: jax.tree.map(jnp.negative, weights), donate_argnums=0)(weights))
     assert all(one.is_deleted() for one in weights.values())
-    assert model(np.ones((1, 8), np.float32)).shape == (1, 6), "the model keeps its own"
+    assert model(np.ones((1, 8), np.float32)).shape == (1, 6), "the model keeps its own weights"
 
 
 @pytest.mark.parametrize(

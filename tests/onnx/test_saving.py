@@ -133,7 +133,7 @@ def test_tensors_within_nodes_are_taken_in(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dmljax.onnx.load(tmp_path / "whole.onnx")(True), [1, 2])
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read as Linux tells it")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory use from Linux")
 def test_a_loaded_model_has_its_weights_once(tmp_path: Path) -> None:
     size = 2**27
     weight = np.ones(size // 4, np.float32)

@@ -76,7 +76,7 @@ def transformer() -> dmljax.onnx.Model:
 
 
 class State(NamedTuple):
-    """What training goes on with."""
+    """The state of training between steps."""
 
     weights: dict[str, jax.Array]
     moments: Any

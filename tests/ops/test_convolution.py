@@ -218,7 +218,7 @@ def test_a_cpu_convolves_each_size_its_fastest_way(
 
 @pytest.mark.parametrize("direction", ConvolutionDirection)
 def test_groups_are_no_convolution_of_xla_on_a_cpu_in_either_direction(direction: ConvolutionDirection) -> None:
-    """XLA's own takes up to 70 times as long."""
+    """XLA's grouped convolution takes up to 70 times as long."""
     x, w = whole(1, 8, 6, 7), whole(8, 1, 3, 3)
 
     def convolved(x: Any, w: Any) -> Any:
@@ -583,7 +583,7 @@ def test_the_sum_with_the_bias_may_exceed_int32(end: int) -> None:
     computed = quantized(x, w, bias=bias, output_scale=scale, dtype="int8")
     total = end + 2 * 255 * int(w[0, 0, 0])
     assert computed.tolist() == [[[round(total / scale)]]] == [[[64 if end > 0 else -64]]]
-    channels = 33_026  # its sum by itself exceeds int32
+    channels = 33_026  # even without a bias, the sum exceeds int32
     many = np.full((1, channels, 1), 255, np.uint8)
     assert quantized(many, many, output_scale=scale).tolist() == [[[round(255 * 255 * channels / scale)]]] == [[[64]]]
 

@@ -239,7 +239,7 @@ def test_signs_and_copies_of_special_values_are_the_formulas(call: Any, name: st
 
 
 HALVES = [-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, -1.75, 1.25, -0.25, NAN, INF, -INF]
-BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # its sum with a half is rounded up
+BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # adding 0.5 would round it up to 1
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)

@@ -450,7 +450,7 @@ def test_the_pages_example_of_a_counter_counts_forwards() -> None:
     state = state_of(0x74746C65, 0x6D536561, 0x6F46726F, 0x48656C6C, 0, 0)
     after = jax.jit(lambda state: generated(state, 3, 3, 20, 7219).state)(state)
     assert_same_bits(after, state_of(0x74746C65 + 324_855, *map(int, state[1:])))
-    assert 0x74746C65 - 324_855 == 0x746F776E, "what the page has"
+    assert 0x74746C65 - 324_855 == 0x746F776E, "the page's example"
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (1,), (6,), (2, 0, 3), (2, 3, 5), (61, 3), (1, 130)], ids=str)

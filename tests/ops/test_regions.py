@@ -372,7 +372,7 @@ def test_halves_of_corners_are_rounded_away_from_zero() -> None:
     pool = lambda first, last: dmljax.roi_pooling(image, np.array([[0, first, 0, last, 0]], np.float32), pooled_size=1)  # noqa: E731
     assert [float(pool(0, last).squeeze()) for last in (1.5, 2.5, 2.49, 9)] == [2, 3, 2, 7]
     assert float(dmljax.roi_pooling(-image, np.array([[0, 2.5, 0, 9, 0]], np.float32), pooled_size=1).squeeze()) == -3
-    assert float(pool(-9, -1).squeeze()) == 0  # in no element
+    assert float(pool(-9, -1).squeeze()) == 0  # outside every element
     assert (
         float(dmljax.roi_pooling(-image, np.array([[0, -0.5, 0, -0.5, 0]], np.float32), pooled_size=1).squeeze()) == 0
     )

@@ -269,7 +269,7 @@ def test_what_has_no_weight_does_not_count(call: Any) -> None:
     assert np.isinf(result[np.array([1, 3])]).all()
     narrow = call(dmljax.resample3, x, scales=0.5, interpolation_mode=LINEAR, antialiased=True)
     assert np.isnan(narrow).tolist() == [False, True, True]
-    # Nor does it in the gradient.
+    # The same holds for the gradient.
     pull = jax.vjp(lambda x: dmljax.resample1(x, interpolation_mode=LINEAR, **corners), ROW)[1]
     infinite = np.array([0, 0, 0, 0, np.inf, 0, 0, 0], np.float32)
     assert pull(jnp.asarray(infinite))[0].tolist() == [0, 0, np.inf, 0]

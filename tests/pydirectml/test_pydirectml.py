@@ -125,7 +125,7 @@ def test_a_desc_tells_its_type_and_sizes() -> None:
 @pytest.mark.parametrize(
     ("args", "error"),
     [
-        ((1, [2, 3]), TypeError),  # an int is no member
+        ((1, [2, 3]), TypeError),  # an int is not a member
         ((F32,), TypeError),
         ((F32, "23"), TypeError),
         ((F32, [2, 3], 4), TypeError),
@@ -278,7 +278,7 @@ def test_convolutions_forward_and_backward() -> None:
         end_padding=[1, 1],
         fused_activation=dml.FusedActivation(dml.OperatorType.ACTIVATION_LEAKY_RELU, 0.5),
     )
-    sizes = [1, 3, 10, 10]  # one more than follows
+    sizes = [1, 3, 10, 10]  # one more than follows from the strides
     backward = dml.convolution(
         a,
         program.input(v),

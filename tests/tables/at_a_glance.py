@@ -58,7 +58,7 @@ def text() -> str:
 
 
 def row(operator: type[Operator], ratios: dict[str, float]) -> tuple[str, ...]:
-    """What the table says of an operator."""
+    """An operator's row in the table."""
     name = function_name(operator)
     table = operator.support[max(operator.support)]
     types = {data_type for cell in table.values() for data_type in cell.data_types}

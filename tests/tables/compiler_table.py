@@ -149,7 +149,7 @@ def text() -> str:
 
 
 def rates() -> dict[str, str]:
-    """What the estimates are made with."""
+    """The rates behind the estimates."""
     gpu, tpu = TARGETS["h100"], TARGETS["v5e"]
     found = {
         "launch": SECONDS_PER_KERNEL * 1e6,
