@@ -285,7 +285,7 @@ def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttention
 
 
 def _inverse_root(size: int, wide: Any) -> Any:
-    return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # of no elements, 1
+    return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # 1 if the size is 0
 
 
 def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
@@ -611,7 +611,7 @@ def multihead_attention1(
     by default it serves one. With `past_sequence_lengths`, (batch,), past keys and values are buffers, filled up to
     these lengths. New keys and values are written after them, and dropped where the buffer ends. The attention is then
     causal: a query sees no key after its own. The buffer has `total_sequence_length` positions, by default the sum of
-    past and new ones; in a loop, pass the past's own length to keep it.
+    past and new ones; in a loop, pass the length of the past to keep it constant.
 
     >>> query, new, cache = (
     ...     jnp.zeros((1, 1, 2)),

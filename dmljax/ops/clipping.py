@@ -39,7 +39,7 @@ def element_wise_clip(
     The gradient of an element that equals a bound is 0. An integer bound that the caller's `jax.jit` traces is clipped
     to the range of the type before it is cast.
 
-    `element_wise_clip1` is the same in a JAX program.
+    In a JAX program, `element_wise_clip1` does the same.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]

@@ -404,8 +404,8 @@ def quantized_linear_convolution(
     The integer sums, plus an int32 `bias` for each output channel, are exact. They are multiplied in float32 by the
     scale of the input, then by the scale of the filter. The product is quantized as in `element_wise_quantize_linear`:
     divided by `output_scale`, rounded with halves to even, and saturated to the output's type. That type is `dtype`,
-    otherwise that of `output_zero_point`, otherwise that of `input`. The scale and the zero point of `filter` are one
-    number, or one for each output channel.
+    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are one
+    number each, or have one for each output channel.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(

@@ -411,7 +411,7 @@ def _overwritten(
         input, updates = arrays
         one, places = np.ones((), dtype), dimensions._replace(update_window_dims=())
         none = jnp.zeros(input.shape[: input.ndim - len(dimensions.update_window_dims)], dtype)
-        counted = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + one  # 0 is none
+        counted = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + one  # 0 means none
         last = lax.scatter_max(none, position, counted, places, mode=_DROP)
         found = fetch(updates, jnp.maximum(last, one) - one, axis)
         is_found = jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim)))

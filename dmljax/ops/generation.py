@@ -253,7 +253,7 @@ class FillValueSequenceDesc(dml.Operator, function=fill_value_sequence):
 
 @calls.result
 class RandomGenerator(NamedTuple):
-    """The result of `random_generator`: random bits, and the state to generate the next ones with.
+    """The result of `random_generator`: random bits, and the state for the next call.
 
     >>> output, state = random_generator(jnp.zeros(6, "uint32"), output_sizes=(9,))
     >>> state.tolist()
@@ -271,12 +271,12 @@ def random_generator(
     output_sizes: Sequence[int],
     type: RandomGeneratorTypeLike = RandomGeneratorType.PHILOX_4X32_10,
 ) -> RandomGenerator:
-    """Generates random bits, a uint32 for each element, from a state: `output`, and the next `state`.
+    """Generates random bits from a state, a uint32 for each element; returns `output` and the next `state`.
 
     `input_state` is six words of uint32: a counter of 128 bits, the lowest word first, and a key of 64 bits. The output
-    depends on nothing else. Every four elements, row by row, are the block that Philox 4x32-10 makes of the counter,
-    which then advances, even if fewer than four elements were left. To begin, choose a key and set the counter to 0.
-    The bits are not suited for cryptography.
+    depends on nothing else. Every four elements, row by row, are a block that Philox 4x32-10 computes from the counter,
+    which then advances, even if the last block has fewer than four elements. To begin, choose a key and set the counter
+    to 0. The bits are not suited for cryptography.
 
     >>> state = jnp.array([0, 0, 0, 0, 7, 0], "uint32")
     >>> output, state = random_generator(state, output_sizes=(2, 3))

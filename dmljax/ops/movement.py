@@ -100,7 +100,7 @@ def slice1(
     strides: calls.OneEach | None = None,
     output_sizes: Sequence[int] | None = None,
 ) -> Array:
-    """Copies elements of a window, `strides[i]` apart, that begins at `starts[i]` and has `sizes[i]` elements.
+    """Copies elements, `strides[i]` apart, of the window that begins at `starts[i]` and has `sizes[i]` elements.
 
     A negative stride begins at the last element of the window and goes backward. All elements that are reached are
     copied; `output_sizes` may ask for fewer.
@@ -283,7 +283,7 @@ def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes
 
 @calls.operator_function
 def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """Splits `input` along `axis` into arrays that have `sizes` there.
+    """Splits `input` along `axis` into arrays of these `sizes`.
 
     >>> first, second = split(jnp.array([[1, 2, 3], [4, 5, 6]]), sizes=(1, 2), axis=1)
     >>> first.tolist(), second.tolist()
@@ -316,7 +316,7 @@ def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
 
 @calls.operator_function
 def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
-    """Joins arrays one after the other along `axis`; they have one type, and the same sizes along the other axes.
+    """Concatenates arrays along `axis`; they must have the same type, and the same sizes along the other axes.
 
     >>> join([jnp.array([[1], [4]]), jnp.array([[2, 3], [5, 6]])], axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]

@@ -29,7 +29,7 @@ from dmljax.types import FLOAT, FeatureLevel, widened
 def _input_and_parameters(
     input: ArrayLike, *, of_channels: bool = False, **parameters: ArrayLike | None
 ) -> tuple[Array, list[Any]]:
-    """Returns `input` and the other arrays with as many dimensions, whose sizes are those of `input` or 1.
+    """Returns `input`, and the other arrays with as many dimensions, each of which has the size of `input` or 1.
 
     All are of one floating type. With `of_channels`, an array of one dimension has a number for each channel.
     """
@@ -173,8 +173,8 @@ def batch_normalization_grad(
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization` with respect to its input, its scale and its bias.
 
-    `input_gradient` is the gradient with respect to the result. The gradients with respect to scale and bias are summed
-    along the dimensions in which `mean`, `variance` and `scale`, which have one shape, have size 1.
+    `input_gradient` is the gradient with respect to the result. `mean`, `variance` and `scale` must have the same
+    shape; the gradients with respect to scale and bias are summed along the dimensions of size 1 in it.
 
     >>> row, one = jnp.array([1.0, 3.0]), jnp.ones(1)
     >>> gradients = batch_normalization_grad(row, row, one, one, 2 * one, 0.0)
@@ -264,7 +264,7 @@ def batch_normalization_training(
     *,
     fused_activation: dml.Fusable | None = None,
 ) -> BatchNormalizationTraining:
-    """Normalizes a batch by its own mean and variance, and returns them: `output`, `mean` and `variance`.
+    """Normalizes a batch by its own mean and variance; returns `output`, `mean` and `variance`.
 
     The output is the activation of `scale * (input - mean) / sqrt(variance + epsilon) + bias + fused_add`. If `scale`
     and `bias` have the shape (C,) or (C, 1, 1), mean and variance are computed for each channel of images in the layout
@@ -380,8 +380,8 @@ def mean_variance_normalization(
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
     The dimensions of `input` are batch, channels, and one or more spatial dimensions. Everything else is as in
-    `mean_variance_normalization1` with the axes of space, and with `cross_channel` those of channels and space, except
-    that a `scale` or `bias` of the shape (C,) has one number for each channel.
+    `mean_variance_normalization1` along the spatial axes, or with `cross_channel` along the channels and the spatial
+    axes, except that a `scale` or `bias` of the shape (C,) has one number for each channel.
 
     >>> image = jnp.array([[[1.0, 3.0], [5.0, 5.0]]])
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
@@ -406,7 +406,7 @@ def mean_variance_normalization1(
 ) -> Array:
     """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    Layer, instance and group normalization are this along different axes. The variance is the mean of squares. Without
+    Different axes give layer, instance and group normalization. The variance is the mean of squares. Without
     `normalize_variance`, there is no division. `scale` and `bias` broadcast to the shape of `input`. In float32, the
     squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
 

@@ -57,7 +57,7 @@ def padding(
 ) -> Array:
     """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
-    Works as `padding1`, except that a Python number as `padding_value` is truncated toward zero if `input` is of an
+    Works like `padding1`, except that a Python number as `padding_value` is truncated toward zero if `input` is of an
     integer type.
 
     >>> padding(jnp.array([1, 2, 3]), 9.5, start_padding=(2,), end_padding=(-1,)).tolist()

@@ -101,7 +101,7 @@ def average_pooling1(
     ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
-    """Averages the elements of each window as `average_pooling` does, where the elements are `dilations` apart.
+    """Averages the elements of each window as `average_pooling` does, with elements that are `dilations` apart.
 
     >>> average_pooling1(
     ...     jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2
@@ -251,8 +251,8 @@ def lp_pooling(
 ) -> Array:
     """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
 
-    Dimensions, windows and padding are those of `average_pooling`; the padding is 0. The powers of
-    float32 elements may overflow. The gradient is 0 where the norm is 0.
+    Dimensions, windows and padding are as in `average_pooling`; the padding is 0. The powers of float32 elements may
+    overflow. The gradient is 0 where the norm is 0.
 
     Use `lp_pooling1` for dilations.
 
@@ -274,7 +274,7 @@ def lp_pooling1(
     ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
-    """Computes the `p`-norm of each window as `lp_pooling` does, where the elements are `dilations` apart.
+    """Computes the `p`-norm of each window as `lp_pooling` does, with elements that are `dilations` apart.
 
     >>> lp_pooling1(
     ...     jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1
@@ -344,7 +344,7 @@ def max_pooling(
 ) -> Array:
     """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
 
-    Dimensions and windows are those of `average_pooling`. The padding is never selected, and each window must have an
+    Dimensions and windows are as in `average_pooling`. The padding is never selected, and each window must have an
     element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
     Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and gets the
     gradient.
@@ -398,7 +398,7 @@ def max_pooling2(
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
-    """Selects the largest element of each window as `max_pooling1` does, where the elements are `dilations` apart.
+    """Selects the largest element of each window as `max_pooling1` does, with elements that are `dilations` apart.
 
     >>> values, indices = max_pooling2(
     ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2
@@ -479,10 +479,10 @@ def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
 def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
     """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`.
 
-    The result has the shape `output_sizes`. Indices are those of the whole result, all batches and channels included.
+    The result has the shape `output_sizes`. Indices refer to the flattened result, all batches and channels included.
     As in `scatter`, an index that is out of range writes nothing, and a negative index counts from the end. Elements
-    with the same index should be equal, as those of `max_pooling1` are: the last one has the gradient, and on a CPU it
-    wins; a GPU and a TPU may write any of them.
+    with the same index should be equal, as in a result of `max_pooling1`: the last one gets the gradient, and on a CPU
+    it wins; a GPU and a TPU may write any of them.
 
     >>> values, indices = max_pooling1(
     ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2
@@ -523,9 +523,9 @@ def quantized_linear_average_pooling(
 ) -> Array:
     """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
 
-    Windows are those of `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. A scale or zero
+    Windows are as in `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. A scale or zero
     point is one number, or one for each channel, in the shape (C,) or (1, C, 1, 1). The integer sums are exact; halves
-    are rounded to even. The output's type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `input`,
+    are rounded to even. The output's type is `dtype`, else the type of `output_zero_point`, else the type of `input`,
     which has 8 or 16 bits.
 
     >>> quantized_linear_average_pooling(

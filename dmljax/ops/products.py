@@ -32,7 +32,7 @@ from dmljax.types import (
 
 _ROWS, _COLUMNS = -2, -1
 
-# What they share
+# Shared by all products
 
 
 def _product_sizes(a: Sizes, b: Sizes, transpose_a: bool = False, transpose_b: bool = False) -> Sizes:
@@ -54,7 +54,7 @@ def _product_sizes(a: Sizes, b: Sizes, transpose_a: bool = False, transpose_b: b
 def _matrices(
     a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> tuple[Array, Array, tuple[int, ...]]:
-    """The matrices to multiply, with as many dimensions as their product has, and its shape."""
+    """Returns the matrices to multiply, with as many dimensions as their product, and the shape of the product."""
     shape = _product_sizes(a.shape, b.shape, transpose_a, transpose_b)
     a, b = a.mT if transpose_a else a, b.mT if transpose_b else b
     return _of_rank(len(shape), a), _of_rank(len(shape), b), shape
@@ -307,8 +307,8 @@ def matrix_multiply_integer_to_float(
 
     Sums of int8 and uint8 are exact, however long; wider integers are multiplied in float32. The sums are multiplied by
     one scale after the other in float32, and `bias`, which broadcasts, is added. The result has the type of the scales,
-    float32 for Python numbers. A zero point has the type of its matrix. Scales and zero points are one number, or one
-    for each row of `a` or column of `b`.
+    float32 for Python numbers. A zero point has the type of its matrix. Each scale and zero point is one number, or has
+    one for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(
@@ -374,8 +374,8 @@ def quantized_linear_matrix_multiply(
 
     The integer sums are exact. They are multiplied in float32 by `a_scale`, then by `b_scale`. The product is quantized
     as in `element_wise_quantize_linear`: divided by `output_scale`, rounded with halves to even, and saturated to the
-    output's type. That type is `dtype`, otherwise that of `output_zero_point`, otherwise that of `a`. A scale or zero
-    point is one number, or one for each row of `a` and of the output, or for each column of `b`.
+    output's type. That type is `dtype`, else the type of `output_zero_point`, else the type of `a`. A scale or zero
+    point is one number, or has one for each row of `a` and of the output, or for each column of `b`.
 
     >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
     >>> quantized_linear_matrix_multiply(

@@ -53,8 +53,8 @@ def quantized(
 ) -> Array:
     """Quantizes `value`: divides it by `scale`, rounds, adds the zero point, and saturates to the output's type.
 
-    The output's type is `dtype`, otherwise that of the zero point, otherwise `default`. In error messages, the names of
-    scale and zero point begin with `prefix`.
+    The output's type is `dtype`, else the type of the zero point, else `default`. In error messages, the names of scale
+    and zero point begin with `prefix`.
     """
     zero_name, scale_name = f"{prefix}_zero_point".strip("_"), f"{prefix}_scale".strip("_")
     zero = None if zero_point is None else calls.quantized_array(zero_name, zero_point)
@@ -180,8 +180,8 @@ def element_wise_quantize_linear(
 ) -> Array:
     """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
-    The output's type is `dtype`, otherwise that of `zero_point`, otherwise uint8. Halves are rounded to the nearest
-    even integer.
+    The output's type is `dtype`, else the type of `zero_point`, else uint8. Halves are rounded to the nearest even
+    integer.
 
     Use `quantize` for blocks of elements that share a scale.
 
@@ -273,8 +273,8 @@ def element_wise_quantized_linear_add(
 ) -> Array:
     """Adds two quantized arrays: dequantizes `a` and `b`, adds them, and quantizes the sum.
 
-    `a`, `b` and the output each have their own scale and zero point. The output's type is `dtype`, otherwise that of
-    `output_zero_point`, otherwise that of `a`.
+    `a`, `b` and the output each have their own scale and zero point. The output's type is `dtype`, else the type of
+    `output_zero_point`, else the type of `a`.
 
     >>> element_wise_quantized_linear_add(
     ...     jnp.array([10, 200], "uint8"),
@@ -343,9 +343,9 @@ def quantize(
 ) -> Array:
     """Quantizes in blocks: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
-    Along each dimension, `scale` and `zero_point` have one element for each block of equally many elements: their sizes
-    divide those of `input`. Otherwise it is `element_wise_quantize_linear`: the output's type is `dtype`, otherwise
-    that of `zero_point`, otherwise uint8.
+    Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
+    so these sizes divide those of `input`. Everything else is as in `element_wise_quantize_linear`: the output's type
+    is `dtype`, else the type of `zero_point`, else uint8.
 
     >>> quantize(
     ...     jnp.array([1.0, 2.0, 10.0, 70.0]), jnp.array([1.0, 10.0]), dtype="int4"
@@ -459,8 +459,8 @@ class QuantizeDesc(_Blockwise, function=quantize):
 def dequantize(input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quantized | None = None) -> Array:
     """Dequantizes in blocks: `(input - zero_point) * scale`, in the type of `scale`.
 
-    Along each dimension, `scale` and `zero_point` have one element for each block of equally many elements: their sizes
-    divide those of `input`. Otherwise it is `element_wise_dequantize_linear`.
+    Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
+    so these sizes divide those of `input`. Everything else is as in `element_wise_dequantize_linear`.
 
     >>> dequantize(jnp.array([1, 2, 1, 7], "int4"), jnp.array([1.0, 10.0])).tolist()
     [1.0, 2.0, 10.0, 70.0]

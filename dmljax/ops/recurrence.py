@@ -39,8 +39,8 @@ _DIRECTIONS = {
 _Function = Callable[[Array], Array]  # of an array whose first dimension is the directions
 _SIGMOID, _TANH = ActivationSigmoidDesc(), ActivationTanhDesc()
 
-# XLA's own functions take half the time of those of `activation_sigmoid` and `activation_tanh`, and so does a step of
-# small matrices. Their errors are no larger than those of the sums that they are applied to.
+# XLA's own functions take half as long as `activation_sigmoid` and `activation_tanh`, and so does a step of small
+# matrices. Their errors are no larger than those of the sums that they are applied to.
 _QUICKER: Mapping[dml.Operator, _Function] = {_SIGMOID: lax.logistic, _TANH: lax.tanh}
 
 
@@ -68,7 +68,7 @@ def _function(of_directions: Sequence[dml.Operator]) -> _Function:
 # Arrays
 
 
-_Sizes = tuple[tuple[str, int], ...]  # each size with what it is
+_Sizes = tuple[tuple[str, int], ...]  # each size with its name
 
 
 def _sizes(gates: int, directions: int, input: Sequence[int], recurrence: Sequence[int]) -> dict[str, _Sizes]:
@@ -148,7 +148,7 @@ class _Weights(NamedTuple):
     peephole: Array | None
     clip_threshold: Array | None
     precision: Any
-    has_gates_apart: bool  # in the dimension before the features
+    has_gates_apart: bool  # as the dimension before the features
 
     @property
     def bias(self) -> Array:
@@ -257,7 +257,7 @@ class _Network(dml.Operator):
     """What the descriptors share besides members: sizes, activations, and a leading dimension of size 1."""
 
     gates: ClassVar[int]
-    defaults: ClassVar[tuple[dml.Operator, ...]]  # as many activations as a direction has
+    defaults: ClassVar[tuple[dml.Operator, ...]]  # the activations of one direction
 
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, sequence_lengths=UINT32))
     has_leading_ones = True
@@ -290,7 +290,7 @@ def _told(gates: int, field: str) -> str:
 
 
 def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
-    """The rules of a network with the tensors `fields`, and as many gates and activations in each direction."""
+    """The rules of a network with the tensors `fields`, and with so many gates and activations in each direction."""
 
     def no_output(desc: Any) -> Iterator[Problem]:
         if not desc.leaves(is_input=False):
@@ -330,7 +330,7 @@ _SIMPLE = (
 
 
 class _SimpleNetwork(_Network):
-    """The members of RNN, which GRU has, too."""
+    """The members of RNN, which GRU also has."""
 
     input: dml.Input
     weight: dml.Input
@@ -364,9 +364,9 @@ def rnn(
     """Computes a simple recurrent network: each state h becomes `f(x @ weight.T + h @ recurrence.T + biases)`.
 
     `input` is (steps, batch, input size), `weight` (directions, hidden size, input size), and `recurrence` (directions,
-    hidden size, hidden size); `bias`, (directions, 2 * hidden size), has the biases of both products one after the
-    other. `hidden_init`, (directions, batch, hidden size), is the state before the first step, by default 0. The
-    backward direction, the second of two, begins at the last step; its outputs keep the order of the inputs.
+    hidden size, hidden size); `bias`, (directions, 2 * hidden size), concatenates the biases of both products.
+    `hidden_init`, (directions, batch, hidden size), is the state before the first step, by default 0. The backward
+    direction, the second of two, begins at the last step; its outputs keep the order of the inputs.
 
     Each sequence of the batch may have its own length in `sequence_lengths`: the backward direction begins at its end,
     and `sequence` is 0 beyond it. `single` is the last state of each direction, which is `hidden_init` if the length is
@@ -439,11 +439,11 @@ def gru(
     """Computes a network of gated recurrent units (GRU): each state h becomes `(1 - z) * new + z * h`.
 
     The update gate z and the reset gate r are `f(x @ weight.T + h @ recurrence.T + biases)`, and new is the same with g
-    and with `r * h` in place of h; with `linear_before_reset`, as in PyTorch, r is multiplied by the product of h and
-    its bias instead. `weight`, (directions, 3 * hidden size, input size), has the rows of z, r and new one after the
-    other, and so have `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`, (directions,
-    6 * hidden size). `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g of each
-    direction. Everything else is as in `rnn`.
+    and with `r * h` in place of h; with `linear_before_reset`, as in PyTorch, r multiplies the product of h plus its
+    bias instead. `weight`, (directions, 3 * hidden size, input size), stacks the rows of z, r and new, and so do
+    `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`, (directions, 6 * hidden size).
+    `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g for each direction. Everything
+    else is as in `rnn`.
 
     >>> zeros = jnp.zeros((1, 3, 1))
     >>> gru(
@@ -535,14 +535,14 @@ def lstm(
 
     The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, first
     clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. `peephole`, (directions, 3 * hidden
-    size), is multiplied by the cell and added for i, o and f, before they are clipped: by the cell before the step for
-    i and f, by the new one for o. With `couple_input_forget`, f is `1 - i`.
+    size), multiplies the cell, and the product is added to the sums of i, o and f before they are clipped: the cell
+    before the step for i and f, the new one for o. With `couple_input_forget`, f is `1 - i`.
 
-    `weight`, (directions, 4 * hidden size, input size), has the rows of i, o, f and c one after the other, and so have
-    `recurrence`, (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).
-    `cell_mem_init`, of the shape of `hidden_init`, is the cell before the first step. `activations` are those of the
-    gates, of c and of the cell, by default a sigmoid and two hyperbolic tangents, or three for each direction.
-    Everything else is as in `rnn`.
+    `weight`, (directions, 4 * hidden size, input size), stacks the rows of i, o, f and c, and so do `recurrence`,
+    (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).
+    `cell_mem_init`, of the shape of `hidden_init`, is the cell before the first step. `activations` are one for the
+    gates, one for c and one for the cell, by default a sigmoid and two hyperbolic tangents; or three for each
+    direction. Everything else is as in `rnn`.
 
     >>> ones = jnp.ones((1, 4, 1))
     >>> lstm(

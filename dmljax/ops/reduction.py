@@ -160,7 +160,7 @@ def reduce(
 
     LOG_SUM_EXP has no intermediate overflow; the squares of L2 overflow where float32 elements exceed 1.8e19. The
     gradient of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is
-    right where factors are 0.
+    correct even where factors are 0.
 
     >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), "l2", axes=1).tolist()
     [[5.0], [0.0]]

@@ -112,7 +112,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong to the region, which is at
     least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. A bin has no
     elements outside the image; a bin without elements gives 0. NaN is larger than every number; of equal elements, the
-    first one in row-major order has the gradient.
+    first one in row-major order gets the gradient.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
@@ -203,7 +203,7 @@ class _Sampling(NamedTuple):
     align_regions_to_corners: bool = False
 
     def check(self) -> None:
-        """Refuses what is out of range."""
+        """Refuses arguments that are out of range."""
         fewest, most = self.minimum_samples_per_output, self.maximum_samples_per_output
         if self.reduction_function not in (AVERAGE, MAX):
             raise InvalidDesc(Problem("reduction_function", "must be AVERAGE or MAX", self.reduction_function.name))
@@ -266,7 +266,7 @@ def roi_align(
     `out_of_bounds_input_value`. As in `gather`, a negative batch index counts from the end, and one that is still out
     of range is clamped.
 
-    Use `roi_align1` for shifted pixels or regions that end at the corners.
+    Use `roi_align1` for pixel offsets or regions that end at the corners.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_align(
@@ -458,7 +458,7 @@ class RoiAlign1Desc(_AlignTensors, function=roi_align1):
 
 @calls.result
 class RoiAlignGradients(NamedTuple):
-    """The gradients of `roi_align1` with respect to its input and its regions; None for the one not asked for.
+    """The gradients of `roi_align1` with respect to its input and its regions; None for one that was not requested.
 
     >>> image, roi = jnp.ones((1, 1, 2, 2)), jnp.array([[0.0, 0.0, 2.0, 2.0]])
     >>> roi_align_grad(image, jnp.ones((1, 1, 1, 1)), roi, jnp.array([0])).input.tolist()
@@ -506,7 +506,7 @@ def roi_align_grad(
 
     `input_gradient` is the gradient of the result of `roi_align1`. The input itself is needed for MAX and for the
     gradient of the regions; it may be None otherwise, and `output_sizes` is its shape. The gradient of the regions is 0
-    where a sample lies on a pixel or outside of the centers of the image's edges, and for NEAREST_NEIGHBOR.
+    where a sample lies on a pixel or beyond the centers of the pixels at the image's edges, and for NEAREST_NEIGHBOR.
 
     >>> image, roi = jnp.array([[[[0.0, 10.0, 40.0]]]]), jnp.array([[0.0, 0.0, 2.5, 1.0]])
     >>> gradients = roi_align_grad(

@@ -114,7 +114,8 @@ def resample(
     result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats;
     averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.
 
-    Use `resample3` for shifted pixels, another rounding or antialiasing; the versions between have fewer of these.
+    Use `resample3` for pixel offsets, other rounding or antialiasing; the versions in between have fewer of these
+    options.
 
     >>> resample(jnp.array([1, 2, 3], "int8"), scales=1.5).tolist()
     [1, 2, 2, 3]
@@ -168,8 +169,8 @@ def resample2(
     """Resizes an array as `resample1` does, with a choice of whether NEAREST_NEIGHBOR rounds positions down or up.
 
     By default, `input_pixel_offsets` sample the center of each pixel: 0.5 for LINEAR; for NEAREST_NEIGHBOR, 0 when
-    rounding down (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element, and of two equally
-    near the second or the first.
+    rounding down (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element; of two equally near
+    ones, rounding down finds the second, and rounding up the first.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> [
@@ -200,7 +201,7 @@ def resample3(
     """Resizes an array as `resample2` does; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
 
     The weights fall to 0 over the distance between two elements of the result, if that is more than one element of the
-    input. Beyond the edges, the elements at the edges count again.
+    input. Beyond the edges, the elements at the edges repeat.
 
     >>> row = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0])
     >>> resample3(row, scales=0.5, interpolation_mode="linear").tolist()

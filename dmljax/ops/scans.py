@@ -26,8 +26,8 @@ def cumulative_summation(
     """Computes running sums along `axis`: each result is the sum of the elements up to its own position.
 
     With `AxisDirection.DECREASING`, sums begin at the last element. With `has_exclusive_sum`, each sum excludes the
-    element at its own position, so the first sum is 0. Floats are added in blocks, in which rounding errors are at most
-    8 for every factor of 8 in the size of the axis.
+    element at its own position, so the first sum is 0. Floats are added in blocks, with at most 8 rounding errors for
+    every factor of 8 in the size of the axis.
 
     >>> cumulative_summation(
     ...     jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True
@@ -48,7 +48,8 @@ def cumulative_product(
     """Computes running products along `axis`: each result is the product of the elements up to its own position.
 
     With `AxisDirection.DECREASING`, products begin at the last element. With `has_exclusive_product`, each product
-    excludes the element at its own position, so the first product is 1. The derivative is right where factors are 0.
+    excludes the element at its own position, so the first product is 1. The derivative is correct even where factors
+    are 0.
 
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]

@@ -50,7 +50,7 @@ def adam_optimizer(
     beta2: calls.FloatNumber = 0.999,
     epsilon: calls.FloatNumber = 1e-8,
 ) -> AdamOptimizer:
-    """Updates parameters by their gradient with Adam: `parameters`, `first_moment` and `second_moment`.
+    """Updates parameters by their gradient with Adam; returns `parameters`, `first_moment` and `second_moment`.
 
     The moments, which begin as zeros, become `m = beta1 * m + (1 - beta1) * gradient` and
     `v = beta2 * v + (1 - beta2) * gradient**2`. The parameters lose `learning_rate * alpha * m / (sqrt(v) + epsilon)`,
