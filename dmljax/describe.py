@@ -159,14 +159,14 @@ def operator_rows(words: str = "", width: int | None = None) -> Iterator[tuple[s
                 names, ranks = ["", ""], ""
 
 
-_TENSOR_WIDTH = 21  # of the longest name, and a comma
+_TENSOR_WIDTH = 21  # of the longest name and a comma
 
 
 def _widths(width: int | None) -> tuple[int, int]:
     """The widths of names and data types in a table of this width; a line has one to three kinds of types."""
     if width is None:
         return 100, 100
-    room = width - _TENSOR_WIDTH - 18  # of level, ranks and gaps
+    room = width - _TENSOR_WIDTH - 18  # the level, ranks and gaps
     types = 42 if room >= 75 else 28 if room >= 61 else 14
     return room - types, types
 

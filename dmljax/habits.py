@@ -87,7 +87,7 @@ def remedy_for(
 ) -> str | None:
     """Returns what to write instead of an argument that a function does not take; None if no hint applies.
 
-    `twins` are the functions beside it that may take it: those of other versions of the operator.
+    `twins` are the functions for other versions of the operator, which may take it.
     """
     parameters = signature.parameters
     for names, needed, remedy in _REMEDIES:

@@ -74,7 +74,7 @@ def draw(
     lines = textwrap.wrap(heading, int(_HEADING_INCHES / _CHARACTER_INCHES))
     width = max(_total(widths) * cell, 5 * cell, max(map(len, lines), default=0) * _CHARACTER_INCHES + 0.1)
     size = (width, (sum(heights) + 1.2 * rows) * cell + 0.2 * len(lines))
-    # The background is that of the page.
+    # Keep the background of the page.
     figure: Figure = plt.figure(figsize=size, layout="constrained", facecolor="none")
     if heading:
         style = {"family": "monospace", "fontsize": 9, "color": LINES}

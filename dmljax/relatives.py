@@ -99,7 +99,7 @@ MAX_FOUND = 8
 
 
 def functions_for(words: str) -> list[str]:
-    """Finds the functions that are called `words` anywhere, or else those that all of the words tell of, best first.
+    """Finds the functions called `words` here or elsewhere, or else those that all of the words match, best first.
 
     >>> from dmljax.relatives import functions_for
     >>> functions_for("causal mask"), functions_for("hyperbolic tangent scaled")

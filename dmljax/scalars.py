@@ -18,7 +18,7 @@ from dmljax.types import FLOATS, INTEGERS, REALS, DataType
 def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """Converts a number to a scalar of `dtype`, or refuses it.
 
-    A number is rounded to a floating type as NumPy does, and must be exactly representable in any other type.
+    A number is rounded to a floating type as in NumPy, and must be exactly representable in any other type.
 
     >>> exact(7.0, np.dtype("uint8")).item(), exact(0.1, np.dtype("float16")).item()
     (7, 0.0999755859375)
@@ -38,7 +38,7 @@ def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
 
 
 def step(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """Works as `exact`, but wraps a negative step of an unsigned type around.
+    """Works like `exact`, but wraps a negative step of an unsigned type around.
 
     >>> step(-2, np.dtype("uint8")).item()
     254

@@ -339,7 +339,7 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An even number of elements of 4 bits, a byte for each, as bytes that have two each, the first in the low half.
+    """Packs an even number of 4-bit elements from one per byte to two per byte, the first in the low half.
 
     >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
     '210f'

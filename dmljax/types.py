@@ -16,7 +16,7 @@ from dmljax.errors import InvalidDesc, Problem
 class HeaderEnum(enum.IntEnum):
     """An enumeration of directml.h, whose members are found by value, by name and by the header's full spelling.
 
-    The case of names does not matter. `in_jax` has what JAX calls some members, with their names here.
+    The case of names does not matter. `in_jax` maps JAX's names for some members to their names here.
 
     >>> DataType("float32") is DataType("DML_TENSOR_DATA_TYPE_FLOAT32") is DataType(1)
     True
@@ -171,7 +171,7 @@ class ReduceFunction(
     prefix="DML_REDUCE_FUNCTION_",
     in_jax={"mean": "AVERAGE", "prod": "MULTIPLY", "logsumexp": "LOG_SUM_EXP"},
 ):
-    """`DML_REDUCE_FUNCTION`: what `reduce` makes of the elements along its axes.
+    """`DML_REDUCE_FUNCTION`: what `reduce` computes from the elements along its axes.
 
     >>> reduce(jnp.array([3.0, 4.0]), function=ReduceFunction.L2, axes=0).tolist()
     [5.0]
@@ -257,7 +257,7 @@ class PaddingMode(HeaderEnum, prefix="DML_PADDING_MODE_", in_jax={"reflect": "RE
     """`DML_PADDING_MODE`: what padding consists of.
 
     CONSTANT is one value, and EDGE the nearest element. REFLECTION mirrors the elements without those at the edges,
-    SYMMETRIC with them, and WRAP begins again at the other edge; these three go on periodically.
+    SYMMETRIC with them, and WRAP begins again at the other edge; these three repeat periodically.
 
     >>> input, mode = jnp.array([1, 2, 3]), PaddingMode.REFLECTION
     >>> padding(input, padding_mode=mode, start_padding=(1,), end_padding=(4,)).tolist()
@@ -468,7 +468,7 @@ def widened(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype in FLOATS and dtype.itemsize < 4 else np.dtype(dtype)
 
 
-NEEDS_X64 = "must be of at most 32 bits unless jax_enable_x64 is set"  # a rule of errors
+NEEDS_X64 = "must be of at most 32 bits unless jax_enable_x64 is set"  # a rule in errors
 
 
 def x64_enabled() -> bool:

@@ -1,1 +1,4 @@
-"""Numbers: floats by their bits, conversions, elementary functions. No sizes, no platforms, no arguments."""
+"""Numbers: floats by their bits, conversions, elementary functions.
+
+Nothing here knows about sizes, platforms or arguments.
+"""

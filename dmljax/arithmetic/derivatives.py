@@ -1,4 +1,4 @@
-"""Functions with derivatives of their own."""
+"""Functions with custom derivatives."""
 
 from collections.abc import Callable
 from typing import Any

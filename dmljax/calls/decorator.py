@@ -253,9 +253,8 @@ class _Call:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
-            waits = isinstance(kind, NumberKind) or (
-                kind in OPERANDS and is_number(value)
-            )  # for the type of the others
+            # Convert these later, to the type of the other operands.
+            waits = isinstance(kind, NumberKind) or (kind in OPERANDS and is_number(value))
             is_absent = value is None and key in self.optional
             if kind is ARRAYS:
                 given[key] = as_arrays(key, value)

@@ -420,7 +420,7 @@ class Operator(Lowerable):
             arrays[field] = given if isinstance(given, Sequence) else _reshaped(given, natural.get(field, given.shape))
         result = type(self).function(**arrays, **self.attributes())
         outputs = self.leaves(is_input=False)
-        if not outputs:  # of an activation that is fused
+        if not outputs:  # a fused activation
             return result
         shaped = [_reshaped(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
         return shaped[0] if type(self).Outputs is None and outputs[0].index is None else tuple(shaped)

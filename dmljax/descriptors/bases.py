@@ -234,7 +234,7 @@ class Fusables:
 
 
 ActivationLike = Operator | Callable[..., Any] | str
-Fusable = Annotated[ActivationLike, FusableInto()]  # into whatever takes an activation
+Fusable = Annotated[ActivationLike, FusableInto()]  # into any operator that takes one
 EachFusable = Annotated[Sequence[ActivationLike], Fusables()]
 
 

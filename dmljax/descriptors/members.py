@@ -194,7 +194,7 @@ class Boolean(Kind):
         return boolean(name, value)
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
-        return bool(value) if value in (0, 1) and isinstance(value, int) else value  # as a C program has them
+        return bool(value) if value in (0, 1) and isinstance(value, int) else value  # as in a C program
 
 
 @dataclass(frozen=True)

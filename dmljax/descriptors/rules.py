@@ -64,7 +64,7 @@ def having(fields: Sequence[str]) -> str:
 
 
 def named(fields: Sequence[str]) -> str:
-    """The members of a sentence."""
+    """Lists members in a sentence."""
     return join_words([f"{{{field}}}" for field in fields])
 
 
@@ -97,7 +97,7 @@ def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = R
 
 
 def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
-    """As `required`, of sizes."""
+    """Like `required`, for sizes."""
     return required(sentence, check, SizesRule)
 
 

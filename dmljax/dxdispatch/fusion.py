@@ -20,7 +20,7 @@ MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 100
 
 
 def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
-    """Joins consecutive dispatches of a model into one, wherever it still prints and writes the same.
+    """Joins consecutive dispatches of a model into one, where this does not change what it prints and writes.
 
     Only the bits of computed NaNs may differ, because XLA does not define them. An output that only the joined
     dispatches read is not written to its buffer. Set `is_repeated` for runs that repeat each dispatch, such as by a

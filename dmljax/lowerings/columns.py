@@ -116,7 +116,7 @@ class _Slide(NamedTuple):
 
 
 def _slide(window: Window) -> _Slide:
-    # The stride does not matter to a single window, nor the dilation to a window of one element, however large.
+    # A single window does not need its stride, nor a window of one element its dilation, however large they are.
     stride = 1 if window.blocks == 1 else window.stride
     dilation = 1 if window.size == 1 else window.dilation
     common = math.gcd(stride, dilation)
@@ -150,7 +150,7 @@ def _windows_along(input: Array, axis: int, slide: _Slide) -> Array:
 
 
 def _stacked(input: Array, axis: int, slide: _Slide, new_axis: int) -> Array:
-    """The place of each element of a window in every window: slices along `axis`, stacked along `new_axis`."""
+    """The elements at each place of a window, from all windows: slices along `axis`, stacked along `new_axis`."""
     _, size, stride, dilation, blocks = slide
     if size <= _MOST_SLICES:
         length = (blocks - 1) * stride + 1

@@ -34,8 +34,8 @@ def copied(
     bfloat16 as float32, which makes signaling NaNs quiet. And it collects the parts of several devices by adding them
     up, which turns -0 and subnormal numbers into +0.
 
-    Derivatives move in the floats' own type. If `sums_are_wide`, those of 16-bit floats move in float32, so that a
-    gradient that adds up many of them is rounded once. They move by `derivative` where JAX cannot differentiate `move`
+    Derivatives move in the floats' own type. If `sums_are_wide`, derivatives of 16-bit floats move in float32, so that
+    a gradient that adds up many is rounded once. They move by `derivative` where JAX cannot differentiate `move`
     itself. Integers and such a `move` have no transpose, so `jax.linear_transpose` fails; `jax.vjp` works.
     """
     dtype = floats[0].dtype

@@ -61,7 +61,7 @@ class _Steps(NamedTuple):
 
 
 def _steps(window: Window) -> _Steps:
-    # The stride does not matter to a single window, nor the dilation to a window of one element, however large.
+    # A single window does not need its stride, nor a window of one element its dilation, however large they are.
     stride = 1 if window.blocks == 1 else window.stride
     dilation = 1 if window.size == 1 else window.dilation
     return _Steps(window.size, stride, dilation, window.blocks)

@@ -355,14 +355,14 @@ def _no_second_derivative(primals: Any, tangents: Any) -> Any:
     raise Unsupported(Problem((), rule))
 
 
-# The largest of samples
+# The largest samples
 
 
 _FEW_STEPS = 8  # for a loop this short, devices need not exchange its length
 
 
 class Bins(NamedTuple):
-    """All pixels of regions along one dimension: those of each element of the result, from `begin` to before `end`."""
+    """All pixels of regions along one dimension: for each element of the result, from `begin` to just before `end`."""
 
     begin: Array
     end: Array

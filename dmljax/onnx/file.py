@@ -1,6 +1,6 @@
 """ONNX files as plain graphs: tensors are NumPy arrays, nodes are in order, and every name is defined.
 
-Reads with the package `onnx`, which brings the format's own parser; everything else of dmljax works without it.
+Reads files with the package `onnx`, which has the format's own parser; everything else in dmljax works without it.
 """
 
 import functools
