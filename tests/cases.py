@@ -24,7 +24,7 @@ GRADIENT = ("input", "input_gradient")
 
 @dataclass(frozen=True)
 class Case:
-    """How to make descs of one operator, from a rank and a data type for each of the `free` tensors."""
+    """Makes descriptors of one operator, from a rank and a data type for each of the `free` tensors."""
 
     free: tuple[str, ...]
     make: Callable[[Mapping[str, DataType], int], directml.Operator]

@@ -68,7 +68,7 @@ def allowed(operator: str, field: str, level: FeatureLevel = LATEST) -> tuple[ra
 
 
 def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[directml.Operator]:
-    """A desc for every data type of every free tensor, alternating between the lowest and the highest rank."""
+    """A descriptor for every data type of every free tensor, alternating between the lowest and the highest rank."""
     case = CASES[operator]
     ranks, _ = allowed(operator, case.free[0], level)
     types = [allowed(operator, field, level)[1] for field in case.free]

@@ -230,7 +230,7 @@ def copied(ours: Any, of_jax: Any, of_torch: Any, node: OnnxNode | None = None, 
 
 
 def window_of_slice(ours: Any, step: int) -> Work:
-    """Every second column of all rows but the first, forwards or backwards."""
+    """Every second column of all rows but the first, forward or backward."""
     start, end = (1, 255) if step > 0 else (254, 0)
     steps = {"starts": [1, start], "ends": [4096, end], "axes": [0, 1], "steps": [1, step]}
     return Work(
