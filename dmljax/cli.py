@@ -110,10 +110,13 @@ needs more memory than there is."""
 COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin
   dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
+  dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
   python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
 
 The artifact is StableHLO for the platform of the chip, and has the weights in it. Sizes that a model leaves open stay
-open, unless --batch, -f or -b give them. `.call(x)` runs it where that platform is, with JAX and without dmljax."""
+open, unless --batch, -f or -b give them. `.call(x)` runs it where that platform is, with JAX and without dmljax.
+For several chips, the weights of an ONNX model are an argument, in FILE.npz, and open batches are multiples of the
+mesh's first axis."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -259,11 +262,7 @@ def _parser() -> argparse.ArgumentParser:
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
         ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
-        (
-            "--mesh",
-            "axes of several chips; the first divides the inputs, and `model` the weights of an ONNX model",
-            {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
-        ),
+        _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)
     _add_model_options(compile_parser, is_one=True)
@@ -271,7 +270,7 @@ def _parser() -> argparse.ArgumentParser:
         compile_parser,
         (
             "--for",
-            "cpu, or a chip as of `dmljax estimate`; repeatable",
+            "cpu, a chip, or several as in cpu:8, h100:8 and v5e:4x4; repeatable",
             {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
         ),
         (
@@ -279,6 +278,7 @@ def _parser() -> argparse.ArgumentParser:
             "the first dimension of an ONNX model's inputs (default: it stays open)",
             _COUNT | {"default": None},
         ),
+        _MESH,
         ("-o --output", "the file to write", {"required": True, "metavar": "FILE"}),
     )
     ops_parser = command("ops", OPS_EXAMPLES)
@@ -379,6 +379,11 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(map(_parse_integer, text.split(",")))
 
 
+_MESH = (
+    "--mesh",
+    "axes of several chips; the first divides the inputs, and `model` the weights of an ONNX model",
+    {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
+)
 _FLAG = {"action": "store_true"}
 _FOLDER = {"type": Path, "metavar": "FOLDER"}
 _COUNT = {"type": _parse_count, "default": 1, "metavar": "N"}

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import jax
+from jax.sharding import AbstractMesh
 
 import dmljax
 from dmljax.describe import (
@@ -36,7 +37,7 @@ from dmljax.dxdispatch.printing import result_json, result_pieces, total_millise
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, within
 from dmljax.estimation import artifacts, table as estimate_table
-from dmljax.estimation.placement import Program, program_of
+from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
 from dmljax.estimation.programs import prepared
 from dmljax.estimation.targets import Place, place_of
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
@@ -326,25 +327,39 @@ def estimate(options: argparse.Namespace) -> int:
 def compile(options: argparse.Namespace) -> int:
     """Keeps a model as a StableHLO artifact that `jax.export` runs without dmljax."""
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
-    platforms = artifacts.platforms_of(options.targets)
-    path = options.model
+    platforms, count = artifacts.platforms_of(options.targets)
+    path, file = options.model, escape_controls(options.output)
+    artifacts.require_file(options.output)
     print(f"exporting {escape_controls(path)} for {join_words(platforms)}", file=sys.stderr, flush=True)
     with within("compile"):
-        artifact = artifacts.exported(_served(path, options), platforms)
+        sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
+        mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
+        program = _served(path, options, mesh)
+        artifact = artifacts.exported(program, platforms, mesh)
         size = artifacts.write(artifact, options.output)
-    told = artifacts.described(artifact)
+        if mesh:
+            artifacts.write_weights(program.weights, f"{options.output}.npz")
+    told = artifacts.described(artifact, len(program.weights) if mesh else 0)
     if options.json:
-        print(json.dumps({"file": options.output, "bytes": size, **told}))
+        weights = {"weights": f"{options.output}.npz"} if mesh else {}
+        print(json.dumps({"file": options.output, "bytes": size, **weights, **told}))
         return 0
-    print(f"{escape_controls(options.output)}: {size} bytes for {join_words(platforms)}")
-    print(f"({', '.join(told['inputs'])}) -> ({', '.join(told['outputs'])})")
-    print("jax.export.deserialize(data).call(...) runs it, where data are the bytes of the file")
+    print(f"{file}: {size} bytes for {join_words(platforms)}")
+    types = f"({', '.join(told['inputs'])}) -> ({', '.join(told['outputs'])})"
+    if mesh:
+        axes = ",".join(f"{name}={size}" for name, size in sizes.items())
+        print(f"{file}.npz: the weights, an argument\n{types} on a mesh of {axes}")
+        print("notebooks/serving.md shows how to run it")
+    else:
+        print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data are the bytes of the file")
     return 0
 
 
-def _served(path: str, options: argparse.Namespace) -> Program:
+def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
     """The program of a model that is to be served: its open sizes stay open."""
     if not _is_onnx(path):
+        if mesh:
+            raise InvalidDesc(Problem((), "several chips are only for ONNX models", escape_controls(path)))
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have one dispatchable", len(descs)))
@@ -358,7 +373,10 @@ def _served(path: str, options: argparse.Namespace) -> Program:
         remedy = "in Python, jax.export.export exports a function of a key"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
     sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
-    types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch)
+    divisor = mesh.axis_sizes[0] if mesh else 1
+    types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch, divisor)
+    if mesh:
+        return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
     return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 

@@ -8,17 +8,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from helpers import X64
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 from models import MODELS
 
 import dmljax
 from dmljax.cli import main
+from dmljax.estimation import artifacts
 from dmljax.lowerings import byte_products
 
 parser = pytest.importorskip("onnx.parser", reason="the extra `onnx` is not installed")
@@ -43,11 +42,9 @@ def printed_without_dmljax(code: str, folder: Path) -> list[str]:
 def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notebooks").symlink_to(MODELS.parent)
-    names: dict[str, object] = {}
-    for block in (BLOCKS[0], BLOCKS[2]):
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            exec(block, names)
-        assert output.getvalue().splitlines() == said(block)
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec(BLOCKS[0], {})
+    assert output.getvalue().splitlines() == said(BLOCKS[0])
     assert printed_without_dmljax(BLOCKS[1], tmp_path) == said(BLOCKS[1])
 
 
@@ -62,41 +59,51 @@ def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.Cap
     assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
 
 
-DIVIDED = """
-import jax, numpy as np
-from jax.sharding import AxisType
-jax.config.update("jax_num_cpu_devices", 8)
-mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-served = jax.export.deserialize(open("divided.bin", "rb").read())
-shardings = served.in_shardings_jax(mesh)
-weights = np.load("weights.npz")
-placed = [jax.device_put(one, to) for one, to in zip([*(weights[n] for n in sorted(weights)), TOKENS], shardings)]
-arguments = jax.tree.unflatten(served.in_tree, placed)
-result = jax.jit(served.call)(*arguments[0])
-parts = {name: one.sharding.shard_shape(one.shape) for name, one in arguments[0][0].items()}
-print(len(result.sharding.device_set), min(np.prod(parts[n]) / weights[n].size for n in parts))
-np.save("result.npy", result)
+def test_an_artifact_has_the_results_that_depend_on_weights_only(tmp_path: Path) -> None:
+    proto = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)
+        <float[2, 2] w = {1, 2, 3, 4}> { square = MatMul(w, w) y = MatMul(x, square) }"""
+    )
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    path = tmp_path / "model.bin"
+    assert main(["compile", str(tmp_path / "model.onnx"), "--for", "cpu", "-o", str(path)]) == 0
+    artifact = jax.export.deserialize(bytearray(path.read_bytes()))
+    assert artifact.mlir_module().count("stablehlo.dot_general") == 1
+
+
+ON_EIGHT_DEVICES = 'import jax; jax.config.update("jax_num_cpu_devices", 8)\n'
+SAVED = """
+print(min(one.addressable_data(0).size / one.size for one in weights.values()))
+np.save("logits.npy", logits)
 """
 
 
-def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path) -> None:
-    model = dmljax.onnx.load(MODELS / "gpt.onnx")
-    mesh = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    specs = model.partition(mesh)
+def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notebooks").symlink_to(MODELS.parent)
+    (command,) = re.findall(r"^\$ dmljax (.*)$", PAGE.read_text(), re.MULTILINE)
+    assert main(command.split()) == 0
+    printed = printed_without_dmljax(ON_EIGHT_DEVICES + BLOCKS[2] + SAVED, tmp_path)
+    assert printed == [*said(BLOCKS[2]), "0.25"]
+    expected = dmljax.onnx.load(MODELS / "gpt.onnx")(np.ones((4, 8), "int64"))
+    np.testing.assert_allclose(np.load("logits.npy"), expected, rtol=1e-4, atol=1e-5)
 
-    def on_mesh(one: Any, spec: P) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=NamedSharding(mesh, spec))
 
-    weights = {name: on_mesh(one, specs[name]) for name, one in model.weights.items()}
-    tokens = np.arange(32).reshape(4, 8) % 10
-    tokens = tokens.astype(jax.dtypes.canonicalize_dtype(np.int64))
-    served = jax.export.export(jax.jit(model.apply))(weights, on_mesh(tokens, P("data")))
-    (tmp_path / "divided.bin").write_bytes(served.serialize())
-    arrays: dict[str, Any] = {name: np.asarray(one) for name, one in model.weights.items()}
-    np.savez(tmp_path / "weights.npz", **arrays)
-    code = DIVIDED.replace("TOKENS", f"np.arange(32).reshape(4, 8).astype({tokens.dtype.name!r}) % 10")
-    assert printed_without_dmljax(code, tmp_path) == ["8 0.25"]
-    np.testing.assert_allclose(np.load(tmp_path / "result.npy"), model(tokens), rtol=1e-4, atol=1e-5)
+def test_several_chips_share_batches_and_take_the_weights_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proto = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> f (bfloat16[N, 2] x) => (bfloat16[N, 2] y)
+        <bfloat16[2, 2] file = {16256, 16384, 16448, 16512}> { y = MatMul(x, file) }"""
+    )  # the bits of 1, 2, 3 and 4
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    path = str(tmp_path / "model.bin")
+    assert main(["compile", str(tmp_path / "model.onnx"), "--for", "h100:4", "-o", path, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["weights"], told["devices"], told["platforms"]) == (f"{path}.npz", 4, ["cuda"])
+    assert (told["inputs"], told["outputs"]) == (["bfloat16[4*N,2]"], ["bfloat16[4*N,2]"])
+    weight = np.load(f"{path}.npz")["file"]
+    assert weight.view(jax.numpy.bfloat16).tolist() == [[1, 2], [3, 4]]
 
 
 QUANTIZED = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 4] x) => (float[N, 3] y)
@@ -125,16 +132,41 @@ print(jax.export.deserialize(open("quantized.bin", "rb").read()).call(np.load("x
     assert json.loads(printed_without_dmljax(code, tmp_path)[0]) == model(x).tolist()
 
 
-def test_what_cannot_be_compiled_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "file.bin")
-    for model, target, message in (
-        ("gemm.bin", "h100:8", "target must be one of cpu, h100, "),
-        ("top1_routing.json", "cpu", "must have one dispatchable; got 3"),
-    ):
-        assert main(["compile", str(MODELS / model), "--for", target, "-o", path]) == 2
-        assert message in capsys.readouterr().err
-    assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", str(tmp_path)]) == 2
-    assert "error: compile: cannot write " in capsys.readouterr().err
+REFUSED = [
+    ("gemm.bin --for h1000", "target must be one of cpu, h100, .*; got 'h1000'\ntip: did you mean h100"),
+    ("gemm.bin --for cpu:4x4", "target must be written like cpu:4; got 'cpu:4x4'"),
+    ("gpt.onnx --for h100:8 --for v5e", "target must be the same number of chips each time; got h100:8 and v5e"),
+    ("gpt.onnx --for v5e --mesh data=2", "compile: mesh must have as many chips as v5e, 1; got 2"),
+    ("gpt.onnx --for cpu:2 --batch 3", r"compile: inputs\[0\]: first dimension must be divisible by 2 devices"),
+    ("gemm.bin --for h100:8", "compile: several chips are only for ONNX models; got "),
+    ("top1_routing.json --for cpu", "compile: .* must have one dispatchable; got 3"),
+    ("gemm.bin --for cpu -o .", r"output must be a file, not a folder; got \."),
+    ("gemm.bin --for cpu -o a/b", r"output must be a file in a folder that exists; got a/b"),
+    ("gemm.bin --for cpu -o /dev/full", "compile: output: cannot write /dev/full: "),
+    ("gpt.onnx --for cpu:2 -o /dev/full", "compile: output: cannot write /dev/full: "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[arguments for arguments, _ in REFUSED])
+def test_what_cannot_be_compiled_is_one_line(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, *options = arguments.split()
+    assert main(["compile", str(MODELS / model), "-o", "file.bin", *options]) == 2
+    assert re.search(f"^error: {message}", capsys.readouterr().err, re.MULTILINE)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_weights_that_an_artifact_cannot_hold_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(artifacts, "MAX_BYTES", 1000)
+    path = str(tmp_path / "gpt.bin")
+    assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "-o", path]) == 2
+    error, tip = capsys.readouterr().err.splitlines()[-2:]
+    assert error.startswith("error: compile: weights must be at most 1000 bytes in a file; got ")
+    assert tip == "tip: compile for several chips, or export model.apply, which takes the weights as an argument"
 
 
 def test_the_processor_that_exports_decides_nothing_for_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,44 +1,55 @@
 """Keeps a program as `jax.export` serializes it, for processes that do not have dmljax."""
 
-from collections.abc import Sequence
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax import export
+from jax.sharding import AbstractMesh
 
-from dmljax.errors import InvalidDesc, Problem, unusable_file
-from dmljax.estimation.placement import Program
-from dmljax.estimation.targets import TARGETS
-from dmljax.text import did_you_mean, one_line
+from dmljax.errors import InvalidDesc, Problem, require, unusable_file
+from dmljax.estimation.placement import Program, on_mesh
+from dmljax.estimation.targets import TARGETS, chips_of
+from dmljax.text import join_words, one_line
 
 CPU = "cpu"
 MAX_BYTES = 2**31 - 2**24  # of an artifact, which is a flatbuffer; leaves room for everything but weights
 
 
-def platforms_of(targets: Sequence[str]) -> list[str]:
-    """The platforms of these chips, or of the CPU, without duplicates."""
-    platforms = {CPU: CPU, **{name: target.platform for name, target in TARGETS.items()}}
-    for target in targets:
-        if target not in platforms:
-            known = ", ".join(platforms)
-            remedy = None
-            if target.partition(":")[0] in platforms:
-                remedy = "see notebooks/serving.md to export a model for several chips"
-            given = repr(target) + did_you_mean(target, platforms)
-            raise InvalidDesc(Problem("target", f"must be one of {known}", given, remedy=remedy))
-    return [*dict.fromkeys(platforms[target] for target in targets)]
+def platforms_of(targets: Sequence[str]) -> tuple[list[str], int]:
+    """The platforms of these chips, or of the CPU, without duplicates, and how many chips each target has."""
+    chips = [chips_of(target, CPU) for target in targets]
+    counts = {math.prod(sizes) for _, sizes in chips}
+    if len(counts) > 1:
+        raise InvalidDesc(Problem("target", "must be the same number of chips each time", join_words(targets)))
+    platforms = (CPU if chip == CPU else TARGETS[chip].platform for chip, _ in chips)
+    return [*dict.fromkeys(platforms)], counts.pop()
 
 
-def exported(program: Program, platforms: Sequence[str]) -> export.Exported:
-    """Exports a program for all of these platforms, with its weights included."""
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.weights))
-    if size > MAX_BYTES:
-        remedy = "jax.export.export(jax.jit(model.apply)) takes the weights as an argument"
-        raise InvalidDesc(Problem((), f"weights must be at most {MAX_BYTES} bytes in a file", size, remedy=remedy))
+def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | None) -> export.Exported:
+    """Exports a program for all of these platforms: its weights are included, or an argument that a mesh divides."""
+    if mesh is not None:
+        weights, inputs = on_mesh(program, mesh)
+        function, arguments = program.function, (weights, *inputs)
+    else:
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.weights))
+        if size > MAX_BYTES:
+            remedy = "compile for several chips, or export model.apply, which takes the weights as an argument"
+            raise InvalidDesc(Problem((), f"weights must be at most {MAX_BYTES} bytes in a file", size, remedy=remedy))
+        function, arguments = lambda *inputs: program.function(program.weights, *inputs), program.inputs
     with jax.disable_jit(False):
-        function = jax.jit(lambda *inputs: program.function(program.weights, *inputs))
-        return export.export(function, platforms=platforms)(*program.inputs)
+        return export.export(jax.jit(function), platforms=platforms)(*arguments)
+
+
+def require_file(path: str) -> None:
+    """Refuses a path that cannot be a file's, before the export, which may take minutes."""
+    shown = one_line(path)
+    require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
+    require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
 
 
 def write(artifact: export.Exported, path: str) -> int:
@@ -47,15 +58,35 @@ def write(artifact: export.Exported, path: str) -> int:
     try:
         Path(path).write_bytes(data)
     except OSError as error:
-        problem = Problem((), f"cannot write {one_line(path)}: {error.strerror}")
-        raise unusable_file(problem, error, path) from None
+        raise _unwritable(path, error) from None
     return len(data)
 
 
-def described(artifact: export.Exported) -> dict[str, Any]:
-    """The platforms and types of an artifact, for a program to read."""
+def write_weights(weights: Mapping[str, Any], path: str) -> None:
+    """Writes weights as an .npz file, for `np.load`."""
+    try:
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez has no weight named "file"
+            for name, weight in weights.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(weight))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: str, error: OSError) -> InvalidDesc:
+    return unusable_file(Problem("output", f"cannot write {one_line(path)}: {error.strerror}"), error, path)
+
+
+def described(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
+    """The platforms and types of an artifact whose first arguments are so many weights, for a program to read."""
     return {
         "platforms": [*artifact.platforms],
-        "inputs": [one.str_short() for one in artifact.in_avals],
-        "outputs": [one.str_short() for one in artifact.out_avals],
+        "devices": artifact.nr_devices,
+        "inputs": [_spelled(one) for one in artifact.in_avals[weights:]],
+        "outputs": [_spelled(one) for one in artifact.out_avals],
     }
+
+
+def _spelled(type_: Any) -> str:
+    text: str = jax.core.ShapedArray(type_.shape, type_.dtype).str_short()  # without a sharding
+    return text

@@ -1,14 +1,14 @@
 """Describes programs by the shapes of their arguments, and places each array on chips."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
@@ -77,13 +77,18 @@ class Placed(NamedTuple):
 
 def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
     """Places the arguments on a place's chips; several chips divide them along the axes of `mesh`."""
-    sizes = sizes_of_mesh(program, place.name, len(place.devices), mesh)
+    sizes = sizes_of_mesh((program.weights, program.inputs), place.name, len(place.devices), mesh)
     if len(place.devices) == 1:
         alone = SingleDeviceSharding(place.devices[0])
         weights, inputs = jax.tree.map(lambda leaf: _typed(leaf, alone), (program.weights, program.inputs))
         return Placed(weights, inputs, alone)
-    devices = Mesh(np.array(place.devices).reshape(*sizes.values()), tuple(sizes))
-    return Placed(*on_mesh(program, devices, specs), None)
+    devices = np.array(place.devices).reshape(*sizes.values())
+    return Placed(*on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_types(sizes)), specs), None)
+
+
+def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
+    """The types of the axes of a mesh whose shardings are XLA's to choose: JAX 0.12 has another default."""
+    return (AxisType.Auto,) * len(axes)
 
 
 def on_mesh(program: Program, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
@@ -116,7 +121,7 @@ def _own_spec(leaf: Any) -> PartitionSpec | None:
     return sharding.spec if isinstance(sharding, NamedSharding) else None
 
 
-def sizes_of_mesh(program: Program, chips: str, count: int, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
+def sizes_of_mesh(arguments: Any, chips: str, count: int, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
     """The axes of the mesh: the given ones, or those of arguments already divided, or one axis for all chips."""
     if mesh is not None:
         if not isinstance(mesh, Mapping) or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
@@ -125,6 +130,6 @@ def sizes_of_mesh(program: Program, chips: str, count: int, mesh: Mapping[str, i
             product = " x ".join(map(str, mesh.values())) or "no axes"
             raise InvalidDesc(Problem("mesh", f"must have as many chips as {chips}, {count}", product))
         return mesh
-    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((program.weights, program.inputs)))
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments))
     meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]
     return next((sizes for sizes in meshes if math.prod(sizes.values()) == count), {"batch": count})

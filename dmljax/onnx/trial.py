@@ -92,8 +92,12 @@ def open_types_of_inputs(
     names_of_sizes: Mapping[str, int],
     denotations: Mapping[str, int],
     batch: int | None,
+    divisor: int,
 ) -> list[jax.ShapeDtypeStruct]:
-    """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size."""
+    """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
+
+    First sizes that stay open are multiples of `divisor`.
+    """
     if batch is not None:
         _require_open_batch([one.overridden(names_of_sizes, denotations) for one in model.inputs], shapes, batch)
         first = {one.sizes[0] for one in model.inputs if one.sizes}
@@ -109,6 +113,7 @@ def open_types_of_inputs(
         spelled.append([symbols.setdefault(name, _symbol(name)) if isinstance(name, str) else name for name in names])
     opened = [*dict.fromkeys(symbols.values())]
     sizes_of = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
+    sizes_of |= {names[0]: divisor * sizes_of[names[0]] for names in spelled if names and names[0] in sizes_of}
     types = [_type(one, shapes.get(one.name), 1) for one in wanted]  # refuses inputs that are not tensors
     return [
         jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in sizes), one.dtype)
