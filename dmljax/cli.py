@@ -102,10 +102,10 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
-XLA compiles for the chips on this CPU; pip install 'dmljax[accelerators]' has the compilers for h100, a100, b200, v5e,
-v5p and v6e. Several chips divide inputs by their first dimension, and have the weights each, or divided by --mesh.
-The time is a bound by the published rates, not a measurement. The exit status is 1 if a program does not compile, or
-needs more memory than there is."""
+XLA compiles for the chips on this CPU; the extra accelerators has the compilers for h100, a100, b200, v5e, v5p and v6e.
+Several chips divide inputs by their first dimension, and have the weights each, or divided by --mesh. The time is a
+bound by the published rates, not a measurement. The exit status is 1 if a program does not compile, or needs more
+memory than there is."""
 
 COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
+from dmljax.extras import command_for
 from dmljax.text import one_line, reason_of
 
 
@@ -43,6 +44,6 @@ def pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise Unsupported(
-            Problem((), "reading or writing an image needs Pillow", remedy="pip install 'dmljax[images]'")
+            Problem((), "reading or writing an image needs Pillow", remedy=command_for("images"))
         ) from None
     return Image

@@ -10,6 +10,7 @@ import numpy as np
 
 from dmljax import checks
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, require, within
+from dmljax.extras import command_for
 from dmljax.text import show as spelled
 
 if TYPE_CHECKING:
@@ -143,8 +144,8 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        rule = "Matplotlib must be installed to draw a picture: pip install 'dmljax[pictures]'"
-        raise Unsupported(Problem((), rule)) from None
+        remedy = command_for("pictures")
+        raise Unsupported(Problem((), "Matplotlib must be installed to draw a picture", remedy=remedy)) from None
     return plt
 
 

@@ -3,8 +3,10 @@
 import contextlib
 import copy
 import dataclasses
+import json
 import pickle
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,7 +17,7 @@ import pytest
 from models import MODELS
 
 import dmljax
-from dmljax import DmlError, directml
+from dmljax import DmlError, directml, extras
 from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
 from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
@@ -146,6 +148,30 @@ def test_a_desc_tells_each_rule_that_it_breaks() -> None:
 def test_a_long_name_is_abridged_in_messages() -> None:
     problem = Problem(("resources", "x" * 50 + "y" * 10_000 + "z" * 50, 3), "must be short")
     assert str(problem) == f'resources["{"x" * 45} ... {"z" * 45}"][3] must be short'
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'dmljax[onnx]'"),
+        ({"url": "file:///a/b%20c", "dir_info": {}}, "pip install '/a/b c[onnx]'"),
+        ({"url": "file:///clone", "dir_info": {"editable": True}}, "pip install -e '/clone[onnx]'"),
+        ({"url": "file:///dmljax-0.1.whl", "archive_info": {}}, "pip install '/dmljax-0.1.whl[onnx]'"),
+        ({"url": "https://x.org/d.zip", "archive_info": {}}, "pip install 'dmljax[onnx] @ https://x.org/d.zip'"),
+        ({"url": "file:///repo", "vcs_info": {"vcs": "git"}}, "pip install 'dmljax[onnx] @ git+file:///repo'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_dmljax_was(
+    origin: dict[str, Any] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = None if origin is None else json.dumps(origin)
+    monkeypatch.setattr(extras, "distribution", lambda name: Mock(read_text=lambda file: text))
+    assert extras.command_for("onnx") == command
+
+
+def test_a_copy_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "distribution", Mock(side_effect=PackageNotFoundError))
+    assert extras.command_for("onnx") == "pip install 'dmljax[onnx]'"
 
 
 def frames(call: Callable[[], Any]) -> list[str]:

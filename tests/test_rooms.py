@@ -15,7 +15,7 @@ from dmljax import directml
 PACKAGE = Path(dmljax.__file__).parent
 # From the lowest to the highest; a module imports from its own room and from lower ones.
 ROOMS = [
-    ["terminal", "text"],
+    ["extras", "terminal", "text"],
     ["errors"],
     ["types"],
     ["habits"],

@@ -21,6 +21,7 @@ from jax.sharding import SingleDeviceSharding
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require
 from dmljax.estimation.cost import Cost, cost_of
+from dmljax.extras import command_for
 from dmljax.text import did_you_mean, one_line
 
 # Without these, libtpu queries its environment for chips, and only one process may load it.
@@ -170,8 +171,8 @@ def place_of(name: str) -> Place:
     target = TARGETS[chip]
     module = MODULES[target.platform]
     if find_spec(module) is None:
-        remedy = "pip install 'dmljax[accelerators]'"
-        raise Unsupported(Problem((), f"the compiler for {chip} is not installed: no {module}", remedy=remedy))
+        rule = f"the compiler for {chip} is not installed: no {module}"
+        raise Unsupported(Problem((), rule, remedy=command_for("accelerators")))
     for variable, value in TPU_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     devices = _devices(name, chip, target, "x".join(map(str, sizes)))

@@ -1,6 +1,6 @@
 """ONNX models as JAX functions: `load` reads a model, which you call with arrays.
 
-Needs the package `onnx`: `pip install 'dmljax[onnx]'`.
+Needs the package `onnx`, which the extra `onnx` installs.
 """
 
 from dmljax.onnx.file import TensorType as TensorType

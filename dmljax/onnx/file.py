@@ -16,6 +16,7 @@ import numpy as np
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.extras import command_for
 from dmljax.files import opened, unreadable
 from dmljax.text import show
 
@@ -24,7 +25,7 @@ try:
     from onnx import numpy_helper
 except ImportError as error:  # pragma: no cover  # the tests have it
     raise Unsupported(
-        Problem((), "ONNX models need the package onnx", str(error), remedy="pip install 'dmljax[onnx]'")
+        Problem((), "ONNX models need the package onnx", str(error), remedy=command_for("onnx"))
     ) from error
 
 MAIN = ""  # the domain of ONNX's own operators, also spelled ai.onnx

@@ -15,6 +15,7 @@ from dmljax.cli import main
 from dmljax.dxdispatch import Execution, InvalidModel, fuse, load
 from dmljax.dxdispatch.printing import result_json, result_pieces
 from dmljax.errors import InvalidType
+from dmljax.extras import command_for
 
 CONCAT = {"type": "onnx", "sourcePath": "concat.onnx"}
 DATA = {
@@ -288,4 +289,4 @@ def test_a_model_without_the_package_onnx_says_what_to_install(tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "onnx", None)
     (found,) = findings(tmp_path, {}, {"concat": CONCAT})
     assert "dispatchables.concat.sourcePath: ONNX models need the package onnx" in found
-    assert "pip install 'dmljax[onnx]'" in found
+    assert f"({command_for('onnx')})" in found

@@ -1,0 +1,31 @@
+"""Commands that install extras: the packages that only parts of dmljax need."""
+
+import json
+import shlex
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+
+def command_for(extra: str) -> str:
+    """The command that installs an extra from where dmljax came from: a folder, an address, or an index of packages."""
+    origin = _origin()
+    address = origin.get("url", "")
+    if not address:
+        return f"pip install 'dmljax[{extra}]'"
+    if "vcs_info" in origin:
+        return f"pip install 'dmljax[{extra}] @ {origin['vcs_info']['vcs']}+{address}'"
+    parts = urlsplit(address)
+    if parts.scheme != "file":
+        return f"pip install 'dmljax[{extra}] @ {address}'"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}{shlex.quote(f'{url2pathname(parts.path)}[{extra}]')}"
+
+
+def _origin() -> Any:
+    """Where the installer says that it found dmljax; nothing if that was an index, or if dmljax is not installed."""
+    try:
+        return json.loads(distribution("dmljax").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        return {}
