@@ -1,6 +1,6 @@
 """Calls of operators: the decorator, arguments before `jax.jit`, and arrays inside it.
 
-Every family imports what it needs from here. This package knows nothing of descriptors.
+Every family imports what it needs from here. This package knows nothing about descriptors.
 """
 
 # fmt: off

@@ -119,7 +119,7 @@ def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = 
 
 
 def normal_axes(axes: int | Sequence[int] | None, given: Array) -> tuple[int, ...]:
-    """Returns `axes` of an input, counted from the first one, in increasing order; None stands for all axes."""
+    """Returns `axes` of an input, counted from the first one, in increasing order; None means all axes."""
     several = range(given.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
     normal = sorted(normal_axis(axis, given, name="axes") for axis in several)
     if len(set(normal)) < len(normal):

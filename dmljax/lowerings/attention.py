@@ -24,14 +24,14 @@ from dmljax.types import widened
 
 
 class Mask(NamedTuple):
-    """The keys that each query sees. A key is hidden if any part hides it; a part that is None hides none.
+    """The keys that each query attends to. A key is hidden if any part hides it; a part that is None hides none.
 
     All broadcast to the scores; the bounds have size 1 along the keys. `added` is added to the score of a hidden key.
     """
 
     added: Array | None = None
     is_seen: Array | None = None
-    begin: Array | None = None  # the position of the first key that the query sees
+    begin: Array | None = None  # the position of the first key that the query attends to
     end: Array | None = None  # the position after the last one
 
 

@@ -221,37 +221,37 @@ def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
 # On a CPU
 
 
-# The lowering of a forward convolution on a CPU, with milliseconds on two cores for batch 1 and 8, beside those of
+# The lowering of a forward convolution on a CPU, with milliseconds on two cores for batch 1 and 8, against those of
 # `lax.conv_general_dilated`:
-#   groups of one channel, 3 x 3, 96 x 112 x 112     shifted products       0.9 and 44, beside 194 and 485
-#   32 groups of 4 channels, 3 x 3, 128 x 56 x 56    shifted products       0.8 and 6.3, beside 18 and 199; matrices 3.0
-#   32 groups of 16 channels, 3 x 3, 512 x 14 x 14   matrices               0.65, beside 1.8
-#   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17, beside 2.1 and 104
-#   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19, beside 4.0 and 30
-#   16 x 16, stride 16, 3 x 224 x 224 to 768         matrices               2.7, beside 3.6
-#   3 x 3, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   0.52 and 6.9, beside 1.1 and 13
-#   7 x 7, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   2.3 and 28, beside 2.8 and 42
-#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.4, beside 4.6; gaps 3.7
-#     of batch 8                                     gaps                   11, beside 13; matrices 14
-#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  1.4, beside 1.7; gaps 1.7
-#   3 x 3, 128 x 28 x 28 to 128                      gaps                   1.4 and 11, beside 1.5 and 12
-#   3 x 3, 64 x 56 x 56 to 64                        gaps                   1.6 and 18, beside 2.6 and 24
-#   3 x 3, stride 2, 64 x 56 x 56 to 128             gaps                   0.83 and 8.0, beside 1.4 and 14
-#   3 x 3, 32 x 27 x 27 to 128                       gaps                   0.48 and 3.2, beside 0.66 and 5.6
+#   groups of one channel, 3 x 3, 96 x 112 x 112     shifted products       0.9 and 44 vs. 194 and 485
+#   32 groups of 4 channels, 3 x 3, 128 x 56 x 56    shifted products       0.8 and 6.3 vs. 18 and 199; matrices 3.0
+#   32 groups of 16 channels, 3 x 3, 512 x 14 x 14   matrices               0.65 vs. 1.8
+#   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17 vs. 2.1 and 104
+#   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19 vs. 4.0 and 30
+#   16 x 16, stride 16, 3 x 224 x 224 to 768         matrices               2.7 vs. 3.6
+#   3 x 3, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   0.52 and 6.9 vs. 1.1 and 13
+#   7 x 7, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   2.3 and 28 vs. 2.8 and 42
+#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.4 vs. 4.6; gaps 3.7
+#     of batch 8                                     gaps                   11 vs. 13; matrices 14
+#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  1.4 vs. 1.7; gaps 1.7
+#   3 x 3, 128 x 28 x 28 to 128                      gaps                   1.4 and 11 vs. 1.5 and 12
+#   3 x 3, 64 x 56 x 56 to 64                        gaps                   1.6 and 18 vs. 2.6 and 24
+#   3 x 3, stride 2, 64 x 56 x 56 to 128             gaps                   0.83 and 8.0 vs. 1.4 and 14
+#   3 x 3, 32 x 27 x 27 to 128                       gaps                   0.48 and 3.2 vs. 0.66 and 5.6
 #   3 x 3, 8 x 112 x 112 to 16                       plain                  0.52 and 4.2; gaps 0.64 and 5.0
-#   9 x 9, 16 x 180 x 180 to 3                       rows                   13, beside 64 (another, busy machine)
+#   9 x 9, 16 x 180 x 180 to 3                       rows                   13 vs. 64 (another, busy machine)
 #   9 x 9, 16 x 180 x 180 to 16                      plain                  60; rows 92
-#   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4, beside 8.0
+#   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4 vs. 8.0
 #   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
 #   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
 #   3 x 3, 64 x 14 x 14 to 64                        plain                  0.19; gaps 0.26 (from here on, busy as well)
 #   3 x 3, dilation 12, 960 x 14 x 14 to 256         inner products         4.7; matrices 22
 #   3 x 3, dilation 24, 64 x 33 x 33 to 64           inner products         0.41; gaps 1.1
 #   3 x 3, dilation 3, 256 x 4 x 4 to 256            matrices               0.25; inner products 0.44
-#   7 x 7 x 7, stride 2, 3 x 16 x 32 x 32 to 64      slices                 4.4, beside 30
-#   3 x 3 x 3, 64 x 8 x 14 x 14 to 64                slices                 4.5, beside 15
-#   3, 64 x 100 to 64                                matrices               0.05, beside 0.1
-#   5, 256 x 400 to 256                              matrices               2.6, beside 2.8
+#   7 x 7 x 7, stride 2, 3 x 16 x 32 x 32 to 64      slices                 4.4 vs. 30
+#   3 x 3 x 3, 64 x 8 x 14 x 14 to 64                slices                 4.5 vs. 15
+#   3, 64 x 100 to 64                                matrices               0.05 vs. 0.1
+#   5, 256 x 400 to 256                              matrices               2.6 vs. 2.8
 #   7, 32 x 16000 to 1                               plain                  0.97; matrices 1.7
 # With few places or few terms, the columns of one image are larger than its input and output together.
 _MOST_PRODUCTS = 49  # added up one after another, and compiled as one loop

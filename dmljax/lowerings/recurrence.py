@@ -1,7 +1,7 @@
 """Recurrent networks of one layer: a state that passes through the steps of a sequence, in one or two directions.
 
 The data of a step has the dimensions (directions, batch, features), and a sequence has the steps before them. A
-function updates the state in each step, so that this module knows nothing of gates.
+function updates the state in each step, so that this module knows nothing about gates.
 """
 
 from collections.abc import Callable, Sequence

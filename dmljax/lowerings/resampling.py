@@ -279,7 +279,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
 class Phase(NamedTuple):
     """Every n-th element of a result: the input place of the first one's first neighbor, and the neighbors' weights.
 
-    Places beyond the ends of the input stand for its first and last element.
+    Places beyond the ends of the input mean its first and last element.
     """
 
     first: int

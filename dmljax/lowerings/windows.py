@@ -107,7 +107,7 @@ def checked_steps(
     start_padding: int | Sequence[int],
     end_padding: int | Sequence[int],
 ) -> Steps:
-    """How windows of `sizes` slide over the argument `image`; one number stands for all spatial dimensions."""
+    """How windows of `sizes` slide over the argument `image`; one number applies to all spatial dimensions."""
     each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
     return Steps(sizes, *for_each_dimension(image, len(sizes), *each, ("end_padding", end_padding, 0)))
 
@@ -147,7 +147,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
 def for_each_dimension(
     image: str, count: int, *arguments: tuple[str, int | Sequence[int], int]
 ) -> tuple[tuple[int, ...], ...]:
-    """The arguments with a number for each of `count` spatial dimensions of `image`; one number stands for all.
+    """The arguments with a number for each of `count` spatial dimensions of `image`; one number applies to all.
 
     An argument is its name, its value and its lowest valid number.
     """

@@ -3,7 +3,7 @@
 An input's annotation says what the handler receives and what the input must be. `Array` and its kin, such as `Images`,
 are JAX arrays. `Known` is a NumPy array that decides sizes; a value that is not known while tracing is refused. `Kept`
 is a tensor as it comes, which is a NumPy array if known. `Wanted` also makes a simpler program if known. Only the sizes
-of a `Measured` tensor matter. A NamedTuple stands for several inputs, its fields.
+of a `Measured` tensor matter. A NamedTuple groups several inputs, its fields.
 """
 
 import inspect

@@ -417,9 +417,9 @@ def multihead_attention(
     `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
     positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
     `past_key` and `past_value`, (batch, heads, positions, head size), come before the new keys and values. A mask of
-    type BOOLEAN is True where a key is seen. It and `relative_position_bias` broadcast to (batch, heads, queries,
-    keys), past keys included. With `is_causal`, a query sees no key after its own position, counted after the past
-    ones. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
+    type BOOLEAN is True where a key is visible. It and `relative_position_bias` broadcast to (batch, heads, queries,
+    keys), past keys included. With `is_causal`, a query attends to no key after its own position, which follows the
+    past positions. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
 
     For a sequence that is spread over several devices, call this inside `jax.shard_map` on each device's block of the
     queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values around in a
@@ -610,8 +610,8 @@ def multihead_attention1(
     Each of the `key_value_head_count` heads of keys and values serves an equal number of consecutive heads of queries;
     by default it serves one. With `past_sequence_lengths`, (batch,), past keys and values are buffers, filled up to
     these lengths. New keys and values are written after them, and dropped where the buffer ends. The attention is then
-    causal: a query sees no key after its own. The buffer has `total_sequence_length` positions, by default the sum of
-    past and new ones; in a loop, pass the length of the past to keep it constant.
+    causal: a query attends to no key after its own. The buffer has `total_sequence_length` positions, by default the
+    sum of past and new ones; in a loop, pass the length of the past to keep it constant.
 
     >>> query, new, cache = (
     ...     jnp.zeros((1, 1, 2)),

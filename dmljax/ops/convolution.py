@@ -123,7 +123,7 @@ def convolution(
 
     The dimensions of `input` are batch, channels, and one to three spatial dimensions. Those of `filter` are output
     channels, input channels of a group, and the spatial dimensions; in the direction BACKWARD, the first two are input
-    channels and output channels of a group. `bias` has one number for each output channel. One number stands for all
+    channels and output channels of a group. `bias` has one number for each output channel. One number applies to all
     spatial dimensions.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends

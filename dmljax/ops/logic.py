@@ -1,4 +1,4 @@
-"""Element-wise comparisons, logical operators, tests for NaN and infinity, and selection.
+"""Elementwise comparisons, logical operators, tests for NaN and infinity, and selection.
 
 Floats are compared by their bits, so that subnormal numbers differ from each other and from zero even on platforms
 whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
@@ -57,7 +57,7 @@ COMPARISON_SINCE_1_0 = (
 
 @calls.operator_function
 def element_wise_logical_equals(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
-    """Element-wise equality: True where `a == b`.
+    """Elementwise equality: True where `a == b`.
 
     >>> element_wise_logical_equals(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, jnp.nan])
@@ -74,7 +74,7 @@ class ElementWiseLogicalEqualsDesc(Comparison, function=element_wise_logical_equ
 
 @calls.operator_function
 def element_wise_logical_greater_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
-    """Element-wise greater-than comparison: True where `a > b`.
+    """Elementwise greater-than comparison: True where `a > b`.
 
     >>> element_wise_logical_greater_than(
     ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
@@ -91,7 +91,7 @@ class ElementWiseLogicalGreaterThanDesc(Comparison, function=element_wise_logica
 
 @calls.operator_function
 def element_wise_logical_greater_than_or_equal(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
-    """Element-wise greater-than-or-equal comparison: True where `a >= b`.
+    """Elementwise greater-than-or-equal comparison: True where `a >= b`.
 
     >>> element_wise_logical_greater_than_or_equal(
     ...     jnp.array([3.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
@@ -108,7 +108,7 @@ class ElementWiseLogicalGreaterThanOrEqualDesc(Comparison, function=element_wise
 
 @calls.operator_function
 def element_wise_logical_less_than(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
-    """Element-wise less-than comparison: True where `a < b`.
+    """Elementwise less-than comparison: True where `a < b`.
 
     >>> element_wise_logical_less_than(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])
@@ -125,7 +125,7 @@ class ElementWiseLogicalLessThanDesc(Comparison, function=element_wise_logical_l
 
 @calls.operator_function
 def element_wise_logical_less_than_or_equal(a: calls.Operand, b: calls.Operand, *, dtype: DTypeLike = bool) -> Array:
-    """Element-wise less-than-or-equal comparison: True where `a <= b`.
+    """Elementwise less-than-or-equal comparison: True where `a <= b`.
 
     >>> element_wise_logical_less_than_or_equal(
     ...     jnp.array([1.0, -0.0, jnp.nan]), jnp.array([2.0, 0.0, 1.0])

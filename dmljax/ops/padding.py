@@ -312,7 +312,7 @@ def unfold(
 
     The dimensions of `input` are batch, channels and those that windows slide over. Those of the result are batch, the
     elements of a window, channel by channel, and the windows. Windows are `strides` apart, and their elements
-    `dilations` apart. The padding is 0. One number stands for all spatial dimensions.
+    `dilations` apart. The padding is 0. One number applies to all spatial dimensions.
 
     >>> unfold(jnp.arange(5).reshape(1, 1, 5), window_sizes=(3,)).tolist()
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]

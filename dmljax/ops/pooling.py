@@ -73,7 +73,7 @@ def average_pooling(
 ) -> Array:
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
-    The dimensions of `input` are batch, channels and those that windows slide over; one number stands for all of these.
+    The dimensions of `input` are batch, channels and those that windows slide over; one number applies to all of these.
     Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
     padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
     the number of its elements that belong to the input.

@@ -68,7 +68,7 @@ def upsample_2d(
 ) -> Array:
     """Enlarges the last two dimensions, height and width, by whole factors.
 
-    One number stands for both. A `Size2D` has the width first.
+    One number applies to both. A `Size2D` has the width first.
 
     >>> upsample_2d(jnp.array([[1.0, 2.0]]), scale_size=Size2D(width=2, height=2)).tolist()
     [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
@@ -109,7 +109,7 @@ def resample(
 ) -> Array:
     """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
-    `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale stands for
+    `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale applies to
     all dimensions. If only one of them is given, the other follows; sizes are rounded down. If both are given, the
     result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats;
     averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.

@@ -70,7 +70,7 @@ class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
 def activation_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
     """Computes the softmax along `axes`, whose elements form one row.
 
-    Large elements, infinities and NaN are treated as in `activation_softmax`. None stands for all axes.
+    Large elements, infinities and NaN are treated as in `activation_softmax`. None means all axes.
 
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
