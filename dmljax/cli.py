@@ -73,24 +73,24 @@ DESCRIPTION = """The operators of DirectML on XLA: run, check or estimate models
 
 RUN_EXAMPLES = """examples:
   dmljax run notebooks/models/top1_routing.json
-  dmljax run model.json --output_path results        # the model may write files below this folder only
+  dmljax run model.json --output_path results        # the model may write files only below this folder
   dmljax run model.json -i 100 -w 10 -v 1            # time 100 iterations; the first 10 are warm-up
   dmljax run model.json --fuse -v 1                  # compile dispatches together; time each and all of them
   dmljax run model.json --emit stablehlo             # print the StableHLO of each operator; run nothing
   dmljax run model.json --emit hlo --platform tpu    # for a platform that this machine may lack
   dmljax run model.json --json | jq '.results'
   dmljax run model.onnx --input x=picture.jpg        # an ONNX model; random numbers for the other inputs
-  dmljax run model.onnx --compare onnxruntime        # times and differences beside ONNX Runtime
+  dmljax run model.onnx --compare onnxruntime        # compare times and results with ONNX Runtime
 
 8-bit integers are printed as characters, as by DxDispatch; --json prints them as numbers.
-Times are those of the computation, without compilation and copies between buffers and the device."""
+Times include only the computation, not compilation or copies between buffers and the device."""
 
 CHECK_EXAMPLES = """examples:
   dmljax check model.json                            # check the rules of the newest feature level
   dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
   dmljax check models/*.json                         # check several models
   generate_model | dmljax check -                    # check what another program writes
-  dmljax check model.onnx                            # operators that are missing, and nodes that need a CPU
+  dmljax check model.onnx                            # missing operators, and nodes that need a CPU
 
 The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
 
@@ -102,10 +102,10 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
-XLA compiles for the chips on this CPU; the extra accelerators has the compilers for h100, a100, b200, v5e, v5p and v6e.
-Several chips divide inputs by their first dimension, and have the weights each, or divided by --mesh. The time is a
-bound by the published rates, not a measurement. The exit status is 1 if a program does not compile, or needs more
-memory than there is."""
+XLA compiles for the chips on this CPU; the extra accelerators installs the compilers for h100, a100, b200, v5e, v5p and
+v6e. Several chips split inputs along their first dimension; each holds all weights, unless --mesh divides them. The
+time is a lower bound from the published rates, not a measurement. The exit status is 1 if a program does not compile,
+or needs more memory than a chip has."""
 
 COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin
@@ -113,14 +113,14 @@ COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
   python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
 
-The artifact is StableHLO for the platform of the chip, and has the weights in it. Sizes that a model leaves open stay
-open, unless --batch, -f or -b give them. `.call(x)` runs it where that platform is, with JAX and without dmljax.
-For several chips, the weights of an ONNX model are an argument, in FILE.npz, and open batches are multiples of the
-mesh's first axis."""
+The artifact is StableHLO for the platform of the chip, and includes the weights. Sizes that a model leaves open stay
+open, unless --batch, -f or -b give them. `.call(x)` runs it on that platform, with JAX but without dmljax.
+For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
+of the mesh's first axis."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
-  dmljax ops softmax                     # those with softmax in their names
+  dmljax ops softmax                     # operators with softmax in their names
   dmljax ops --markdown > operators.md
   dmljax ops --json | jq -r '.[].operator'"""
 
@@ -168,10 +168,10 @@ class _Version(argparse.Action):
 # The summary of each command in `dmljax --help`.
 COMMANDS = {
     "run": "Runs models, or prints their operators as StableHLO, HLO or jaxprs.",
-    "check": "Lists every error in models, and all that is missing for ONNX models.",
-    "estimate": "Estimates what models cost on GPUs and TPUs that are not here.",
-    "compile": "Keeps a model as an artifact that jax.export runs without dmljax.",
-    "ops": "Lists the operators that dmljax has.",
+    "check": "Lists every error in models, and everything in ONNX models that dmljax does not support.",
+    "estimate": "Estimates the cost of models on GPUs and TPUs that you do not have.",
+    "compile": "Saves a model as an artifact that jax.export runs without dmljax.",
+    "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
 
@@ -229,14 +229,14 @@ def _parser() -> argparse.ArgumentParser:
             "print this form of each operator or graph instead of running it",
             {"choices": ("stablehlo", "hlo", "jaxpr")},
         ),
-        ("--fuse", "compile dispatches that follow each other as one graph; prints stay the same", _FLAG),
+        ("--fuse", "compile consecutive dispatches as one graph; the output stays the same", _FLAG),
         ("--x64", "enable 64-bit data types in JAX", _FLAG),
     )
     _add_options(
         run_parser.add_argument_group("ONNX models"),
         (
             "--input",
-            "an array (.npy, .npz) or an image for an input, or FILE.npz alone for all (default: random numbers)",
+            "an array (.npy, .npz) or an image for an input, or only FILE.npz for all (default: random numbers)",
             {"action": "append", "default": [], "metavar": "NAME=FILE"},
         ),
         (
@@ -244,7 +244,7 @@ def _parser() -> argparse.ArgumentParser:
             "the shape of a random input (default: 1 for each open size)",
             _pairs("NAME=1,3,224,224", _parse_sizes),
         ),
-        ("--compare", "run the model there, too, and print times and differences", {"choices": ("onnxruntime",)}),
+        ("--compare", "also run the model there, and print times and differences", {"choices": ("onnxruntime",)}),
     )
     _add_model_options(command("check", CHECK_EXAMPLES))
     estimate_parser = command("estimate", ESTIMATE_EXAMPLES)
@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
         ),
         (
             "--batch",
-            "first dimensions of an ONNX model's inputs, where they are open (default: one example a chip)",
+            "first dimensions of an ONNX model's inputs, where they are open (default: one example per chip)",
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
         ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
@@ -307,7 +307,7 @@ def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False)
         ),
     )
     _add_options(
-        parser.add_argument_group("sizes of ONNX models, which come before those in a DxDispatch model"),
+        parser.add_argument_group("sizes of ONNX models, which override those in a DxDispatch model"),
         (
             "-f --onnx_free_dim_name_override",
             "the size of open dimensions by name, repeatable",

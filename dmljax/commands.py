@@ -292,7 +292,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
 
 
 def estimate(options: argparse.Namespace) -> int:
-    """Estimates what DxDispatch and ONNX models cost on GPUs and TPUs that are not here."""
+    """Estimates the cost of DxDispatch and ONNX models on GPUs and TPUs that you do not have."""
     jax.config.update("jax_platforms", "cpu")  # or else JAX would look for the chips of the installed compilers
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
@@ -325,7 +325,7 @@ def estimate(options: argparse.Namespace) -> int:
 
 
 def compile(options: argparse.Namespace) -> int:
-    """Keeps a model as a StableHLO artifact that `jax.export` runs without dmljax."""
+    """Saves a model as a StableHLO artifact that `jax.export` runs without dmljax."""
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
     platforms, count = artifacts.platforms_of(options.targets)
     path, file = options.model, escape_controls(options.output)
