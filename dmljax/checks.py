@@ -1,19 +1,23 @@
 """Checks and normalizes arguments, or refuses them by name: integers, enumerators and arrays."""
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
 from dmljax import habits
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Where, path_of, within
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import HeaderEnum
+
+P = ParamSpec("P")
 
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -115,7 +119,9 @@ def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Proble
     """Describes a value that is neither a member of `enumeration` nor the name of one."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint)
+    dtype = jnp.dtype(value).name.upper() if isinstance(value, type | np.dtype) else None
+    remedy = f"{dtype!r} is its name" if dtype in names else None
+    return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
 
 
 JAX_ARRAYS: set[type] = (
@@ -173,6 +179,23 @@ def bound_arguments(
             remedy = "axes=-1 is the last one, axes=range(x.ndim) is all" if missing == ["axes"] else None
             problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
         raise InvalidType(*(problems or [Problem((), str(error))])) from None
+
+
+def checked_arguments(init: Callable[P, None]) -> Callable[P, None]:
+    """Makes an `__init__` refuse the arguments that it does not take as `bound_arguments` does."""
+
+    @functools.wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            init(*args, **kwargs)
+        except TypeError as error:
+            if not isinstance(error, DmlError):
+                name, (_, *parameters) = type(args[0]).__name__, inspect.signature(init).parameters.values()
+                with within(name):
+                    bound_arguments(name, inspect.Signature(parameters), args[1:], kwargs)
+            raise
+
+    return checked
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from dmljax import diagrams
-from dmljax.checks import array
+from dmljax.checks import array, checked_arguments
 from dmljax.descriptors.array_arguments import Bind, Given, require_64_bits, require_match
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
@@ -60,6 +60,7 @@ class Graph(Lowerable):
     constants: MappingProxyType[str, Any]
     views: MappingProxyType[str, TensorDesc]
 
+    @checked_arguments
     def __init__(
         self,
         *,

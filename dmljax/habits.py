@@ -41,6 +41,7 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("method", "mode"), (("interpolation_mode",), ("padding_mode",))),
     **dict.fromkeys(("constant_values", "constant_value", "pad_value"), (("padding_value",),)),
     **dict.fromkeys(("key", "rng", "rngs", "seed", "state"), (("input_state",),)),
+    "dtype": (("data_type",),),
     "act": (("fused_activation",),),
     "activation": (("fused_activation",), ("activations",)),
     "a_max": (("max",),),

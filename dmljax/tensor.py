@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
+from dmljax.checks import UINT64_MAX, UINT_MAX, array, checked_arguments, integer_in, parse_enum, set_fields, uints
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
 from dmljax.lowerings.strides import read_strided, reinterpreted
 from dmljax.text import join_sizes
@@ -43,6 +43,7 @@ class TensorDesc:
     total_tensor_size_in_bytes: int | None
     guaranteed_base_offset_alignment: int
 
+    @checked_arguments
     def __init__(
         self,
         data_type: DataType | str | int,

@@ -8,12 +8,15 @@ from itertools import count, islice
 from typing import Any
 
 import jax
+import numpy as np
 
 
 def show(value: Any) -> str:
     """A short representation of `value` for a message."""
     if isinstance(value, jax.core.Tracer):
         return f"a traced {str(value.aval).lstrip('~')}"  # without JAX's mark of a weak type
+    if isinstance(value, jax.Array | np.ndarray) and value.size > 8:
+        return f"an array of {value.dtype} of shape {value.shape}"
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
     return _ABRIDGED.repr(value) if isinstance(value, str | list | tuple | dict) else repr(value)

@@ -547,6 +547,23 @@ def test_what_a_graph_is_made_of_is_checked_at_once(arguments: Any, message: str
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
+        ((), {}, r"missing nodes, edges, inputs, outputs; Graph\(\*, nodes, edges, "),
+        (
+            ({},),
+            {},
+            r"too many positional arguments \(give nodes, edges, inputs, outputs, constants and views by name\)",
+        ),
+        ((), {"node": {}}, r"got an unexpected keyword argument 'node' \(did you mean nodes for node\?\)"),
+    ],
+)
+def test_a_graph_tells_what_it_is_made_of(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(InvalidType, match=f"^Graph: {message}"):
+        directml.Graph(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
         ((), {}, "graph: x: no array for this input"),
         ((X,), {"x": X}, "graph: x: given both by position and by name"),
         ((X, X), {}, "graph: takes at most 1 arrays by position; got 2"),

@@ -100,7 +100,13 @@ def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, 
         ({"sizes": (2,), "strides": (-1,)}, InvalidDesc, r"Strides\[0\] must be in"),
         ({"data_type": DataType.UNKNOWN}, InvalidDesc, "DataType must be a known data type; got UNKNOWN"),
         ({"data_type": "FLOAT"}, InvalidDesc, "DataType must be one of UNKNOWN, FLOAT32, .*; got 'FLOAT'"),
-        ({"data_type": np.float32}, InvalidDesc, "DataType must be one of"),
+        ({"data_type": np.float32}, InvalidDesc, r"DataType must be one of .*float32'> \('FLOAT32' is its name\)$"),
+        ({"data_type": np.dtype("uint8")}, InvalidDesc, r"\('UINT8' is its name\)$"),
+        ({"data_type": jnp.bfloat16}, InvalidDesc, "bfloat16'>$"),
+        ({"data_type": np.ones((3, 4))}, InvalidDesc, r"got an array of float64 of shape \(3, 4\)$"),
+        ({"dtype": "FLOAT32"}, InvalidType, "^TensorDesc: .*did you mean data_type for dtype"),
+        ({"shape": (3,)}, InvalidType, "^TensorDesc: .*did you mean sizes for shape"),
+        ({"unknown": 3}, InvalidType, r"^TensorDesc: .* 'unknown'; TensorDesc\(data_type, sizes, strides=None,"),
         ({"data_type": True}, InvalidDesc, "DataType must be one of"),
         ({"data_type": TensorFlags.OWNED_BY_DML}, InvalidDesc, "DataType must be one of .*; got TensorFlags.OWNED"),
         ({"sizes": {2, 3}}, InvalidType, "Sizes must be a sequence of integers; got {2, 3}"),
@@ -121,6 +127,11 @@ def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, 
 def test_a_tensor_desc_cannot_be(arguments: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         TensorDesc(**{"data_type": FLOAT32, "sizes": (3,), **arguments})
+
+
+def test_a_tensor_desc_tells_what_is_missing() -> None:
+    with pytest.raises(InvalidType, match=r"^TensorDesc: missing sizes; TensorDesc\(data_type, sizes, "):
+        TensorDesc("FLOAT32")  # type: ignore[call-arg]
 
 
 def test_a_tensor_desc_is_shown_as_it_is_written() -> None:

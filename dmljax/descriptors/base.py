@@ -198,7 +198,8 @@ class Operator(Lowerable):
     def __init__(self, *args: Any, **values: Any) -> None:
         with within(type(self).type):
             if args:
-                raise InvalidType(Problem((), "the members must be given by name", f"{len(args)} by position"))
+                rule = "the members must be given by name"
+                raise InvalidType(Problem((), rule, f"{len(args)} by position", remedy=type(self).called()))
             self._refuse_unknown(values)
             self._refuse_missing(values)
             data_type = None
@@ -264,6 +265,11 @@ class Operator(Lowerable):
         values = [(member, getattr(self, member.field)) for member in self._members]
         given = (f"{member.field}={value!r}" for member, value in values if value != member.default)
         return f"{type(self).__name__}({', '.join(given)})"
+
+    @classmethod
+    def called(cls) -> str:
+        """How to write a desc: `ActivationReluDesc(input=..., output=...)`."""
+        return f"{cls.__name__}({', '.join(f'{member.field}=...' for member in cls._members)})"
 
     @classmethod
     def members(cls) -> tuple[Member, ...]:

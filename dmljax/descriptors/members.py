@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
+import jax
+import numpy as np
+
 from dmljax.checks import (
     INT_MAX,
     INT_MIN,
@@ -80,7 +83,7 @@ class Tensor(Kind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         if not isinstance(value, TensorDesc):
-            raise InvalidType(Problem(name, "must be a TensorDesc", type(value).__name__))
+            raise InvalidType(Problem(name, "must be a TensorDesc", type(value).__name__, remedy=_desc_like(value)))
         return value
 
     def to_json(self, value: TensorDesc) -> dict[str, Any]:
@@ -122,6 +125,14 @@ class Tensor(Kind):
                 total_tensor_size_in_bytes=fields.get("TotalTensorSizeInBytes"),
                 guaranteed_base_offset_alignment=0 if alignment is None else alignment,
             )
+
+
+def _desc_like(value: Any) -> str | None:
+    """Returns the TensorDesc to write instead of an array."""
+    if not isinstance(value, jax.Array | np.ndarray) or not value.shape:
+        return None
+    name = value.dtype.name.upper()
+    return f"TensorDesc({name!r}, {value.shape}) describes it" if name in DataType.__members__ else None
 
 
 _TENSOR_FIELDS = (

@@ -1,10 +1,10 @@
 """Validates descriptors by their support tables and the rules of their pages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmljax.checks import parse_enum
-from dmljax.descriptors.base import Lowerable, Operator
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Lowerable, Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
@@ -55,9 +55,23 @@ def find_minimum_feature_level(desc: Any) -> FeatureLevel:
 def require_lowerable(desc: Any) -> None:
     """Refuses what is neither a descriptor nor a graph."""
     if not isinstance(desc, Lowerable):
-        raise InvalidType(Problem((), "a descriptor must be an Operator", show(desc)))
+        remedy = _remedy(desc)
+        raise InvalidType(Problem((), "a descriptor must be an Operator or a Graph", show(desc), remedy=remedy))
     if isinstance(desc, Operator) and type(desc).__init__ is not Operator.__init__:  # its members have not been checked
         raise InvalidType(Problem((), "a descriptor's class must keep Operator's __init__", type(desc).__name__))
+
+
+def _remedy(value: Any) -> str | None:
+    """Returns how to make a descriptor of what is not one: the JSON, class, function or name of an operator."""
+    if isinstance(value, Mapping):
+        return "from_json reads a descriptor"
+    if isinstance(value, type) and issubclass(value, Operator):
+        return f"{value.called()} is one"
+    name = value if isinstance(value, str) else getattr(value, "__name__", "")
+    wanted = name.upper().removeprefix(OPERATOR_PREFIX)
+    found = (one for one in OPERATORS.values() if f"_{one.short_name}".endswith(f"_{wanted}"))
+    operator = min(found, key=lambda one: len(one.short_name), default=None) if wanted else None
+    return f"{operator.called()} is one" if operator else None
 
 
 def _level(desc: Any, feature_level: FeatureLevel | str) -> FeatureLevel:

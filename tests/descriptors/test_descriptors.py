@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import dmljax
 from dmljax import directml
 from dmljax.descriptors import members as kinds
 from dmljax.descriptors.json_form import Fused
@@ -234,8 +235,31 @@ def test_a_desc_is_a_call_of_its_function_and_a_call_is_a_desc() -> None:
 )
 @pytest.mark.parametrize("given", [5, None, MATRIX, directml.ActivationHardmaxDesc])
 def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
-    with pytest.raises(InvalidType, match="a descriptor must be an Operator; got "):
+    with pytest.raises(InvalidType, match="a descriptor must be an Operator or a Graph; got "):
         use(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("relu", "(ActivationReluDesc(input=..., output=...) is one)"),
+        (
+            "DML_OPERATOR_GATHER",
+            "(GatherDesc(input=..., indices=..., output=..., axis=..., index_dimensions=...) is one)",
+        ),
+        (dmljax.activation_hardmax, "(ActivationHardmaxDesc(input=..., output=...) is one)"),
+        (directml.ActivationHardmaxDesc, "(ActivationHardmaxDesc(input=..., output=...) is one)"),
+        ({"Type": "DML_OPERATOR_GATHER"}, "(from_json reads a descriptor)"),
+        ("", "got ''"),
+        ("elu_", "got 'elu_'"),
+        ("lu", "got 'lu'"),
+        (lambda: None, ">"),
+    ],
+)
+def test_what_stands_for_an_operator_is_told_its_descriptor(given: Any, remedy: str) -> None:
+    with pytest.raises(InvalidType) as refused:
+        directml.lower(given)
+    assert str(refused.value).endswith(remedy)
 
 
 # JSON

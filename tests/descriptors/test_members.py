@@ -411,8 +411,24 @@ def test_an_array_of_no_tensors_is_an_empty_sequence() -> None:
 
 
 def test_members_are_given_by_name_alone() -> None:
-    with pytest.raises(InvalidType, match="ADD: the members must be given by name; got 3 by position"):
+    expected = r"ADD: .* by name; got 3 by position \(ElementWiseAddDesc\(a=..., b=..., output=...\)\)$"
+    with pytest.raises(InvalidType, match=expected):
         directml.ElementWiseAddDesc(matrix(3), matrix(3), matrix(3))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (jnp.ones((2, 3), jnp.float32), r"got ArrayImpl \(TensorDesc\('FLOAT32', \(2, 3\)\) describes it\)$"),
+        (np.ones(4, np.int8), r"got ndarray \(TensorDesc\('INT8', \(4,\)\) describes it\)$"),
+        (np.float32(3), "got float32$"),
+        (jnp.ones(2, bool), "got ArrayImpl$"),
+        ((2, 3), "got tuple$"),
+    ],
+)
+def test_an_array_is_told_its_desc(given: Any, message: str) -> None:
+    with pytest.raises(InvalidType, match=f"InputTensor must be a TensorDesc; {message}"):
+        directml.ActivationReluDesc(input=given, output=matrix(3))
 
 
 def test_a_class_that_loses_its_checks_or_has_no_kinds_is_refused() -> None:
