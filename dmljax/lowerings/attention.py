@@ -57,8 +57,8 @@ def attention(
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
-    # The checkpoint keeps no scores for the derivative; on a CPU, `_in_parts` does that. Within one program, XLA reuses
-    # the scores.
+    # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
+    # XLA reuses the scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
     if _exceed(_MOST_ON_CPU, *scores):
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))

@@ -1,9 +1,9 @@
 """Resampling along the dimensions of an array: the positions of the result's elements in the input, and sums over taps.
 
-Positions are exact, and the same on every platform, under every transformation, and for arrays of any size: integers
-count the parts of the distance between two elements of the input. Python fractions hold only what is known while
-tracing; indices and weights are computed from a few integers, so that no table of them becomes a constant of the
-program.
+Positions are exact, and the same on every platform, under every transformation, and for arrays of any size: they are
+integers that count fractions of the distance between two elements of the input. Python fractions hold only what is
+known while tracing; indices and weights are computed from a few integers, so that no table of them becomes a constant
+of the program.
 """
 
 import functools

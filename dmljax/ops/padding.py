@@ -310,7 +310,7 @@ def unfold(
 ) -> Array:
     """Copies each window of an image, or of an array of one or more spatial dimensions, into a column: im2col.
 
-    The dimensions of `input` are batch, channels and those that windows slide over. Those of the result are batch, the
+    The dimensions of `input` are batch, channels and the spatial dimensions. Those of the result are batch, the
     elements of a window, channel by channel, and the windows. Windows are `strides` apart, and their elements
     `dilations` apart. The padding is 0. One number applies to all spatial dimensions.
 

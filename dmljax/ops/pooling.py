@@ -1,8 +1,8 @@
 """Pooling: averages, norms and maxima of windows that slide over an image, with gradients and inverses.
 
-The dimensions of an image are batch, channels and those that windows slide over: two in the descriptors, or three, and
-one or more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit
-for bit. On an explicit mesh, results are sharded along batch and channels like the image.
+The dimensions of an image are batch, channels and the spatial dimensions: two or three in the descriptors, and one or
+more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit for bit.
+On an explicit mesh, results are sharded along batch and channels like the image.
 """
 
 import functools
@@ -73,10 +73,10 @@ def average_pooling(
 ) -> Array:
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
-    The dimensions of `input` are batch, channels and those that windows slide over; one number applies to all of these.
-    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
-    padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
-    the number of its elements that belong to the input.
+    The dimensions of `input` are batch, channels and the spatial dimensions; one number applies to all spatial
+    dimensions. Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends
+    with the padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is
+    divided by the number of its elements that belong to the input.
 
     Use `average_pooling1` for dilations.
 

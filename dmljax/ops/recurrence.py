@@ -534,9 +534,9 @@ def lstm(
     """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
 
     The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, first
-    clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. `peephole`, (directions, 3 * hidden
-    size), multiplies the cell, and the product is added to the sums of i, o and f before they are clipped: the cell
-    before the step for i and f, the new one for o. With `couple_input_forget`, f is `1 - i`.
+    clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. The products of `peephole`, (directions,
+    3 * hidden size), and the cell are added to the sums of i, o and f before they are clipped: i and f use the cell
+    before the step, and o the new one. With `couple_input_forget`, f is `1 - i`.
 
     `weight`, (directions, 4 * hidden size, input size), stacks the rows of i, o, f and c, and so do `recurrence`,
     (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).

@@ -1,7 +1,7 @@
 """Regions of interest: ROI_POOLING, ROI_ALIGN, ROI_ALIGN1 and ROI_ALIGN_GRAD.
 
 Each region is a rectangle in one image of a batch, given by two of its corners, and all results have the same size.
-16-bit floats are computed in float32 and rounded once; a region whose corners are not finite makes NaN. On an explicit
+16-bit floats are computed in float32 and rounded once; a region whose corners are not finite gives NaN. On an explicit
 mesh, results are sharded along regions like `roi`, and along channels like `input`. If the number of samples, or of
 elements in a bin, depends on the regions, devices that share them exchange the largest of these numbers.
 """
