@@ -9,7 +9,7 @@ from urllib.request import url2pathname
 
 
 def command_for(extra: str) -> str:
-    """The command that installs an extra from where dmljax came from: a folder, an address, or an index of packages."""
+    """The command that installs an extra from the source of dmljax: a folder, an address, or a package index."""
     origin = _origin()
     address = origin.get("url", "")
     if not address:
@@ -24,7 +24,7 @@ def command_for(extra: str) -> str:
 
 
 def _origin() -> Any:
-    """Where the installer says that it found dmljax; nothing if that was an index, or if dmljax is not installed."""
+    """The source of dmljax as the installer recorded it; empty for a package index, or if dmljax is not installed."""
     try:
         return json.loads(distribution("dmljax").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:

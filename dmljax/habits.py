@@ -61,7 +61,7 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     "p": (("padding_value",),),
 }
 
-# Arguments of other libraries, the parameters of functions that take something else instead, and what to write there.
+# Arguments of other libraries; the parameters of the functions that take something else instead; and the remedy.
 _REMEDIES = (
     ("keepdim keepdims", "", "the result keeps each dimension; jnp.squeeze removes those of size 1"),
     ("end ends stop limit_indices", "sizes", "sizes are numbers of elements, such as end - start"),

@@ -38,7 +38,7 @@ def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)
 def require_fitting(
     path: Path, sizes: Sequence[int], spec: PartitionSpec, mesh: Mapping[str, int], remedy: str | None = None
 ) -> None:
-    """Refuses a spec that names other axes than the mesh has, or divides an array into unequal parts."""
+    """Refuses a spec that names axes that the mesh does not have, or divides an array into unequal parts."""
     if len(spec) > len(sizes):
         raise InvalidDesc(Problem(path, f"must have a dimension for each entry of {spec}", tuple(sizes)))
     for dimension, entry in enumerate(spec):

@@ -46,7 +46,7 @@ def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | No
 
 
 def require_file(path: str) -> None:
-    """Refuses a path that cannot be a file's, before the export, which may take minutes."""
+    """Refuses a path that cannot name a file, before the export, which may take minutes."""
     shown = one_line(path)
     require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
     require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
@@ -78,7 +78,7 @@ def _unwritable(path: str, error: OSError) -> InvalidDesc:
 
 
 def described(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
-    """The platforms and types of an artifact whose first arguments are so many weights, for a program to read."""
+    """The platforms and types of an artifact whose first `weights` arguments are weights, for a program to read."""
     return {
         "platforms": [*artifact.platforms],
         "devices": artifact.nr_devices,

@@ -87,7 +87,7 @@ def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs
 
 
 def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
-    """The types of the axes of a mesh whose shardings are XLA's to choose: JAX 0.12 has another default."""
+    """The axis types of a mesh whose shardings XLA chooses; JAX 0.12 has another default."""
     return (AxisType.Auto,) * len(axes)
 
 
