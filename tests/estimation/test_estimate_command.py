@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from models import MODELS
-from onnx_models import small_network
+from onnx import helper
+from onnx_models import FLOAT, model, small_network, value
 
 from dmljax.cli import main
 
@@ -74,6 +75,19 @@ def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: 
         "batch: needs a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4]\n"
         in capsys.readouterr().err
     )
+
+
+def test_too_little_memory_is_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "220000000"]) == 1
+    (remark,) = (line for line in capsys.readouterr().out.splitlines() if "has too little memory" in line)
+    assert remark.startswith("h100, batch 220000000, has too little memory: ")
+
+
+def test_a_model_that_draws_random_numbers_is_given_a_key(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    node = helper.make_node("RandomNormalLike", ["x"], ["y"])
+    Path(path).write_bytes(model([node], [value("x", FLOAT, [8])], ["y"]).SerializeToString())
+    assert main(["estimate", path, "--for", "h100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["reason"] == ""
 
 
 def test_operators_and_serialized_graphs_are_estimated(path: str, capsys: pytest.CaptureFixture[str]) -> None:

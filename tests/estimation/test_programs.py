@@ -12,7 +12,8 @@ from models import MODELS
 
 import dmljax
 from dmljax import directml, dxdispatch
-from dmljax.estimation import Cost, Estimate, NodeCost, table
+from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, programs, table
+from dmljax.estimation.cost import Step
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.targets import Times
 
@@ -239,6 +240,11 @@ def test_an_operation_is_of_the_outermost_node(op_name: str, node: str) -> None:
     assert node_of(op_name) == node
 
 
+def test_a_kernel_takes_the_longest_of_its_times() -> None:
+    for moved, expected in ((1, Times(launches=1.5e-6)), (33_523_200, Times(memory=1e-5))):
+        assert programs._longest(TARGETS["h100"], Step("", Cost(kernels=1, bytes=moved))) == pytest.approx(expected)
+
+
 def test_an_estimate_prints_itself_and_is_json() -> None:
     made = Estimate(
         *("h100:8", 8, "", 1.25, 44_700_000, 90_000_000_000, 80_000_000_000),
@@ -288,8 +294,8 @@ def test_columns_stand_beside_each_other_while_they_fit() -> None:
 
 def test_the_nodes_of_a_table_are_those_with_the_greatest_share_in_any_column() -> None:
     one = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in range(20)})
-    other = made_for("v5e", last=9.0, n19=1.0)
+    other = made_for("v5e", last=9.0, n0=1.0)
     lines = [line.split() for line in table([one, other])]
     nodes = lines[lines.index(["nodes"]) + 1 : lines.index([])]
-    assert [node[0] for node in nodes] == ["last", "n19", *(f"n{i}" for i in range(18, 10, -1))]
-    assert nodes[:3] == [["last", "90%"], ["n19", "5%", "10%"], ["n18", "5%"]]
+    assert [node[0] for node in nodes] == ["last", "n0", *(f"n{i}" for i in range(19, 11, -1))]
+    assert nodes[:3] == [["last", "90%"], ["n0", "5%", "10%"], ["n19", "5%"]]
