@@ -176,7 +176,7 @@ def bound_arguments(
         ]
         missing = habits.missing(signature, args, kwargs)
         if not problems and missing:
-            remedy = "axes=-1 is the last one, axes=range(x.ndim) is all" if missing == ["axes"] else None
+            remedy = habits.remedy_for_missing(missing)
             problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
         raise InvalidType(*(problems or [Problem((), str(error))])) from None
 

@@ -14,7 +14,7 @@ _PADDINGS = ("start_padding", "end_padding")
 # From the name of an argument in other libraries to what dmljax may call it; names in one tuple are used together.
 _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
-    **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape"), (("output_sizes",), ("sizes",))),
+    **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape", "size"), (("output_sizes",), ("sizes",))),
     **dict.fromkeys(("begin", "start", "start_indices", "offset", "offsets"), (("starts",), ("value_start",))),
     **dict.fromkeys(
         ("kernel_size", "kernel_shape", "ksize", "window", "window_shape", "window_dimensions"), (("window_sizes",),)
@@ -54,6 +54,7 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     "on_value": (("values",),),
     "off_value": (("values",),),
     "out_type": (("dtype",),),
+    "sizes": (("output_sizes",),),
     "return_indices": (("has_indices",),),
     "pad_width": (_PADDINGS,),
     "pads": (_PADDINGS,),
@@ -82,6 +83,13 @@ _REMEDIES = (
     ),
 )
 
+# What to give for arguments that were left out.
+_GIVE = {
+    "axes": "axes=-1 is the last one, axes=range(x.ndim) is all",
+    "axis": "axis=0 is the first one, axis=-1 the last",
+    "values": "values=jnp.array([0.0, 1.0]) has what is off and what is on",
+}
+
 
 def remedy_for(
     name: str, signature: inspect.Signature, twins: Mapping[str, inspect.Signature], given: Mapping[str, Any]
@@ -94,7 +102,7 @@ def remedy_for(
     for names, needed, remedy in _REMEDIES:
         if name in names.split() and parameters.keys() >= {*needed.split()}:
             return remedy
-    if isinstance(given.get(name), str) and set(_PADDINGS) <= {*parameters}:
+    if str(given.get(name)).upper() in ("SAME", "VALID") and set(_PADDINGS) <= {*parameters}:
         return _remedy_for_padding(given[name])
     here = next(_names_here(name, parameters), None)
     if here:
@@ -131,3 +139,8 @@ def missing(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[s
     by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][: len(args)]
     needed = (one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_POSITIONAL)
     return [name for name in needed if name not in kwargs and name not in by_position]
+
+
+def remedy_for_missing(names: Sequence[str]) -> str | None:
+    """Returns what to give for arguments that were left out; None if no hint applies."""
+    return "; ".join(_GIVE[name] for name in names if name in _GIVE) or None

@@ -159,7 +159,8 @@ def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: 
         number = as_scalar(where, value, dtype, kind, is_weak=is_weak)
         return number if is_weak else _quickest(number)
     if not isinstance(value, ScaleBias):
-        raise InvalidType(Problem(where, "must be a ScaleBias", show(value)))
+        remedy = "directml.ScaleBias(scale=..., bias=...)"
+        raise InvalidType(Problem(where, "must be a ScaleBias", show(value), remedy=remedy))
     numbers = zip(ScaleBias._fields, value, strict=True)
     return ScaleBias(*(as_scalar((where, key), x, dtype, kind, is_weak=is_weak) for key, x in numbers))
 

@@ -27,7 +27,8 @@ def to_json(desc: Any) -> dict[str, Any]:
 def operator_from_json(json: Any) -> Operator:
     """The descriptor that a JSON object spells, as `from_json` reads it."""
     if not isinstance(json, Mapping):
-        raise InvalidType(Problem((), "an operator must be an object", show(json)))
+        remedy = "json.loads reads text" if isinstance(json, str | bytes) else None
+        raise InvalidType(Problem((), "an operator must be an object", show(json), remedy=remedy))
     rest = dict(json)
     operator = operator_of_type("Type", rest.pop("Type", rest.pop("type", None)))
     with within(operator.type):
@@ -70,6 +71,15 @@ def members_from_json(
     return members
 
 
+def _activation_called(value: Any) -> str | None:
+    """Returns the descriptor to write instead of the name of an activation."""
+    operator = OPERATORS.get(f"{OPERATOR_PREFIX}ACTIVATION_{value.upper()}") if isinstance(value, str) else None
+    if operator is None:
+        return None
+    given = ", ".join(f"{member.field}=..." for member in operator.members() if member.tensor_kind is None)
+    return f"{operator.__name__}({given})"
+
+
 class Fused(Kind):
     """A DML_OPERATOR_DESC of an activation that is fused into another operator."""
 
@@ -82,7 +92,7 @@ class Fused(Kind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Operator:
         if not isinstance(value, Operator):
-            raise InvalidType(Problem(name, "must be a descriptor", show(value)))
+            raise InvalidType(Problem(name, "must be a descriptor", show(value), remedy=_activation_called(value)))
         return value
 
     def to_json(self, value: Operator) -> dict[str, Any]:

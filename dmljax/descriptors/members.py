@@ -316,7 +316,9 @@ class Struct(Kind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
         if not isinstance(value, self.form):
-            raise InvalidType(Problem(name, f"must be a {self.form.__name__}", show(value)))
+            form = self.form.__name__
+            remedy = f"{form}({', '.join(f'{field}=...' for field in self.form._fields)})"
+            raise InvalidType(Problem(name, f"must be a {form}", show(value), remedy=remedy))
         with inside(name):
             return self.form(*(self.of.coerce(key, one, None) for key, one in zip(self.fields, value, strict=True)))
 

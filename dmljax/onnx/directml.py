@@ -114,11 +114,13 @@ def _input_structs(
         due = shapes.get(one.name, one.sizes)
         shape: Any = None if due is None else [known.get(size) if isinstance(size, str) else size for size in due]
         if shape is None or None in shape:
-            missing.append(str(one))
+            missing.append(one)
         else:
             structs[one.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(one.dtype))
     if missing:
-        raise InvalidDesc(Problem("shapes", f"must give the open sizes of {'; '.join(missing)}"))
+        example = {one.name: tuple(size if isinstance(size, int) else 1 for size in one.sizes or ()) for one in missing}
+        rule = f"must give the open sizes of {'; '.join(map(str, missing))}"
+        raise InvalidDesc(Problem("shapes", rule, remedy=f"shapes={example}, for example"))
     return structs
 
 

@@ -24,6 +24,10 @@ class Inputs:
     def bound(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Value]:
         """The inputs of a call by name."""
         types = {one.name: one for one in (*self.needed, *self.defaults)}
+        if any(isinstance(one, dict) for one in inputs):
+            raise InvalidType(
+                Problem((), "takes arrays, not a dict of them", remedy="model(**inputs) gives inputs by name")
+            )
         if len(inputs) > len(self.needed):
             raise InvalidType(Problem((), f"takes at most {len(self.needed)} arrays by position", len(inputs)))
         given = dict(zip((one.name for one in self.needed), inputs, strict=False))

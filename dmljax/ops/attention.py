@@ -278,6 +278,12 @@ def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttention
     expected = sizes.shapes() | {"mask": sizes.mask(mask_type)}
     for name, shape in shapes.items():
         wanted = expected[name]
+        if (name, mask_type, shape) == ("mask", _BOOLEAN, (wanted[0], wanted[-1])) and shape[0] != wanted[-2]:
+            rule, remedy = (
+                f"must have a shape that broadcasts to {wanted}",
+                "mask[:, None, None] masks keys of each batch",
+            )
+            raise InvalidDesc(Problem(name, rule, shape, remedy=remedy))
         if name == "relative_position_bias" or (name, mask_type) == ("mask", _BOOLEAN):
             require_broadcast(name, shape, wanted)
         elif shape != wanted and not (name == "mask" and (1, *shape) == wanted):

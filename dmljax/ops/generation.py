@@ -288,7 +288,9 @@ def random_generator(
     """
     count = _element_count(output_sizes)
     given = calls.integer_array("input_state", input_state)
-    require("input_state", given.dtype == np.uint32, "must be of uint32", given.dtype, InvalidType)
+    if given.dtype != np.uint32:
+        seeded = "jnp.array([0, 0, 0, 0, seed, 0], 'uint32') counts from 0"
+        raise InvalidType(Problem("input_state", "must be of uint32", given.dtype, remedy=seeded))
     if given.shape[-1:] != (6,) or given.size != 6:
         remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if given.shape == (2,) else None
         raise InvalidDesc(

@@ -141,6 +141,21 @@ def test_axis_is_taken_for_axes() -> None:
         (lambda: dmljax.argmax(VALUES, 1), "(give axes, axis_direction and dtype by name)"),  # type: ignore[call-arg]
         (lambda: dmljax.argmax(VALUES, axes=0, keepdims=False), "jnp.squeeze removes those of size 1)"),  # type: ignore[call-arg]
         (lambda: dmljax.mean_variance_normalization1(VALUES), "(axes=-1 is the last one, axes=range(x.ndim) is all)"),  # type: ignore[call-arg]
+        (lambda: dmljax.gather(VALUES, VALUES), "(axis=0 is the first one, axis=-1 the last)"),  # type: ignore[call-arg]
+        (
+            lambda: dmljax.one_hot(depth=2),  # type: ignore[call-arg]
+            "(values=jnp.array([0.0, 1.0]) has what is off and what is on)",
+        ),
+        (
+            lambda: dmljax.padding(VALUES, start_padding=(1,), end_padding=(1,), mode="reflect"),  # type: ignore[call-arg]
+            "(did you mean padding_mode for mode?)",
+        ),
+        (lambda: dmljax.resample(VALUES, size=(2,)), "(did you mean output_sizes for size?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.random_generator(0, output_sizes=(2,)), "([0, 0, 0, 0, seed, 0], 'uint32') counts from 0)"),
+        (
+            lambda: dmljax.element_wise_identity(VALUES, scale_bias=(2, 1)),  # type: ignore[arg-type]
+            "got (2, 1) (directml.ScaleBias(scale=..., bias=...))",
+        ),
         (lambda: dmljax.argmax(VALUES, dim=0), "(did you mean axes for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, dim=0, depth=2), "(did you mean axis for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, axis=0, num_classes=2), "(did you mean depth for num_classes?)"),  # type: ignore[call-arg]
@@ -454,7 +469,7 @@ def test_an_annotation_that_says_no_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, r"missing indices, values, depth; one_hot\(indices, values, \*, axis=-1, depth\)$"),
+        ((), {}, r"missing indices, values, depth; one_hot\(indices, values, \*, axis=-1, depth\) \("),
         ((VALUES,), {"axis": 0, "depth": 2}, "missing values; one_hot"),
         ((VALUES, VALUES, 0), {"depth": 2}, r"too many positional arguments \(give axis by name\)"),
         ((VALUES, VALUES, 0), {"axis": 1, "depth": 2}, r"too many positional arguments \(one_hot\(indices, values, "),

@@ -419,7 +419,8 @@ def test_json_is_refused_by_the_member_that_is_wrong(change: dict[str, Any], err
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ([], InvalidType, r"an operator must be an object; got \[\]"),
+        ([], InvalidType, r"an operator must be an object; got \[\]$"),
+        ("{}", InvalidType, r"an operator must be an object; got '{}' \(json.loads reads text\)"),
         ({}, InvalidDesc, "Type must be given; got none"),
         ({"Type": "ARGMIX"}, Unsupported, "Type: unknown operator 'ARGMIX', did you mean ARGMIN"),
         ({"Type": "ARGMAX", "Desc": []}, InvalidType, r"DML_OPERATOR_ARGMAX: Desc must be an object; got \[\]"),

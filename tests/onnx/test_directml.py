@@ -353,7 +353,7 @@ def test_sizes_that_are_fixed_need_not_be_given() -> None:
 @pytest.mark.parametrize(
     ("shapes", "error", "match"),
     [
-        ({}, InvalidDesc, r"shapes must give the open sizes of a: float32\[N, 2\]"),
+        ({}, InvalidDesc, r"shapes must give the open sizes of a: float32\[N, 2\].* \(shapes={'a': \(1, 2\)"),
         ({"a": (3, 2), "b": (4, 2)}, InvalidDesc, r"shapes.b must match b: float32\[N, 2\]; got \{4,2\}"),
         ({"a": (3, 3)}, InvalidDesc, r"shapes.a must match a: float32\[N, 2\]; got \{3,3\}"),
         ({"c": (3, 2)}, InvalidDesc, "shapes must name only inputs, a, b; got 'c'"),

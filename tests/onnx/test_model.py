@@ -256,6 +256,7 @@ def test_all_that_is_missing_is_told_at_loading() -> None:
 
 
 WRONG_CALLS = {
+    r"takes arrays, not a dict of them \(model\(\*\*inputs\) gives inputs by name\)": lambda f, x: f({"x": x}),
     r"takes at most 1 arrays by position; got 2": lambda f, x: f(x, x),
     r"no array for input x": lambda f, x: f(),
     r"xx: unknown input \(the inputs are x\)": lambda f, x: f(xx=x),

@@ -485,7 +485,12 @@ def test_what_is_fused_needs_its_level(fused: Any, level: str, message: str) -> 
 
 def test_a_descriptors_fused_activation_is_a_descriptor() -> None:
     text: Any = "RELU"
-    with refuses("FusedActivation must be a descriptor; got 'RELU'", InvalidType):
+    with refuses("FusedActivation must be a descriptor; got 'RELU' (ActivationReluDesc())", InvalidType):
+        replace(ADD1, fused_activation=text)
+    text = "leaky_relu"
+    with refuses(
+        "FusedActivation must be a descriptor; got 'leaky_relu' (ActivationLeakyReluDesc(alpha=...))", InvalidType
+    ):
         replace(ADD1, fused_activation=text)
 
 

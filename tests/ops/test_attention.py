@@ -625,6 +625,12 @@ FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SE
         # As in jax.nn
         (attention, {"query": QUERY.reshape(2, 3, 2, 4)}, InvalidDesc, "have 3 dimensions; got shape (2, 3, 2, 4)"),
         (attention, {"mask": np.ones((QUERIES, 4), bool)}, InvalidDesc, "that broadcasts to (2, 2, 3, 5); got (3, 4)"),
+        (
+            attention,
+            {"mask": np.ones((2, 5), bool)},
+            InvalidDesc,
+            "that broadcasts to (2, 2, 3, 5); got (2, 5) (mask[:, None, None] masks keys of each batch)",
+        ),
         (attention, OF_LENGTHS | {"mask": np.ones(3, np.int32)}, InvalidDesc, "must have the shape (1, 2); got (3,)"),
         (
             attention,

@@ -192,7 +192,7 @@ def test_a_desc_holds_a_scale_bias_in_float32() -> None:
     assert desc.scale_bias is not None
     assert [number.item.item() for number in desc.scale_bias] == [float(np.float32(0.1)), 0.0]
     assert directml.lower(desc)(np.ones((2, 3), np.float32))[0, 0] == np.float32(0.1)
-    with refuses("ScaleBias must be a ScaleBias; got (1.0, 0.0)", InvalidType):
+    with refuses("ScaleBias must be a ScaleBias; got (1.0, 0.0) (ScaleBias(scale=..., bias=...))", InvalidType):
         replace(IDENTITY, scale_bias=(1.0, 0.0))  # type: ignore[arg-type]
 
 
