@@ -44,6 +44,10 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     "dtype": (("data_type",),),
     "act": (("fused_activation",),),
     "activation": (("fused_activation",), ("activations",)),
+    **dict.fromkeys(("negative_slope", "slope"), (("alpha",),)),
+    **dict.fromkeys(("scale_factor", "scale_factors"), (("scales",), ("scale_size",))),
+    "max_value": (("max",),),
+    "min_value": (("min",),),
     "a_max": (("max",),),
     "a_min": (("min",),),
     "block_shape": (("block_size",),),
@@ -76,6 +80,7 @@ _REMEDIES = (
         "sizes axis",
         "sizes has the size of each part along axis, such as (2, 2, 4)",
     ),
+    ("hidden_size hidden_units", "recurrence", "the last size of recurrence is the hidden size"),
     (
         "axis",
         "scale zero_point",
@@ -85,6 +90,8 @@ _REMEDIES = (
 
 # What to give for arguments that were left out.
 _GIVE = {
+    "batch_indices": "batch_indices=jnp.zeros(len(roi), int) takes all from the first image",
+    "variance": "batch_normalization_training computes mean and variance",
     "axes": "axes=-1 is the last one, axes=range(x.ndim) is all",
     "axis": "axis=0 is the first one, axis=-1 the last",
     "values": "values=jnp.array([0.0, 1.0]) has what is off and what is on",

@@ -29,7 +29,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where,
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import did_you_mean, join_words, show
-from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, HeaderEnum, widened, x64_enabled
+from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
 
 # Arrays
 
@@ -285,13 +285,19 @@ def _dtype(where: Where, value: Any, kind: ArrayKind = ARRAY) -> np.dtype[Any]:
             raise TypeError
         dtype: np.dtype[Any] = jnp.dtype(value)
     except (TypeError, ValueError):
-        raise InvalidType(Problem(where, "must be a dtype", show(value))) from None
+        raise InvalidType(Problem(where, "must be a dtype", show(value), remedy=_lower_case(value))) from None
     _require_type(where, dtype, kind)
     if value is int or value is float:  # Python's own types mean JAX's defaults
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     if dtype.itemsize > 4 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, dtype))
     return dtype
+
+
+def _lower_case(value: Any) -> str | None:
+    """Returns the name of a dtype to write instead of its name in directml.h."""
+    is_name = isinstance(value, str) and value in DataType.__members__ and value != DataType.UNKNOWN.name
+    return f"{value.lower()!r} is one" if is_name else None
 
 
 def _integer_dtype(where: Where, value: Any) -> np.dtype[Any]:

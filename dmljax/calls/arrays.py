@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, path_of, require, spell_path
 from dmljax.inference import remedy_for_channels, require_dimensions
 from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
@@ -72,7 +72,9 @@ def require_holds(dtype: Any, what: str, largest: int) -> None:
 
 def require_type(where: Where, given: Array, wanted: object, other: str) -> None:
     """Refuses an array whose type is not `wanted`, the type of `other`."""
-    require(where, given.dtype == wanted, f"must be of {wanted}, as {other} is", given.dtype, InvalidType)
+    if given.dtype != wanted:
+        remedy = f"jnp.asarray({spell_path(path_of(where))}, {str(wanted)!r}) converts it"
+        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", given.dtype, remedy=remedy))
 
 
 def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:

@@ -180,8 +180,9 @@ def element_wise_quantize_linear(
 ) -> Array:
     """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
-    The output's type is `dtype`, else the type of `zero_point`, else uint8. Halves are rounded to the nearest even
-    integer.
+    `scale` and `zero_point` broadcast: beside an image in the layout NCHW, the shape (C, 1, 1) has one number for each
+    channel. The output's type is `dtype`, else the type of `zero_point`, else uint8. Halves are rounded to the nearest
+    even integer.
 
     Use `quantize` for blocks of elements that share a scale.
 
@@ -231,7 +232,8 @@ def element_wise_dequantize_linear(
 ) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
-    The integer difference is exact. A Python number as `scale` is a float32.
+    `scale` and `zero_point` broadcast: beside an image in the layout NCHW, the shape (C, 1, 1) has one number for each
+    channel. The integer difference is exact. A Python number as `scale` is a float32.
 
     Use `dequantize` for blocks of elements that share a scale.
 

@@ -156,6 +156,23 @@ def test_axis_is_taken_for_axes() -> None:
             lambda: dmljax.element_wise_identity(VALUES, scale_bias=(2, 1)),  # type: ignore[arg-type]
             "got (2, 1) (directml.ScaleBias(scale=..., bias=...))",
         ),
+        (
+            lambda: dmljax.element_wise_add(VALUES, VALUES.astype(int)),
+            " (jnp.asarray(b, 'float32') converts it)",
+        ),
+        (
+            lambda: dmljax.matrix_multiply_integer(np.ones((2, 2), np.int8), np.ones((2, 2), np.int8), 3),
+            " (jnp.asarray(a_zero_point, 'int8') converts it)",
+        ),
+        (lambda: dmljax.cast(VALUES, dtype="FLOAT16"), "got 'FLOAT16' ('float16' is one)"),
+        (lambda: dmljax.cast(VALUES, dtype="UNKNOWN"), "got 'UNKNOWN'"),
+        (lambda: dmljax.element_wise_clip(VALUES, min_value=0), "(did you mean min for min_value?)"),  # type: ignore[call-arg]
+        (lambda: dmljax.roi_align(VALUES, VALUES, output_size=2), "takes all from the first image)"),  # type: ignore[call-arg]
+        (lambda: dmljax.batch_normalization(VALUES), "(batch_normalization_training computes mean and variance)"),  # type: ignore[call-arg]
+        (
+            lambda: dmljax.gru(VALUES, VALUES, VALUES, hidden_size=3),  # type: ignore[call-arg]
+            "(the last size of recurrence is the hidden size)",
+        ),
         (lambda: dmljax.argmax(VALUES, dim=0), "(did you mean axes for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, dim=0, depth=2), "(did you mean axis for dim?)"),  # type: ignore[call-arg]
         (lambda: dmljax.one_hot(VALUES, VALUES, axis=0, num_classes=2), "(did you mean depth for num_classes?)"),  # type: ignore[call-arg]
