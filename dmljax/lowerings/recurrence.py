@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.products import chosen_precision
-from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sharding import may_be_sharded, reshaped_alike
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
 
@@ -74,8 +74,10 @@ def recur(
         input = jnp.where(is_within, input, zero)
 
     if may_be_sharded(weight):
-        # Multiply in one order, so that devices that divide the outputs exchange the input's derivatives only once.
-        products = _in_order([_product(input, weights, precision) for weights in weight], reverses)
+        # Multiply once, so that devices that divide the outputs exchange the input's derivatives only once, and none
+        # copies the weights of a direction.
+        every = _product(input, weight, precision)
+        products = _in_order([every[:, :, i] for i in range(len(reverses))], reverses)
     else:
         inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
         products = tuple(_product(x, weights, precision) for x, weights in inputs)
@@ -149,4 +151,5 @@ def gates_apart(x: Array, gates: int, axis: int) -> Array:
     Devices that divide the outputs then exchange weights before the loop, so that each has its features of all gates,
     and exchange no gates in the steps.
     """
-    return jnp.stack(jnp.split(x, gates, axis), axis)
+    by_features = x.reshape(*x.shape[:axis], -1, gates, *x.shape[axis + 1 :])
+    return reshaped_alike(x, by_features.swapaxes(axis, axis + 1))

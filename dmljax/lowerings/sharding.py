@@ -125,6 +125,25 @@ def reshaped(x: Array, sizes: Sequence[int]) -> Array:
     return cast(Array, partitioned(lambda x: x.reshape(sizes), [(x, kept)], results))
 
 
+def reshaped_alike(x: Array, other: Array) -> Array:
+    """Reshapes `x`, which may be sharded, to the shape of `other`; devices divide both alike, and their derivatives.
+
+    `other` has the elements of `x` in another order, so that devices divide another dimension of it than they would by
+    themselves divide in the result.
+    """
+    mesh = _mesh_of(x)
+
+    def opaque(x: Array) -> Array:
+        spec = PartitionSpec(*[PartitionSpec.UNCONSTRAINED] * x.ndim)
+        return cast(Array, jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec)))
+
+    # XLA follows shardings through reshapes and selections first, and through padding and slices later, so that `other`
+    # comes before `x`. All of this costs nothing: XLA simplifies it once the constraints have hidden it for that long.
+    later = opaque(jnp.pad(x[None], [(0, 1), *[(0, 0)] * x.ndim]))[0]
+    always = opaque(jnp.full_like(other, True, dtype=bool))
+    return jnp.where(always, later.reshape(other.shape), other)
+
+
 def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
     """`axes`, if they divide a dimension of `size` evenly on the mesh of `x`, or else None."""
     mesh = jax.typeof(x).sharding.mesh

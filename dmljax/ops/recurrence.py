@@ -187,15 +187,14 @@ def _run(
         named = {name: x.astype(wide) for name, x in named.items()}
         directions, outputs, hidden = named["recurrence"].shape
         zeros = jnp.zeros((directions, input.shape[1], hidden), wide)
-        input_bias, state_bias = jnp.split(
-            named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None], 2, -1
-        )
+        bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
         peephole = named["peephole"][:, None] if "peephole" in named else None
         recurrence = named["recurrence"]
         has_gates_apart = may_have_gates_apart and may_be_sharded(weight)
         if has_gates_apart:
             weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
-            input_bias, state_bias = (gates_apart(x, gates, 2) for x in (input_bias, state_bias))
+            bias = gates_apart(bias, 2 * gates, 2)
+        input_bias, state_bias = jnp.split(bias, 2, 2)
         threshold = named.get("clip_threshold")
         sequence, last = recur(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),

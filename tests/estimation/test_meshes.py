@@ -52,9 +52,15 @@ def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target:
 @pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (LSTM, False), (LSTM, True)])
 def test_divided_weights_exchange_no_more_than_in_plain_jax(name: str, gradient: bool) -> None:
     own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
-    assert own.exchanged <= 1.05 * plain.exchanged
+    assert own.exchanged <= (0.75 if name == LSTM else 1.05) * plain.exchanged
     # Before an LSTM's loop, a chip holds its weights twice: as stored, and as the steps need them.
-    assert own.peak <= (1.65 if name == LSTM else 1.05) * plain.peak
+    assert own.peak <= {(LSTM, False): 1.11, (LSTM, True): 1.35}.get((name, gradient), 1.05) * plain.peak
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_an_lstm_by_batch_needs_no_more_memory_than_in_plain_jax(gradient: bool) -> None:
+    own, plain = (use(LSTM, "h100:8", meshes.BATCH, of=of, gradient=gradient) for of in (0, 1))
+    assert own.peak <= 1.05 * plain.peak
 
 
 def test_nothing_is_exchanged_inside_shard_map() -> None:

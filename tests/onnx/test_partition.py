@@ -1,5 +1,6 @@
 """Weights of models on meshes: which dimension devices divide, and that results equal those of one device."""
 
+import re
 from typing import Any
 
 import jax
@@ -90,6 +91,20 @@ def test_a_table_is_divided_by_its_features_unless_a_product_has_it_too() -> Non
 def test_recurrent_layers_have_their_gates_divided() -> None:
     model = read("float[5, N, 3] x", "w:1x16x3 r:1x16x4 b:1x32", "y, h = LSTM<hidden_size = 4>(x, w, r, b)")
     assert model.partition(MESH) == dict.fromkeys("wrb", P(None, "model"))
+
+
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_steps_of_a_divided_lstm_exchange_only_its_state(is_gradient: bool) -> None:
+    nodes = 'y, h = LSTM<hidden_size = 16, direction = "bidirectional">(x, w, r, b)'
+    model, mesh = read("float[5, N, 3] x", "w:2x64x3 r:2x64x16 b:2x128", nodes), mesh_of(AxisType.Auto, model=8)
+    x, weights = np.ones((5, 2, 3), np.float32), model.shard(mesh, model.partition(mesh))
+    function = jax.grad(lambda *given: (model.apply(*given)[0] ** 2).sum()) if is_gradient else model.apply
+    text = jax.jit(function).lower(weights, x).compile().as_text() or ""
+    exchanges = re.findall(
+        r" (all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute)\(.*op_name=(.*)", text
+    )
+    of_steps = sorted(kind for kind, place in exchanges if "while/body" in place)
+    assert of_steps == (["all-gather", "all-gather", "all-reduce"] if is_gradient else ["all-gather"])
 
 
 def test_what_the_devices_cannot_share_is_whole() -> None:
