@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, ParamSpec
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
@@ -119,9 +118,16 @@ def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Proble
     """Describes a value that is neither a member of `enumeration` nor the name of one."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
-    dtype = jnp.dtype(value).name.upper() if isinstance(value, type | np.dtype) else None
-    remedy = f"{dtype!r} is its name" if dtype in names else None
+    meant = _meant_by(value)
+    remedy = f"{meant!r} is its name" if meant in names else None
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
+
+
+def _meant_by(value: Any) -> str | None:
+    """Returns the name in directml.h of a dtype, or of a feature level with a point."""
+    if isinstance(value, type | np.dtype):
+        return (value.__name__ if isinstance(value, type) else value.name).upper()
+    return f"FL_{value}".replace(".", "_") if isinstance(value, str | float) else None
 
 
 JAX_ARRAYS: set[type] = (

@@ -153,6 +153,8 @@ class _Parser(argparse.ArgumentParser):
 def _tip_for_command(given: str) -> str:
     if Path(given).suffix.lower() in MODELS:
         return f"`dmljax run {given}` runs a model"
+    if given in ("help", "version"):
+        return f"did you mean --{given}?"
     near = get_close_matches(given, COMMANDS, n=1)
     return f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
 

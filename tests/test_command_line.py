@@ -719,6 +719,7 @@ def test_the_table_of_operators_is_filtered(
     [
         (["walk"], "error: unrecognized command: walk\ntip: the commands are run, "),
         (["estimte", "x.onnx"], "error: unrecognized command: estimte\ntip: did you mean estimate?\n"),
+        (["help"], "error: unrecognized command: help\ntip: did you mean --help?\n"),
         (["x.bin"], "error: unrecognized command: x.bin\ntip: `dmljax run x.bin` runs a model\n"),
         (["run"], "the following arguments are required: model"),
         (["run", "x.json", "-i", "0"], r"must be a whole number in [1, 4294967295]; got '0'"),

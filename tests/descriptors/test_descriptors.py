@@ -262,6 +262,12 @@ def test_what_stands_for_an_operator_is_told_its_descriptor(given: Any, remedy: 
     assert str(refused.value).endswith(remedy)
 
 
+@pytest.mark.parametrize("level", ["3.0", 3.0])
+def test_a_level_with_a_point_is_told_its_name(level: Any) -> None:
+    with pytest.raises(InvalidDesc, match=r"got '?3.0'? \('FL_3_0' is its name\)$"):
+        directml.validate(HARDMAX, feature_level=level)
+
+
 # JSON
 
 
