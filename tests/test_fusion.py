@@ -86,7 +86,7 @@ REDUCED: dict[str, tuple[Call, Call]] = {
 
 @DTYPES
 @pytest.mark.parametrize("name", REDUCED)
-def test_a_sum_needs_no_more_memory_than_that_of_jaxs_idiom(name: str, dtype: str) -> None:
+def test_a_sum_needs_no_more_memory_than_the_jax_idiom(name: str, dtype: str) -> None:
     ours, idiom = (memory(function, dtype).temp_size_in_bytes for function in REDUCED[name])
     assert ours <= 1.01 * idiom
 

@@ -18,12 +18,12 @@ def test_every_fault_names_one_test() -> None:
     assert {what: count for what, count in counts.items() if count != 1} == {}
 
 
-def test_every_fault_has_a_sentence_of_its_own() -> None:
+def test_every_fault_has_its_own_sentence() -> None:
     assert [what for what, count in Counter(fault.what for fault in FAULTS).items() if count > 1] == []
 
 
 @pytest.mark.full
-def test_every_case_that_a_fault_names_is_there() -> None:
+def test_every_case_named_by_a_fault_exists() -> None:
     cases = {node_id(fault.test).removeprefix(f"{TESTS.parent}/") for fault in FAULTS if "[" in fault.test}
     command = [sys.executable, "-m", "pytest", "-q", "--full", "--collect-only", "-p", "no:cacheprovider"]
     functions = {case.partition("[")[0] for case in cases}

@@ -47,7 +47,7 @@ def test_the_commands_print_what_the_readme_says(capsys: pytest.CaptureFixture[s
         assert printed == said
 
 
-def test_the_files_that_the_readme_names_are_there() -> None:
+def test_the_files_named_in_the_readme_exist() -> None:
     links = re.findall(r"\]\(([^):]+)\)", README)
     assert len(links) >= 10
     assert not [link for link in links if not (ROOT / link).exists()]
@@ -71,13 +71,13 @@ def test_jax_one_hot_wraps_narrow_indices_and_ignores_negative_ones() -> None:
         assert jnp.isnan(hot * (on - off) + off).tolist() == [False, True]
 
 
-def test_jax_full_cuts_what_does_not_fit() -> None:
+def test_jax_full_truncates_numbers_that_do_not_fit() -> None:
     assert jnp.full((1,), 300, "uint8").tolist() == [44]
     assert jnp.full((1,), 2.5, "int32").tolist() == [2]
 
 
 @on_cpu
-def test_jax_takes_subnormals_for_equal_or_for_zero() -> None:
+def test_jax_treats_subnormals_as_equal_or_zero() -> None:
     assert jnp.argmax(SUBNORMALS, -1).tolist() == [0]
     assert dmljax.argmax(SUBNORMALS, axes=-1).tolist() == [[1]]
     assert jnp.nonzero(SUBNORMALS)[0].size == 0
@@ -108,7 +108,7 @@ def test_jax_indexing_drops_the_gradient_of_a_clamped_index() -> None:
 
 
 @needs_x64
-def test_jax_indexing_cuts_64_bit_indices() -> None:
+def test_jax_indexing_truncates_64_bit_indices() -> None:
     x, index = jnp.array([1.0, 2.0, 3.0]), np.array([2**32 + 1])
     assert jax.jit(lambda x, i: x[i])(x, index).tolist() == [2]
     assert dmljax.gather_nd(x, index[:, None]).tolist() == [3]

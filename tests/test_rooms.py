@@ -64,17 +64,17 @@ def imported_rooms(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_from_its_own_room_and_lower_ones(path: Path) -> None:
+def test_a_module_imports_only_from_its_own_room_and_lower_ones(path: Path) -> None:
     own = room_of(path.relative_to(PACKAGE).parts)
     assert [room for room in imported_rooms(path) if HEIGHTS[room] > HEIGHTS[own]] == []
 
 
-def test_a_file_is_short_enough_to_be_read() -> None:
+def test_no_file_is_too_long_to_read() -> None:
     lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in MODULES}
     assert {name: length for name, length in lengths.items() if length > 850} == {}
 
 
-def test_a_reader_of_a_signature_sees_what_it_takes() -> None:
+def test_signatures_show_the_types_that_functions_take() -> None:
     clip = get_type_hints(dmljax.element_wise_clip)
     assert clip["min"] == (get_type_hints(dmljax.element_wise_add)["a"] | None)
     for operator in directml.OPERATORS.values():

@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return around / "site"
 
 
-def test_every_operator_has_a_page_with_everything(site: Path) -> None:
+def test_every_operator_has_a_complete_page(site: Path) -> None:
     for type_, operator in directml.OPERATORS.items():
         name = type_.removeprefix("DML_OPERATOR_").lower()
         page = (site / "operators" / f"{name}.html").read_text()
@@ -115,7 +115,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_the_site_is_well_in_a_browser(site: Path, address: str) -> None:
+def test_the_site_renders_without_errors_in_a_browser(site: Path, address: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="the extra `docs` is not installed")
     said: list[str] = []
 

@@ -126,7 +126,7 @@ def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, 
         ),
     ],
 )
-def test_a_tensor_desc_cannot_be(arguments: dict[str, Any], error: Any, message: str) -> None:
+def test_invalid_tensor_descs_are_refused(arguments: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         TensorDesc(**{"data_type": FLOAT32, "sizes": (3,), **arguments})
 

@@ -28,7 +28,7 @@ def test_numpys_default_integers_are_taken_where_every_value_survives() -> None:
 
 @needs_x32
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
-def test_numpys_integers_are_refused_where_a_value_would_be_cut(value: int) -> None:
+def test_numpys_integers_are_refused_where_a_value_would_be_truncated(value: int) -> None:
     with pytest.raises(
         InvalidDesc, match=f"^one_hot: indices must fit int32 unless jax_enable_x64 is set; got {value}"
     ):

@@ -477,6 +477,6 @@ def test_scalars_compare_by_type_and_bits() -> None:
         (DataType.UNKNOWN, 0, InvalidDesc, "DataType must be a known data type; got UNKNOWN"),
     ],
 )
-def test_a_scalar_cannot_be(data_type: Any, bits: Any, error: Any, message: str) -> None:
+def test_invalid_scalars_are_refused(data_type: Any, bits: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         Scalar(data_type, bits)

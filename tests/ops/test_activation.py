@@ -79,7 +79,7 @@ def test_infinities_zeros_nan_and_huge_numbers(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPICAL)
-def test_the_typical_values_are_the_defaults(name: str) -> None:
+def test_defaults_are_the_typical_values(name: str) -> None:
     parameters = inspect.signature(function(name)).parameters.values()
     assert {each.name: each.default for each in parameters if each.default is not each.empty} == TYPICAL[name]
 
@@ -122,7 +122,7 @@ def test_attributes_and_operands_are_refused_by_name(name: str, arguments: Any, 
         function(name)(*arguments)
 
 
-def test_attributes_beside_float16_are_of_float32(call: Any) -> None:
+def test_attributes_of_float16_activations_stay_float32(call: Any) -> None:
     one = np.array([1.0], np.float16)
     assert call(dmljax.activation_thresholded_relu, one, alpha=1 - 2.0**-13).tolist() == [1.0]  # 1 in float16
     result = call(dmljax.activation_linear, one, alpha=1 + 2.0**-20, beta=-1.0)
@@ -139,7 +139,7 @@ def test_attributes_may_be_arrays_and_have_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types([*FLOATS, *INTEGERS]), ids=str)
-def test_relu_keeps_every_bit_of_what_is_above_zero_and_of_nan(call: Any, dtype: Any) -> None:
+def test_relu_keeps_every_bit_of_positive_numbers_and_nan(call: Any, dtype: Any) -> None:
     input, unsigned = specials(dtype), f"u{dtype.itemsize}"
     kept = np.array([x > 0 or math.isnan(x) for x in input.tolist()])
     expected = np.where(kept, input.view(unsigned), np.zeros_like(input.view(unsigned))).view(dtype)
@@ -154,7 +154,7 @@ def test_relu_grad_is_the_gradient_of_relu_bit_for_bit(dtype: str) -> None:
     assert_same_bits(dmljax.activation_relu_grad(input, upper), pullback(jnp.asarray(upper))[0])
 
 
-def test_relu_grad_is_zero_at_zero_and_nan_and_keeps_what_it_passes_on(call: Any) -> None:
+def test_relu_grad_is_zero_at_zero_and_nan_and_otherwise_keeps_every_bit(call: Any) -> None:
     input = np.array([0.0, -0.0, NAN, -1.0, 1e-45, 2.0, INF], np.float32)
     upper = np.array([1.0, 2.0, 3.0, NAN, 5.0, NAN, -0.0], np.float32)
     assert str(call(dmljax.activation_relu_grad, input, upper).tolist()) == "[0.0, 0.0, 0.0, 0.0, 5.0, nan, -0.0]"
@@ -210,12 +210,12 @@ def test_shrink_of_signed_integers_compares_with_the_threshold_itself(
     ("threshold", "expected"),
     [(2.5, [0, 0, 0, 2, 254]), (0, [0, 0, 1, 2, 254]), (254.5, [0, 0, 0, 0, 254]), (1e9, [0, 0, 0, 0, 0])],
 )
-def test_shrink_of_unsigned_integers_has_none_below(threshold: float, expected: list[int]) -> None:
+def test_shrink_of_unsigned_integers_has_no_lower_branch(threshold: float, expected: list[int]) -> None:
     result = dmljax.activation_shrink(np.array([0, 1, 2, 3, 255], np.uint8), bias=1, threshold=threshold)
     assert_same_bits(result, np.array(expected, np.uint8))
 
 
-def test_shrink_of_floats_looks_above_a_negative_threshold_first(call: Any) -> None:
+def test_shrink_of_floats_tests_the_upper_branch_first_if_the_threshold_is_negative(call: Any) -> None:
     input = np.array([-3.0, -1.0, 0.0, 3.0], np.float32)
     assert call(dmljax.activation_shrink, input, bias=1.0, threshold=-1.0).tolist() == [-2.0, 0.0, -1.0, 2.0]
 
@@ -256,7 +256,7 @@ def test_shrink_of_integers_takes_any_threshold(call: Any, dtype: str, threshold
 # Exponential units
 
 
-def test_celu_with_an_alpha_of_zero_is_relu_and_with_a_negative_one_the_formula(call: Any) -> None:
+def test_celu_is_relu_if_alpha_is_zero_and_follows_the_formula_if_it_is_negative(call: Any) -> None:
     input = np.array([-INF, -2.0, 0.0, 3.0, NAN], np.float32)
     result = call(dmljax.activation_celu, input, alpha=0.0)
     assert np.array_equal(result, [0.0, 0.0, 0.0, 3.0, NAN], equal_nan=True)
@@ -265,14 +265,14 @@ def test_celu_with_an_alpha_of_zero_is_relu_and_with_a_negative_one_the_formula(
     assert units_off(result, exact).max() <= 4
 
 
-def test_elu_keeps_what_is_small_below_zero(call: Any) -> None:
+def test_elu_keeps_tiny_negative_numbers(call: Any) -> None:
     input = np.array([-1e-10, -1e-30], np.float32)
     for name in ("elu", "celu"):
         assert_same_bits(call(function(name), input), input)
 
 
 @pytest.mark.parametrize("steepness", [0.5, -1.0, NAN])
-def test_a_steepness_below_1_is_of_6_4(steepness: float) -> None:
+def test_a_steepness_below_1_needs_level_6_4(steepness: float) -> None:
     desc = directml.ActivationSoftplusDesc(input=f32(2), output=f32(2), steepness=1)
     message = "Steepness must be at least 1 below DML_FEATURE_LEVEL_6_4;"
     check_refused(desc, {"steepness": steepness}, message, level="6_3")
@@ -296,7 +296,7 @@ def test_identity_copies_every_bit(call: Any, dtype: Any) -> None:
     assert_same_bits(call(dmljax.activation_identity, specials(dtype)), specials(dtype))
 
 
-def test_what_is_beyond_a_hard_sigmoid_is_exactly_0_or_1(call: Any) -> None:
+def test_hard_sigmoid_saturates_at_exactly_0_and_1(call: Any) -> None:
     input = np.array([-2.5, -3.0, 2.5, 3.0, 0.0], np.float32)
     assert call(dmljax.activation_hard_sigmoid, input).tolist() == [0.0, 0.0, 1.0, 1.0, 0.5]
     # A negative slope: the larger the element, the smaller the result.
@@ -312,7 +312,7 @@ def test_a_hard_sigmoid_has_no_gradient_where_it_is_0_or_1() -> None:
 
 
 @pytest.mark.parametrize(("given", "missing"), [((), "Input"), (("output",), "Input"), (("input",), "Output")])
-def test_an_activation_that_is_not_fused_needs_its_tensors(given: Any, missing: str) -> None:
+def test_a_standalone_activation_needs_its_tensors(given: Any, missing: str) -> None:
     desc = directml.ActivationReluDesc(**dict.fromkeys(given, f32(2, 3)))
     for use in (directml.validate, directml.lower):
         with refuses(f"{missing}Tensor must be given, unless the activation is fused; got none", InvalidDesc):

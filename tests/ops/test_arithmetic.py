@@ -103,7 +103,7 @@ def test_a_weakly_typed_array_takes_the_type_of_the_other(call: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.float16])
-def test_a_python_number_that_the_callers_jit_traces_is_what_jax_makes_of_it(dtype: Any) -> None:
+def test_a_traced_python_number_promotes_as_in_jax(dtype: Any) -> None:
     x = np.array([1, 100], dtype)
     for ours, jaxs in ((dmljax.element_wise_add, jnp.add), (dmljax.element_wise_multiply, jnp.multiply)):
         for number in (0, 3, 100, 127, 200):
@@ -177,7 +177,7 @@ FLOATS_OF_EVERY_KIND = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -7.5, 1
 @pytest.mark.parametrize(
     "name", ["divide", "modulus_truncate", "modulus_floor", "mean", "max", "min", "atan_yx", "pow"]
 )
-def test_every_pair_of_floats_is_the_formulas(name: str, dtype: Any) -> None:
+def test_every_pair_of_floats_follows_the_formula(name: str, dtype: Any) -> None:
     values = np.array(FLOATS_OF_EVERY_KIND, dtype)
     a, b = pairs(values)
     with np.errstate(all="ignore"):
@@ -214,7 +214,7 @@ def test_remainders_next_to_multiples_are_exact(call: Any, digits: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["modulus_truncate", "modulus_floor"])
-def test_remainders_of_mapped_rows_are_those_of_each_row(name: str) -> None:
+def test_remainders_are_the_same_under_vmap(name: str) -> None:
     a = np.array([[7.5, -7.5, 1e-45], [1e30, -1e20, 5.0], [np.inf, np.nan, 3.0]], np.float32)
     b = np.array([[2.0, 2.0, 3.0], [3.0, 7.0, -2.0], [2.0, 2.0, 0.0]], np.float32)
     modulus = getattr(dmljax, f"element_wise_{name}")
@@ -222,7 +222,7 @@ def test_remainders_of_mapped_rows_are_those_of_each_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["modulus_truncate", "modulus_floor"])
-def test_remainders_of_small_quotients_are_divisions_on_a_cpu(name: str) -> None:
+def test_remainders_of_small_quotients_use_division_on_a_cpu(name: str) -> None:
     # XLA would call scalar code, which takes 30 times as long.
     modulus, x = getattr(dmljax, f"element_wise_{name}"), np.ones(2, np.float32)
     program = jax.jit(modulus).trace(x, x).lower(lowering_platforms=("cpu",)).as_text()
@@ -235,7 +235,7 @@ def test_the_floor_modulus_of_a_tiny_negative_number_is_the_divisor(call: Any) -
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_the_mean_of_the_largest_numbers_is_one_of_them(call: Any, dtype: Any) -> None:
+def test_the_mean_of_the_largest_numbers_does_not_overflow(call: Any, dtype: Any) -> None:
     largest = float(jnp.finfo(dtype).max)
     a, b = (
         np.array([largest, -largest, largest, INF, INF, NAN], dtype),
@@ -265,7 +265,7 @@ def test_the_difference_of_float16_is_squared_in_float32(call: Any) -> None:
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
-def test_max_and_min_keep_every_bit_and_tell_zeros_and_subnormals_apart(call: Any, name: str, dtype: Any) -> None:
+def test_max_and_min_keep_every_bit_and_distinguish_zeros_and_subnormals(call: Any, name: str, dtype: Any) -> None:
     a, b = pairs(specials(dtype))
     with np.errstate(invalid="ignore"):  # NumPy warns of signaling NaNs
         expected = formula(name)(a, b)
@@ -312,7 +312,7 @@ def test_integers_to_integers_wrap_around(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(SIGNED), ids=str)
-def test_negative_powers_of_integers_are_what_is_left_without_a_fraction(dtype: Any) -> None:
+def test_negative_powers_of_integers_are_truncated_toward_zero(dtype: Any) -> None:
     base = np.array([0, 1, -1, 2, -2, np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
     for exponent, of_minus_one in ((-1, -1), (-2, 1), (int(np.iinfo(dtype).min), 1)):
         result = dmljax.element_wise_pow(base, np.array(exponent, dtype))
@@ -324,13 +324,13 @@ def test_negative_powers_of_unsigned_integers(call: Any) -> None:
     assert result.tolist() == [255, 1, 0, 0]  # 0 to it is 1 / 0, all bits set
 
 
-def test_an_integer_to_a_float_is_exact_where_that_is_whole(call: Any) -> None:
+def test_an_integer_to_a_whole_float_power_is_exact(call: Any) -> None:
     base, exponent = np.array([3, -3, 3, 2, 0, -1], np.int32), np.array([20.0, 19.0, -1.0, 31.0, 0.0, -3.0], np.float32)
     expected = [wrapped(3**20, base.dtype), wrapped((-3) ** 19, base.dtype), 0, -(2**31), 1, -1]
     assert_same_bits(call(dmljax.element_wise_pow, base, exponent), np.array(expected, np.int32))
 
 
-def test_an_integer_to_a_fraction_loses_its_fraction_and_saturates(call: Any) -> None:
+def test_an_integer_to_a_fractional_power_is_truncated_and_saturates(call: Any) -> None:
     base = np.array([9, 10, -9, 2, 127, 2, 2, -2], np.int8)
     exponent = np.array([0.5, 0.5, 0.5, -0.5, 1.5, INF, -INF, NAN], np.float32)
     assert call(dmljax.element_wise_pow, base, exponent).tolist() == [3, 3, 0, 0, 127, 127, 0, 0]
@@ -411,7 +411,7 @@ def activation(name: str, **more: Any) -> Any:
     return getattr(directml, f"Activation{name}Desc")(**FUSABLE[name] | more)
 
 
-def test_the_fusable_activations_are_these() -> None:
+def test_the_fusable_activations_are_as_documented() -> None:
     kinds = [kind for kind in directml.OPERATORS.values() if issubclass(kind, Activation)]
     everywhere = {activation(name).type for name in FUSABLE}
     assert {kind.type for kind in kinds if kind.fused_since("DML_OPERATOR_ELEMENT_WISE_ADD1")} == everywhere
@@ -423,7 +423,7 @@ def test_the_fusable_activations_are_these() -> None:
 
 @pytest.mark.parametrize("data_type", few_of(["FLOAT32", "FLOAT16"], "FLOAT16"))
 @pytest.mark.parametrize("name", few_of(FUSABLE, "Gelu", "Linear", "Relu", "ScaledElu", "Shrink"))
-def test_a_fused_activation_is_that_of_the_rounded_sum(name: str, data_type: str) -> None:
+def test_a_fused_activation_applies_to_the_rounded_sum(name: str, data_type: str) -> None:
     row = tensor(data_type, 500)
     a, b = np.random.default_rng(0).normal(size=(2, 500)).astype(row.dtype)
     alone = directml.lower(activation(name, input=row, output=row))
@@ -464,7 +464,7 @@ BOTH: dict[str, Any] = {"input": LIKE, "output": LIKE}
         ),
     ],
 )
-def test_what_cannot_be_fused_is_refused_by_name(fused: Any, message: str, of_function: str) -> None:
+def test_operators_that_cannot_be_fused_are_refused_by_name(fused: Any, message: str, of_function: str) -> None:
     check_refused(ADD1, {"fused_activation": fused}, message)
     with refuses(f"element_wise_add1: fused_activation must be an activation without tensors; got {of_function}"):
         dmljax.element_wise_add1(np.ones(2, np.float32), 1.0, fused_activation=fused)
@@ -477,7 +477,7 @@ def test_what_cannot_be_fused_is_refused_by_name(fused: Any, message: str, of_fu
         (activation("Softplus", steepness=0.5), "6_3", "Steepness must be at least 1 below ...; got 0.5"),
     ],
 )
-def test_what_is_fused_needs_its_level(fused: Any, level: str, message: str) -> None:
+def test_a_fused_activation_needs_its_feature_level(fused: Any, level: str, message: str) -> None:
     check_refused(ADD1, {"fused_activation": fused}, f"FusedActivation.{message}", level)
     directml.validate(replace(ADD1, fused_activation=fused))
     assert dmljax.element_wise_add1(np.ones(2, np.float32), 1.0, fused_activation=fused).shape == (2,)

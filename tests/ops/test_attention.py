@@ -71,7 +71,7 @@ def oracle(**given: Any) -> Any:
 
 @FULL
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_stacked_arrays_are_those_by_themselves(dtype: Any) -> None:
+def test_stacked_arrays_attend_as_separate_ones(dtype: Any) -> None:
     query, key, value = (normal(BATCH, QUERIES, HEADS * SIZE, dtype=dtype) for _ in range(3))
     bias = normal(3 * HEADS * SIZE, dtype=dtype)
 
@@ -105,7 +105,7 @@ def test_the_result_is_rounded_once(dtype: Any) -> None:
     np.testing.assert_allclose(np.asarray(wider), exact, rtol=8 * unit, atol=8 * unit)
 
 
-def test_large_scores_overflow_nothing() -> None:
+def test_large_scores_do_not_overflow() -> None:
     query, key = 1e18 * np.ones((1, 1, 2), np.float32), np.array([[[1e18, 0], [1e18, 1e12], [0, 0]]], np.float32)
     value = np.array([[[1], [2], [3]]], np.float32)
     result = attention(query, key, value, head_count=1, scale=1.0)
@@ -122,7 +122,7 @@ BOUNDS = [5, 2], [0, 6], [-3, 1], [2**31 - 1, -(2**31)]
 
 
 @pytest.mark.parametrize("lengths", BOUNDS, ids=str)
-def test_lengths_and_bounds_show_keys_between_them(lengths: Any) -> None:
+def test_lengths_and_bounds_select_the_keys_between_them(lengths: Any) -> None:
     lengths = np.array(lengths, np.int32)
     kind = MaskType.KEY_SEQUENCE_LENGTH
     expected = oracle(mask=lengths, mask_type=kind, mask_filter_value=-3.0)
@@ -134,7 +134,7 @@ def test_lengths_and_bounds_show_keys_between_them(lengths: Any) -> None:
     near(attended(mask=bounds, mask_type=kind, mask_filter_value=-3.0), expected)
 
 
-def test_of_lengths_and_positions_in_memory_the_lengths_are_read() -> None:
+def test_only_the_lengths_are_read_from_lengths_and_positions() -> None:
     kind = MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END
     mask = np.array([3, 1, 0, QUERIES, 2 * QUERIES, 0, KEYS, 2 * KEYS], np.int32)
     expected = attended(mask=mask[:BATCH], mask_type=MaskType.KEY_SEQUENCE_LENGTH)
@@ -158,7 +158,7 @@ def test_masks_of_positions_broadcast(shape: tuple[int, ...]) -> None:
     near(attended(relative_position_bias=relative), oracle(relative_position_bias=relative))
 
 
-def test_a_mask_shows_what_is_above_0() -> None:
+def test_a_mask_selects_keys_whose_value_is_positive() -> None:
     mask = np.array([2, 0, -1, 1, -(2**31)], np.int32)
     assert_same_bits(attended(mask=mask), attended(mask=mask > 0))
 
@@ -197,7 +197,7 @@ def test_past_keys_stand_before_new_ones() -> None:
     assert isinstance(again, dmljax.MultiheadAttention)
 
 
-def test_a_bias_is_part_of_what_is_present() -> None:
+def test_present_keys_and_values_include_the_bias() -> None:
     bias = normal(HEADS * (2 * SIZE + 3))
     _, key, value = attention(QUERY, KEY, VALUE, bias=bias, head_count=HEADS, has_present=True)
     of_key, of_value = np.split(bias, [HEADS * SIZE, 2 * HEADS * SIZE])[1:]
@@ -221,7 +221,7 @@ LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("total", few_of([None, 4, 6], None))
-def test_new_keys_are_written_behind_those_that_there_are(lengths: Any, total: int | None) -> None:
+def test_new_keys_are_appended_to_the_existing_ones(lengths: Any, total: int | None) -> None:
     past = {"past_key": normal(BATCH, HEADS, 4, SIZE), "past_value": normal(BATCH, HEADS, 4, 3)}
     given: Any = {**past, "past_sequence_lengths": np.array(lengths, np.int32), "mask_filter_value": -5.0}
     arrays: Any = QUERY, KEY[:, :QUERIES], VALUE[:, :QUERIES]
@@ -251,7 +251,7 @@ def test_lengths_may_be_of_any_integer_type(dtype: str) -> None:
     assert_same_bits(result, expected)
 
 
-def test_a_loop_of_single_steps_is_the_causal_attention_to_all() -> None:
+def test_single_steps_in_a_loop_equal_causal_attention() -> None:
     count, heads = 6, 4
     arrays: Any = (
         normal(BATCH, count, heads * SIZE),
@@ -357,14 +357,14 @@ def check_both_ways(name: str, begin: Callable[[], None], queries: int, keys: in
 @FULL
 @pytest.mark.parametrize("queries", few_of([1, 10, 13], 13))
 @pytest.mark.parametrize("name", few_of(MASKS, "positions"))
-def test_blocks_and_their_derivatives_are_those_of_all_at_once(
+def test_attention_in_blocks_and_its_derivatives_equal_the_direct_computation(
     name: str, queries: int, in_blocks: Callable[[], None]
 ) -> None:
     check_both_ways(name, in_blocks, queries, keys=23, past=0)
 
 
 @FULL
-def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[], None]) -> None:
+def test_nan_and_infinity_in_blocks_equal_the_direct_computation(in_blocks: Callable[[], None]) -> None:
     query, key, value = normal(6, 5, 4), normal(6, 21, 4), normal(6, 21, 3)
     key[0, 3, 0], key[1, 20, 1], query[2, 1, 1] = NAN, INF, -INF
     value[3, 2, 0], value[4, 15] = INF, NAN
@@ -378,7 +378,7 @@ def test_blocks_with_nan_and_infinity_are_as_all_at_once(in_blocks: Callable[[],
 
 
 @FULL
-def test_many_scores_are_never_in_memory_all_at_once() -> None:
+def test_large_score_matrices_are_never_materialized() -> None:
     # 16 heads of 4,096 positions have a gibibyte of scores.
     x = jax.ShapeDtypeStruct((1, 4096, 16 * 64), np.float32)
     lengths = jax.ShapeDtypeStruct((1,), np.int32)
@@ -411,7 +411,7 @@ def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable
     check_both_ways(name, lambda: lower_for("gpu"), queries=5, keys=11, past=4)
 
 
-def test_derivatives_on_a_cpu_keep_no_scores_of_accelerators() -> None:
+def test_derivatives_on_a_cpu_store_no_scores_from_the_accelerator_path() -> None:
     x = normal(1, 2048, 4)
     _, pull = jax.vjp(lambda x: attention(x, x, x, head_count=2), x)
     assert max(leaf.size for leaf in jax.tree.leaves(pull)) < 2 * 2048**2
@@ -547,7 +547,7 @@ def test_a_ring_exchanges_only_its_keys_and_values() -> None:
     assert sum(size for _, size in forward) == (arrays["key"].nbytes + arrays["value"].nbytes) // 8
 
 
-def test_the_memory_of_a_ring_is_that_of_blocks() -> None:
+def test_a_ring_needs_as_much_memory_as_blocks() -> None:
     # 8 heads of 16,384 positions have 8 GiB of scores; each device has 128 MiB, for its block and another.
     x = jax.ShapeDtypeStruct((1, 16384, 8 * 16), np.float32)
     attended = functools.partial(attention, head_count=8, is_causal=True, axis_name="sequence")
@@ -559,7 +559,7 @@ def test_the_memory_of_a_ring_is_that_of_blocks() -> None:
     assert analysis.temp_size_in_bytes < 96 * 2**20
 
 
-def test_a_ring_has_a_batch_beside_it() -> None:
+def test_a_ring_combines_with_a_sharded_batch() -> None:
     # One axis of the mesh is the ring's; JAX handles the other.
     arrays, one_device = arrays_of("causal")
     for axis_type in (AxisType.Explicit, AxisType.Auto):
@@ -601,12 +601,12 @@ def test_a_query_in_a_ring_that_sees_no_key_is_nan_as_on_one_device() -> None:
         ({"past_key": normal(2, 2, 1, 4), "past_value": normal(2, 2, 1, 3)}, "must not be given with past_key"),
     ],
 )
-def test_a_ring_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_an_impossible_ring_is_refused(changed: dict[str, Any], message: str) -> None:
     with refuses(message):
         attended(**{"axis_name": "ring"} | changed)
 
 
-def test_a_causal_attention_is_one_with_a_band_as_its_mask() -> None:
+def test_causal_attention_equals_attention_with_a_band_mask() -> None:
     past = {"past_key": normal(2, 2, 2, 4), "past_value": normal(2, 2, 2, 3)}
     band = np.tri(QUERIES, 2 + KEYS, 2, dtype=bool)
     assert_same_bits(attended(**past, is_causal=True), attended(**past, mask=band))
@@ -706,7 +706,7 @@ def desc(changed: dict[str, Any]) -> Any:
     ],
     ids=str,
 )
-def test_descriptors_of_every_form_compute_the_pages_formula(changed: Any) -> None:
+def test_every_form_of_descriptor_computes_the_pages_formula(changed: Any) -> None:
     given = desc(changed)
     case = oracles.CASES[type(given).short_name]
     inputs = case.inputs(given, np.random.default_rng(0))
@@ -757,7 +757,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(changed: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])
-def test_nothing_attends_to_anything(batch: int, queries: int, keys: int) -> None:
+def test_attention_accepts_empty_batches_queries_and_keys(batch: int, queries: int, keys: int) -> None:
     query, key = np.ones((batch, queries, 4), np.float32), np.ones((batch, keys, 4), np.float32)
     attend = lambda q, k, v: dmljax.multihead_attention(q, k, v, head_count=2, scale=1.0)  # noqa: E731
     gradient = jax.grad(lambda *x: jax.tree.leaves(attend(*x))[0].sum())(query, key, key)

@@ -61,7 +61,7 @@ def test_the_bits_of_floats_are_those_of_their_encoding(call: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_shifts_by_the_width_and_beyond_leave_nothing(call: Any, dtype: Any) -> None:
+def test_shifts_by_at_least_the_width_give_zero(call: Any, dtype: Any) -> None:
     width = dtype.itemsize * 8
     counts = np.array([0, 1, width - 1, width, width + 1, np.iinfo(dtype).max], dtype)
     ones = of_bits(dtype, [-1] * 6)
@@ -72,7 +72,7 @@ def test_shifts_by_the_width_and_beyond_leave_nothing(call: Any, dtype: Any) -> 
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "int32", "float32"])
-def test_counts_come_in_the_type_that_is_asked_for(call: Any, dtype: str) -> None:
+def test_counts_have_the_requested_type(call: Any, dtype: str) -> None:
     result = call(dmljax.element_wise_bit_count, np.array([-1, 3], np.int32), dtype=dtype)
     assert_same_bits(result, np.array([32, 2], dtype))
 
@@ -110,7 +110,7 @@ def test_operands_are_refused(name: str, operands: Any, error: type[Exception], 
 
 
 @pytest.mark.parametrize("data_type", ["FLOAT32", "INT8"])
-def test_bits_of_floats_and_signed_integers_are_of_4_1_and_shifts_have_none(data_type: str) -> None:
+def test_bits_of_floats_and_signed_integers_need_level_4_1_and_shifts_refuse_them(data_type: str) -> None:
     same = dict.fromkeys(("a", "b", "output"), tensor(data_type, 2, 3))
     assert directml.find_minimum_feature_level(directml.ElementWiseBitAndDesc(**same)) is FeatureLevel.FL_4_1
     with refuses("ATensor.DataType must be one of UINT32, UINT16, UINT8, UINT64; got ", InvalidDesc):
@@ -118,7 +118,7 @@ def test_bits_of_floats_and_signed_integers_are_of_4_1_and_shifts_have_none(data
 
 
 @pytest.mark.parametrize("data_type", ["UINT8", "UINT32"])
-def test_counts_of_a_desc_have_a_type_of_their_own(data_type: str) -> None:
+def test_counts_of_a_desc_have_their_own_type(data_type: str) -> None:
     desc = directml.ElementWiseBitCountDesc(input=tensor("FLOAT16", 2), output=tensor(data_type, 2))
     result = directml.lower(desc)(np.array([1.0, -2.0], np.float16))
     assert_same_bits(result, np.array([4, 2], data_type.lower()))

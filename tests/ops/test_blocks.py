@@ -72,7 +72,7 @@ def test_every_step_and_every_half_is_quantized_from_every_zero_point(dtype: Any
 
 
 @of_each_type
-def test_quantizing_what_was_dequantized_gives_it_back(dtype: Any) -> None:
+def test_quantizing_inverts_dequantizing(dtype: Any) -> None:
     every = all_of(dtype)
     zero = every[every.size // 3]
     for scale in np.array([0.37, 1e-30, 7, 1e30], np.float32):
@@ -80,7 +80,7 @@ def test_quantizing_what_was_dequantized_gives_it_back(dtype: Any) -> None:
 
 
 @of_4_bits
-def test_nan_and_what_is_beyond_4_bits(call: Any, dtype: Any) -> None:
+def test_nan_and_out_of_range_numbers_in_4_bits(call: Any, dtype: Any) -> None:
     least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
     result = call(dmljax.quantize, np.array([NAN, INF, -INF, 3e38, -99], np.float32), jnp.ones(1), jnp.array(3, dtype))
     assert_same_bits(result, np.array([3, most, least, most, least], dtype))
@@ -109,7 +109,7 @@ def test_scales_and_zero_points_may_have_blocks_of_different_sizes(call: Any) ->
 
 
 @pytest.mark.parametrize("scales", [(2, 3), (3, 4), (4, 4), (2, 8), (1, 2, 4), (0, 4)])
-def test_a_size_that_is_no_multiple_has_no_blocks(scales: tuple[int, ...]) -> None:
+def test_the_sizes_of_scales_must_divide_those_of_the_input(scales: tuple[int, ...]) -> None:
     with refuses(f"quantize: scale must have sizes that divide those of input, (2, 4); got {scales}", InvalidDesc):
         dmljax.quantize(ROWS, np.ones(scales, np.float32))
 
@@ -122,7 +122,7 @@ def test_neither_zero_points_nor_the_input_are_repeated() -> None:
         dmljax.quantize(np.ones((2, 1), np.float32), np.ones((2, 3), np.float32))
 
 
-def test_nothing_at_all_may_be_quantized() -> None:
+def test_empty_arrays_may_be_quantized() -> None:
     assert dmljax.quantize(np.zeros((2, 0), np.float32), np.ones((2, 3), np.float32)).shape == (2, 0)
     assert dmljax.dequantize(np.zeros((0, 4), np.int8), np.ones((0, 2), np.float32)).shape == (0, 4)
 
@@ -200,7 +200,7 @@ def test_a_wrong_call_is_refused(call: Any, message: str) -> None:
 
 @FULL
 @of_4_bits
-def test_integers_of_4_bits_come_through_transformations(dtype: Any) -> None:
+def test_integers_of_4_bits_work_under_transformations(dtype: Any) -> None:
     rng = np.random.default_rng(1)
     input = random_array(rng, dtype, (3, 6))
     scale, zero = rng.uniform(1, 2, (3, 2)).astype(np.float32), random_array(rng, dtype, (3, 1))
@@ -266,14 +266,14 @@ def test_integers_of_4_bits_are_sharded(axis_type: AxisType) -> None:
         assert_same_bits(jax.jit(lambda x, s, z: dmljax.quantize(x, s, z))(computed, *given[1:]), arrays[0])
 
 
-def test_the_other_half_of_an_elements_byte_does_not_count() -> None:
+def test_the_unused_half_of_a_byte_is_ignored() -> None:
     input = np.array([0xF3, 0x8F, 0x70], np.uint8)
     assert dmljax.dequantize(input.view(INT4), 1.0).tolist() == [3, -1, 0]
     assert dmljax.dequantize(input.view(UINT4), 1.0).tolist() == [3, 15, 0]
 
 
 @of_4_bits
-def test_element_by_element_too(call: Any, dtype: Any) -> None:
+def test_elementwise_quantization_takes_integers_of_4_bits(call: Any, dtype: Any) -> None:
     every = all_of(dtype)
     zero = every[5]
     numbers = call(dmljax.element_wise_dequantize_linear, every, jnp.float32(0.5), zero)
@@ -298,7 +298,7 @@ def test_the_range_is_divided_into_steps(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.dtype("uint8"), np.dtype("int8")], ids=str)
-def test_the_range_has_0_in_it(call: Any, dtype: Any) -> None:
+def test_the_range_includes_0(call: Any, dtype: Any) -> None:
     least, most = (int(limit) for limit in (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max))
     for input, output, scale, zero in (
         ([510, 2, 255], [most, least + 1, least + 128], 2, least),
@@ -322,7 +322,7 @@ def test_a_tensor_of_zeros_has_a_scale_of_1(call: Any) -> None:
         assert (float(result.scale), int(result.zero_point)) == (1, -128)
 
 
-def test_a_scale_is_no_subnormal_number(call: Any) -> None:
+def test_a_scale_is_never_subnormal(call: Any) -> None:
     for highest in (TINY, 10 * TINY, 254 * TINY):
         result = call(dmljax.dynamic_quantize_linear, np.array([0, highest], np.float32))
         assert (result.output.tolist(), float(result.scale)) == ([0, round(highest / TINY)], TINY)
@@ -336,7 +336,7 @@ def test_a_range_may_be_larger_than_the_largest_number(call: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_what_is_not_finite_makes_a_scale_that_is_not(call: Any, dtype: str) -> None:
+def test_infinities_and_nan_make_the_scale_infinite_or_nan(call: Any, dtype: str) -> None:
     least = np.iinfo(dtype).min
     for input, scale in (([NAN, 1], NAN), ([INF, 1], INF), ([-INF, 1], INF), ([-INF, INF], INF), ([-INF, NAN], NAN)):
         result = call(dmljax.dynamic_quantize_linear, np.array(input, np.float32), dtype=dtype)
@@ -380,7 +380,7 @@ def with_tensors(*tensors: TensorDesc) -> dict[str, Any]:
     return {"quantization_type": kind, "quantization_tensors": tensors}
 
 
-def test_a_desc_takes_a_scale_alone() -> None:
+def test_a_desc_may_have_a_scale_without_a_zero_point() -> None:
     scales = np.array([[1, 10], [0.5, 2]], np.float32)
     steps = directml.lower(replace(QUANTIZE, **with_tensors(SCALE)))(ROWS, scales)
     assert_same_bits(steps, np.array([[1, 2, 1, 7], [-2, 0, 2, -4]], INT4))

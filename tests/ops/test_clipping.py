@@ -48,7 +48,7 @@ def test_the_lower_bound_wins_above_the_upper_one(call: Any, clip: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.float16])
 @pytest.mark.parametrize("clip", CLIPS)
-def test_a_bound_that_the_callers_jit_traces_is_the_one_that_is_known(clip: Any, dtype: Any) -> None:
+def test_traced_and_static_bounds_clip_the_same(clip: Any, dtype: Any) -> None:
     x = np.array([0, 1, 5, 7, 100], dtype)
     compiled = jax.jit(clip)
     for low, high in ((0, 7), (2, 3), (-1000, 6), (3, 1000), (5, 1)):
@@ -57,7 +57,7 @@ def test_a_bound_that_the_callers_jit_traces_is_the_one_that_is_known(clip: Any,
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("clip", [*CLIPS, lambda x, min, max: dmljax.element_wise_threshold(x, min=min)])
-def test_clip_keeps_every_bit_of_nan_and_of_what_has_no_bounds(clip: Any, dtype: Any) -> None:
+def test_clip_keeps_every_bit_of_nan_and_of_unbounded_elements(clip: Any, dtype: Any) -> None:
     input = specials(dtype)
     for bound in (None, NAN):
         assert_same_bits(clip(input, min=bound, max=bound), input)
@@ -68,7 +68,7 @@ def test_clip_keeps_every_bit_of_nan_and_of_what_has_no_bounds(clip: Any, dtype:
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_subnormals_are_told_apart(call: Any, dtype: Any) -> None:
+def test_subnormals_compare_as_distinct_numbers(call: Any, dtype: Any) -> None:
     bits = np.arange(6, dtype=f"u{dtype.itemsize}")
     bounds = {"min": bits[2:3].view(dtype)[0], "max": bits[4:5].view(dtype)[0]}
     result = call(dmljax.element_wise_clip, bits.view(dtype), **bounds)
@@ -122,7 +122,7 @@ def test_the_scale_bias_comes_before_the_bounds(call: Any) -> None:
 
 
 @pytest.mark.parametrize("clip", CLIPS)
-def test_a_bound_that_no_element_passes_is_none(call: Any, clip: Any) -> None:
+def test_a_bound_outside_the_type_has_no_effect(call: Any, clip: Any) -> None:
     integers = np.array([-128, 0, 127], np.int8)
     for lowest, highest in ((-1000, 1000.5), (-INF, INF), (np.float32(-3e38), np.float32(3e38)), (-129, 10**400)):
         assert call(clip, integers, min=lowest, max=highest).tolist() == integers.tolist()
@@ -132,7 +132,7 @@ def test_a_bound_that_no_element_passes_is_none(call: Any, clip: Any) -> None:
 
 
 @pytest.mark.parametrize("gradient", [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_grad1])
-def test_the_gradient_at_the_end_of_a_type_is_not_that_at_a_bound(call: Any, gradient: Any) -> None:
+def test_the_gradient_is_zero_at_a_bound_but_not_at_the_end_of_the_type(call: Any, gradient: Any) -> None:
     ends, upper = np.array([-128, 127], np.int8), np.array([3, 4], np.int8)
     assert call(gradient, ends, upper, min=-1000, max=INF).tolist() == [3, 4]
     assert call(gradient, ends, upper, min=-128, max=127).tolist() == [0, 0]
@@ -216,7 +216,7 @@ def desc_of(name: str, data_type: str, *sizes: int, **members: Any) -> Any:
 
 
 @pytest.mark.parametrize("limit", [FLT_MAX, INF, 300.0, 127.5])
-def test_a_float_beyond_the_integers_limits_nothing(limit: float) -> None:
+def test_a_float_bound_outside_the_integer_range_has_no_effect(limit: float) -> None:
     input, none = np.array([-128, -1, 0, 1, 127], np.int8), {"min": -limit - 1, "max": limit}
     assert directml.lower(desc_of("Clip", "INT8", **none))(input).tolist() == input.tolist()
     assert directml.lower(desc_of("Clip", "INT8", max=limit))(input).tolist() == [0, 0, 0, 1, 127]
@@ -234,7 +234,7 @@ def test_float_bounds_of_a_desc_take_the_type_of_the_elements() -> None:
 
 
 @needs_x64
-def test_bounds_of_clip1_are_exact_where_those_of_clip_are_floats() -> None:
+def test_bounds_of_clip1_are_exact_while_those_of_clip_are_floats() -> None:
     input = np.array([0, 2**24 + 1, 2**62 + 1])
     result = directml.lower(desc_of("Clip1", "INT64", 3, min=1, max=2**62 + 1))(input)
     assert result.tolist() == [1, 2**24 + 1, 2**62 + 1]

@@ -137,7 +137,7 @@ STANDING = (
 
 
 @pytest.mark.parametrize("name", few_of(EVERY, *STANDING))
-def test_every_lowering_and_its_derivatives_are_sums_in_loops(name: str) -> None:
+def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> None:
     check_derivatives(name)
 
 
@@ -172,7 +172,7 @@ def check_derivatives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["of many channels", "of many channels, strided", "of many channels, backward"])
-def test_a_cpu_is_given_the_order_of_dimensions_that_its_libraries_know(name: str) -> None:
+def test_on_a_cpu_dimensions_are_in_the_order_that_its_libraries_take(name: str) -> None:
     """XLA reorders dimensions at the top level of a computation, but not in a loop or a branch."""
     image, filters, arguments = EVERY[name]
     x, w = whole(*image), whole(*filters)
@@ -217,7 +217,7 @@ def test_a_cpu_convolves_each_size_its_fastest_way(
 
 
 @pytest.mark.parametrize("direction", ConvolutionDirection)
-def test_groups_are_no_convolution_of_xla_on_a_cpu_in_either_direction(direction: ConvolutionDirection) -> None:
+def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: ConvolutionDirection) -> None:
     """XLA's grouped convolution takes up to 70 times as long."""
     x, w = whole(1, 8, 6, 7), whole(8, 1, 3, 3)
 
@@ -273,7 +273,7 @@ def test_filters_are_flipped_in_one_mode() -> None:
     assert dmljax.convolution(x, w, direction=BACKWARD, mode=FLIPPED).tolist() == [[[10, 21, 42, 4]]]
 
 
-def test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward() -> None:
+def test_output_padding_holds_only_the_bias_forward_and_window_sums_backward() -> None:
     x, w, bias = np.array([[[1, 2]]], np.float32), np.array([[[1, 10, 100]]], np.float32), np.array([0.5], np.float32)
     forward = dmljax.convolution(x, w[:, :, :2], bias, output_padding=2)
     assert forward.tolist() == [[[21.5, 0.5, 0.5]]]
@@ -288,7 +288,7 @@ def test_output_padding_is_the_bias_alone_forward_and_what_windows_add_backward(
     assert dmljax.convolution(x, w, bias, **cut, output_sizes=(1, 1, 4)).tolist() == [[[1.5, 10.5, 102.5, 0.5]]]
 
 
-def test_one_number_stands_for_all_dimensions_of_space() -> None:
+def test_one_number_applies_to_all_spatial_dimensions() -> None:
     x, w = whole(1, 2, 6, 7), whole(3, 2, 2, 3)
     one: dict[str, Any] = {"strides": 2, "dilations": np.int64(2), "start_padding": 1, "end_padding": 2}
     both: dict[str, Any] = {name: (int(number),) * 2 for name, number in one.items()}
@@ -300,7 +300,7 @@ def test_a_bias_is_one_number_for_each_output_channel_in_either_shape() -> None:
     assert_same_bits(dmljax.convolution(x, w, bias), dmljax.convolution(x, w, bias.reshape(1, 4, 1, 1)))
 
 
-def test_a_fused_activation_is_applied_to_the_sum_with_the_bias() -> None:
+def test_a_fused_activation_applies_to_the_sum_with_the_bias() -> None:
     x, w = np.array([[[1, -3, 2]]], np.float32), np.array([[[1]], [[2]]], np.float32)
     arguments: dict[str, Any] = {"fused_activation": directml.ActivationReluDesc()}
     fused = dmljax.convolution(x, w, np.array([1, -3], np.float32), **arguments)
@@ -337,7 +337,7 @@ def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
 @pytest.mark.parametrize(
     "name", ["dense", "depthwise", "pointwise", "of groups", "of many rows", "overlapping, backward"]
 )
-def test_nan_and_infinity_reach_the_windows_that_they_are_in_and_no_others(name: str) -> None:
+def test_nan_and_infinity_stay_within_their_windows(name: str) -> None:
     image, filters, arguments = EVERY[name]
     w = np.abs(whole(*filters)) + 1
     x = np.ones(image, np.float32)
@@ -361,7 +361,9 @@ LAYERS: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = [  # images, f
 
 @pytest.mark.skipif(not X64, reason="compares with sums of float64")
 @pytest.mark.parametrize(("image", "filters", "padding", "groups"), LAYERS, ids=str)
-def test_sums_of_float32_are_as_near_as_rounding_allows(image: Any, filters: Any, padding: int, groups: int) -> None:
+def test_sums_of_float32_are_as_accurate_as_rounding_allows(
+    image: Any, filters: Any, padding: int, groups: int
+) -> None:
     """Where all products are positive, partial sums and their rounding errors are as large as they can be."""
     x, w = RNG.random(image, np.float32), RNG.random(filters, np.float32)
     computed = dmljax.convolution(x, w, start_padding=padding, end_padding=padding, group_count=groups)
@@ -412,7 +414,7 @@ def test_the_precision_is_float32_unless_a_call_or_jax_asks_for_less() -> None:
 
 
 @pytest.mark.parametrize("name", ["depthwise", "pointwise"])
-def test_large_images_need_little_memory_beside_input_and_output(name: str) -> None:
+def test_large_images_need_little_temporary_memory(name: str) -> None:
     filters = (32, 1, 3, 3) if name == "depthwise" else (64, 32, 1, 1)
     arguments: dict[str, Any] = {"group_count": 32} if name == "depthwise" else {}
     shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((1, 32, 64, 64), filters)]
@@ -444,7 +446,7 @@ def test_sizes_may_be_symbolic_whatever_the_strides(filters: Any, arguments: Any
     assert_same_sums(jax.export.export(jax.jit(convolved))(shape).call(x), convolved(x))
 
 
-def test_arrays_without_batches_or_channels_are_empty_or_the_bias_alone() -> None:
+def test_arrays_without_batches_or_channels_are_empty_or_only_the_bias() -> None:
     w, bias = whole(3, 2, 2), whole(3)
     assert dmljax.convolution(np.zeros((0, 2, 5), np.float32), w, bias).shape == (0, 3, 4)
     alone = dmljax.convolution(np.zeros((2, 0, 5), np.float32), np.zeros((3, 0, 2), np.float32), bias)
@@ -534,7 +536,7 @@ def quantized(x: Any, w: Any, **changes: Any) -> Any:
     return dmljax.quantized_linear_convolution(x, filter=w, **given)
 
 
-def test_halves_are_rounded_to_the_nearest_even_integer_and_results_saturate(call: Any) -> None:
+def test_results_round_half_to_even_and_saturate(call: Any) -> None:
     x = np.array([[[1, 3, 5, 250, 0]]], np.uint8)
     w = np.array([[[1]], [[-1]]], np.int8)
     assert call(quantized, x, w, output_scale=2.0).tolist() == [[[0, 2, 2, 125, 0], [0, 0, 0, 0, 0]]]
@@ -548,7 +550,7 @@ def test_halves_are_rounded_to_the_nearest_even_integer_and_results_saturate(cal
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), types=st.sampled_from(["ui i", "iu u", "uu i", "ii u"]))
-def test_any_quantized_convolution_is_the_exact_sum_in_the_steps_of_the_page(seed: int, types: str) -> None:
+def test_quantized_convolutions_round_the_exact_sum_in_the_pages_steps(seed: int, types: str) -> None:
     rng = np.random.default_rng(seed)
     of_input, of_filter, of_output = (np.dtype("uint8" if kind == "u" else "int8") for kind in types.replace(" ", ""))
     any_of = lambda dtype, *shape: rng.integers(*(lambda i: (i.min, i.max + 1))(np.iinfo(dtype)), shape).astype(dtype)  # noqa: E731
@@ -750,11 +752,11 @@ def test_a_fused_activation_needs_its_level() -> None:
     ("desc", "change"),
     [(CONVOLUTION, {"dilations": (1, 3)}), (CONVOLUTION, {"strides": (0, 1)}), (INTEGER, {"dilations": (3, 1)})],
 )
-def test_no_sizes_are_asked_for_that_windows_could_not_have(desc: Any, change: dict[str, Any]) -> None:
+def test_refusals_suggest_only_sizes_that_windows_can_have(desc: Any, change: dict[str, Any]) -> None:
     assert len(directml.find_broken_rules(replace(desc, **change))) == 1
 
 
-def test_a_larger_backward_output_of_a_desc_is_the_bias_alone_at_its_end() -> None:
+def test_extra_backward_output_of_a_desc_holds_only_the_bias() -> None:
     x, w, bias = whole(2, 4, 5, 6), whole(4, 3, 3, 3), whole(1, 6, 1, 1)
     computed = directml.lower(replace(BACK, output=f32(2, 6, 7, 14)))(x, w, bias)
     assert_same_bits(computed[..., :13], directml.lower(BACK)(x, w, bias))

@@ -62,7 +62,7 @@ ENDS = [-INF, -8388607.5, -9.0, -ABOVE_ONE, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, ABO
 
 @pytest.mark.parametrize("dtype", few_of(["float32", "float16"], "float16"))
 @pytest.mark.parametrize("name", NAMES)
-def test_functions_and_their_scale_bias_are_the_formulas_where_they_end(name: str, dtype: str) -> None:
+def test_functions_and_scale_bias_follow_the_formulas_at_the_ends_of_their_domains(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         values = np.array(ENDS, dtype)
         exact = formula(name)(values.astype(np.float64))
@@ -74,20 +74,20 @@ def test_functions_and_their_scale_bias_are_the_formulas_where_they_end(name: st
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan"])
-def test_angles_are_polynomials_on_a_cpu(name: str) -> None:
+def test_trigonometric_functions_use_polynomials_on_a_cpu(name: str) -> None:
     # XLA would call scalar code for its own functions, which takes at least 10 times as long.
     program = jax.jit(function(name)).trace(np.ones(2, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
     assert not re.search(r"(chlo|stablehlo)\.a?(sin|cos|tan)", program)
 
 
 @pytest.mark.parametrize("name", ["asin", "acos"])
-def test_arcs_of_sines_and_cosines_are_within_a_unit_and_a_half(call: Any, name: str) -> None:
+def test_arcsines_and_arccosines_are_within_1_5_ulp(call: Any, name: str) -> None:
     half = np.linspace(2**-14, 1, 100_000, dtype=np.float32)
     x = np.concatenate([half, -half])
     assert units_off(call(function(name), x), getattr(np, f"arc{name[1:]}")(x.astype(np.float64))).max() < 1.5
 
 
-def test_exponentials_overflow_to_infinity_and_not_before(call: Any) -> None:
+def test_exponentials_overflow_to_infinity_and_no_earlier(call: Any) -> None:
     assert str(call(dmljax.element_wise_exp, np.array([89.0, -200.0], np.float32)).tolist()) == "[inf, 0.0]"
     assert np.isfinite(call(dmljax.element_wise_exp, np.array([88.5], np.float32))).all()
     # exp(89) overflows float32, but half of it does not.
@@ -104,7 +104,7 @@ def test_the_reciprocal_of_float16_is_computed_in_float32(call: Any) -> None:
 # ScaleBias
 
 
-def test_a_scale_bias_is_within_one_unit_of_its_summands(call: Any) -> None:
+def test_a_scale_bias_is_within_one_ulp_of_its_summands(call: Any) -> None:
     rng = np.random.default_rng(1)
     input = (rng.normal(size=2000) * 2.0 ** rng.integers(-30, 30, 2000)).astype(np.float32)
     for scale, bias in ((0.1, 0.7), (-3.3e10, 1e-5), (1e-9, -123.456)):
@@ -126,7 +126,7 @@ def test_a_scale_bias_of_infinite_numbers(call: Any) -> None:
         assert str(result.tolist()) == str(expected)
 
 
-def test_a_scale_bias_beside_float16_is_of_float32(call: Any) -> None:
+def test_a_scale_bias_of_float16_stays_float32(call: Any) -> None:
     # The first scale is 1 in float16, the second infinite, and float16 has no 35000.
     for input, scale, bias, expected in ((1.0, 1 + 2.0**-20, -1.0, 2.0**-20), (0.5, 70000.0, 0.0, 35008.0)):
         result = call(dmljax.element_wise_identity, np.array([input], np.float16), scale_bias=ScaleBias(scale, bias))
@@ -156,7 +156,7 @@ def test_the_absolute_value_of_integers_comes_after_the_scale_bias(call: Any) ->
 
 
 @needs_x64
-def test_a_scale_bias_on_64_bit_integers_is_no_float(call: Any) -> None:
+def test_a_scale_bias_on_64_bit_integers_is_not_computed_in_floats(call: Any) -> None:
     result = call(dmljax.element_wise_identity, np.array([3]), scale_bias=ScaleBias(2**60 + 1, 2**61 + 1))
     assert result.tolist() == [3 * (2**60 + 1) + 2**61 + 1]
 
@@ -226,7 +226,7 @@ def test_a_scale_bias_is_refused_in_json(spelled: Any, error: type[Exception], m
 
 @pytest.mark.parametrize("dtype", few_types([*FLOATS, *INTEGERS]), ids=str)
 @pytest.mark.parametrize("name", ["abs", "identity", "negate", "sign"])
-def test_signs_and_copies_of_special_values_are_the_formulas(call: Any, name: str, dtype: Any) -> None:
+def test_signs_and_copies_of_special_values_follow_the_formulas(call: Any, name: str, dtype: Any) -> None:
     values = specials(dtype)
     with np.errstate(invalid="ignore"):
         if name in ("abs", "negate"):  # no sign is promised for NaN
@@ -244,7 +244,7 @@ BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # adding 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("mode", RoundingMode)
-def test_round_of_halves_zeros_and_what_has_no_fraction(call: Any, mode: RoundingMode, dtype: Any) -> None:
+def test_round_of_halves_zeros_and_whole_numbers(call: Any, mode: RoundingMode, dtype: Any) -> None:
     whole = 2.0 ** jnp.finfo(dtype).nmant + np.array([-1, 1, 3])  # with few or no digits after the point
     below = BELOW_A_HALF.get(dtype.name, 0.25)
     values = np.array([*HALVES, below, -below, *whole, *-whole, float(jnp.finfo(dtype).max)]).astype(dtype)
@@ -254,7 +254,7 @@ def test_round_of_halves_zeros_and_what_has_no_fraction(call: Any, mode: Roundin
     assert str(result.tolist()) == str(expected.tolist())
 
 
-def test_round_has_halves_to_even_by_default() -> None:
+def test_round_defaults_to_half_to_even() -> None:
     assert dmljax.element_wise_round(np.array([0.5, 1.5, 2.5], np.float32)).tolist() == [0.0, 2.0, 2.0]
 
 
@@ -273,7 +273,7 @@ def test_other_types_are_refused(name: str, dtype: str, kind: str) -> None:
         function(name)(np.ones(2, dtype))
 
 
-def test_a_rounding_mode_is_one_of_the_headers() -> None:
+def test_a_rounding_mode_must_be_in_the_header() -> None:
     with refuses("RoundingMode must be one of HALVES_TO_NEAREST_EVEN, TOWARD_ZERO, ...; got 3", InvalidDesc):
         directml.ElementWiseRoundDesc(input=f32(2), output=f32(2), rounding_mode=3)
 
@@ -319,7 +319,7 @@ def hard(dtype: Any) -> Any:
 
 @FULL
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
-def test_every_conversion_is_exact_or_jaxs_own(source: Any) -> None:
+def test_every_conversion_is_exact_or_equals_jax(source: Any) -> None:
     values = hard(source)
 
     @jax.jit  # inside other computations as well
@@ -335,7 +335,7 @@ def test_every_conversion_is_exact_or_jaxs_own(source: Any) -> None:
 
 
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
-def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> None:
+def test_exact_arithmetic_on_arrays_equals_fractions(source: Any) -> None:
     values = hard(source)
     values = np.random.default_rng(1).choice(values, 300)
     with np.errstate(invalid="ignore"):
@@ -347,7 +347,7 @@ def test_the_exact_arithmetic_of_arrays_is_that_of_fractions(source: Any) -> Non
 
 @FULL
 @pytest.mark.parametrize("source", few_types(FLOATS), ids=str)
-def test_what_other_platforms_compute_is_the_same(source: Any) -> None:
+def test_other_platforms_compute_the_same(source: Any) -> None:
     # On a CPU, XLA's own conversion to integers is enough; the other is in the program for other platforms.
     values = hard(source)
     for dtype in INTEGERS:
@@ -384,7 +384,7 @@ def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None
         (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
     ],
 )
-def test_casts_that_surprise(call: Any, input: Any, dtype: str, expected: Any) -> None:
+def test_casts_with_surprising_results(call: Any, input: Any, dtype: str, expected: Any) -> None:
     assert_same_bits(call(dmljax.cast, input, dtype=dtype), np.array(expected).astype(jnp.dtype(dtype)))
 
 
@@ -431,7 +431,7 @@ def test_no_gradient_passes_through_integers(dtype: Any) -> None:
     assert tangent.dtype == jax.dtypes.float0
 
 
-def test_level_1_0_casts_no_integers_of_32_bits_as_its_page_has_it() -> None:
+def test_level_1_0_does_not_cast_32_bit_integers() -> None:
     of_16, of_32 = tensor("INT16", 1, 1, 2, 3), tensor("INT32", 1, 1, 2, 3)
     directml.validate(replace(CAST, input=of_16, output=CAST.input), feature_level="1_0")
     for desc in (replace(CAST, input=of_32, output=CAST.input), replace(CAST, output=of_32)):

@@ -62,7 +62,7 @@ def test_gathers_do_not_wrap_narrow_indices_into_a_large_dimension(call: Any, ga
 
 @needs_x64
 @of_each_gather
-def test_gathers_do_not_cut_64_bit_indices(call: Any, gather: Any) -> None:
+def test_gathers_do_not_truncate_64_bit_indices(call: Any, gather: Any) -> None:
     indices = np.array([2**32 + 1, -(2**32) + 1, -(2**63), 2**63 - 1], np.int64)
     assert call(gather, np.arange(5), indices).tolist() == [4, 0, 0, 4]
 
@@ -74,7 +74,7 @@ def test_gathers_copy_bit_for_bit(call: Any, gather: Any, dtype: Any) -> None:
     assert_same_bits(call(gather, input, np.arange(len(input), dtype=np.int32)[::-1]), input[::-1])
 
 
-def test_gathers_of_nothing_are_empty(call: Any) -> None:
+def test_gathers_from_empty_arrays_are_empty(call: Any) -> None:
     none, tuples = np.zeros((0, 2), np.int32), np.zeros((0, 1), np.int32)
     assert call(dmljax.gather, np.zeros((2, 3)), none, axis=1).shape == (2, 0, 2)
     assert call(dmljax.gather, np.zeros((0, 3)), none, axis=0).shape == (0, 2, 3)
@@ -188,7 +188,7 @@ def test_the_last_of_several_updates_wins(call: Any, lowering: str) -> None:
     assert_same_bits(written, oracles.scatter_nd(input, tuples[..., :1], blocks))
 
 
-def test_the_last_update_wins_inside_of_loops_and_fusions(lowering: str) -> None:
+def test_the_last_update_wins_inside_loops_and_fusions(lowering: str) -> None:
     rng = np.random.default_rng(1)
     input, indices = np.zeros((2, 6), np.float32), rng.integers(-6, 2, (2, 500))
     updates = rng.integers(0, 99, (2, 500)).astype(np.float32)
@@ -225,7 +225,7 @@ def test_scatters_ignore_what_is_out_of_range(call: Any, lowering: str, dtype: A
 
 
 @needs_x64
-def test_scatters_do_not_cut_64_bit_indices(call: Any, lowering: str) -> None:
+def test_scatters_do_not_truncate_64_bit_indices(call: Any, lowering: str) -> None:
     indices = np.array([2**32 + 1, -(2**32) + 1, -(2**63), 2**63 - 1, -5], np.int64)
     expected = [7, 0, 0, 0, 0]
     assert call(dmljax.scatter, np.zeros(5), indices, np.full(5, 7.0), axis=0).tolist() == expected
@@ -251,7 +251,7 @@ def test_a_tuple_with_one_index_out_of_range_overwrites_nothing(call: Any, lower
         lambda x, i: dmljax.scatter(dmljax.gather(x, i[0], axis=1), i, dmljax.gather_elements(x, i, axis=0), axis=1),
     ],
 )
-def test_every_bfloat16_is_copied_inside_one_computation_and_outside(move: Any, lowering: str) -> None:
+def test_every_bfloat16_is_copied_eagerly_and_inside_jit(move: Any, lowering: str) -> None:
     bits, indices = EVERY.reshape(256, 256), np.random.default_rng(0).integers(-260, 260, (256, 256))
     expected = np.asarray(move(bits, indices))
     for run in (move, jax.jit(move)):
@@ -259,7 +259,7 @@ def test_every_bfloat16_is_copied_inside_one_computation_and_outside(move: Any, 
         np.testing.assert_array_equal(moved.view(np.uint16), expected)
 
 
-def test_scatters_of_nothing_copy_the_input(call: Any) -> None:
+def test_empty_scatters_copy_the_input(call: Any) -> None:
     input, none = np.ones((2, 3), np.float32), np.zeros((2, 0), np.int32)
     assert_same_bits(call(dmljax.scatter, input, none, none.astype(np.float32), axis=1), input)
     empty = np.zeros((0, 3), np.float32)
@@ -291,7 +291,7 @@ SCATTERS: dict[str, Callable[..., Any]] = {
 @FULL
 @pytest.mark.parametrize("name", SCATTERS)
 @pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16"], "bfloat16"))
-def test_the_gradient_of_a_scatter_is_of_what_is_seen(name: str, dtype: Any, lowering: str) -> None:
+def test_the_gradient_of_a_scatter_reaches_only_elements_in_the_result(name: str, dtype: Any, lowering: str) -> None:
     scatter = SCATTERS[name]
     input, updates, weights = jnp.ones(4, dtype), jnp.ones(6, dtype), jnp.array([1, 2, 4, 8], dtype)
     loss = lambda x, u: (scatter(x, u) * weights).sum()  # noqa: E731
@@ -350,7 +350,7 @@ def test_lengths_are_clamped_and_negative_ones_reverse_nothing(call: Any, dtype:
 
 
 @needs_x64
-def test_lengths_of_64_bits_are_not_cut(call: Any) -> None:
+def test_64_bit_lengths_are_not_truncated(call: Any) -> None:
     lengths = np.array([[2**32 + 1], [-(2**32) + 2], [2**63 - 1]], np.int64)
     reversed_rows = call(dmljax.reverse_subsequences, np.tile(np.arange(3), (3, 1)), lengths, axis=-1)
     assert reversed_rows.tolist() == [[2, 1, 0], [0, 1, 2], [2, 1, 0]]
@@ -366,7 +366,7 @@ def test_a_reversal_inverts_itself_and_so_does_its_gradient() -> None:
     check_linear_gradients(reverse, (input,))
 
 
-def test_a_reversal_of_nothing_is_empty(call: Any) -> None:
+def test_a_reversal_of_an_empty_array_is_empty(call: Any) -> None:
     none = np.zeros((0, 1), np.int32)
     assert call(dmljax.reverse_subsequences, np.zeros((0, 3)), none, axis=1).shape == (0, 3)
     assert call(dmljax.reverse_subsequences, np.zeros((2, 0)), np.ones((2, 1), np.int32), axis=1).shape == (2, 0)
@@ -503,7 +503,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any],
     check_refused(desc, change, message)
 
 
-def test_gather_desc_crops_leading_ones_of_the_input_alone() -> None:
+def test_gather_desc_crops_leading_ones_only_from_the_input() -> None:
     input, indices = np.arange(12, dtype=np.float32).reshape(1, 3, 4), np.array([[[2, -1]]], np.int32)
     desc = replace(BLOCKS, indices=tensor("INT32", 1, 1, 2), output=f32(3, 1, 2))
     assert_same_bits(directml.lower(desc)(input, indices), input[0][:, [[2, 3]]])
@@ -511,7 +511,7 @@ def test_gather_desc_crops_leading_ones_of_the_input_alone() -> None:
     check_refused(desc, {"index_dimensions": 3}, "IndexDimensions must be at most 2")
 
 
-def test_gather_desc_prepends_ones_where_the_indices_have_no_dimension() -> None:
+def test_gather_desc_prepends_ones_for_scalar_indices() -> None:
     input = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
     desc = replace(BLOCKS, indices=tensor("INT32", 1, 1, 1), output=f32(1, 1, 3), index_dimensions=0)
     assert_same_bits(directml.lower(desc)(input, np.array([[[-1]]], np.int32)), input[None, :, :, -1])

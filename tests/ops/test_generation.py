@@ -41,7 +41,7 @@ BOUNDS = [INT32_MIN, INT32_MIN + 1, -5, -2, -1, 0, 1, 2, 5, INT32_MAX - 1, INT32
 
 
 @pytest.mark.parametrize("begin", BOUNDS)
-def test_every_band_and_inverted_band_is_the_pseudo_codes(begin: int) -> None:
+def test_every_band_and_inverted_band_equals_the_pseudo_code(begin: int) -> None:
     input, value = np.arange(12, dtype=np.int32).reshape(3, 4), np.int32(-7)
     band = lambda last: dmljax.diagonal_matrix1(input, value, diagonal_fill_begin=begin, diagonal_fill_end=last)  # noqa: E731
     for end, filled in zip(BOUNDS, jax.jit(lambda: list(map(band, BOUNDS)))(), strict=True):
@@ -50,7 +50,7 @@ def test_every_band_and_inverted_band_is_the_pseudo_codes(begin: int) -> None:
 
 
 @FULL
-def test_a_bound_that_is_none_lies_beyond_the_outermost_diagonal(call: Any) -> None:
+def test_a_bound_of_none_lies_beyond_the_outermost_diagonal(call: Any) -> None:
     input = np.zeros((3, 4), np.float32)
     for bound in (INT32_MIN, -3, -1, 0, 1, 4, INT32_MAX):
         for bounds, both in (
@@ -78,7 +78,7 @@ def test_leading_dimensions_are_batches(call: Any, sizes: tuple[int, ...]) -> No
     assert_same_bits(result, np.broadcast_to(np.eye(*sizes[-2:], dtype=np.float32), sizes))
 
 
-def test_the_value_decides_the_type_where_nothing_else_does() -> None:
+def test_the_value_decides_the_type_by_default() -> None:
     default = 64 if X64 else 32
     for value, expected in ((7, f"int{default}"), (7.0, f"float{default}"), (True, "bool"), (np.int8(7), "int8")):
         assert dmljax.diagonal_matrix1(None, value, output_sizes=(2, 2)).dtype == expected
@@ -178,7 +178,7 @@ def test_diagonal_matrix_drops_the_fraction_of_a_number(value: float, dtype: str
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(256.0, "uint8"), (-1.0, "uint8"), (np.nan, "int32"), (1e6, "float16")])
-def test_diagonal_matrix_refuses_what_has_no_neighbor_in_the_type(value: float, dtype: str) -> None:
+def test_diagonal_matrix_refuses_values_outside_the_type(value: float, dtype: str) -> None:
     with refuses(f"diagonal_matrix: value must ...fit {dtype}; got", InvalidDesc):
         dmljax.diagonal_matrix(value, output_sizes=(1, 1), dtype=dtype)
     desc = directml.DiagonalMatrixDesc(output=tensor(dtype.upper(), 1, 1, 2, 2), offset=0, value=value)
@@ -249,7 +249,7 @@ BYTE = {"value_data_type": "UINT8"}
         (SEQUENCE, {"value_delta": Scalar.of(DataType.INT8, -2)}, "ValueDelta must be of UINT8; got INT8 -2"),
     ],
 )
-def test_a_desc_cannot_hold(desc: Any, change: dict[str, Any], message: str) -> None:
+def test_a_desc_refuses_values_that_it_cannot_hold(desc: Any, change: dict[str, Any], message: str) -> None:
     with refuses(f"{type(desc).type}: ...{message}"):
         replace(desc, **change)
 
@@ -295,7 +295,7 @@ def assert_near_sequence(actual: Any, start: Any, delta: Any) -> None:
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("count", few_of([1, 100, 2**24 + 5], 1, 100))
-def test_a_sequence_of_floats_has_no_error_that_adds_up(dtype: Any, count: int) -> None:
+def test_a_sequence_of_floats_accumulates_no_error(dtype: Any, count: int) -> None:
     compiled = jax.jit(lambda start, delta: dmljax.fill_value_sequence(start, delta, output_sizes=(count,)))
     last = 60000 / count  # in the range of float16
     for start, delta in [(0, last), (-0.0, -last), (1, 1 / count), (-1e-3, last / 7)]:
@@ -389,7 +389,7 @@ def test_a_whole_number_fits_whatever_type_it_has() -> None:
         ("sequence", {"dtype": "bool"}, InvalidType, "value_start must be of an integer or floating type; got bool"),
     ],
 )
-def test_what_cannot_fill_is_refused(name: str, change: dict[str, Any], error: Any, message: str) -> None:
+def test_values_that_cannot_fill_are_refused(name: str, change: dict[str, Any], error: Any, message: str) -> None:
     given: dict[str, Any] = {"value": 1} if name == "constant" else {"value_start": 1, "value_delta": 1}
     with refuses(f"fill_value_{name}: ...{message}", error):
         getattr(dmljax, f"fill_value_{name}")(**given | {"output_sizes": (2,)} | change)
@@ -454,7 +454,7 @@ def test_the_pages_example_of_a_counter_counts_forwards() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (1,), (6,), (2, 0, 3), (2, 3, 5), (61, 3), (1, 130)], ids=str)
-def test_any_number_of_words_is_the_beginning_of_the_same_sequence(sizes: tuple[int, ...]) -> None:
+def test_fewer_words_are_a_prefix_of_the_same_sequence(sizes: tuple[int, ...]) -> None:
     state = state_of(*PI)
     output, after = generated(state, *sizes)
     expected, expected_after = oracles.random_generator(state, sizes=sizes)
@@ -462,7 +462,7 @@ def test_any_number_of_words_is_the_beginning_of_the_same_sequence(sizes: tuple[
     assert_same_bits(after, expected_after)
 
 
-def test_the_next_state_goes_on_behind_the_last_block_that_was_begun() -> None:
+def test_the_next_state_continues_after_the_last_block_started() -> None:
     whole = generated(state_of(*PI), 24).output
     first, state = generated(state_of(*PI), 8)
     second, state = generated(state, 3)  # the fourth word of this block is lost
@@ -479,7 +479,7 @@ def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...]) -> None:
     assert_same_bits(generated(state, *sizes).output, oracles.random_generator(state, sizes=sizes)[0])
 
 
-def test_64_bit_types_make_no_difference() -> None:
+def test_random_words_are_the_same_with_64_bit_types() -> None:
     state = state_of(ALL_ONES, *PI[:5])
     map_twice = jax.vmap(jax.vmap(lambda state: generated(state, 5)))
     outputs = []
@@ -491,7 +491,7 @@ def test_64_bit_types_make_no_difference() -> None:
 
 
 @FULL
-def test_the_recipes_of_the_page_are_those_of_jax_random() -> None:
+def test_the_pages_recipes_equal_jax_random() -> None:
     page = (Path(__file__).parents[2] / "notebooks" / "operators" / "random_generator.md").read_text()
     names: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": jax.lax, "dmljax": dmljax}
     with jax.numpy_dtype_promotion("standard"):
@@ -537,7 +537,7 @@ def test_the_state_of_a_generator_desc_may_be_left_out() -> None:
     assert_same_bits(result.output, oracles.random_generator(state, sizes=(1, 2, 1, 5))[0])
 
 
-def test_the_type_of_a_generator_stands_inside_of_desc() -> None:
+def test_the_type_of_a_generator_belongs_inside_its_desc() -> None:
     spelled = directml.to_json(GENERATOR)
     assert spelled["Desc"]["Type"] == "DML_RANDOM_GENERATOR_TYPE_PHILOX_4X32_10"
     spelled["Desc"]["Type"] = "PHILOX_4X32_10"

@@ -46,7 +46,7 @@ def test_one_hot_counts_negative_indices_from_the_end_and_ignores_those_out_of_r
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_one_hot_does_not_wrap_narrow_indices_into_a_large_depth_nor_cut_wide_ones(call: Any, dtype: Any) -> None:
+def test_one_hot_neither_wraps_narrow_indices_nor_truncates_wide_ones(call: Any, dtype: Any) -> None:
     indices = specials(dtype)[:, None]
     expected = oracles.one_hot(indices, OFF_ON, axis=1, depth=300)
     assert_same_bits(call(dmljax.one_hot, indices, OFF_ON, axis=1, depth=300), expected)
@@ -132,7 +132,7 @@ def test_one_hot_refuses(change: dict[str, Any], error: type[Exception], message
         dmljax.one_hot(**given | change)
 
 
-def test_arrays_of_another_byte_order_are_read_as_the_numbers_they_hold() -> None:
+def test_arrays_in_another_byte_order_keep_their_values() -> None:
     result = dmljax.one_hot(np.array([[1], [-1]], ">i4"), np.array([0.5, 2], ">f4"), axis=1, depth=3)
     assert_same_bits(result, np.array([[0.5, 2, 0.5], [0.5, 0.5, 2]], np.float32))
 
@@ -153,7 +153,7 @@ def test_nonzero_lists_coordinates_in_the_order_of_the_elements(call: Any) -> No
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
-def test_nonzero_counts_everything_but_the_two_zeros(call: Any, dtype: Any) -> None:
+def test_nonzero_counts_everything_except_positive_and_negative_zero(call: Any, dtype: Any) -> None:
     values = specials(dtype)
     count, coordinates = call(dmljax.nonzero_coordinates, values)
     expected_count, expected = oracles.nonzero_coordinates(values)
@@ -163,7 +163,7 @@ def test_nonzero_counts_everything_but_the_two_zeros(call: Any, dtype: Any) -> N
 
 
 @pytest.mark.usefixtures("lowering")
-def test_nonzero_tells_the_whole_count_when_size_is_too_small(call: Any) -> None:
+def test_nonzero_returns_the_full_count_if_size_is_too_small(call: Any) -> None:
     count, coordinates = call(dmljax.nonzero_coordinates, np.array([1, 0, 2, 3], np.int8), size=2)
     assert (int(count), coordinates.tolist()) == (3, [[0], [2]])
 
@@ -173,7 +173,7 @@ def test_nonzero_fills_rows_past_the_count(call: Any) -> None:
     assert coordinates.tolist() == [[1], [-1], [-1]]
 
 
-def test_the_count_is_a_number_to_compute_with(call: Any) -> None:
+def test_the_count_can_be_used_in_computations(call: Any) -> None:
     count = call(dmljax.nonzero_coordinates, np.array([0, 2, 3], np.int8)).count
     assert int(jax.lax.fori_loop(0, count, lambda i, total: total + i, 10)) == 11
     nothing = call(dmljax.nonzero_coordinates, np.zeros(3, np.int8)).count
@@ -181,7 +181,7 @@ def test_the_count_is_a_number_to_compute_with(call: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_nonzero_gives_count_and_coordinates_in_any_integer_type(call: Any, dtype: Any) -> None:
+def test_nonzero_returns_count_and_coordinates_in_any_integer_type(call: Any, dtype: Any) -> None:
     fill_value = -1 if dtype.kind == "i" else min(np.iinfo(dtype).max, 2**63 - 1)  # static integers have 64 bits
     result = call(dmljax.nonzero_coordinates, np.array([[0, 2]]), size=2, fill_value=fill_value, dtype=dtype)
     assert_same_bits(result.count, np.array(1, dtype))
@@ -191,7 +191,7 @@ def test_nonzero_gives_count_and_coordinates_in_any_integer_type(call: Any, dtyp
     assert_same_bits(empty.coordinates, np.array([[fill_value, fill_value]], dtype))
 
 
-def test_nonzero_takes_a_type_that_holds_the_count() -> None:
+def test_nonzero_needs_a_type_that_holds_the_count() -> None:
     assert int(dmljax.nonzero_coordinates(np.ones(127), dtype="int8").count) == 127
 
 
@@ -206,7 +206,7 @@ def test_nonzero_leaves_out_leading_coordinates_of_size_one(call: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3, 1)])
-def test_nonzero_of_nothing_is_nothing(call: Any, shape: tuple[int, ...]) -> None:
+def test_nonzero_of_an_empty_array_is_empty(call: Any, shape: tuple[int, ...]) -> None:
     count, coordinates = call(dmljax.nonzero_coordinates, np.zeros(shape, np.float32))
     assert (int(count), coordinates.shape) == (0, (0, len(shape)))
     assert (
@@ -245,7 +245,7 @@ def test_nonzero_with_size_zero_only_counts(call: Any) -> None:
     ids=str,
 )
 @pytest.mark.usefixtures("lowering")
-def test_nonzero_at_the_borders_of_words_and_runs(shape: tuple[int, ...]) -> None:
+def test_nonzero_at_the_boundaries_of_words_and_runs(shape: tuple[int, ...]) -> None:
     # Predicates are packed 32 to a word, and each run of trailing dimensions is padded to whole words.
     rng = np.random.default_rng(len(shape))
     inputs = [(rng.random(shape) < density).astype(np.uint8) for density in (0, 0.3, 1)]
@@ -274,7 +274,7 @@ CHUNKED = {
 
 @FULL
 @pytest.mark.parametrize("elements", few_of(CHUNKED, 5000))
-def test_nonzero_in_chunks_is_nonzero_at_once(lowering: str, elements: int) -> None:
+def test_nonzero_in_chunks_equals_nonzero_in_one_pass(lowering: str, elements: int) -> None:
     # One size for every count, so that all counts share one compilation.
     calls: list[tuple[tuple[int, ...], int | None]] = [((elements,), None)]
     if len(CHUNKED[elements]) > 2:
@@ -345,7 +345,7 @@ def test_nonzero_refuses(change: dict[str, Any], error: type[Exception], message
 # Descriptors
 
 
-def test_one_hot_on_is_element_one_along_the_last_dimension_that_has_one() -> None:
+def test_one_hot_reads_the_on_value_from_the_last_dimension_of_two_or_more() -> None:
     desc = directml.OneHotDesc(indices=tensor("UINT32", 1, 1), values=f32(3, 1), output=f32(1, 2), axis=1)
     result = directml.lower(desc)(np.array([[1]], np.uint32), np.array([[4], [2], [9]], np.float32))
     assert result.tolist() == [[4, 2]]
@@ -401,6 +401,6 @@ def test_nonzero_desc_of_a_lone_element_keeps_one_column() -> None:
 
 
 @needs_x32
-def test_a_64_bit_desc_is_refused_without_64_bit_types_and_told_the_way_out() -> None:
+def test_refusing_a_64_bit_desc_names_the_remedy() -> None:
     with refuses("IndicesTensor.DataType must be ... jax_enable_x64 ...; got INT64", directml.Unsupported):
         directml.lower(replace(ONE_HOT, indices=tensor("INT64", 2, 1, 4)))

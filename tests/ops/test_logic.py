@@ -58,7 +58,7 @@ def test_predicates_of_every_pair_of_special_values(name: str, dtype: Any) -> No
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "float16"])
 @pytest.mark.parametrize("name", BINARY)
-def test_results_come_in_the_type_that_is_asked_for(name: str, dtype: Any) -> None:
+def test_results_have_the_requested_type(name: str, dtype: Any) -> None:
     a, b = np.array([0, 1, 2], np.int32), np.array([0, 2, 0], np.int32)
     expected = [rule_of(name)(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     assert_same_bits(function(name)(a, b, dtype=dtype), np.array(expected, dtype))
@@ -132,7 +132,7 @@ def test_numbers_of_two_types_are_not_compared(name: str) -> None:
         function(name)(UNSIGNED, SMALL)
 
 
-def test_truth_values_of_two_types_go_together(call: Any) -> None:
+def test_logical_operators_mix_types(call: Any) -> None:
     mask, bytes_ = np.array([[True], [False]]), np.array([0, 2], np.uint8)
     assert call(dmljax.element_wise_logical_or, mask, bytes_).tolist() == [[True, True], [False, True]]
 
@@ -153,7 +153,7 @@ def test_if_keeps_every_bit_of_either(call: Any, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
-def test_any_condition_but_zero_holds(dtype: Any) -> None:
+def test_any_nonzero_condition_is_true(dtype: Any) -> None:
     condition = specials(dtype)
     expected = np.array([7 if x != 0 else 9 for x in condition.tolist()], np.int8)
     assert_same_bits(dmljax.element_wise_if(condition, np.full_like(expected, 7), 9), expected)
@@ -192,7 +192,7 @@ UBYTE, WIDE = tensor("UINT8", *SIZES), tensor("UINT32", *SIZES)
 
 
 @pytest.mark.parametrize("name", ["equals", "greater_than", "less_than"])
-def test_results_of_comparisons_are_uint32_first_and_uint8_from_2_0_on(name: str) -> None:
+def test_comparisons_return_uint32_at_first_and_uint8_from_level_2_0(name: str) -> None:
     wide = desc_of(name)(a=SINGLE, b=SINGLE, output=WIDE)
     narrow = replace(wide, output=UBYTE)
     directml.validate(wide, feature_level="1_0")
@@ -232,7 +232,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any],
     check_refused(desc, change, message)
 
 
-def test_if_takes_float16_alone_at_2_0() -> None:
+def test_if_takes_only_float16_at_level_2_0() -> None:
     directml.validate(replace(IF, **dict.fromkeys(("a", "b", "output"), HALF)), feature_level="2_0")
     with refuses("ATensor.DataType must be FLOAT16; got FLOAT32", InvalidDesc):
         directml.validate(IF, feature_level="2_0")

@@ -29,7 +29,9 @@ ROW = np.arange(10, dtype=np.int32)
         ((5, 2, 4), (4, 0, 0), (1, 2, 4), (-7, 1, -3), (1, 1, 2)),
     ],
 )
-def test_any_window_is_the_pseudo_codes(shape: Any, starts: Any, sizes: Any, strides: Any, output_sizes: Any) -> None:
+def test_every_window_equals_the_pseudo_code(
+    shape: Any, starts: Any, sizes: Any, strides: Any, output_sizes: Any
+) -> None:
     input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
     window = {"starts": starts, "sizes": sizes, "strides": strides}
     counts = {"output_sizes": output_sizes}
@@ -97,7 +99,7 @@ EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, including subnormal
         lambda x: dmljax.space_to_depth(dmljax.join([x, x], axis=1)[None], block_size=4),
     ],
 )
-def test_every_bfloat16_is_moved_inside_one_computation_and_outside(move: Any) -> None:
+def test_every_bfloat16_is_moved_eagerly_and_inside_jit(move: Any) -> None:
     bits = EVERY.reshape(256, 256)
     expected = np.asarray(move(bits))
     for run in (move, jax.jit(move)):
@@ -110,7 +112,7 @@ def test_a_join_takes_weakly_typed_arrays_as_other_operators_do() -> None:
     assert (joined.dtype, joined.tolist()) == (jnp.bfloat16, [2, 2, 1])
 
 
-def test_a_join_asks_for_a_sequence_whatever_was_called_before() -> None:
+def test_a_join_requires_a_sequence_even_after_other_calls() -> None:
     array = jnp.ones((2, 3))
     dmljax.slice(array, starts=(0, 0), sizes=(1, 1))
     join: Any = dmljax.join
@@ -169,7 +171,7 @@ def test_a_single_element_is_put_back_whatever_the_stride(stride: int) -> None:
     assert dmljax.slice_grad(np.array([5], np.int32), **window).tolist() == expected
 
 
-def test_output_sizes_may_ask_for_fewer_elements_than_the_window_has() -> None:
+def test_output_sizes_may_be_smaller_than_the_window() -> None:
     fewer = dmljax.slice1(ROW, starts=(0,), sizes=(10,), strides=(-2,), output_sizes=(3,))
     assert fewer.tolist() == [9, 7, 5]
 
@@ -185,7 +187,7 @@ def test_depth_to_space_inverts_space_to_depth(order: DepthSpaceOrder, block: in
     assert_same_bits(back, oracles.to_space(np.asarray(deep), block_size=block, order=order))
 
 
-def test_the_older_versions_have_the_order_of_depth_first() -> None:
+def test_the_older_versions_order_depth_first() -> None:
     image = np.arange(2 * 4 * 4).reshape(2, 4, 4).astype(np.int32)
     deep = dmljax.space_to_depth1(image, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW)
     assert_same_bits(dmljax.space_to_depth(image, block_size=2), deep)
@@ -193,7 +195,7 @@ def test_the_older_versions_have_the_order_of_depth_first() -> None:
 
 
 @pytest.mark.skipif(not X64, reason="needs 64-bit types")
-def test_a_tile_of_float64_is_a_functions_though_not_a_descriptors() -> None:
+def test_the_tile_function_takes_float64_though_its_descriptor_does_not() -> None:
     assert_same_bits(dmljax.tile(np.array([1e300]), repeats=(2,)), np.array([1e300, 1e300]))
 
 
@@ -304,11 +306,11 @@ def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any],
 @pytest.mark.parametrize(
     "desc", [replace(TO_DEPTH, block_size=3), replace(TO_SPACE, block_size=3), replace(TILE, repeats=(0, 1))]
 )
-def test_no_size_is_asked_for_that_no_output_could_have(desc: Any) -> None:
+def test_refusals_suggest_only_sizes_that_outputs_can_have(desc: Any) -> None:
     assert not [rule for rule in directml.find_broken_rules(desc) if rule.startswith("OutputTensor")]
 
 
-def test_a_desc_has_the_count_of_its_dimensions_in_json() -> None:
+def test_a_desc_stores_its_dimension_count_in_json() -> None:
     json = directml.to_json(SLICE1)
     assert json["Desc"]["InputWindowStrides"] == [-2, 2]
     json["Desc"]["DimensionCount"] = 3

@@ -68,7 +68,7 @@ def of_rows(x: Any) -> list[Any]:
     }.items(),
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_errors_have_a_bound_whatever_the_rows_are(name: str, rows: Any) -> None:
+def test_errors_are_bounded_for_any_rows(name: str, rows: Any) -> None:
     x = rows.astype(np.float32)
     *results, first, second = of_rows(x)
     unit = float(np.finfo(np.float32).eps)
@@ -83,7 +83,7 @@ def test_errors_have_a_bound_whatever_the_rows_are(name: str, rows: Any) -> None
         np.testing.assert_allclose(result, exact, rtol=BOUND * unit, atol=1e-38)
 
 
-def test_only_float32_has_squares_that_overflow(call: Any) -> None:
+def test_squares_overflow_in_float32_and_not_in_float16(call: Any) -> None:
     large = np.array([[1e20, -1e20], [-3e19, 3e19]], np.float32)
     assert call(normalized, large, axes=1).tolist() == [[0, 0], [0, 0]]
     assert call(dmljax.lp_normalization, large, axis=1).tolist() == [[0, 0], [0, 0]]
@@ -152,7 +152,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
 
 
 @needs_x64
-def test_float64_has_all_of_its_digits() -> None:
+def test_float64_is_fully_accurate() -> None:
     x = RNG.standard_normal((4, 768))
     result = normalized(x, axes=1, epsilon=0.0)
     assert result.dtype == np.float64
@@ -167,7 +167,7 @@ AXES = [((5,), (0,)), ((2, 3), (1,)), ((4, 1, 3), (2, 0)), ((2, 3, 4, 2), (1, 2,
 
 @FULL
 @pytest.mark.parametrize(("shape", "axes"), AXES, ids=str)
-def test_batches_of_any_shape_are_the_pseudo_codes(shape: Any, axes: Any) -> None:
+def test_batches_of_any_shape_equal_the_pseudo_code(shape: Any, axes: Any) -> None:
     x, gradient = RNG.integers(-9, 10, (2, *shape)).astype(np.float32)
     of_parameters = tuple(1 if i in axes else size for i, size in enumerate(shape))
     mean, variance, scale, bias = (RNG.random((4, *of_parameters)) + 0.5).astype(np.float32)
@@ -187,7 +187,7 @@ def test_batches_of_any_shape_are_the_pseudo_codes(shape: Any, axes: Any) -> Non
 @FULL
 @pytest.mark.parametrize("cross_channel", [True, False])
 @pytest.mark.parametrize("local_size", few_of([1, 2, 3, 4, 5, 8, 11, 2**32 - 1], 2, 5, 2**32 - 1))
-def test_local_regions_are_the_pseudo_codes(local_size: int, cross_channel: bool) -> None:
+def test_local_regions_equal_the_pseudo_code(local_size: int, cross_channel: bool) -> None:
     x, gradient = RNG.integers(-4, 5, (2, 2, 6, 4, 3)).astype(np.float32)
     size = min(local_size, 30)  # regions are no larger than this
     numbers = [0.5 * local_size / size, 0.75, 1.5]
@@ -224,7 +224,7 @@ def test_regions_of_thousands_of_channels_take_a_few_operations() -> None:
     assert str(respond).count("\n") < 260
 
 
-def test_the_squares_of_a_local_response_overflow_as_the_page_has_them() -> None:
+def test_squares_in_a_local_response_overflow_as_on_the_page() -> None:
     x = np.array([[1e30, 1.0, 0.0]], np.float32)
     assert dmljax.local_response_normalization(x, local_size=3).tolist() == [[0, 0, 0]]
     assert np.isnan(dmljax.local_response_normalization(x[:, 2:], bias=0.0, local_size=1)).all()  # 0 / 0
@@ -254,14 +254,14 @@ def test_epsilon_is_a_lower_bound_of_a_norm() -> None:
         assert_near(dmljax.lp_normalization(rows, epsilon, axis=1), oracles.lp_normalized(rows, epsilon, axis=1, p=2))
 
 
-def test_epsilon_counts_beside_small_and_large_rows() -> None:
+def test_epsilon_matters_for_small_and_large_rows() -> None:
     rows = np.exp2(np.arange(-60.0, 61, 24))[:, None] * np.array([[1, -1, 2, -2]])
     for epsilon in (1e-20, 1.0, 1e20):
         result = np.asarray(normalized(rows.astype(np.float32), axes=1, epsilon=epsilon))
         np.testing.assert_allclose(result, exact_rows(rows, 1, epsilon), rtol=1e-6, atol=1e-37)
 
 
-def test_a_parameter_of_full_size_has_rows_of_one_element() -> None:
+def test_parameters_of_full_size_normalize_rows_of_one_element() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
     output, mean, variance = dmljax.batch_normalization_training(x, 2 * x, x, epsilon=1.0)
     for actual, expected in ((output, x), (mean, x), (variance, 0 * x)):
@@ -305,7 +305,7 @@ def test_numbers_take_the_type_of_the_input_and_epsilon_is_a_float() -> None:
 # Gradients
 
 
-def test_the_gradients_of_batches_are_those_of_their_operators() -> None:
+def test_batch_gradients_equal_the_gradient_operators() -> None:
     x = (5 + RNG.standard_normal((4, 3, 6))).astype(np.float32)
     gradient = RNG.standard_normal(x.shape).astype(np.float32)
     mean, variance, scale, bias = (array.reshape(1, 3, 1) for array in CHANNELS)
@@ -379,7 +379,7 @@ def test_empty_batches_are_empty() -> None:
 
 @FULL
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
-def test_statistics_of_a_batch_that_is_shared_out_are_those_of_all_of_it(axis_type: AxisType) -> None:
+def test_statistics_of_a_sharded_batch_cover_the_whole_batch(axis_type: AxisType) -> None:
     x = (1 + RNG.standard_normal((8, 4, 6))).astype(np.float32)
     scale, bias = (RNG.random((2, 1, 4, 1)) + 0.5).astype(np.float32)
     mesh = mesh_of(axis_type, rows=4, columns=2)
@@ -471,7 +471,7 @@ def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
     assert_near(one_for_all, dmljax.batch_normalization(IMAGES, 0.0, 1.0))
 
 
-def test_a_batch_normalization_may_do_without_scale_and_bias() -> None:
+def test_batch_normalization_works_without_scale_and_bias() -> None:
     mean, variance, scale, bias = CHANNELS
     for given in ({}, {"scale": scale}, {"bias": bias}):
         filled = {"scale": 1.0, "bias": 0.0} | given
@@ -603,7 +603,7 @@ def test_a_desc_is_allowed_from_a_level_on(desc: Any, level: str) -> None:
     assert str(directml.find_minimum_feature_level(desc)) == f"DML_FEATURE_LEVEL_{level}"
 
 
-def test_a_desc_with_what_may_be_left_out_computes_without_it() -> None:
+def test_a_desc_computes_without_its_optional_tensors() -> None:
     x = RNG.standard_normal((2, 3, 2, 4)).astype(np.float32)
     desc = desc_of(f"{MEAN_VARIANCE}2", scale=None, bias=None, use_mean=True, fused_activation=RELU)
     result = directml.lower(desc)(x)

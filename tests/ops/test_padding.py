@@ -48,7 +48,7 @@ REPEATING = [mode for mode in PaddingMode if mode is not PaddingMode.CONSTANT]
         ((2, 1, 3), (2, -1, 0), (-1, 4, 8)),
     ],
 )
-def test_paddings_are_the_pseudo_codes(mode: PaddingMode, shape: Any, start: Any, end: Any) -> None:
+def test_paddings_equal_the_pseudo_code(mode: PaddingMode, shape: Any, start: Any, end: Any) -> None:
     input = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
     arguments: dict[str, Any] = {"padding_mode": mode, "start_padding": start, "end_padding": end}
     expected = oracles.padded(input, -7, mode=mode, start=start, end=end)
@@ -113,7 +113,7 @@ def test_thousands_of_periods_take_a_few_operations(mode: PaddingMode) -> None:
     assert_same_bits(result[[*range(30), *range(99_990, 100_010)]], np.stack(expected))
 
 
-def test_what_is_cropped_from_the_extension_may_lie_outside_of_the_input() -> None:
+def test_padding_may_be_cropped_back_beyond_the_input() -> None:
     crop = lambda mode, **kw: dmljax.padding(ROW, 9, padding_mode=mode, **kw).tolist()  # noqa: E731
     before, after = ({"start_padding": (start,), "end_padding": (end,)} for start, end in ((6, -7), (-6, 5)))
     expected = {
@@ -128,7 +128,7 @@ def test_what_is_cropped_from_the_extension_may_lie_outside_of_the_input() -> No
         assert crop(PaddingMode[name], start_padding=(-4,), end_padding=(0,)) == []
 
 
-def test_an_empty_dimension_is_padded_with_a_constant_alone() -> None:
+def test_an_empty_dimension_can_only_be_padded_with_a_constant() -> None:
     empty = np.zeros((2, 0), np.float32)
     assert dmljax.padding(empty, 3, start_padding=(0, 1), end_padding=(0, 1)).tolist() == [[3, 3], [3, 3]]
     for mode in REPEATING:
@@ -138,7 +138,7 @@ def test_an_empty_dimension_is_padded_with_a_constant_alone() -> None:
             dmljax.padding(empty, padding_mode=mode, start_padding=(0, 1), end_padding=(0, 0))
 
 
-def test_a_value_is_truncated_by_padding_and_has_to_be_exact_for_padding1() -> None:
+def test_padding_truncates_its_value_while_padding1_requires_an_exact_one() -> None:
     pads: dict[str, Any] = {"start_padding": (1,), "end_padding": (0,)}
     assert dmljax.padding(ROW, -10.6, **pads).tolist() == [-10, 1, 2, 3, 4]
     assert dmljax.padding(ROW.astype(np.uint8), -0.5, **pads).tolist() == [0, 1, 2, 3, 4]
@@ -204,7 +204,7 @@ EVERY_WINDOW: list[tuple[Any, ...]] = [
 
 @FULL
 @pytest.mark.parametrize(("spatial", "windows", "strides", "dilations"), EVERY_WINDOW, ids=str)
-def test_windows_are_the_pseudo_codes(spatial: Any, windows: Any, strides: Any, dilations: Any) -> None:
+def test_windows_equal_the_pseudo_code(spatial: Any, windows: Any, strides: Any, dilations: Any) -> None:
     count = len(spatial)
     arguments = window_arguments(windows, strides, dilations, (1, 0, 3)[:count], (3, 2, 0)[:count])
     shape = (1 + count % 2, 1 + count // 2, *spatial)
@@ -231,7 +231,7 @@ def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:
     assert_same_bits(call(dmljax.unfold, image, **arguments), oracles.unfolded(image, **arguments))
 
 
-def test_infinities_and_nan_stay_in_their_places() -> None:
+def test_infinities_and_nan_do_not_spread() -> None:
     image = np.array([[[np.inf, 1, np.nan, -np.inf, 2]]], np.float32)
     columns = dmljax.unfold(image, window_sizes=(2,))
     assert_same_bits(columns[0], np.stack([image[0, 0, :4], image[0, 0, 1:]]))
@@ -268,7 +268,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
     ],
 )
 @pytest.mark.usefixtures("lowering")
-def test_each_is_the_others_gradient(arguments: Any, dtype: Any, call: Any) -> None:
+def test_fold_and_unfold_are_each_others_gradients(arguments: Any, dtype: Any, call: Any) -> None:
     rng = np.random.default_rng(0)
     image = rng.integers(-9, 10, (2, 3, 9, 8)).astype(dtype)  # every order of sums is exact
     unfold = lambda x: dmljax.unfold(x, **arguments)  # noqa: E731
@@ -280,14 +280,14 @@ def test_each_is_the_others_gradient(arguments: Any, dtype: Any, call: Any) -> N
     assert_same_bits(jax.jvp(fold, (columns,), (columns[::-1],))[1], fold(columns[::-1]))
 
 
-def test_what_no_window_covers_is_0_and_what_falls_into_the_padding_is_dropped() -> None:
+def test_fold_gives_0_outside_all_windows_and_drops_the_padding() -> None:
     columns = np.array([[[1, 2, 3], [4, 5, 6]]], np.int32)
     windows: dict[str, Any] = {"window_sizes": (2,), "strides": (3,), "start_padding": (1,)}
     assert dmljax.fold(columns, output_sizes=(1, 1, 9), **windows).tolist() == [[[4, 0, 2, 5, 0, 3, 6, 0, 0]]]
     assert dmljax.fold(columns, output_sizes=(1, 1, 6), end_padding=(1,), **windows).tolist() == [[[4, 0, 2, 5, 0, 3]]]
 
 
-def test_one_number_stands_for_all_spatial_dimensions() -> None:
+def test_one_number_covers_all_spatial_dimensions() -> None:
     image = np.arange(2 * 3 * 7 * 8, dtype=np.int32).reshape(2, 3, 7, 8)
     one: dict[str, Any] = {
         "window_sizes": 3,
@@ -415,7 +415,7 @@ def test_a_mode_needs_its_level(desc: Any, mode: str, below: str, introduced: st
     assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel[f"FL_{introduced}"]
 
 
-def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
+def test_a_descs_value_is_used_only_in_constant_mode() -> None:
     input = np.arange(6, dtype=np.uint8).reshape(1, 1, 2, 3)
     truncated = directml.lower(replace(PADDING, **OF_BYTES, padding_value=7.9))(input)
     assert truncated.tolist() == [[[[7] * 5, [0, 1, 2, 7, 7], [3, 4, 5, 7, 7]]]]
@@ -428,12 +428,12 @@ def test_a_descs_value_counts_in_the_mode_constant_alone() -> None:
     ("desc", "change"),
     [(UNFOLD, {"dilations": (1, 3)}), (UNFOLD, {"strides": (0, 1)}), (FOLD, {"window_sizes": (4, 1)})],
 )
-def test_no_sizes_are_asked_for_that_windows_could_not_have(desc: Any, change: dict[str, Any]) -> None:
+def test_refusals_suggest_only_sizes_that_windows_can_have(desc: Any, change: dict[str, Any]) -> None:
     assert len(directml.find_broken_rules(replace(desc, **change))) == 1
 
 
 @pytest.mark.parametrize("desc", [PADDING1, FOLD])
-def test_a_desc_has_the_count_of_its_dimensions_in_json(desc: Any) -> None:
+def test_a_desc_stores_its_dimension_count_in_json(desc: Any) -> None:
     json = directml.to_json(desc)
     json["Desc"]["DimensionCount"] = 2
     assert directml.from_json(json) == desc

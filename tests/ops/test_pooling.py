@@ -100,7 +100,7 @@ def check(image: Any, windows: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_windows_are_the_pseudo_codes(image: Any, rows: Any) -> None:
+def test_windows_equal_the_pseudo_code(image: Any, rows: Any) -> None:
     check(whole_numbers(*image), sliding(*rows))
 
 
@@ -108,7 +108,7 @@ WINDOWS = sliding((3, 2), (2, 1), (1, 2), (2, 1), (1, 1))
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
-def test_every_bit_is_selected_and_never_the_padding_however_low_an_element_is(dtype: Any, call: Any) -> None:
+def test_max_pooling_keeps_every_bit_and_never_selects_padding(dtype: Any, call: Any) -> None:
     lowest = np.full((2, 2, 6, 5), -INF if dtype in FLOATS else specials(dtype).min(), dtype)
     for image in (random_array(np.random.default_rng(0), dtype, (2, 2, 6, 5)), lowest):
         values, indices = call(dmljax.max_pooling2, image, **WINDOWS)
@@ -144,7 +144,7 @@ def test_zeros_are_equal_and_keep_their_sign(call: Any) -> None:
     assert indices.tolist() == [[[0, 1]]]
 
 
-def test_subnormals_are_different_numbers(call: Any) -> None:
+def test_subnormals_are_distinct_numbers(call: Any) -> None:
     row = np.array([[[1e-45, 3e-45, 0, -1e-45]]], np.float32)
     values, indices = selected(call, row)
     assert indices.tolist() == [[[1, 1, 2]]]
@@ -166,7 +166,7 @@ def test_indices_count_all_batches_and_channels() -> None:
         dmljax.max_pooling1(np.zeros((3, 1, 100)), window_sizes=1, dtype="uint8")
 
 
-def test_without_indices_there_are_none() -> None:
+def test_indices_are_returned_only_on_request() -> None:
     image = whole_numbers(1, 1, 5)
     for function in (dmljax.max_pooling1, dmljax.max_pooling2):
         values, indices = function(image, window_sizes=2, has_indices=False)
@@ -227,7 +227,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any, call: Any) -> None:
 # Averages
 
 
-def test_padding_is_counted_only_if_it_is_included() -> None:
+def test_padding_counts_only_if_it_is_included() -> None:
     row = np.array([[[2, 4, 6]]], np.float32)
     pads: dict[str, Any] = {"window_sizes": 3, "start_padding": 2, "end_padding": 1}
     assert dmljax.average_pooling(row, **pads).tolist() == [[[2, 3, 4, 5]]]
@@ -278,7 +278,7 @@ def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
-def test_norms_of_any_order_are_the_formulas(p: int) -> None:
+def test_norms_of_any_order_follow_the_formula(p: int) -> None:
     windows = sliding((2, 2), (1, 1), (1, 1), (0, 1), (1, 0))
     image = (RNG.uniform(0.5, 1, (1, 6, 4, 3)) * RNG.choice([-1, 1], (1, 6, 4, 3))).astype(np.float32)
     image *= np.array([1e-4, 1e-2, 1, 1e2, 1e4, 0], np.float32)[:, None, None]
@@ -306,7 +306,7 @@ def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int32] + [np.uint64] * X64, ids=str)
-def test_every_platform_has_the_indices_in_any_type(dtype: Any, lowering: str) -> None:
+def test_every_platform_returns_indices_of_any_type(dtype: Any, lowering: str) -> None:
     image = RNG.integers(0, 3, (1, 2, 7, 9)).astype(np.float32)
     values, indices = dmljax.max_pooling2(image, dtype=dtype, **WINDOWS)
     expected = oracles.max_pooling(image, **WINDOWS)
@@ -319,7 +319,7 @@ def test_every_platform_has_the_indices_in_any_type(dtype: Any, lowering: str) -
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
-def test_every_bit_is_put_back_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
+def test_unpooling_keeps_every_bit_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
     values = random_array(np.random.default_rng(0), dtype, (2, 2, 5))
     for indices in (
         random_indices(np.random.default_rng(1), np.int32, values.shape, 40),
@@ -329,7 +329,7 @@ def test_every_bit_is_put_back_and_the_last_at_an_index_wins(dtype: Any, call: A
         assert_same_bits(found, oracles.unpooled(values, indices, output_sizes=(2, 4, 5)))
 
 
-def test_the_gradient_of_unpooling_goes_to_the_one_that_is_written() -> None:
+def test_the_gradient_of_unpooling_goes_to_the_element_that_was_written() -> None:
     indices = np.array([[[3, 1, 3, 9]]], np.uint32)
     weights = np.array([[[1, 2, 3, 4, 5]]], np.float32)
     loss = lambda x: (dmljax.max_unpooling(x, indices, output_sizes=(1, 1, 5)) * weights).sum()  # noqa: E731
@@ -341,7 +341,7 @@ def test_the_gradient_of_unpooling_goes_to_the_one_that_is_written() -> None:
 
 @pytest.mark.parametrize("include_padding", [False, True])
 @pytest.mark.parametrize(("dtype", "result"), [("uint8", "int8"), ("int8", "uint8"), ("int16", "uint16")])
-def test_quantized_averages_are_the_pseudo_codes(dtype: str, result: str, include_padding: bool, call: Any) -> None:
+def test_quantized_averages_equal_the_pseudo_code(dtype: str, result: str, include_padding: bool, call: Any) -> None:
     rng = np.random.default_rng(0)
     image = random_array(rng, dtype, (2, 3, 5, 4))
     limits, final = np.iinfo(dtype), np.iinfo(result)
@@ -370,7 +370,7 @@ def test_scales_and_zero_points_of_channels_need_no_other_dimension() -> None:
     assert_same_bits(flat, expected)
 
 
-def test_halves_of_quantized_averages_go_to_the_even_number(call: Any) -> None:
+def test_quantized_averages_round_half_to_even(call: Any) -> None:
     row = np.array([[[1, 2, 3, 4, 255]]], np.uint8)
     pool = lambda *given, **kw: call(dmljax.quantized_linear_average_pooling, row, *given, window_sizes=2, **kw)  # noqa: E731
     one = np.float32(1)
@@ -379,7 +379,7 @@ def test_halves_of_quantized_averages_go_to_the_even_number(call: Any) -> None:
     assert pool(one, None, one, np.int8(-3)).tolist() == [[[-1, -1, 1, 127]]]
 
 
-def test_quantized_sums_are_exact_however_many_elements_they_have() -> None:
+def test_quantized_sums_of_any_length_are_exact() -> None:
     # 70,001 elements of 255 add up to 17,850,255, which float32 rounds to 17,850,256: once, and not at each step.
     row = np.full((1, 1, 70_001), 255, np.uint8)
     row[..., 0] = 254
@@ -426,7 +426,7 @@ def test_empty_batches_stay_empty() -> None:
     ]
 
 
-def test_one_number_stands_for_all_dimensions() -> None:
+def test_one_number_applies_to_all_dimensions() -> None:
     image = whole_numbers(1, 1, 6, 7)
     one = dmljax.max_pooling2(image, window_sizes=2, strides=2, dilations=3, start_padding=1, end_padding=1)
     two = sliding((2, 2), (2, 2), (3, 3), (1, 1), (1, 1))

@@ -57,7 +57,7 @@ def whole(dtype: Any, *shape: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_gemm_is_as_near_as_its_sums_allow(dtype: Any) -> None:
+def test_gemm_is_as_accurate_as_its_sums_allow(dtype: Any) -> None:
     a, b, c = normal(dtype, 2, 33, 700), normal(dtype, 700, 17), normal(dtype, 17)
     result = np.asarray(dmljax.gemm(a, b, c, 0.3, -1.7)).astype(np.float64)
     alpha, beta = (float(np.float32(x)) if widened(dtype) == np.float32 else x for x in (0.3, -1.7))
@@ -83,7 +83,7 @@ def test_16_bit_sums_are_rounded_once(call: Any, dtype: str) -> None:
     assert_same_bits(result, np.array([[4099 + summand]], np.float32).astype(kind))
 
 
-def test_float16_products_beyond_its_range_come_back(call: Any) -> None:
+def test_intermediate_float16_overflow_does_not_reach_the_result(call: Any) -> None:
     a, b = np.full((1, 4), 300, np.float16), np.array([[300], [300], [-300], [-299]], np.float16)
     assert_same_bits(call(dmljax.gemm, a, b, None, 0.5), np.array([[150]], np.float16))
 
@@ -113,7 +113,7 @@ def test_a_python_number_is_a_c_of_the_type_of_the_matrices(call: Any) -> None:
     assert_same_bits(call(lambda a: dmljax.gemm(a, a.mT, 3), jnp.asarray(a)), np.array([[5]], np.float16))
 
 
-def test_beta_does_not_matter_without_c_and_zero_times_nan_is_nan(call: Any) -> None:
+def test_beta_is_ignored_without_c_and_zero_times_nan_is_nan(call: Any) -> None:
     a = np.ones((1, 1), np.float32)
     assert call(dmljax.gemm, a, a, None, 1.0, NAN).tolist() == [[1]]
     for c in (NAN, INF):  # BLAS ignores C if beta is 0; the page's formula does not
@@ -121,7 +121,7 @@ def test_beta_does_not_matter_without_c_and_zero_times_nan_is_nan(call: Any) -> 
     assert math.isnan(call(dmljax.gemm, np.full((1, 1), INF, np.float32), a, None, 0.0)[0, 0])
 
 
-def test_infinities_and_nan_reach_their_rows_and_columns_alone(call: Any) -> None:
+def test_infinities_and_nan_reach_only_their_rows_and_columns(call: Any) -> None:
     a, b = np.ones((3, 2), np.float32), np.ones((2, 3), np.float32)
     a[0, 1], b[0, 2] = INF, NAN
     np.testing.assert_array_equal(call(dmljax.gemm, a, b), [[INF, INF, NAN], [2, 2, NAN], [2, 2, NAN]])
@@ -138,7 +138,7 @@ def test_a_sum_of_nothing_is_zero(call: Any) -> None:
     assert_same_bits(whole, np.zeros((2, 3), np.int32))
 
 
-def test_float32_is_computed_in_float32_unless_someone_says_otherwise() -> None:
+def test_float32_is_computed_in_float32_by_default() -> None:
     shapes = [jax.ShapeDtypeStruct((4, 4), np.float32)] * 2
 
     def lowered(**arguments: Any) -> str:
@@ -154,7 +154,7 @@ def test_float32_is_computed_in_float32_unless_someone_says_otherwise() -> None:
         assert "precision = [HIGHEST, HIGHEST]" in lowered(precision="highest")
 
 
-def test_jaxs_setting_is_looked_at_in_each_call() -> None:
+def test_jaxs_precision_setting_is_read_at_each_call() -> None:
     a = np.ones((2, 2), np.float32)
     dmljax.gemm(a, a)
     with jax.default_matmul_precision("bfloat16"):
@@ -163,7 +163,7 @@ def test_jaxs_setting_is_looked_at_in_each_call() -> None:
 
 
 @FULL
-def test_a_fused_activation_is_that_of_the_rounded_result(call: Any) -> None:
+def test_a_fused_activation_applies_to_the_rounded_result(call: Any) -> None:
     a, b, c = (normal(np.float16, 4, 4) for _ in range(3))
     sums = dmljax.gemm(a, b, c, 1.5)
     columns = directml.ActivationSoftmax1Desc(axes=(0,))
@@ -180,7 +180,7 @@ def test_a_fused_activation_is_that_of_the_rounded_result(call: Any) -> None:
         assert directml.from_json(directml.to_json(desc)) == desc
 
 
-def test_gemm_has_gradients_of_all_its_floats() -> None:
+def test_gemm_is_differentiable_in_all_of_its_floats() -> None:
     a, b, c = normal(np.float32, 2, 3, 4), normal(np.float32, 5, 4), normal(np.float32, 5)
 
     def function(*floats: Any) -> Any:
@@ -208,7 +208,7 @@ def test_a_gradient_of_16_bits_is_added_up_in_float32(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("operator", ["ActivationSoftmax", "ActivationSoftmax1", "ElementWiseClip"])
-def test_what_may_be_fused_needs_its_tensors_where_it_is_not(operator: str) -> None:
+def test_a_standalone_fusable_operator_needs_its_tensors(operator: str) -> None:
     attributes: dict[str, Any] = {"ActivationSoftmax1": {"axes": (0,)}, "ElementWiseClip": {"min": 0, "max": 1}}
     desc = getattr(directml, f"{operator}Desc")(**attributes.get(operator, {}))
     with pytest.raises(InvalidDesc, match="InputTensor must be given, unless the activation is fused; got none"):
@@ -234,7 +234,7 @@ ZERO_POINTS: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = 
 
 @FULL
 @pytest.mark.parametrize("shapes", few_of(ZERO_POINTS, "none", "one of each", "rows and columns"))
-def test_zero_points_are_of_all_of_rows_or_of_columns(call: Any, shapes: str) -> None:
+def test_zero_points_apply_to_all_elements_or_to_rows_or_to_columns(call: Any, shapes: str) -> None:
     for a_type, b_type in BYTES:
         a, b = whole(a_type, 2, 3, 4), whole(b_type, 2, 4, 5)
         zeros = [
@@ -383,7 +383,7 @@ def test_16_bit_floats_are_rounded_after_the_bias(call: Any) -> None:
     assert_same_bits(result, np.array([[3071 + 1]], np.float32).astype(np.float16))
 
 
-def test_what_is_summed_over_must_be_known() -> None:
+def test_the_summed_dimension_must_be_static() -> None:
     (size,) = jax.export.symbolic_shape("size")
     shapes = [jax.ShapeDtypeStruct((2, size), np.int8), jax.ShapeDtypeStruct((size, 2), np.int8)]
     with pytest.raises(Unsupported, match="a must have a number of columns that is known while tracing"):
@@ -396,7 +396,7 @@ def test_what_is_summed_over_must_be_known() -> None:
 @FULL
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_any_quantized_matrices_are_the_pages_formulas(seed: int) -> None:
+def test_quantized_matrix_products_follow_the_pages_formula(seed: int) -> None:
     rng = np.random.default_rng(seed)
 
     def scale(*shape: int) -> Any:
@@ -419,7 +419,7 @@ def test_any_quantized_matrices_are_the_pages_formulas(seed: int) -> None:
         assert_same_bits(result, oracles.quantized_product(dtype=output, **given))
 
 
-def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any) -> None:
+def test_rounding_half_to_even_precedes_adding_the_zero_point(call: Any) -> None:
     a, one = np.array([[1], [3], [5], [-1], [-3]], np.int8), np.array([[1]], np.int8)
     for zero in (7, 8):
         result = call(
@@ -430,7 +430,7 @@ def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any)
 
 
 @FULL
-def test_what_is_beyond_the_type_saturates(call: Any) -> None:
+def test_out_of_range_results_saturate(call: Any) -> None:
     a, b, one = np.array([[127], [-128], [1]], np.int8), np.array([[127]], np.int8), np.float32(1)
     arguments: Any = [a, one, None, b, one, None, one]
     for output, limits in (
@@ -622,7 +622,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(name: str, change: dict[str, Any],
     check_refused(DESCS[name], change, message)
 
 
-def test_gemm_is_refused_at_earlier_levels_where_its_ranks_and_activations_are_later() -> None:
+def test_gemm_is_refused_below_the_levels_of_its_ranks_and_activations() -> None:
     with refuses("ATensor.DimensionCount must be 4; got 2"):
         directml.validate(replace(GEMM, a=f32(3, 4), b=f32(4, 5), output=f32(3, 5)), feature_level="3_1")
     with refuses("must be one of DML_FEATURE_LEVEL_6_0; got DML_OPERATOR_ACTIVATION_SOFTMAX of DML_FEATURE_LEVEL_6_1"):

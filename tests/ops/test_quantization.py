@@ -29,7 +29,7 @@ def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any, dtype: str) -> None:
+def test_rounding_half_to_even_precedes_adding_the_zero_point(call: Any, dtype: str) -> None:
     input = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 2.4999998, 2.5000002], np.float32)
     steps = [0.0, 2.0, 2.0, 4.0, 0.0, -2.0, -2.0, 2.0, 3.0]
     for zero in (7, 8):  # an odd and an even zero point: halves are rounded before the zero point is added
@@ -38,7 +38,7 @@ def test_halves_go_to_the_even_integer_before_the_zero_point_is_added(call: Any,
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_what_is_beyond_the_type_saturates_whatever_the_zero_point(dtype: str) -> None:
+def test_out_of_range_results_saturate_at_any_zero_point(dtype: str) -> None:
     limits = np.iinfo(dtype)
     values = [0.0, 1.0, -1.0, 300.0, -300.0, 65535.0, -65535.0, 70000.0, -70000.0, 3e9, -3e9, 3e38, -3e38, INF, -INF]
     for zero in (int(limits.min), 0, int(limits.max)):
@@ -46,12 +46,12 @@ def test_what_is_beyond_the_type_saturates_whatever_the_zero_point(dtype: str) -
         assert_same_bits(result, np.array(wanted(values, zero, dtype), dtype))
 
 
-def test_nan_is_at_the_zero_point(call: Any) -> None:
+def test_nan_is_quantized_to_the_zero_point(call: Any) -> None:
     result = call(dmljax.element_wise_quantize_linear, np.array([NAN], np.float32), ONE, np.array(3, np.int8))
     assert_same_bits(result, np.array([3], np.int8))
 
 
-def test_the_input_is_divided_and_not_multiplied_by_a_reciprocal(call: Any) -> None:
+def test_the_input_is_divided_by_the_scale_and_not_multiplied_by_its_reciprocal(call: Any) -> None:
     scale = np.arange(3, 2000, 2).astype(np.float32)
     input = scale * np.float32(2.5)  # the product is exact, so that each quotient is exactly 2.5
     assert (np.rint(input * (1 / scale)) != 2).any()
@@ -59,7 +59,7 @@ def test_the_input_is_divided_and_not_multiplied_by_a_reciprocal(call: Any) -> N
     assert_same_bits(result, np.full(len(scale), 2, np.int8))
 
 
-def test_a_negative_or_infinite_scale_is_one(call: Any) -> None:
+def test_a_scale_may_be_negative_or_infinite(call: Any) -> None:
     result = call(
         dmljax.element_wise_quantize_linear,
         np.array([3.0, 3.0, -3.0], np.float32),
@@ -86,7 +86,7 @@ def test_integers_and_other_floats_may_be_quantized(call: Any, dtype: str) -> No
         assert ends.tolist() == [-128, 127]
 
 
-def test_each_element_may_have_a_scale_and_a_zero_point_of_its_own(call: Any) -> None:
+def test_each_element_may_have_its_own_scale_and_zero_point(call: Any) -> None:
     result = call(
         dmljax.element_wise_quantize_linear,
         np.array([[10.0], [20.0]], np.float32),
@@ -100,7 +100,7 @@ def test_each_element_may_have_a_scale_and_a_zero_point_of_its_own(call: Any) ->
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_the_distance_from_the_zero_point_is_exact_at_the_extremes(call: Any, dtype: Any) -> None:
+def test_subtracting_the_zero_point_is_exact_at_the_extremes(call: Any, dtype: Any) -> None:
     least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     numbers, zeros = [least, most, least, most, most, 0], [most, least, least, most, most - 1, most]
     result = call(
@@ -117,12 +117,12 @@ def test_large_integers_are_not_rounded_before_the_difference_is_taken(call: Any
 
 
 @needs_x64
-def test_the_distance_of_64_bit_integers_is_exact(call: Any) -> None:
+def test_subtracting_64_bit_zero_points_is_exact(call: Any) -> None:
     input, zero = np.array([2**63 - 1, -(2**63)]), np.array([2**63 - 3, 2**63 - 1])
     assert call(dmljax.element_wise_dequantize_linear, input, ONE, zero).tolist() == [2.0, -(2.0**64)]
 
 
-def test_without_a_zero_point_the_number_itself_is_scaled(call: Any) -> None:
+def test_the_zero_point_defaults_to_zero(call: Any) -> None:
     result = call(dmljax.element_wise_dequantize_linear, np.array([-128, 127], np.int8), np.array(0.5, np.float32))
     assert_same_bits(result, np.array([-64.0, 63.5], np.float32))
 

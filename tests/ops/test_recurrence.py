@@ -81,7 +81,7 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
     "direction", few_of(RecurrentNetworkDirection, RecurrentNetworkDirection.BIDIRECTIONAL), ids=lambda one: one.name
 )
 @pytest.mark.usefixtures("lowering")
-def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direction: Any) -> None:
+def test_networks_follow_the_equations_with_any_optional_inputs(name: str, direction: Any) -> None:
     arrays = arrays_of(name, 2 if direction is BOTH else 1)
     required = {key: arrays[key] for key in ("input", "weight", "recurrence")}
     lengths = {"sequence_lengths": np.array([5, 0, 3])}
@@ -106,7 +106,7 @@ def test_networks_are_those_of_the_equations_whatever_is_given(name: str, direct
 
 @NAMES
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) -> None:
+def test_16_bit_outputs_are_rounded_once_and_the_state_is_not(name: str, dtype: Any) -> None:
     # After 300 steps, a state rounded in each of them would be off by many units.
     arrays = arrays_of(name, steps=300, dtype=dtype)
     arrays["recurrence"] = (arrays["recurrence"] / 4).astype(arrays["input"].dtype)
@@ -120,7 +120,7 @@ def test_16_bits_are_rounded_once_and_not_in_the_state(name: str, dtype: Any) ->
 
 @FULL
 @LSTM_FIRST
-def test_the_state_goes_on_where_a_piece_of_a_sequence_ends(name: str) -> None:
+def test_the_state_carries_over_between_pieces_of_a_sequence(name: str) -> None:
     arrays = arrays_of(name, steps=6)
     states = ["hidden_init", "cell_mem_init"][: 2 if name == "LSTM" else 1]
     whole = FUNCTIONS[name](**arrays)
@@ -156,7 +156,7 @@ def test_one_step_makes_no_loop_and_is_the_first_of_several(name: str) -> None:
 
 
 @NAMES
-def test_the_products_of_the_input_come_before_the_loop_and_the_sequence_only_where_asked_for(name: str) -> None:
+def test_input_products_precede_the_loop_and_the_sequence_is_kept_only_on_request(name: str) -> None:
     arrays = arrays_of(name, steps=50)
 
     def loops(**members: Any) -> list[Any]:
@@ -199,7 +199,7 @@ def test_lengths_may_be_of_any_integer_type_and_out_of_range(name: str, dtype: A
 
 @FULL
 @LSTM_FIRST
-def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> None:
+def test_steps_beyond_a_length_affect_neither_results_nor_gradients(name: str) -> None:
     arrays = arrays_of(name, 2)
     lengths = np.array([5, 0, 3])
     padded = arrays["input"].copy()
@@ -227,7 +227,7 @@ def test_what_is_beyond_a_length_has_no_effect_even_on_gradients(name: str) -> N
 
 
 @FULL
-def test_activations_belong_to_directions() -> None:
+def test_each_direction_has_its_own_activations() -> None:
     for name, (forward, backward) in OF_DIRECTIONS.items():
         arrays = arrays_of(name, 2)
         result = FUNCTIONS[name](**arrays, activations=[*forward, *backward], direction=BOTH)
@@ -252,13 +252,13 @@ def scalar_lstm(bias: Any, cell: float = 0.0, **members: Any) -> Any:
     return dmljax.lstm(np.ones((1, 1, 1), np.float32), zeros, zeros, biases, cell_mem_init=start, **members)
 
 
-def test_the_peephole_of_the_output_gate_looks_at_the_new_cell() -> None:
+def test_the_peephole_of_the_output_gate_reads_the_new_cell() -> None:
     peephole = np.array([[0, 1, 0]], np.float32)
     result = scalar_lstm((1, 0, 1, 3), 5.0, peephole=peephole, activations=[RELU] * 3)
     assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (8, 64)  # not 40
 
 
-def test_the_cell_is_not_clipped_and_nan_stays() -> None:
+def test_clipping_leaves_the_cell_and_nan_unchanged() -> None:
     result = scalar_lstm((2, 3, 9, 4), 5.0, clip_threshold=2.0, activations=[RELU] * 3)
     assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (2 * 5 + 2 * 2, 2 * 14)
     assert np.isnan(scalar_lstm((np.nan, 0, 0, 1), 1.0, clip_threshold=2.0).cell_single).all()
@@ -270,7 +270,7 @@ def test_peepholes_are_clipped_with_the_rest() -> None:
     assert float(result.cell_single.squeeze()) == 0.25
 
 
-def test_a_gate_that_is_shut_or_open_is_exactly_so() -> None:
+def test_saturated_gates_are_exactly_open_or_shut() -> None:
     result = scalar_lstm((-200, 200, 200, 1), 5.0, activations=[SIGMOID, TANH, RELU])
     assert (float(result.cell_single.squeeze()), float(result.single.squeeze())) == (5, 5)
 
@@ -302,7 +302,7 @@ def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], kind: type[E
         FUNCTIONS[name](**arrays_of(name) | change)
 
 
-def test_a_network_of_two_directions_says_how_many_activations_it_takes() -> None:
+def test_a_bidirectional_network_says_how_many_activations_it_takes() -> None:
     with refuses("activations must be 2, or 2 for each direction; got 3", InvalidDesc):
         dmljax.gru(**arrays_of("GRU", 2), activations=[TANH] * 3, direction=BOTH)
 
@@ -317,7 +317,7 @@ def desc(name: str, **changes: Any) -> Any:
 
 @FULL
 @LSTM_FIRST
-def test_a_desc_may_leave_out_what_is_optional(name: str) -> None:
+def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
     whole = desc(name)
     outputs = list(whole.tensors(is_input=False))
     optional = {member.field: None for member in whole.members() if member.is_optional}
@@ -388,5 +388,5 @@ def test_an_activation_is_refused_below_its_level() -> None:
     directml.validate(refused, feature_level="5_1")
 
 
-def test_the_weights_of_a_gru_may_be_owned_by_dml_of_which_its_page_says_nothing() -> None:
+def test_the_weights_of_a_gru_may_be_owned_by_dml() -> None:
     directml.validate(desc("GRU", weight=owned(1, 2, 6, 2)))

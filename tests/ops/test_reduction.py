@@ -79,14 +79,14 @@ def test_every_pair_of_special_values_is_ordered(dtype: Any, direction: AxisDire
         assert_same_bits(result, expected)
 
 
-def test_several_axes_count_as_one_in_the_order_of_the_elements(call: Any) -> None:
+def test_several_axes_are_flattened_in_element_order(call: Any) -> None:
     input = np.random.default_rng(0).integers(0, 3, (2, 3, 4)).astype(np.int16)
     for axes in ((0, 2), (2, 0), (-1, -3)):
         assert_same_bits(call(dmljax.argmax, input, axes=axes), oracles.argmax(input, axes=(0, 2)).astype(np.int32))
 
 
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
-def test_the_index_has_the_type_that_is_asked_for(call: Any, dtype: Any) -> None:
+def test_the_index_has_the_requested_type(call: Any, dtype: Any) -> None:
     assert_same_bits(call(dmljax.argmin, np.array([2, 1], np.float16), axes=0, dtype=dtype), np.array([1], dtype))
 
 
@@ -153,7 +153,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 @FULL
 @pytest.mark.parametrize("shape", few_of(SHAPES, SHAPES[2]), ids=str)
-def test_every_function_is_the_formulas(shape: Any, lowering: str) -> None:
+def test_every_function_follows_the_formula(shape: Any, lowering: str) -> None:
     sizes, axes = shape
     if lowering != "cpu" and len(sizes) != 2:
         return  # the CPU's own lowering handles one axis of two
@@ -186,7 +186,7 @@ def test_integers_wrap_around(shape: Any) -> None:
 
 
 @FULL
-def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any) -> None:
+def test_long_sums_are_exact_and_16_bit_floats_accumulate_in_float32(call: Any) -> None:
     reduced = lambda x, function: float(call(lambda x: dmljax.reduce(x, function=function, axes=0), x)[0])  # noqa: E731
     assert reduced(np.ones(2**24, np.float32), F.SUM) == 2**24
     for dtype in (np.float16, jnp.bfloat16):
@@ -199,7 +199,7 @@ def test_sums_of_many_are_exact_and_16_bit_floats_are_added_in_float32(call: Any
 
 
 @pytest.mark.parametrize("sizes", [(2**17,), (2**13, 4), (600, 300)], ids=str)
-def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str) -> None:
+def test_rounding_errors_do_not_accumulate(sizes: tuple[int, ...], lowering: str) -> None:
     rng = np.random.default_rng(0)
     every = [
         np.full(sizes, 0.1, np.float32),
@@ -217,7 +217,7 @@ def test_rounding_errors_do_not_add_up(sizes: tuple[int, ...], lowering: str) ->
 
 
 @FULL
-def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any) -> None:
+def test_intermediate_overflow_does_not_reach_the_result(call: Any) -> None:
     def reduce(x: Any, function: ReduceFunction) -> Any:
         return np.asarray(call(lambda x: dmljax.reduce(x, function=function, axes=-1), np.array(x, np.float32)))
 
@@ -237,7 +237,7 @@ def test_what_is_out_of_range_on_the_way_is_not_so_in_the_end(call: Any) -> None
 
 
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
-def test_extremes_order_elements_as_element_wise_max_does(dtype: Any) -> None:
+def test_reduced_extremes_order_elements_as_element_wise_max(dtype: Any) -> None:
     if np.dtype(dtype) == bool:
         return
     values = specials(dtype)
@@ -308,7 +308,7 @@ def test_gradients_at_ties_zeros_and_infinities() -> None:
     assert gradient(F.SUM_SQUARE, np.array([3, 0], np.float32)) == [6, 0]
 
 
-def test_the_reduction_of_nothing_is_that_of_an_empty_sum_or_product() -> None:
+def test_reducing_nothing_gives_the_empty_sum_or_product() -> None:
     nothing = np.zeros((2, 0, 3), np.float32)
     expected = {F.SUM: 0, F.L1: 0, F.L2: 0, F.SUM_SQUARE: 0, F.MULTIPLY: 1, F.LOG_SUM: -np.inf, F.LOG_SUM_EXP: -np.inf}
     for function, value in expected.items():
@@ -354,7 +354,7 @@ def test_a_desc_of_reduce_that_breaks_a_rule_is_refused(change: dict[str, Any], 
     check_refused(SUM, change, message)
 
 
-def test_each_function_has_the_tables_of_its_own() -> None:
+def test_each_function_has_its_own_type_and_rank_tables() -> None:
     data_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     for function, tables in cases.SUPPORT_BY_FUNCTION.items():
         for rank in (1, 4):
@@ -381,7 +381,7 @@ def test_each_function_has_the_tables_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("function", F, ids=lambda one: one.name)
-def test_axes_may_be_all_or_none_and_an_array_may_have_no_dimension(function: Any) -> None:
+def test_axes_may_be_all_or_none_and_arrays_may_be_scalars(function: Any) -> None:
     x = jnp.array([[1.0, 3.0], [2.0, 3.0]])
     assert_same_bits(dmljax.reduce(x, function), dmljax.reduce(x, function, axes=(0, 1)))
     assert_same_bits(dmljax.reduce(x, function, axes=()), dmljax.reduce(x[..., None], function, axes=2)[..., 0])
@@ -390,7 +390,7 @@ def test_axes_may_be_all_or_none_and_an_array_may_have_no_dimension(function: An
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_positions_may_be_those_of_all_elements(name: str) -> None:
+def test_positions_may_count_over_all_elements(name: str) -> None:
     function, x = getattr(dmljax, name), jnp.array([[1, 3], [2, 0]])
     assert function(x).tolist() == [[getattr(x, name)()]]
     assert function(x, axes=()).tolist() == [[0, 0], [0, 0]]

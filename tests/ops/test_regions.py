@@ -63,7 +63,7 @@ each_reduction = pytest.mark.parametrize("reduction", few_of([AVERAGE, MAX], AVE
 @FULL
 @each_way
 @each_reduction
-def test_any_regions_and_their_gradients_are_the_pseudo_codes(way: Any, reduction: Any) -> None:
+def test_regions_and_their_gradients_equal_the_pseudo_code(way: Any, reduction: Any) -> None:
     arguments = sampling(reduction_function=reduction, **way)
     gradient = RNG.random((5, 3, 3, 2), np.float32)
 
@@ -172,7 +172,7 @@ def test_a_sample_reads_the_edge_up_to_one_pixel_from_its_center(mode: Any) -> N
         assert aligned_row((10, 20, 30, 40), position, position, 1, **arguments) == [value]
 
 
-def test_samples_outside_of_the_image_count() -> None:
+def test_samples_outside_the_image_are_counted() -> None:
     # Two of four samples lie beyond the margin.
     arguments = {"minimum_samples_per_output": 4, "maximum_samples_per_output": 4, "outside": 100.0}
     assert aligned_row((2, 2), -3, 1, 1, **arguments) == [51]
@@ -182,7 +182,7 @@ def test_samples_outside_of_the_image_count() -> None:
 
 
 @FULL
-def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
+def test_a_tie_between_two_pixels_takes_the_first() -> None:
     arguments = {"interpolation_mode": NEAREST_NEIGHBOR, "maximum_samples_per_output": 1}
     assert aligned_row((1, 2, 3, 4), 0, 4, 2, **arguments) == [1, 3]
     # Positions are divided last: two thirds of one and a half are one.
@@ -192,7 +192,7 @@ def test_halfway_between_two_pixels_the_first_one_is_nearest() -> None:
 
 
 @FULL
-def test_corners_are_reached_whatever_the_offset_of_the_output() -> None:
+def test_corners_are_reached_at_any_output_offset() -> None:
     for offset in (-0.5, 0.0, 3.0):
         arguments = {"align_regions_to_corners": True, "input_pixel_offset": 0.0, "output_pixel_offset": offset}
         assert aligned_row(range(5), 1, 4, 4, **arguments) == [1, 2, 3, 4]
@@ -222,7 +222,7 @@ def crop_and_resize(image: Any, boxes: Any, indices: Any, height: int, width: in
 
 @FULL
 @pytest.mark.parametrize("size", [(3, 4), (1, 5), (1, 1)])
-def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
+def test_corner_alignment_equals_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
     # With the members that TensorFlow's plugin for DirectML sets.
     boxes = RNG.random((5, 4), np.float32)
     crops = dmljax.roi_align1(
@@ -240,7 +240,7 @@ def test_corners_are_tensorflows_crop_and_resize(size: tuple[int, int]) -> None:
     np.testing.assert_allclose(crops, crop_and_resize(IMAGE, boxes, INDICES, *size), rtol=1e-5, atol=1e-6)
 
 
-def test_the_numbers_that_onnxruntime_notes_as_directmls_come_out() -> None:
+def test_results_equal_the_directml_numbers_noted_by_onnxruntime() -> None:
     # From roialign_test.cc, which also lists different results for CPUs, where regions are at least one pixel large.
     image = np.arange(75, dtype=np.float32).reshape(1, 3, 5, 5)
     regions = [[7, 5, 7, 5], [-15, -15, -15, -15], [-10, 21, -10, 21], [13, 8, 13, 8], [-14, 19, -14, 19]]
@@ -385,7 +385,7 @@ def test_an_inverted_region_is_pooled_from_one_element() -> None:
 
 
 @FULL
-def test_bins_are_exact_where_a_rounded_size_would_have_an_element_more() -> None:
+def test_bins_are_exact_even_where_rounding_would_add_an_element() -> None:
     # 1/7 as a float32, times 7 * 3, is more than 3.
     image = np.arange(49, dtype=np.float32).reshape(1, 1, 1, 49)
     roi = np.array([[0, 0, 0, 48, 0]], np.float32)
@@ -395,7 +395,7 @@ def test_bins_are_exact_where_a_rounded_size_would_have_an_element_more() -> Non
 
 
 @FULL
-def test_the_gradient_of_pooling_goes_to_the_first_of_the_largest() -> None:
+def test_the_gradient_of_pooling_goes_to_the_first_largest_element() -> None:
     image = np.array([[[[1, 3, 3, 2], [3, 0, -0.0, 0]]]], np.float32)
     roi = np.array([[0, 0, 0, 3, 1], [0, 0, 0, 1, 0], [0, 7, 7, 9, 9]], np.float32)
     pool = lambda image, roi: dmljax.roi_pooling(image, roi, pooled_size=1).sum()  # noqa: E731
@@ -415,7 +415,7 @@ def test_leading_dimensions_of_size_1_do_not_matter() -> None:
     assert gradients.roi.shape == (1, 5, 4)
 
 
-def test_without_regions_or_channels_there_is_nothing() -> None:
+def test_results_without_regions_or_channels_are_empty() -> None:
     none, no_index = ROI[:0], INDICES[:0]
     assert dmljax.roi_align(IMAGE, none, no_index, output_size=2).shape == (0, 3, 2, 2)
     assert dmljax.roi_align(IMAGE[:, :0], ROI, INDICES, output_size=2).shape == (5, 0, 2, 2)
@@ -512,7 +512,7 @@ def test_either_gradient_may_be_left_out() -> None:
 
 
 @FULL
-def test_any_number_of_samples_may_be_asked_for() -> None:
+def test_any_number_of_samples_is_allowed() -> None:
     # The largest UINT, which means no bound; no loop is that long.
     desc = replace(ALIGN, minimum_samples_per_output=1, maximum_samples_per_output=UINT_MAX)
     inputs = oracles.CASES["ROI_ALIGN1"].inputs(desc, np.random.default_rng(4))

@@ -77,7 +77,7 @@ def test_any_float_is_a_fraction_that_rounds_to_it(bits: int) -> None:
     assert found.denominator == 1 or found.denominator <= Fraction(number).denominator
 
 
-def test_the_simplest_fraction_of_the_ends_of_the_range() -> None:
+def test_the_simplest_fraction_at_the_ends_of_the_range() -> None:
     for number in (0.0, 1.0, 0.5, -0.5, 3.0, 2.0**20):
         assert simplest_fraction(number) == Fraction(number)
     assert math.isclose(simplest_fraction(float(np.finfo(np.float32).max)), 2.0**128, rel_tol=1e-7)
@@ -96,7 +96,7 @@ def test_the_simplest_fraction_of_the_ends_of_the_range() -> None:
         (7, 9, Fraction(3, 2), Fraction(-4)),
     ],
 )
-def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fraction, start: Fraction) -> None:
+def test_positions_of_any_size_are_exact(size: int, count: int, step: Fraction, start: Fraction) -> None:
     where = positions(size, count, step, start)
     index, rest = jax.jit(lambda: located(where))()
     for i in range(count):
@@ -108,7 +108,7 @@ def test_positions_are_exact_whatever_their_size(size: int, count: int, step: Fr
 
 
 @FULL
-def test_a_third_is_a_third_and_many_elements_keep_their_places(call: Any) -> None:
+def test_scales_of_a_third_do_not_drift_over_many_elements(call: Any) -> None:
     row = np.arange(3000, dtype=np.int32)
     offsets: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
     assert_same_bits(call(dmljax.resample2, row, scales=0.33333334, **offsets), row[::3])
@@ -137,7 +137,9 @@ each_resampling = pytest.mark.parametrize("resampling", RESAMPLINGS, ids=str)
 @pytest.mark.parametrize(
     ("rounding", "antialiased"), [("half", False), ("down", False), ("up", False), ("down", True), ("up", True)]
 )
-def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mode: Any, antialiased: bool) -> None:
+def test_every_resampling_follows_the_pages_formula(
+    resampling: Any, rounding: str, mode: Any, antialiased: bool
+) -> None:
     size, new, *floats = resampling
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal(size).astype(np.float32), rng.standard_normal(new).astype(np.float32)
@@ -170,7 +172,7 @@ def test_any_resampling_is_the_pages_relation(resampling: Any, rounding: str, mo
 @FULL
 @each_resampling
 @pytest.mark.parametrize("antialiased", [False, True])
-def test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer(resampling: Any, antialiased: bool) -> None:
+def test_averages_of_8_bit_integers_are_exact_and_round_half_to_even(resampling: Any, antialiased: bool) -> None:
     size, new, *floats = resampling
     weights = oracles.all_weights(size, new, *floats, mode=LINEAR, rounding="half", antialiased=antialiased)
     several = [random_array(np.random.default_rng(0), dtype, size) for dtype in (np.int8, np.uint8)]
@@ -181,7 +183,7 @@ def test_averages_of_8_bits_are_exact_and_halves_go_to_the_even_integer(resampli
         assert_same_bits(result, oracles.resampled(x, weights, LINEAR))
 
 
-def test_averages_of_8_bits_with_large_denominators_are_nearest_integers() -> None:
+def test_averages_of_8_bit_integers_round_to_nearest_with_large_denominators() -> None:
     x = np.random.default_rng(0).integers(0, 256, (2, 31, 37), np.uint8)
     scales = (1, 1.0001234, 1.0004321)
     result = np.asarray(dmljax.resample(x, scales=scales, interpolation_mode=LINEAR))
@@ -208,7 +210,7 @@ def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
     assert_same_bits(call(dmljax.upsample_2d, x, scale_size=Size2D(3, 2)), x.repeat(2, axis=1).repeat(3, axis=2))
 
 
-def test_halves_go_to_the_second_element_or_where_the_direction_says() -> None:
+def test_halfway_points_take_the_second_element_unless_a_direction_is_given() -> None:
     half: dict[str, Any] = {"scales": 0.5}
     assert dmljax.resample(ROW, **half).tolist() == dmljax.resample1(ROW, **half).tolist() == [2, 4]
     assert dmljax.resample2(ROW, **half, rounding_direction=DOWN).tolist() == [2, 4]
@@ -260,7 +262,7 @@ def test_empty_arrays() -> None:
 
 @FULL
 @pytest.mark.usefixtures("neighbors")
-def test_what_has_no_weight_does_not_count(call: Any) -> None:
+def test_elements_of_weight_zero_are_ignored(call: Any) -> None:
     x = np.array([1, np.inf, -0.0, np.nan, 5, -0.0], np.float32)
     corners: dict[str, Any] = {"scales": 2, "input_pixel_offsets": 0, "output_pixel_offsets": 0}
     result = call(dmljax.resample1, x, interpolation_mode=LINEAR, **corners)
@@ -316,7 +318,7 @@ def test_a_wide_filter_takes_few_operations() -> None:
     np.testing.assert_allclose(large, [100] * 4, rtol=1e-6)
 
 
-def test_antialiasing_is_for_averages_that_become_smaller() -> None:
+def test_antialiasing_applies_only_to_shrinking_averages() -> None:
     cases: list[dict[str, Any]] = [
         {"scales": 2, "interpolation_mode": LINEAR},
         {"scales": 0.5},
@@ -357,7 +359,7 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
 
 
 @FULL
-def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_and_gathers_return_the_same_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     x, offsets = jnp.asarray(np.random.default_rng(0).standard_normal(7), np.float32), (-9.0, -0.2, 1.5)
     every: list[dict[str, Any]] = [
         {"scales": scale, "output_sizes": (size,), "interpolation_mode": mode, "output_pixel_offsets": offset}
@@ -379,9 +381,7 @@ def test_slices_have_what_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("size", "is_gathered"), [(8, False), (6, False), (2, False), (41, True)])
-def test_slices_are_read_where_the_ratio_of_sizes_is_simple_and_nothing_is_scattered(
-    size: int, is_gathered: bool
-) -> None:
+def test_simple_size_ratios_slice_and_never_scatter(size: int, is_gathered: bool) -> None:
     resample = lambda x: dmljax.resample(x, output_sizes=(3, size), interpolation_mode=LINEAR)  # noqa: E731
 
     def pull(g: Any) -> Any:
@@ -416,7 +416,7 @@ def test_an_image_of_any_size_is_exported_with_its_gradient(function: Any, argum
             np.testing.assert_allclose(exported.call(x), way(x), rtol=1e-6, atol=1e-6)
 
 
-def test_positions_are_no_constants_and_are_computed_once() -> None:
+def test_positions_are_computed_once_and_not_stored_as_constants() -> None:
     text = jax.jit(lambda x: dmljax.resample(x, output_sizes=(999, 777), interpolation_mode=LINEAR)).lower(
         jnp.zeros((500, 500))
     )
@@ -442,7 +442,7 @@ def test_positions_are_no_constants_and_are_computed_once() -> None:
         wide_taps(1, 200, 90, Fraction(16777217, 12582912), Fraction(1, 3)),
     ],
 )
-def test_products_with_weights_are_averages_and_their_transposes(taps: Any, dtype: Any) -> None:
+def test_weight_matrices_compute_averages_and_their_transposes(taps: Any, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x, g = (jnp.asarray(rng.standard_normal((2, size, 3)), dtype) for size in (taps.input_size, taps.where.output_size))
     near: dict[str, Any] = {"rtol": 0, "atol": 64 * float(jnp.finfo(dtype).eps)}
@@ -488,7 +488,7 @@ def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -
         ((1, 1, 4, 2048), (1, 1, 8, 4096), False),
     ],
 )
-def test_only_a_tpu_multiplies_and_only_where_it_is_fast(shape: Any, size: Any, are_products: bool) -> None:
+def test_only_a_tpu_resamples_by_matrix_products_where_they_are_fast(shape: Any, size: Any, are_products: bool) -> None:
     forward = lambda x: dmljax.resample2(x, output_sizes=size, interpolation_mode=LINEAR)  # noqa: E731
     backward = lambda g: dmljax.resample_grad(g, output_sizes=shape, interpolation_mode=LINEAR)  # noqa: E731
     for function, sizes in ((forward, shape), (backward, size)):
@@ -498,7 +498,7 @@ def test_only_a_tpu_multiplies_and_only_where_it_is_fast(shape: Any, size: Any, 
             assert ("stablehlo.dot_general" in text) == (are_products and platform == "tpu")
 
 
-def test_a_tpu_multiplies_a_batch_of_any_size() -> None:
+def test_a_tpu_resamples_a_batch_of_any_size_by_matrix_products() -> None:
     (batch,) = jax.export.symbolic_shape("n")
     resample = lambda x: dmljax.resample2(x, output_sizes=(x.shape[0], 3, 8, 8), interpolation_mode=LINEAR)  # noqa: E731
     shape = jax.ShapeDtypeStruct((batch, 3, 4, 4), np.float32)
@@ -619,7 +619,7 @@ def test_other_descs_that_break_a_rule_are_refused(desc: Any, change: dict[str, 
     check_refused(desc, change, message)
 
 
-def test_a_descs_floats_are_read_as_fractions() -> None:
+def test_a_desc_converts_its_floats_to_fractions() -> None:
     desc = directml.Resample2Desc(
         input=f32(9),
         output=f32(3),

@@ -46,7 +46,7 @@ BOTH = [(summed, np.add, 0), (multiplied, np.multiply, 1)]
 
 @FULL
 @pytest.mark.parametrize(("sizes", "axis"), [((7,), 0), ((20, 3), 0), ((2, 17), 1), ((3, 9, 2), 1)])
-def test_integers_of_any_shape_are_tallied_and_wrap(sizes: tuple[int, ...], axis: int) -> None:
+def test_scans_of_integers_of_any_shape_wrap_around(sizes: tuple[int, ...], axis: int) -> None:
     x = random_array(np.random.default_rng(0), np.int32, sizes)
     for function, combine, first in BOTH:
         results = jax.jit(lambda x, function=function: [function(x, axis, *way) for way in WAYS])(x)
@@ -57,7 +57,7 @@ def test_integers_of_any_shape_are_tallied_and_wrap(sizes: tuple[int, ...], axis
 
 @FULL
 @pytest.mark.parametrize("size", few_of([8, 9, 64, 65, 513], 65))
-def test_the_borders_of_blocks(size: int) -> None:
+def test_rows_that_end_at_block_boundaries(size: int) -> None:
     rng = np.random.default_rng(size)
     for function, combine, first in BOTH:
         numbers = [1, 2, 3] if combine is np.add else [0.5, 1, 2, -1]
@@ -97,7 +97,7 @@ def test_16_bit_floats_are_computed_in_float32_and_rounded_once(dtype: Any, call
 
 @FULL
 @pytest.mark.parametrize("size", [2**10, 2**17])
-def test_rounding_errors_do_not_add_up_along_long_rows(size: int) -> None:
+def test_rounding_errors_do_not_accumulate_along_long_rows(size: int) -> None:
     rng = np.random.default_rng(0)
     levels = np.ceil(np.log2(size) / 3)
     rows = [
@@ -152,7 +152,7 @@ def test_derivatives_are_those_of_the_formula(function: Any, of_row: Any, direct
 
 
 @FULL
-def test_rows_that_are_sharded_elsewhere_exchange_nothing_and_a_sharded_axis_less_than_the_input() -> None:
+def test_scans_exchange_nothing_across_rows_and_little_along_a_sharded_axis() -> None:
     # Positive, because devices may exchange numbers by adding zeros, which turns -0 into 0.
     x = np.random.default_rng(0).choice([0.5, 1, 2], (16, 4096)).astype(np.float32)
     for function, axis_type in ((summed, AxisType.Explicit), (multiplied, AxisType.Auto)):

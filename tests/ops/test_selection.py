@@ -47,7 +47,7 @@ def check(input: Any, axis: int, k: int) -> None:
 
 @FULL
 @pytest.mark.parametrize(("sizes", "axis", "k"), [((6,), 0, 6), ((3, 5), 1, 2), ((4, 1, 2), 0, 3), ((2, 5, 3), 1, 1)])
-def test_any_shape_is_the_pseudo_codes(sizes: tuple[int, ...], axis: int, k: int) -> None:
+def test_every_shape_equals_the_pseudo_code(sizes: tuple[int, ...], axis: int, k: int) -> None:
     check(random_array(np.random.default_rng(0), np.float32, sizes), axis, k)
 
 
@@ -122,7 +122,7 @@ def test_rows_are_not_sorted_on_a_cpu(dtype: Any) -> None:
 
 
 @pytest.mark.usefixtures("lowering")
-def test_positions_beyond_int32_are_not_those_of_xlas_top_k() -> None:
+def test_rows_beyond_int32_do_not_use_xlas_top_k() -> None:
     # The row is too large to compute here.
     row = jax.ShapeDtypeStruct((2**31 + 8,), np.int8)
     jaxpr = jax.make_jaxpr(lambda x: dmljax.top_k(x, axis=0, k=2, dtype="uint32"))(row)
@@ -152,7 +152,7 @@ def test_nan_is_larger_than_every_number_in_both_directions(call: Any) -> None:
         assert call(dmljax.top_k1, row, axis=0, k=5, axis_direction=direction).indices.tolist() == expected
 
 
-def test_subnormals_are_different_numbers(call: Any) -> None:
+def test_subnormals_are_distinct_numbers(call: Any) -> None:
     row = np.array([1e-45, 3e-45, 0, -1e-45], np.float32)
     assert call(dmljax.top_k, row, axis=0, k=4).indices.tolist() == [1, 0, 2, 3]
 
@@ -172,7 +172,7 @@ def test_the_gradient_goes_to_what_was_selected(k: int) -> None:
     assert values.shape == (2, k)
 
 
-def test_the_indices_have_the_type_that_is_asked_for() -> None:
+def test_the_indices_have_the_requested_type() -> None:
     assert dmljax.top_k(np.arange(5), axis=0, k=2, dtype="int8").indices.dtype == np.int8
     with refuses("top_k: dtype must hold indices up to 299; got uint8 (dtype=jnp.int32 does)"):
         dmljax.top_k(np.arange(300), axis=0, k=2, dtype=np.uint8)

@@ -74,13 +74,13 @@ def test_softmax_of_the_largest_float16(call: Any) -> None:
     assert call(dmljax.activation_log_softmax, input).tolist() == [[0.0, -INF], [half, half]]
 
 
-def test_the_logarithms_of_equal_elements_share_what_there_is(call: Any) -> None:
+def test_log_softmax_of_n_equal_elements_is_minus_log_n(call: Any) -> None:
     result = call(dmljax.activation_log_softmax, np.zeros((2, 1000), np.float32))
     assert units_off(result, np.full((2, 1000), -math.log(1000))).max() <= 1
 
 
 @pytest.mark.parametrize("axes", [(0, 2), (2, 0), (-1, -3), [0, -1]])
-def test_softmax1_takes_several_axes_as_one_however_they_are_listed(axes: Any) -> None:
+def test_softmax1_flattens_several_axes_in_any_order(axes: Any) -> None:
     input = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     powers = np.exp(input.astype(np.float64))
     exact = powers / powers.sum(axis=(0, 2), keepdims=True)
@@ -88,7 +88,7 @@ def test_softmax1_takes_several_axes_as_one_however_they_are_listed(axes: Any) -
     assert units_off(dmljax.activation_log_softmax1(input, axes=axes), np.log(exact)).max() <= 4
 
 
-def test_softmax_is_of_the_last_axis(call: Any) -> None:
+def test_softmax_defaults_to_the_last_axis(call: Any) -> None:
     input = np.array([[[0.0, 0.0], [0.0, -INF]]], np.float32)
     assert call(dmljax.activation_softmax, input).tolist() == [[[0.5, 0.5], [1.0, 0.0]]]
     assert call(dmljax.activation_softmax1, input, axes=1).tolist() == [[[0.5, 1.0], [0.5, 0.0]]]
@@ -96,7 +96,7 @@ def test_softmax_is_of_the_last_axis(call: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
 @pytest.mark.parametrize("name", BOTH)
-def test_softmax_and_hardmax_of_nothing_are_nothing(call: Any, name: str, shape: tuple[int, ...]) -> None:
+def test_softmax_and_hardmax_of_empty_arrays_are_empty(call: Any, name: str, shape: tuple[int, ...]) -> None:
     assert call(function(name), np.zeros(shape, np.float32)).shape == shape
     assert call(function(f"{name}1"), np.zeros(shape, np.float32), axes=0).shape == shape
 
@@ -146,7 +146,7 @@ def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], error: type[
     ],
 )
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
-def test_hardmax_marks_the_first_of_the_largest(call: Any, dtype: Any, row: list[float], hot: int) -> None:
+def test_hardmax_marks_the_first_largest_element(call: Any, dtype: Any, row: list[float], hot: int) -> None:
     input = np.array([row], dtype)
     assert_same_bits(call(dmljax.activation_hardmax, input), np.eye(len(row), dtype=dtype)[[hot]])
 
@@ -186,13 +186,13 @@ def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row() -> None:
 
 
 @pytest.mark.parametrize("position", range(150))
-def test_hardmax_finds_the_largest_wherever_it_is(position: int) -> None:
+def test_hardmax_finds_the_largest_at_any_position(position: int) -> None:
     rows = np.zeros((1, 150), np.float32)
     rows[0, position] = 1
     assert_same_bits(dmljax.activation_hardmax(rows), rows)
 
 
-def test_hardmax1_takes_several_axes_as_one_however_they_are_listed(call: Any) -> None:
+def test_hardmax1_flattens_several_axes_in_any_order(call: Any) -> None:
     input = np.random.default_rng(2).integers(0, 2, (2, 3, 4)).astype(np.float32)
     for axes in ([0, 2], (2, 0), (-1, -3), np.array([2, 0])):
         assert_same_bits(call(dmljax.activation_hardmax1, input, axes=axes), oracles.hardmax(input, axes=(0, 2)))
@@ -201,7 +201,7 @@ def test_hardmax1_takes_several_axes_as_one_however_they_are_listed(call: Any) -
 # Descriptors
 
 
-def test_hardmax_desc_takes_two_dimensions_behind_any_number_of_ones() -> None:
+def test_hardmax_desc_takes_two_dimensions_after_any_number_of_ones() -> None:
     desc = directml.ActivationHardmaxDesc(input=f32(1, 1, 1, 2, 3), output=f32(1, 1, 1, 2, 3))
     assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_2_0
     input = np.arange(6, dtype=np.float32).reshape(desc.input.sizes)

@@ -194,7 +194,7 @@ def test_sizes_may_be_symbolic(name: str) -> None:
     assert_nearly_same_trees(again.call(*arrays), jax.jit(function)(*arrays), absolute=1e-6)
 
 
-def test_sizes_that_must_be_known_are_asked_for() -> None:
+def test_sizes_that_must_be_static_are_named_in_the_error() -> None:
     shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("a, b"), np.float32)
     with refuses("have a size along axis 0 that is known...or give scales", Unsupported):
         jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2))))(shape)

@@ -40,7 +40,7 @@ def test_equals_the_pseudo_code_rounded_once(dtype: Any, step: int) -> None:
             np.testing.assert_allclose(result.astype(np.float32), exact, rtol=float(jnp.finfo(dtype).eps), atol=1e-7)
 
 
-def test_the_correction_has_its_digits_at_any_step_for_any_decay() -> None:
+def test_the_bias_correction_is_accurate_at_any_step_and_decay() -> None:
     betas, steps = (grid.ravel() for grid in np.meshgrid(FLOAT32_BETAS, STEPS))
     one = np.ones(1, np.float32)
 
@@ -63,7 +63,7 @@ def test_the_correction_has_its_digits_at_any_step_for_any_decay() -> None:
     np.testing.assert_allclose(of_second, np.sqrt(rest).astype(np.float64), rtol=6 * 2.0**-24)
 
 
-def test_step_0_divides_0_by_0() -> None:
+def test_step_0_gives_nan() -> None:
     parameters, first, second = dmljax.adam_optimizer(PARAMETERS, *MOMENTS, GRADIENT, 0)
     assert np.isnan(parameters).all()
     assert_near(first, oracles.adam(PARAMETERS, *MOMENTS, GRADIENT, 1)[1])
@@ -79,7 +79,7 @@ def test_the_first_step_is_as_long_as_the_learning_rate() -> None:
 
 
 @FULL
-def test_a_step_is_a_number_of_any_type() -> None:
+def test_a_step_may_have_any_numeric_type() -> None:
     expected = dmljax.adam_optimizer(PARAMETERS, *MOMENTS, GRADIENT, 3)
     for step in (np.uint32(3), jnp.int8(3), np.float32(3), jnp.float16(3), 3.0, np.full((1, 1), 3)):
         for new, old in zip(dmljax.adam_optimizer(PARAMETERS, *MOMENTS, GRADIENT, step), expected, strict=True):

@@ -453,7 +453,7 @@ def test_the_numbers_of_a_fused_activation(name: str, numbers: Any, expected: An
     np.testing.assert_allclose(computed, expected(x), rtol=1e-5, atol=1e-6)
 
 
-def test_what_cannot_be_fused_is_refused() -> None:
+def test_operators_that_cannot_be_fused_are_refused() -> None:
     a = Program().input(floats(1, 1, 2, 2))
     with pytest.raises(ValueError, match="fused_activation must be one of ELU, HARD_SIGMOID"):
         dml.add(a, a, dml.FusedActivation(dml.OperatorType.ACTIVATION_SOFTMAX))
