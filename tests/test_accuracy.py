@@ -100,7 +100,7 @@ def operands(name: str, dtype: Any, count: int) -> list[Arr]:
 
 @pytest.mark.parametrize("data_type", few_of([DataType.FLOAT32, DataType.FLOAT16], DataType.FLOAT32), ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
-def test_is_within_few_units_of_float64(
+def test_is_within_a_few_ulp_of_float64(
     name: str, data_type: DataType, record_property: Callable[[str, object], None]
 ) -> None:
     error = assert_near(name, data_type, operands(name, data_type.dtype, 200_000), {})
@@ -121,7 +121,7 @@ def largest_error(actual: Any, exact: Arr) -> float:
 
 
 @pytest.mark.parametrize("name", few_of(ROUNDING, *FEW))
-def test_is_as_exact_with_the_attributes_of_peers(name: str, record_property: Callable[[str, object], None]) -> None:
+def test_is_as_accurate_with_the_attributes_of_peers(name: str, record_property: Callable[[str, object], None]) -> None:
     case = next(peer for peer in PEERS.values() if function_of(peer) is getattr(dmljax, name.lower()))
     arrays = operands(name, np.dtype(np.float32), 200_000)
     bound = inspect.signature(case.function).bind(*arrays)
@@ -166,7 +166,7 @@ SUMS = (
 
 @needs_x64
 @pytest.mark.parametrize("name", SUMS)
-def test_a_sum_is_as_exact_as_the_peers_within_a_factor_of_two(
+def test_a_sum_is_as_accurate_as_the_peers_within_a_factor_of_two(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
     *_, torch = (
@@ -203,7 +203,7 @@ def with_fractions(x: Arr) -> Arr:
 
 
 @pytest.mark.parametrize("name", few_of(ROUNDING, *FEW))
-def test_a_search_for_the_worst_arguments_and_attributes_finds_none_that_is_far_off(name: str) -> None:
+def test_a_search_for_the_worst_arguments_finds_no_large_error(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     inputs = len(ELEMENTWISE[name].tensors)
 
@@ -229,11 +229,11 @@ def test_the_documentation_has_every_exception() -> None:
 
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
 @pytest.mark.parametrize("name", [name for name, case in ELEMENTWISE.items() if "beta" in case.attributes])
-def test_is_as_exact_with_other_attributes(name: str, attributes: dict[str, Any]) -> None:
+def test_is_as_accurate_with_other_attributes(name: str, attributes: dict[str, Any]) -> None:
     assert_near(name, DataType.FLOAT32, [dense(np.float32, 100_000, 1)], attributes)
 
 
-def test_an_angle_near_many_quarter_turns_keeps_its_digits() -> None:
+def test_angles_near_large_multiples_of_a_quarter_turn_are_accurate() -> None:
     rng = np.random.default_rng(5)
     turns = np.arange(1, 200_000) * np.pi / 2
     x = np.concatenate([turns, turns * 2.0 ** rng.integers(0, 100, turns.size)]).astype(np.float32)
@@ -242,7 +242,7 @@ def test_an_angle_near_many_quarter_turns_keeps_its_digits() -> None:
         assert units_off(function(x), formula(x.astype(np.float64))).max() <= 2
 
 
-def test_powers_are_within_few_units_of_float64() -> None:
+def test_powers_are_within_a_few_ulp_of_float64() -> None:
     rng = np.random.default_rng(2)
     bases = [np.exp(rng.normal(0, 20, 60_000)), 1 + rng.normal(0, 0.01, 60_000), rng.normal(0, 9, 60_000)]
     exponents = [rng.normal(0, 4, 60_000), rng.normal(0, 4000, 60_000), rng.integers(-30, 30, 60_000)]
@@ -283,7 +283,7 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", few_of(UNARY, *FEW))
-def test_is_as_exact_of_arrays_with_one_element(name: str) -> None:
+def test_is_as_accurate_on_arrays_of_one_element(name: str) -> None:
     # XLA treats scalars unlike arrays: it merges products with two constants, for example.
     x = specials_of(name)
     function, formula, arguments = scalar_function(name)
@@ -310,7 +310,7 @@ def specials_of(name: str) -> Arr:
 
 
 @pytest.mark.parametrize("name", [name for name in ROUNDING if name.startswith("ACTIVATION")])
-def test_is_as_exact_of_what_is_computed_inside_the_same_computation(name: str) -> None:
+def test_is_as_accurate_on_values_computed_in_the_same_program(name: str) -> None:
     # XLA may compute a product again where it is used, and not round it there.
     rng = np.random.default_rng(8)
     function, formula, arguments = scalar_function(name)
@@ -358,7 +358,7 @@ def test_a_quotient_by_one_number_is_rounded_once(dtype: Any) -> None:
             assert units_off(actual, exact).max() <= 0.5
 
 
-def test_what_is_divided_twice_is_not_divided_by_a_product() -> None:
+def test_two_divisions_are_not_merged_into_one() -> None:
     twice = jax.jit(lambda x, a, b: dmljax.element_wise_divide(dmljax.element_wise_divide(x, a), b))
     x, tiny = np.full(3, 1e-20, np.float32), np.float32(1e-25)  # its square underflows
     np.testing.assert_allclose(twice(x, tiny, tiny), np.full(3, 1e30), rtol=1e-6)
@@ -367,7 +367,7 @@ def test_what_is_divided_twice_is_not_divided_by_a_product() -> None:
 DESC = {np.float32: TensorDesc(DataType.FLOAT32, (10,)), np.float16: TensorDesc(DataType.FLOAT16, (10,))}
 
 
-def test_quantization_by_one_scale_has_its_halves() -> None:
+def test_quantization_by_one_scale_rounds_halves_correctly() -> None:
     for scale in range(1, 200):
         halves = (np.arange(-20, 20) + np.float32(0.5)) * np.float32(scale)
         steps = np.rint(halves.astype(np.float64) / scale)
@@ -395,7 +395,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("width", few_of([1, 2, 3, 16, 33, 64, 65, 1000, 50257], 1, 3, 33, 1000, 50257))
-def test_softmax_is_as_accurate_as_the_distances_from_the_largest(width: int, axis: int) -> None:
+def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis: int) -> None:
     # Each distance is rounded before its exponential, and XLA's version decides the order of sums in long rows.
     unit = np.finfo(np.float32).eps
     for rows in hard_rows(np.random.default_rng(width), max(2, min(500, 100_000 // width)), width):
@@ -412,7 +412,7 @@ def test_softmax_is_as_accurate_as_the_distances_from_the_largest(width: int, ax
             assert np.all(error <= units * unit + np.finfo(np.float32).tiny), function.__name__
 
 
-def test_the_oracle_of_log_softmax_is_the_logarithm_of_the_quotient() -> None:
+def test_the_log_softmax_oracle_equals_the_log_of_the_quotient() -> None:
     rows = np.random.default_rng(4).normal(0, 3, (50, 20)).astype(np.longdouble)
     powers = np.exp(rows)
     direct = np.log(powers / powers.sum(axis=-1, keepdims=True))

@@ -62,7 +62,7 @@ def test_the_command_is_installed() -> None:
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_what_needs_no_jax_does_not_wait_for_it(option: str) -> None:
+def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
     program = f"import sys; from dmljax.cli import main; sys.argv = ['dmljax', '{option}']; main()"
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", program], capture_output=True, check=True, text=True
@@ -71,7 +71,7 @@ def test_what_needs_no_jax_does_not_wait_for_it(option: str) -> None:
     assert not re.search(r"\| +(jax|numpy)$", told.stderr, re.MULTILINE)
 
 
-def test_an_error_in_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
+def test_an_error_prints_one_line_and_exits_with_status_2(tmp_path: Path) -> None:
     path = written(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
     finished = in_a_process("run", path)
     assert (finished.returncode, finished.stdout) == (2, b"")
@@ -84,7 +84,7 @@ def test_an_error_in_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_64_bits_are_switched_on_by_an_option(tmp_path: Path) -> None:
+def test_an_option_enables_64_bit_types(tmp_path: Path) -> None:
     wide: dict[str, Any] = {"type": "ARGMAX", "InputTensor": tensor("FLOAT32", 3), "OutputTensor": tensor("INT64", 1)}
     wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
     resources = {"x": listed("FLOAT32", [1, 3, 2]), "out": zeros("INT64", 1)}
@@ -99,7 +99,7 @@ def test_64_bits_are_switched_on_by_an_option(tmp_path: Path) -> None:
     assert in_a_process("check", path).returncode == 0
 
 
-def test_characters_go_out_as_the_bytes_that_they_are(tmp_path: Path) -> None:
+def test_characters_and_bytes_are_printed_as_such(tmp_path: Path) -> None:
     path = written(tmp_path, {"ü": listed("UINT8", [72, 195, 188, 200])}, {}, [{"type": "print", "resource": "ü"}])
     finished = in_a_process("run", path, PYTHONIOENCODING="utf-8")
     assert finished.stdout == "Running on 'cpu'\nResource 'ü': ".encode() + b"H, \xc3, \xbc, \xc8\n"
@@ -112,7 +112,7 @@ def test_a_reader_may_leave_early() -> None:
 
 
 @pytest.mark.full
-def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
+def test_a_closed_output_is_reported_on_the_other_stream(tmp_path: Path) -> None:
     for command in (["check", ROUTING, "--json"], ["--help"]):
         finished = in_a_shell(command, ">&-")
         assert finished == (2, b"", b"error: the standard output is closed\n")
@@ -123,7 +123,7 @@ def test_a_closed_output_is_told_on_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
-def test_an_output_that_takes_nothing_ends_with_one_line() -> None:
+def test_a_full_output_ends_with_one_line() -> None:
     message = b"error: cannot write to the standard output: No space left on device\n"
     for command in (["run", ROUTING], ["ops", "--json"]):
         assert in_a_shell(command, ">/dev/full") == (2, b"", message)
@@ -212,7 +212,7 @@ def test_dispatches_are_compiled_as_one_with_the_same_prints(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("repeated", [["-i", "2"], ["-r", "2"], ["-t", "1"]])
-def test_what_a_repetition_would_change_is_not_fused(
+def test_dispatches_that_change_when_repeated_are_not_fused(
     repeated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_place = dispatch("max", InputTensor="x", OutputTensor="x")
@@ -335,7 +335,7 @@ def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("platform", few_of(["gpu", "cuda", "rocm", "tpu"], "tpu"))
-def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
+def test_an_unavailable_platform_is_refused(platform: str) -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("JAX may have this platform here")
     finished = in_a_process("run", ROUTING, "--platform", platform)
@@ -352,7 +352,7 @@ def test_a_platform_that_is_not_here_is_refused(platform: str) -> None:
 @pytest.mark.parametrize(
     "command", few_of([["run", ROUTING], ["run", ROUTING, "--emit", "hlo"], ["explain", "one_hot"]], ["run", ROUTING])
 )
-def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
+def test_nothing_is_computed_without_a_platform(command: list[Any]) -> None:
     finished = in_a_process(*command, JAX_PLATFORMS="no_such")
     assert finished.returncode == 2
     assert re.fullmatch(r"error: JAX must have a platform \(.+\)\n", finished.stderr.decode())
@@ -360,17 +360,17 @@ def test_without_any_platform_nothing_is_computed(command: list[Any]) -> None:
 
 
 @pytest.mark.full
-def test_a_platform_that_is_here_is_taken() -> None:
+def test_an_available_platform_is_used() -> None:
     assert in_a_process("run", ROUTING, "--platform", "cpu").returncode == 0
 
 
 @pytest.mark.parametrize("level", ["1_0", "1.0", "DML_FEATURE_LEVEL_1_0"])
-def test_a_level_refuses_what_its_devices_would(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_level_refuses_what_its_devices_would_refuse(level: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(MODELS / "activation_hardmax.json"), "--dml_feature_level", level]) == 2
     assert "desc.InputTensor.DimensionCount must be 4; got 2 (at DML_FEATURE_LEVEL_1_0)" in capsys.readouterr().err
 
 
-def test_what_counts_for_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_fields_give_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, {"x": zeros("INT32", 1, sizeInByte=4)}, {}, [{"type": "print", "resource": "x"}])
     assert main(["run", str(path)]) == 0
     out, err = capsys.readouterr()
@@ -380,7 +380,7 @@ def test_what_counts_for_nothing_is_warned_of(tmp_path: Path, capsys: pytest.Cap
     assert err.endswith(", did you mean sizeInBytes?\n")
 
 
-def test_what_fails_on_the_way_ends_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_failing_command_exits_with_status_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "file").write_bytes(b"")
     commands = [{"type": "print", "resource": "x"}, {"type": "writeFile", "resource": "x", "targetPath": "file/x.dat"}]
@@ -404,7 +404,7 @@ def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.rstrip("\n").isprintable()
 
 
-def test_what_nobody_foresaw_ends_with_status_2(
+def test_an_unexpected_exception_exits_with_status_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -438,7 +438,7 @@ def test_check_lists_all_findings(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told["warnings"] == []
 
 
-def test_a_terminal_has_colors_where_users_want_them(
+def test_terminals_show_colors_unless_users_disable_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -510,7 +510,7 @@ def test_findings_come_in_the_order_of_their_lines(tmp_path: Path, capsys: pytes
     assert set(lines) >= {2, 4, 6}
 
 
-def test_check_says_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_refuses_files_that_are_not_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.json").write_text("{")
     assert main(["check", str(tmp_path / "model.json")]) == 2
     assert capsys.readouterr().err.startswith(f"{tmp_path / 'model.json'}:1:2: expected a name in double quotes")
@@ -606,7 +606,7 @@ def test_an_operator_is_found_by_any_of_its_names(name: str, capsys: pytest.Capt
         ("Trilu", "DIAGONAL_MATRIX1"),
     ],
 )
-def test_an_operator_is_found_by_what_it_is_called_elsewhere(
+def test_an_operator_is_found_by_its_name_in_other_libraries(
     name: str, operator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", name]) == 0
@@ -621,9 +621,7 @@ def test_an_operator_is_found_by_what_it_is_called_elsewhere(
         ("xyzzy", "`dmljax ops` lists them"),
     ],
 )
-def test_an_unknown_operator_comes_with_what_may_be_meant(
-    name: str, tip: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name]) == 2
     assert capsys.readouterr().err == f"error: unknown operator {name!r}\ntip: {tip}\n"
 
@@ -642,7 +640,7 @@ def test_an_unknown_operator_comes_with_what_may_be_meant(
         ),
     ],
 )
-def test_what_cannot_be_a_command_is_answered_with_the_remedy(
+def test_an_invalid_command_is_refused_with_the_remedy(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -685,7 +683,7 @@ def test_words_that_find_one_operator_explain_it(words: str, operator: str, caps
     assert capsys.readouterr().out.startswith(f"DML_OPERATOR_{operator}\n")
 
 
-def test_purposes_name_functions_in_words_of_their_own() -> None:
+def test_purposes_name_functions_in_their_own_words() -> None:
     assert {one for functions in PURPOSES.values() for one in functions.split()} <= {
         *map(function_name, OPERATORS.values())
     }
@@ -743,7 +741,7 @@ def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
-def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     printed = capsys.readouterr()
     assert printed.out.startswith("usage: dmljax ")

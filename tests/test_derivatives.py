@@ -90,7 +90,7 @@ DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
 @pytest.mark.parametrize(
     "name", few_of(DERIVATIVES, *(name for name in DERIVATIVES if f"DML_OPERATOR_{name}" in OF_EVERY_KIND))
 )
-def test_the_gradient_is_finite_and_right_wherever_that_of_the_function_is(name: str) -> None:
+def test_the_gradient_is_finite_and_right_wherever_the_exact_one_is_finite(name: str) -> None:
     x = dense(np.float32, 20_000, 5)
     x = x[((np.abs(x) >= np.finfo(np.float32).tiny) | (x == 0)) & ~((np.abs(x) > LARGEST) & np.isfinite(x))]
     compute: Any = directml.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
@@ -125,7 +125,7 @@ def test_the_gradient_of_a_power_is_right_at_its_edges(
     np.testing.assert_allclose(gradient, slope, rtol=1e-6)
 
 
-def test_the_gradient_of_a_fractional_power_is_the_functions() -> None:
+def test_the_gradient_of_a_fractional_power_equals_the_exact_one() -> None:
     of_base, of_exponent = jax.grad(dmljax.element_wise_pow, argnums=(0, 1))(jnp.float32(2), jnp.float32(0.5))
     np.testing.assert_allclose([of_base, of_exponent], [0.5 * 2**-0.5, 2**0.5 * np.log(2)], rtol=1e-6)
     assert jax.grad(dmljax.element_wise_constant_pow)(jnp.float32(0), 0.5) == np.inf
@@ -299,7 +299,7 @@ SECOND_DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
     "name",
     few_of(SECOND_DERIVATIVES, *(name for name in SECOND_DERIVATIVES if f"DML_OPERATOR_{name}" in OF_EVERY_KIND)),
 )
-def test_the_second_derivative_is_finite_and_right_where_that_of_the_function_is(name: str) -> None:
+def test_the_second_derivative_is_finite_and_right_where_the_exact_one_is_finite(name: str) -> None:
     magnitudes = np.array([0.0, 1e-30, 1e-3, 0.3, 1, 3, 12, 45, 88, 100, 1e4, 1e20], np.float32)
     x = np.concatenate([magnitudes, -magnitudes])
     compute: Any = directml.lower(ELEMENTWISE[name].desc(name, DataType.FLOAT32, x.shape))
@@ -351,7 +351,7 @@ def test_the_second_derivative_of_a_power_is_right_at_its_edges(base: float, exp
 
 
 @pytest.mark.parametrize("function", [dmljax.element_wise_modulus_floor, dmljax.element_wise_modulus_truncate])
-def test_the_derivative_of_a_modulus_by_a_constant_counts_nothing(function: Any) -> None:
+def test_the_derivative_of_a_modulus_ignores_an_overflowing_quotient(function: Any) -> None:
     of_a = lambda a: function(a, np.float32(1e-3))  # noqa: E731
     large = jnp.float32(1e38)  # divided by 1e-3, it is infinite
     assert jax.jvp(of_a, (large,), (jnp.float32(1),))[1] == 1

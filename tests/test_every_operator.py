@@ -103,7 +103,7 @@ def test_is_exported_under_its_directml_name(operator: str) -> None:
 
 
 @for_each_operator
-def test_its_rules_are_told_in_sentences(operator: str) -> None:
+def test_its_rules_are_sentences(operator: str) -> None:
     told = [rule.told(OPERATORS[operator]) for rule in OPERATORS[operator].rules]
     assert told
     for sentences in told:
@@ -118,7 +118,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
 
 
 @for_operators(FEW)
-def test_the_examples_come_out_bit_for_bit(operator: str) -> None:
+def test_the_pages_examples_are_reproduced_bit_for_bit(operator: str) -> None:
     for example in examples_of(OPERATORS[operator]):
         outputs = jax.tree.leaves(directml.lower(example.desc)(*example.arrays(of_inputs=True).values()))
         computed = dict(zip(example.arrays(of_inputs=False), map(np.asarray, outputs), strict=True))
@@ -145,7 +145,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
 
 
 @for_operators(FIRST_OF_EVERY_KIND)
-def test_the_shapes_and_types_of_the_outputs_are_the_descs(operator: str) -> None:
+def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
     for desc in typed_descs(operator):
         shapes = jax.eval_shape(directml.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
         expected = [tensor.shape_dtype for tensor in desc.tensors(is_input=False).values()]
@@ -153,7 +153,7 @@ def test_the_shapes_and_types_of_the_outputs_are_the_descs(operator: str) -> Non
 
 
 @for_operators(FIRST_OF_EVERY_KIND)
-def test_minimum_feature_level_is_the_pages_for_every_type_and_rank(operator: str) -> None:
+def test_minimum_feature_level_matches_the_page_for_every_type_and_rank(operator: str) -> None:
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
     seen = set()
@@ -485,7 +485,7 @@ def test_derivatives_agree_with_each_other(operator: str) -> None:
 
 
 @transformation("checkpoint", of=FEW)
-def test_may_be_computed_again_for_its_derivatives(operator: str) -> None:
+def test_works_under_checkpoint_rematerialization(operator: str) -> None:
     function, floats = float_call(operator)
     outputs, pull = jax.vjp(function, floats)
     again, pull_again = jax.vjp(jax.checkpoint(function), floats)
@@ -580,7 +580,7 @@ def test_computes_the_same_when_it_is_exported(operator: str) -> None:
 
 
 @transformation("symbolic batch", of=FEW)
-def test_exports_a_batch_whose_size_is_left_open(operator: str) -> None:
+def test_exports_a_batch_of_open_size(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 5)
     (size,) = jax.export.symbolic_shape("batch")
@@ -646,5 +646,5 @@ def in_several_processes(
 
 
 @transformation("several processes", of=FEW)
-def test_runs_on_arrays_that_several_processes_hold(operator: str, in_several_processes: dict[str, str]) -> None:
+def test_runs_on_arrays_shared_by_several_processes(operator: str, in_several_processes: dict[str, str]) -> None:
     assert in_several_processes[operator] == processes.AS_IN_ONE

@@ -107,7 +107,7 @@ def test_a_beam_search_runs_in_a_scan() -> None:
     require_close(scores, [score for score, _ in found])
 
 
-def test_the_largest_gradients_are_sent_and_the_rest_is_kept() -> None:
+def test_the_largest_gradients_are_sent_and_the_rest_accumulates() -> None:
     gradient = random(4, 6)
 
     @jax.jit

@@ -42,7 +42,7 @@ def chain(*nodes: Any, input: Any = FLOATS, **more: Any) -> Graph:
     )
 
 
-def test_two_poolings_have_the_layout_of_the_platform_compiled_for() -> None:
+def test_two_poolings_use_the_layout_of_the_target_platform() -> None:
     image, smaller = TensorDesc("FLOAT32", (1, 4, 8, 8)), TensorDesc("FLOAT32", (1, 4, 7, 7))
     graph = chain(
         *(
@@ -148,7 +148,7 @@ def dequantized(reader: str) -> Graph:
 
 
 @pytest.mark.parametrize(("reader", "is_folded"), [("GEMM", True), ("ELEMENT_WISE_ADD", False)])
-def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(reader: str, is_folded: bool) -> None:
+def test_constants_are_folded_if_a_call_gains_by_it(reader: str, is_folded: bool) -> None:
     graph = dequantized(reader)
     folded = graph.folded()
     assert ("weight" not in folded.nodes, list(folded.constants) == ["weight.output"]) == (is_folded, is_folded)
@@ -162,7 +162,7 @@ def test_what_follows_from_constants_is_computed_once_where_a_call_gains_by_it(r
     assert_same_bits(jax.jit(lambda x: lower(dequantized(reader))(x))(x), expected)
 
 
-def test_a_constant_may_follow_from_what_is_computed_at_each_call() -> None:
+def test_nodes_that_read_unfolded_nodes_may_be_folded() -> None:
     # The difference is larger than its constants and stays; whether it is positive is smaller, and is folded.
     table, column, row = (TensorDesc("FLOAT32", (8, 8), strides) for strides in (None, (1, 0), (0, 1)))
     flags = TensorDesc("UINT8", (8, 8))
@@ -191,7 +191,7 @@ def test_a_constant_may_follow_from_what_is_computed_at_each_call() -> None:
     assert_same_bits(lower(graph)(x), expected)
 
 
-def test_an_output_that_follows_from_constants_stays_one_of_a_node() -> None:
+def test_nodes_that_produce_graph_outputs_are_not_folded() -> None:
     relu = ActivationReluDesc(input=FLOATS, output=FLOATS)
     graph = Graph(
         nodes={"relu": relu},
@@ -204,7 +204,7 @@ def test_an_output_that_follows_from_constants_stays_one_of_a_node() -> None:
     assert lower(graph)().tolist() == [[0, 0, 0]] * 2
 
 
-def test_several_outputs_come_by_name_and_one_output_may_be_given_out_twice() -> None:
+def test_outputs_are_named_and_one_tensor_may_be_output_twice() -> None:
     graph = biased()
     both = Graph(
         nodes=graph.nodes,
@@ -266,7 +266,7 @@ def strided(rng: np.random.Generator, sizes: tuple[int, ...], *, nested: bool) -
 
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_what_reads_an_edge_sees_the_bytes_with_its_own_strides(seed: int, nested: bool) -> None:
+def test_an_edges_bytes_are_read_with_the_readers_strides(seed: int, nested: bool) -> None:
     rng = np.random.default_rng(seed)
     sizes = tuple(int(size) for size in rng.integers(1, 4, rng.integers(1, 5)))
     written = TensorDesc("FLOAT32", sizes, strided(rng, sizes, nested=nested))
@@ -325,7 +325,7 @@ def floats(sizes: tuple[int, ...]) -> Any:
     ],
     ids=str,
 )
-def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: Any) -> None:
+def test_an_edges_bytes_are_read_in_the_readers_type(first: Any, second: Any) -> None:
     source, target = TensorDesc(*first), TensorDesc(*second)
     whole = TensorDesc(source.data_type, source.sizes)
     copy = directml.ElementWiseIdentityDesc
@@ -338,7 +338,7 @@ def test_what_reads_an_edge_sees_the_bytes_in_its_own_type(first: Any, second: A
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
 
-def test_beyond_the_end_of_a_buffer_there_are_zeros() -> None:
+def test_reads_beyond_the_end_of_a_buffer_give_zeros() -> None:
     copy = directml.ElementWiseIdentityDesc
     three, windows = TensorDesc("UINT8", (3,)), TensorDesc("UINT8", (2, 3), (1, 1))  # in a buffer of 4 bytes
     graph = chain(copy(input=three, output=three), copy(input=windows, output=TensorDesc("UINT8", (2, 3))), input=three)
@@ -402,7 +402,7 @@ def test_gradients_flow_through_strides() -> None:
     assert_same_bits(pull(cotangent)[0], cotangent.sum(0))
 
 
-def test_element_wise_nodes_are_one_fused_computation() -> None:
+def test_elementwise_nodes_fuse_into_one_computation() -> None:
     x = TensorDesc("FLOAT32", (512, 512))
     nodes = [ElementWiseExpDesc(input=x, output=x), ActivationReluDesc(input=x, output=x)] * 3
     text = jax.jit(lower(chain(*nodes, input=x))).lower(np.zeros(x.sizes, np.float32)).compile().as_text() or ""
@@ -484,7 +484,7 @@ def test_the_lowest_level_is_that_of_the_newest_node() -> None:
         lower(chain(identity(FLOATS, FLOATS), gelu), feature_level="5_0")
 
 
-def test_everything_that_does_not_fit_is_told_at_once() -> None:
+def test_all_mismatches_are_reported_at_once() -> None:
     wide = TensorDesc("FLOAT32", (2, 4))
     graph = Graph(
         nodes={
@@ -539,7 +539,7 @@ def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -
     ],
     ids=str,
 )
-def test_what_a_graph_is_made_of_is_checked_at_once(arguments: Any, message: str) -> None:
+def test_the_parts_of_a_graph_are_checked_at_construction(arguments: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=message):
         Graph(**{"nodes": {}, "edges": {}, "inputs": {}, "outputs": {}} | arguments)
 
@@ -556,7 +556,7 @@ def test_what_a_graph_is_made_of_is_checked_at_once(arguments: Any, message: str
         ((), {"node": {}}, r"got an unexpected keyword argument 'node' \(did you mean nodes for node\?\)"),
     ],
 )
-def test_a_graph_tells_what_it_is_made_of(args: Any, kwargs: Any, message: str) -> None:
+def test_a_graph_describes_its_parts(args: Any, kwargs: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=f"^Graph: {message}"):
         directml.Graph(*args, **kwargs)
 
@@ -607,7 +607,7 @@ def test_a_wrong_json_is_refused(changes: Any, message: str) -> None:
 
 
 @pytest.mark.skipif(X64, reason="tests behavior without 64-bit types")
-def test_64_bits_are_refused_where_there_are_none() -> None:
+def test_graphs_of_64_bit_types_are_refused_if_they_are_disabled() -> None:
     wide = TensorDesc("INT64", (2,))
     with pytest.raises(Unsupported, match=r"graph: nodes\.n0\.ELEMENT_WISE_IDENTITY\.InputTensor\.DataType must be of"):
         lower(chain(directml.ElementWiseIdentityDesc(input=wide, output=wide), input=wide))

@@ -23,7 +23,9 @@ def as_users_have_it() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
-def test_a_guides_code_prints_what_stands_below_it(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_guides_code_prints_the_output_shown_below_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib", reason="the extra `pictures` is not installed").use("agg")
     monkeypatch.chdir(tmp_path)  # one writes a picture
     Path("notebooks").symlink_to(ROOT / "notebooks")  # one reads a model in notebooks/models

@@ -18,7 +18,7 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_prints_what_stands_in_it(
+def test_a_notebook_reproduces_its_stored_output(
     path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     if not pytestconfig.getoption("--notebooks") and not pytestconfig.getoption("--write-notebooks"):
@@ -49,7 +49,7 @@ def test_a_notebook_prints_what_stands_in_it(
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_reads_well_without_being_run(path: Path) -> None:
+def test_a_notebook_can_be_read_without_running_it(path: Path) -> None:
     cells = json.loads(path.read_text())["cells"]
     code, prose = ([cell for cell in cells if cell["cell_type"] == kind] for kind in ("code", "markdown"))
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))

@@ -28,7 +28,7 @@ def test_every_operator_is_exported() -> None:
         assert getattr(dmljax, operator.short_name.lower()) is operator.function
 
 
-def test_every_operator_of_the_header_is_there() -> None:
+def test_every_operator_in_the_header_exists() -> None:
     assert sorted(operator.short_name for operator in directml.OPERATORS.values()) == sorted(header.OPERATORS)
 
 
@@ -54,14 +54,14 @@ def public_names_of(module: ModuleType) -> dict[str, Any]:
     return {n: v for n in names if not inspect.ismodule(v := getattr(module, n))}
 
 
-def test_what_is_public_is_found_where_users_find_it() -> None:
+def test_public_objects_report_the_module_that_users_import() -> None:
     for module in (dmljax, dmljax.directml):
         for name, value in public_names_of(module).items():
             if name != "OPERATORS":
                 assert (value.__module__, value.__name__) == (module.__name__, name)
 
 
-def test_the_package_has_the_functions_and_what_belongs_to_them() -> None:
+def test_the_package_exports_the_functions_and_their_types() -> None:
     functions = {operator.short_name.lower() for operator in dmljax.directml.OPERATORS.values()}
     results = {name for name in public_names_of(dmljax) if name[0].isupper() and name != "DmlError"}
     assert all(issubclass(getattr(dmljax, name), tuple) for name in results)
@@ -82,7 +82,7 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert len({value.__name__ for value in classes}) == len(classes)
 
 
-def test_a_descriptor_is_told_to_be_in_directml() -> None:
+def test_errors_point_to_descriptors_in_directml() -> None:
     with pytest.raises(AttributeError, match=r"'OneHotDesc', did you mean dmljax\.directml\.OneHotDesc\?$"):
         dmljax.OneHotDesc  # type: ignore[attr-defined]  # noqa: B018
 
@@ -111,14 +111,14 @@ def test_a_descriptor_is_told_to_be_in_directml() -> None:
         ("", ""),
     ],
 )
-def test_a_name_of_another_library_is_told_in_dmljaxs(name: str, meant: str) -> None:
+def test_names_from_other_libraries_are_answered_with_dmljaxs(name: str, meant: str) -> None:
     with pytest.raises(AttributeError) as refused:
         getattr(dmljax, name)
     assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}{meant}"
 
 
 @pytest.mark.parametrize("room", few_of(["directml", "dxdispatch", "onnx", "pydirectml", "serialized"], "onnx"))
-def test_a_format_is_there_when_it_is_needed(room: str) -> None:
+def test_formats_are_imported_on_demand(room: str) -> None:
     program = f"import dmljax, sys; assert 'dmljax.{room}' not in sys.modules; print(dmljax.{room}.__name__)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == (f"dmljax.{room}\n", "")
@@ -130,12 +130,12 @@ def test_the_package_is_imported_without_jax() -> None:
     assert (run.stdout, run.stderr) == ("dmljax value_scale_2d\n", "")
 
 
-def test_the_version_is_the_changelogs() -> None:
+def test_the_version_matches_the_changelog() -> None:
     changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text()
     assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE)[1] == dmljax.__version__  # type: ignore[index]
 
 
-def test_what_is_no_operator_stands_in_the_reference() -> None:
+def test_public_names_other_than_operators_are_in_the_reference() -> None:
     operators = {kind.__name__ for kind in directml.OPERATORS.values()}
     operators |= {kind.short_name.lower() for kind in directml.OPERATORS.values()}
     public = public_names_of(dmljax).keys() | public_names_of(dmljax.directml).keys()

@@ -124,6 +124,6 @@ def test_jax_triangles_are_wrong_at_the_end_of_int32() -> None:
 
 
 @on_cpu
-def test_jax_sinh_is_off_by_more_than_a_few_units() -> None:
+def test_jax_sinh_is_off_by_more_than_a_few_ulp() -> None:
     at = np.float32(76.24613)
     assert units_off(jnp.sinh(at), np.sinh(np.float64(at))) > 24

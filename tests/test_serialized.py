@@ -70,7 +70,7 @@ def test_a_graph_is_read_back_and_computes_the_same(tmp_path: Path) -> None:
     assert_same_bits(directml.lower(read)(x), expected)
 
 
-def test_constants_of_4_bits_are_two_to_a_byte() -> None:
+def test_constants_of_4_bits_are_packed_two_to_a_byte() -> None:
     input, scale = TensorDesc("INT4", (1, 3)), TensorDesc("FLOAT32", (1, 1))
     node = directml.DequantizeDesc(
         input=input,
@@ -131,7 +131,7 @@ def test_a_pipe_is_refused_before_it_is_opened(tmp_path: Path) -> None:
             serialized.load(tmp_path / name)
 
 
-def test_a_zero_in_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_null_byte_in_a_file_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "graph.bin").write_bytes(product_with_named_constants("a\0b"))
     with pytest.raises(InvalidDesc, match=r"nodes\[0\] must be a readable file; got .*null (byte|character)"):
         serialized.load(tmp_path / "graph.bin")
@@ -140,7 +140,7 @@ def test_a_zero_in_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../weights", "a/b", "/etc/passwd", "..", ""])
-def test_a_constant_does_not_lead_out_of_the_folder(name: str, tmp_path: Path) -> None:
+def test_a_constant_cannot_escape_the_folder(name: str, tmp_path: Path) -> None:
     (tmp_path / "graph.bin").write_bytes(product_with_named_constants(name))
     with pytest.raises(InvalidDesc, match=r"a constant's name must be a plain file name|must be a readable file"):
         serialized.load(tmp_path / "graph.bin")
@@ -165,14 +165,14 @@ def product_with_named_constants(name: str) -> bytes:
     return written({4: nodes, 6: ["x"], 8: ["y"]})
 
 
-def test_an_edge_may_be_read_by_several_and_be_an_output_too() -> None:
+def test_an_edge_may_have_several_readers_and_be_an_output() -> None:
     graph = product(outputs={"product": "gemm.output", "y": "relu.output"})
     read = parsed(serialized.serialize(graph))
     assert dict(read.outputs) == dict(graph.outputs)
     assert dict(read.edges) == dict(graph.edges)
 
 
-def test_a_constant_is_read_as_the_tensor_that_reads_it_first() -> None:
+def test_a_constant_has_the_type_of_its_first_reader() -> None:
     flat = TensorDesc("FLOAT32", (1, 1, 1, 4))
     graph = product(
         nodes={
@@ -270,7 +270,7 @@ def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
     assert transposed.Get(types.Uint32Flags, transposed.Indirect(at(transposed, 8))) == 1
 
 
-def test_numbers_lie_at_multiples_of_their_sizes() -> None:
+def test_numbers_are_aligned_to_their_sizes() -> None:
     values = [(10.0**i, 2**40 + i) for i in range(4)]
     tables = [{4: "odd" * i, 6: ("B", 1), 8: ("Q", large), 10: ("f", small)} for i, (small, large) in enumerate(values)]
     data = written({4: tables})
@@ -293,7 +293,7 @@ def test_numbers_lie_at_multiples_of_their_sizes() -> None:
     ],
     ids=str,
 )
-def test_identities_say_what_a_file_has_no_place_for(change: Any, nodes: list[str]) -> None:
+def test_identities_express_what_the_file_format_cannot(change: Any, nodes: list[str]) -> None:
     graph = product(**change)
     data = serialized.serialize(graph)
     read = parsed(data)
@@ -326,7 +326,7 @@ def test_identities_say_what_a_file_has_no_place_for(change: Any, nodes: list[st
     ],
     ids=str,
 )
-def test_what_a_file_cannot_say_is_not_written(change: Any, message: str, tmp_path: Path) -> None:
+def test_graphs_that_a_file_cannot_express_are_not_written(change: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidDesc, match=message):
         serialized.save(product(**change), tmp_path / "graph.bin")
     assert not list(tmp_path.iterdir())
@@ -366,7 +366,7 @@ def test_a_wrong_file_is_refused(data: bytes, message: str) -> None:
         parsed(data)
 
 
-def test_parts_that_are_shared_again_and_again_are_refused() -> None:
+def test_excessive_sharing_of_parts_is_refused() -> None:
     count, text = 5000, "x" * 10_000
     data = bytearray(written({8: [""] * count + [text]}))
     vector = data.index((count + 1).to_bytes(4, "little")) + 4
@@ -377,7 +377,7 @@ def test_parts_that_are_shared_again_and_again_are_refused() -> None:
         parsed(bytes(data))
 
 
-def test_mutated_files_end_in_one_error(pytestconfig: pytest.Config) -> None:
+def test_mutated_files_raise_a_single_kind_of_error(pytestconfig: pytest.Config) -> None:
     rng = random.Random(6)
     originals = [serialized.serialize(product()), product_with_named_constants("weights")]
     survivors = 0

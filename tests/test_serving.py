@@ -59,7 +59,7 @@ def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.Cap
     assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
 
 
-def test_an_artifact_has_the_results_that_depend_on_weights_only(tmp_path: Path) -> None:
+def test_an_artifact_stores_the_results_that_depend_only_on_weights(tmp_path: Path) -> None:
     proto = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)
         <float[2, 2] w = {1, 2, 3, 4}> { square = MatMul(w, w) y = MatMul(x, square) }"""
@@ -148,7 +148,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[arguments for arguments, _ in REFUSED])
-def test_what_cannot_be_compiled_is_one_line(
+def test_a_model_that_cannot_be_compiled_gives_a_one_line_error(
     arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -169,7 +169,7 @@ def test_weights_that_an_artifact_cannot_hold_are_refused(
     assert tip == "tip: compile for several chips, or export model.apply, which takes the weights as an argument"
 
 
-def test_the_processor_that_exports_decides_nothing_for_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_do_not_depend_on_the_exporting_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = np.arange(48, dtype=np.uint8).reshape(6, 8), np.arange(-28, 28, dtype=np.int8).reshape(8, 7)
 
     def multiply(a: jax.Array, b: jax.Array) -> jax.Array:

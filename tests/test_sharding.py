@@ -406,7 +406,7 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
 
 
 @FULL
-def test_a_convolution_exchanges_its_result_along_channels_and_rows_beside_each_share_along_heights() -> None:
+def test_a_sharded_convolution_exchanges_results_across_channels_and_halos_across_heights() -> None:
     mesh = mesh_of(AxisType.Auto, devices=8)
 
     def exchanged(image: P, filters: P) -> list[tuple[str, int]]:
@@ -471,7 +471,7 @@ def comes_through(name: str, mesh: jax.sharding.Mesh, specs: tuple[P, ...]) -> b
     ],
     ids=str,
 )
-def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
+def test_is_right_under_any_sharding(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
     chosen = [specs for specs in chosen_shardings(arrays, 3) if comes_through(name, mesh, specs)]
@@ -483,7 +483,7 @@ def test_is_right_however_it_is_sharded(name: str, axis_type: AxisType) -> None:
 @FULL
 @AXIS_TYPES
 @pytest.mark.parametrize("name", COPIES)
-def test_copies_keep_every_bit_however_they_are_sharded(name: str, axis_type: AxisType) -> None:
+def test_copies_keep_every_bit_under_any_sharding(name: str, axis_type: AxisType) -> None:
     function, arrays = COPIES[name]
     mesh = mesh_of(axis_type, rows=4, columns=2)
     chosen = [specs for specs in chosen_shardings(arrays, 5) if comes_through(name, mesh, specs)]
@@ -492,7 +492,7 @@ def test_copies_keep_every_bit_however_they_are_sharded(name: str, axis_type: Ax
         assert_same_trees(result, expected)
 
 
-def test_a_mesh_that_is_set_keeps_bits_that_no_array_tells_of() -> None:
+def test_set_mesh_keeps_bits_even_without_array_shardings() -> None:
     mesh = mesh_of(AxisType.Auto, rows=8)
     sharded = jax.jit(lambda x: dmljax.gather(x, np.arange(16)[::-1], axis=1), in_shardings=P(None, "rows"))
     with jax.set_mesh(mesh):
@@ -508,7 +508,7 @@ def test_a_mesh_that_is_set_keeps_bits_that_no_array_tells_of() -> None:
     ],
     ids=str,
 )
-def test_eager_calls_on_a_mesh_that_is_set_are_right(name: str, axis_type: AxisType) -> None:
+def test_eager_calls_under_set_mesh_are_right(name: str, axis_type: AxisType) -> None:
     function, arrays = CALLS[name]
     expected = function(*arrays)
     mesh = mesh_of(axis_type, rows=4, columns=2)
@@ -518,7 +518,7 @@ def test_eager_calls_on_a_mesh_that_is_set_are_right(name: str, axis_type: AxisT
 
 
 @pytest.mark.parametrize("name", ["gather_nd1", "gather_nd1, bfloat16"])
-def test_batches_that_lie_on_different_axes_are_brought_together(name: str) -> None:
+def test_batches_on_different_axes_are_resharded_to_match(name: str) -> None:
     specs = P("rows", None, "columns"), P("columns", "rows", None)
     function, arrays = CALLS[name]
     for axis_type in (AxisType.Explicit, AxisType.Auto):
@@ -543,7 +543,7 @@ def test_a_sharded_batch_may_share_the_other_operand(axes: Any, axis_type: AxisT
     assert_same_trees(compiled(*sharded), function(*arrays))
 
 
-def test_a_mesh_may_be_manual_in_part() -> None:
+def test_a_mesh_may_be_partly_manual() -> None:
     mesh = mesh_of(AxisType.Explicit, rows=4, columns=2)
     inputs = jax.device_put(CUBE, NamedSharding(mesh, P("rows", None, "columns")))
     indices = jax.device_put(small(8, 6, 1), NamedSharding(mesh, P("rows")))
@@ -553,7 +553,7 @@ def test_a_mesh_may_be_manual_in_part() -> None:
 
 
 @FULL
-def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
+def test_results_on_an_explicit_mesh_carry_their_sharding() -> None:
     mesh = mesh_of(AxisType.Explicit, rows=4, columns=2)
     place = lambda array, *spec: jax.device_put(array, NamedSharding(mesh, P(*spec)))  # noqa: E731
     input, indices = place(CUBE, "rows", None, "columns"), place(small(8, 8, 1), None, "columns")
@@ -571,7 +571,7 @@ def test_results_on_an_explicit_mesh_say_how_they_are_sharded() -> None:
 
 @FULL
 @AXIS_TYPES
-def test_gradients_come_through_a_mesh(axis_type: AxisType) -> None:
+def test_gradients_work_on_a_mesh(axis_type: AxisType) -> None:
     mesh = mesh_of(axis_type, rows=4, columns=2)
     weights = RNG.random((8, 8, 8), np.float32)
 
@@ -599,7 +599,7 @@ def naive_nonzero(input: Any) -> Any:
 
 @FULL
 @pytest.mark.parametrize("shape", few_of([(1024, 64), (65536, 1), (512, 133)], (512, 133)))
-def test_nonzero_exchanges_bits_and_not_its_input(shape: tuple[int, int]) -> None:
+def test_nonzero_exchanges_only_bits(shape: tuple[int, int]) -> None:
     input = (RNG.random(shape) < 0.3).astype(np.float32)
     exchanged = {}
     for axis_type in (AxisType.Auto, AxisType.Explicit):
@@ -656,9 +656,7 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
     ids=str,
 )
 @pytest.mark.parametrize("axes", few_of([(0,), (1,), (0, 1)], (0, 1)), ids=str)
-def test_rows_that_are_shared_out_among_devices_are_summed_as_exactly(
-    axes: tuple[int, ...], spec: P, axis_type: AxisType
-) -> None:
+def test_sharded_rows_are_summed_as_exactly_as_whole_ones(axes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
     logits = np.where(np.random.default_rng(0).random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
     sharded = jax.device_put(logits, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))
     (softmax, logarithm), slopes = softmaxes_and_slopes(sharded, axes=axes)

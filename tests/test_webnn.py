@@ -119,5 +119,5 @@ def equivalents() -> Iterator[tuple[str, str]]:
             yield from ((page.stem, name) for name in re.findall(r"`(\w+)`", cell) if name in METHODS)
 
 
-def test_the_pages_name_every_method_of_webnn_and_nothing_that_was_not_compared() -> None:
+def test_the_pages_cover_every_webnn_method_and_only_compared_ones() -> None:
     assert set(equivalents()) == PAIRS

@@ -19,7 +19,7 @@ from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 VALUES = np.array([0, 1], np.float32)
 
 
-def test_numpys_default_integers_are_taken_where_every_value_survives() -> None:
+def test_numpys_default_integers_are_accepted_if_every_value_survives() -> None:
     indices = np.array([[0], [-1], [2**31 - 1], [-(2**31)]])
     assert indices.dtype == np.int64
     result = dmljax.one_hot(indices, VALUES, axis=1, depth=2)
@@ -68,7 +68,7 @@ def test_64_bit_floats_of_jax_are_refused_without_64_bit_types() -> None:
 
 
 @needs_x32
-def test_float64_of_numpy_is_a_float32_beside_one() -> None:
+def test_numpys_float64_becomes_float32_next_to_float32() -> None:
     ones = np.ones((2, 2))
     filled = dmljax.diagonal_matrix1(ones, jnp.float32(3), diagonal_fill_begin=1)
     assert_same_bits(filled, np.array([[1, 3], [1, 1]], np.float32))
@@ -76,7 +76,7 @@ def test_float64_of_numpy_is_a_float32_beside_one() -> None:
 
 
 @needs_x64
-def test_64_bit_integers_are_whole_with_64_bit_types() -> None:
+def test_64_bit_integers_are_kept_with_64_bit_types() -> None:
     values = np.array([2**63 - 1, -(2**63)])
     assert_same_bits(dmljax.gather_nd(values, np.array([[1], [0]])), values[::-1])
 
@@ -91,7 +91,7 @@ def test_jax_enable_x64_is_left_as_it_is() -> None:
     assert bool(jax.config.read("jax_enable_x64")) == X64
 
 
-def test_python_numbers_are_taken_as_jax_takes_them() -> None:
+def test_python_numbers_promote_as_in_jax() -> None:
     assert int(dmljax.nonzero_coordinates(3).count) == 1
     with pytest.raises(InvalidDesc, match=f"input must fit int{64 if X64 else 32}; got {2**80}"):
         dmljax.nonzero_coordinates(2**80)
@@ -99,7 +99,7 @@ def test_python_numbers_are_taken_as_jax_takes_them() -> None:
         dmljax.nonzero_coordinates(1j)
 
 
-def test_objects_that_know_their_jax_array_are_taken() -> None:
+def test_objects_that_convert_to_jax_arrays_are_accepted() -> None:
     class Parameter:
         def __jax_array__(self) -> jax.Array:
             return jnp.array([1.0, 0.0])
@@ -125,7 +125,7 @@ def test_jax_arrays_of_other_types_are_refused_at_every_call(make: Any, argument
             call(**given)
 
 
-def test_axis_is_taken_for_axes() -> None:
+def test_axis_is_accepted_for_axes() -> None:
     input = np.array([[1, 5], [7, 0]], np.float32)
     assert_same_bits(dmljax.argmax(input, axis=1), dmljax.argmax(input, axes=1))  # type: ignore[call-arg]
     assert_same_bits(dmljax.activation_softmax1(input, axis=(0, 1)), dmljax.activation_softmax1(input, axes=(0, 1)))  # type: ignore[call-arg]
@@ -234,7 +234,7 @@ def test_axis_is_taken_for_axes() -> None:
         ),
     ],
 )
-def test_habits_of_other_libraries_are_told_the_remedy(call: Any, remedy: str) -> None:
+def test_habits_from_other_libraries_are_answered_with_the_remedy(call: Any, remedy: str) -> None:
     with pytest.raises(DmlError) as refused:
         call()
     assert str(refused.value).endswith(remedy)
@@ -245,7 +245,7 @@ def test_numpys_integers_serve_as_static_arguments() -> None:
     assert result.tolist() == [[0, 1]]
 
 
-def test_arrays_without_dimensions_serve_as_integers_and_arrays_of_one_as_sequences() -> None:
+def test_scalar_arrays_serve_as_integers_and_vectors_as_sequences() -> None:
     input: Any = np.ones((2, 3), np.float32)
     axis: Any = np.array(1)
     assert dmljax.argmax(input, axes=axis).shape == (2, 1)
@@ -256,18 +256,18 @@ def test_arrays_without_dimensions_serve_as_integers_and_arrays_of_one_as_sequen
 
 
 @pytest.mark.parametrize("sizes", [b"\2\3", {2, 3}, np.ones((2, 2), int), np.array(3), iter([2, 3]), "23"])
-def test_what_is_no_sequence_of_integers_is_refused(sizes: Any) -> None:
+def test_anything_but_a_sequence_of_integers_is_refused(sizes: Any) -> None:
     with pytest.raises(InvalidType, match=r"^diagonal_matrix1: output_sizes must be a sequence of integers; got "):
         dmljax.diagonal_matrix1(None, 1, output_sizes=sizes)
 
 
 @pytest.mark.parametrize("dtype", [jnp.zeros(2), np.zeros(2), 7, "FLOAT", object(), "S1", complex])
-def test_what_is_no_dtype_of_numbers_is_refused(dtype: Any) -> None:
+def test_anything_but_a_numeric_dtype_is_refused(dtype: Any) -> None:
     with pytest.raises(InvalidType, match=r"^diagonal_matrix1: dtype must be "):
         dmljax.diagonal_matrix1(None, 1, output_sizes=(2, 2), dtype=dtype)
 
 
-def test_numbers_of_any_python_kind_are_taken_for_their_value() -> None:
+def test_python_numbers_of_any_class_count_by_value() -> None:
     class Level(enum.IntEnum):
         HIGH = 7
 
@@ -279,7 +279,7 @@ def test_numbers_of_any_python_kind_are_taken_for_their_value() -> None:
     assert dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=Level.HIGH).shape == (1, 7)
 
 
-def test_types_are_weak_where_jaxs_are() -> None:
+def test_types_are_weak_where_jax_keeps_them_weak() -> None:
     size = (2, 2)
     half = jnp.ones(size, jnp.bfloat16)
     # As for jnp.full: a mask made from a Python number takes the type of the array that it is added to.
@@ -389,17 +389,17 @@ def test_types_and_numbers_that_no_argument_takes_are_refused(call_: Callable[[]
         lambda: dmljax.tile(IMAGE, repeats=(FAR, FAR, 1, 1)),
     ],
 )
-def test_what_xla_cannot_address_is_refused(call_: Callable[[], Any]) -> None:
+def test_arrays_that_xla_cannot_address_are_refused(call_: Callable[[], Any]) -> None:
     with pytest.raises(DmlError, match=r"must have fewer than 2\*\*63 bytes|must have at most 2147483647 elements"):
         call_()
 
 
-def test_what_xla_can_address_is_traced_however_large() -> None:
+def test_any_array_that_xla_can_address_is_traced() -> None:
     large = jax.eval_shape(lambda: dmljax.fill_value_constant(np.int8(1), output_sizes=(FAR - 1, FAR)))
     assert large.shape == (FAR - 1, FAR)
 
 
-def test_every_refusal_is_a_dml_error_and_pythons_own_kind() -> None:
+def test_every_refusal_is_a_dml_error_and_a_builtin_exception() -> None:
     for kind, own in ((InvalidDesc, ValueError), (InvalidType, TypeError), (Unsupported, NotImplementedError)):
         assert issubclass(kind, dmljax.DmlError)
         assert issubclass(kind, own)
@@ -428,14 +428,14 @@ def test_numbers_have_the_same_type_without_jit(call_: Callable[[], Any]) -> Non
 # Python numbers, whose conversions are cached
 
 
-def test_numbers_are_told_apart_by_their_bits() -> None:
+def test_numbers_are_distinguished_by_their_bits() -> None:
     for value in (0.0, -0.0, 0.0, 1e-40, -1e-40, 2.0**-126):
         for _ in range(2):  # converted, and remembered
             filled = dmljax.fill_value_constant(value, output_sizes=(1,), dtype="float32")
             assert_same_bits(filled, np.array([value], np.float32))
 
 
-def test_numbers_lie_where_the_arrays_of_the_call_do() -> None:
+def test_numbers_are_on_the_device_of_the_arrays() -> None:
     def halved(x: Any) -> Any:
         return dmljax.element_wise_clip(x, 0.25, 0.5)
 
@@ -475,7 +475,7 @@ def test_an_operator_remembers_a_bounded_number_of_numbers() -> None:
     assert 0 < len(called.numbers) <= _MAX_NUMBERS
 
 
-def test_an_annotation_that_says_no_kind_is_refused() -> None:
+def test_an_annotation_without_a_kind_is_refused() -> None:
     with pytest.raises(TypeError, match=r"must have an annotation that says its kind; got <class 'str'>$"):
 
         @calls.operator_function
@@ -501,7 +501,7 @@ def test_a_call_that_python_would_refuse_is_refused(args: Any, kwargs: Any, mess
 
 
 @pytest.mark.parametrize("name", ["element_wise_add", "element_wise_quantize_linear", "quantize"])
-def test_a_number_for_each_channel_is_told_its_shape(name: str) -> None:
+def test_errors_suggest_the_shape_of_per_channel_numbers(name: str) -> None:
     image = np.ones((2, 3, 4, 5), np.float32)
     remedy = "one number for each channel has the shape (3, 1, 1)"
     with pytest.raises(InvalidDesc, match=re.escape(f"({remedy})")):

@@ -55,7 +55,7 @@ def arguments_of_example(operator: Any) -> dict[str, Any]:
     return given
 
 
-def test_there_are_choices() -> None:
+def test_some_functions_take_choices() -> None:
     assert len(CHOICES) >= 30
     assert len(FUSING) == 8
 
@@ -88,7 +88,7 @@ def test_a_function_takes_the_name_of_a_member(choice: tuple[Any, str]) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of_choice)
-def test_what_is_no_choice_is_answered_with_all(choice: tuple[Any, str]) -> None:
+def test_an_invalid_choice_is_refused_with_the_valid_ones(choice: tuple[Any, str]) -> None:
     operator, argument = choice
     names = [name.lower() for name in enumeration_of(CHOICES[operator, argument]).__members__]
     function, others = operator.function, arguments_of_example(operator)
@@ -153,14 +153,14 @@ def test_an_activation_is_its_function_or_its_name(activation: Any) -> None:
             dmljax.gemm(X, X, fused_activation=name)
 
 
-def test_the_numbers_of_an_activation_are_a_partial() -> None:
+def test_functools_partial_sets_the_numbers_of_an_activation() -> None:
     steep = functools.partial(dmljax.activation_elu, alpha=2.0)
     expected = dmljax.activation_elu(X + X, 2.0)
     assert_same_trees(dmljax.element_wise_add1(X, X, fused_activation=steep), expected)
 
 
 @pytest.mark.parametrize("operator", FUSING, ids=name_of)
-def test_what_takes_an_activation_takes_its_name(operator: Any) -> None:
+def test_functions_that_take_an_activation_take_its_name(operator: Any) -> None:
     given = arguments_of_example(operator)
     by_name = operator.function(**given | {"fused_activation": "relu"})
     assert_same_trees(by_name, operator.function(**given | {"fused_activation": directml.ActivationReluDesc()}))

@@ -44,7 +44,7 @@ def fill(value: Any = 7, data_type: DataType = FLOAT32) -> directml.DiagonalMatr
 # Feature levels
 
 
-def test_the_levels_are_directmls() -> None:
+def test_the_levels_equal_directmls() -> None:
     spelled = ["1_0", "2_0", "2_1", "3_0", "3_1", "4_0", "4_1", "5_0", "5_1", "5_2", "6_0", "6_1", "6_2", "6_3", "6_4"]
     assert [str(level) for level in FeatureLevel] == [f"DML_FEATURE_LEVEL_{name}" for name in spelled]
     assert [f"{level:x}" for level in FeatureLevel] == [name.replace("_", "") + "00" for name in spelled]
@@ -61,7 +61,7 @@ def test_an_unknown_level_is_refused(level: Any) -> None:
         directml.validate(HARDMAX, feature_level=level)
 
 
-def test_all_findings_are_told_at_once_and_with_the_level_once() -> None:
+def test_all_findings_are_reported_at_once_and_the_level_once() -> None:
     desc = directml.ActivationHardmaxDesc(
         input=TensorDesc(DataType.FLOAT64, (2, 3, 4)), output=TensorDesc(DataType.INT4, (2, 3))
     )
@@ -107,7 +107,7 @@ def of_kind(kind: kinds.Kind) -> Any:
 
 @settings(deadline=None, max_examples=400)
 @given(st.data())
-def test_any_desc_is_judged_without_a_crash(data: st.DataObject) -> None:
+def test_any_desc_is_validated_without_a_crash(data: st.DataObject) -> None:
     operator = data.draw(st.sampled_from(list(directml.OPERATORS.values())))
     numbers: dict[str, Any] = {
         "value": st.just(1),
@@ -211,7 +211,7 @@ def test_jax_arrays_are_checked_while_tracing(input: Any, error: Any, message: s
             function(input)
 
 
-def test_a_desc_is_a_call_of_its_function_and_a_call_is_a_desc() -> None:
+def test_descs_and_function_arguments_correspond() -> None:
     for operator in directml.OPERATORS.values():
         arguments, fields = inspect.signature(operator.function).parameters, {one.field for one in operator.members()}
         assert operator.derived.keys() <= arguments.keys()
@@ -234,7 +234,7 @@ def test_a_desc_is_a_call_of_its_function_and_a_call_is_a_desc() -> None:
     ],
 )
 @pytest.mark.parametrize("given", [5, None, MATRIX, directml.ActivationHardmaxDesc])
-def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
+def test_anything_but_a_descriptor_is_refused(use: Any, given: Any) -> None:
     with pytest.raises(InvalidType, match="a descriptor must be an Operator or a Graph; got "):
         use(given)
 
@@ -256,7 +256,7 @@ def test_what_is_no_descriptor_is_refused(use: Any, given: Any) -> None:
         (lambda: None, ">"),
     ],
 )
-def test_what_stands_for_an_operator_is_told_its_descriptor(given: Any, remedy: str) -> None:
+def test_errors_for_functions_and_names_point_to_the_descriptor(given: Any, remedy: str) -> None:
     with pytest.raises(InvalidType) as refused:
         directml.lower(given)
     assert str(refused.value).endswith(remedy)
@@ -339,7 +339,7 @@ def test_scalar_unions_may_be_objects(data_type: str, given: Any, expected: Scal
     assert desc.value == expected
 
 
-def test_what_dxdispatch_takes_is_taken() -> None:
+def test_json_accepts_the_spellings_of_dxdispatch() -> None:
     tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
     wrapped = {"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": tensor}
     for spelled in (
@@ -433,7 +433,7 @@ def test_json_is_refused_by_the_member_that_is_wrong(change: dict[str, Any], err
         ({"Type": "ARGMAX", "Desc": GOOD, "Axes": [1]}, InvalidDesc, "beside Desc must have no field 'Axes'"),
     ],
 )
-def test_json_that_is_no_operator_is_refused(given: Any, error: Any, message: str) -> None:
+def test_json_other_than_operators_is_refused(given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         directml.from_json(given)
 

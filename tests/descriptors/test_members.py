@@ -199,7 +199,7 @@ def test_the_tensors_of_an_array_are_leaves_with_a_place_in_both_spellings() -> 
     assert MockWindowDesc.members()[0].name == "ROITensor"
 
 
-def test_arrays_come_one_after_the_other_or_by_name_as_a_sequence() -> None:
+def test_arrays_are_passed_by_position_or_as_a_named_sequence() -> None:
     join_all = directml.lower(joining(3, 1, 2))
     for outputs in (join_all(A, B, C), join_all(inputs=[A, B, C]), jax.jit(join_all)(A, B, C)):
         np.testing.assert_array_equal(outputs, JOINED)
@@ -388,7 +388,7 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
         directml.GatherDesc(input=matrix(3))  # type: ignore[call-arg]
 
 
-def test_a_member_may_be_called_as_a_descriptor_calls_something_itself() -> None:
+def test_a_member_may_share_its_name_with_a_descriptor_attribute() -> None:
     desc = MockReduceDesc(function="DECREASING", input=matrix(3), output=matrix(3))  # type: ignore[arg-type]
     assert (desc.function, desc.type) == (AxisDirection.DECREASING, AxisDirection.DECREASING)
     np.testing.assert_array_equal(directml.lower(desc)(A), -A)
@@ -410,7 +410,7 @@ def test_an_array_of_no_tensors_is_an_empty_sequence() -> None:
             assert outputs.tolist() == [[0, 0, 0]] * 2
 
 
-def test_members_are_given_by_name_alone() -> None:
+def test_members_are_keyword_only() -> None:
     expected = r"ADD: .* by name; got 3 by position \(ElementWiseAddDesc\(a=..., b=..., output=...\)\)$"
     with pytest.raises(InvalidType, match=expected):
         directml.ElementWiseAddDesc(matrix(3), matrix(3), matrix(3))  # type: ignore[call-arg]
@@ -426,7 +426,7 @@ def test_members_are_given_by_name_alone() -> None:
         ((2, 3), "got tuple$"),
     ],
 )
-def test_an_array_is_told_its_desc(given: Any, message: str) -> None:
+def test_errors_for_an_array_name_its_desc(given: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=f"InputTensor must be a TensorDesc; {message}"):
         directml.ActivationReluDesc(input=given, output=matrix(3))
 
@@ -461,7 +461,7 @@ def test_attributes_are_what_a_function_takes() -> None:
     assert type(given["scales"][0]) is np.float32
 
 
-def test_the_signature_of_a_desc_tells_its_members() -> None:
+def test_the_signature_of_a_desc_lists_its_members() -> None:
     parameters = inspect.signature(directml.ElementWiseThresholdDesc).parameters
     assert list(parameters) == ["input", "output", "scale_bias", "min"]
     assert parameters["input"].annotation is TensorDesc
@@ -469,7 +469,7 @@ def test_the_signature_of_a_desc_tells_its_members() -> None:
     assert not inspect.signature(directml.Operator).parameters
 
 
-def test_equal_computations_compile_once_whatever_the_layout_of_their_descs() -> None:
+def test_equal_computations_in_different_layouts_compile_once() -> None:
     packed = directml.ElementWiseAddDesc(a=matrix(3), b=matrix(3), output=matrix(3))
     strided = directml.ElementWiseAddDesc(
         a=matrix(3, strides=(0, 1)), b=matrix(3, flags="OWNED_BY_DML"), output=matrix(3, total_tensor_size_in_bytes=64)

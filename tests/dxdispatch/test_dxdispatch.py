@@ -328,7 +328,7 @@ def test_dispatchables_are_refused_by_what_is_wrong_with_them(tmp_path: Path, gi
     assert len(found or commands) == 1
 
 
-def test_all_that_is_wrong_with_a_part_is_told(tmp_path: Path) -> None:
+def test_all_findings_in_a_part_are_reported(tmp_path: Path) -> None:
     bad = {"DataType": "FLOAT8", "Sizes": [2, -3], "Strides": [1.5, 1], "Flags": ["NONE", "OWNED"]}
     desc = {"InputTensor": bad, "OutputTensor": {"Sizes": 3}}
     operator = {"type": "ARGMAX", "desc": desc | {"Axes": ["x"]}, "executionFlags": ["NONE", "FAST"]}
@@ -416,7 +416,7 @@ def test_rules_are_those_of_the_level(tmp_path: Path) -> None:
         load(path, feature_level="0_1")
 
 
-def test_what_counts_for_nothing_is_told_and_passed_over(tmp_path: Path) -> None:
+def test_ignored_parts_of_a_model_give_warnings(tmp_path: Path) -> None:
     max_ = hardmax(2, 3, input={"Stride": [3, 1]})
     max_["desc"]["Axis"] = 1
     resources = IO | {"in": zeros("FLOAT32", 6, comment="x", sizeInByte=4), "$ignored": zeros("INT8", 1)}

@@ -226,7 +226,7 @@ def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> Disp
         ([("y", "z"), ("x", "y")], 1, 2),
     ],
 )
-def test_what_a_repetition_would_change_stays_apart(
+def test_dispatches_that_change_when_repeated_stay_apart(
     turns: list[tuple[str, str]], count: int, repeated_count: int, tmp_path: Path
 ) -> None:
     model = in_turns(tmp_path, *turns)

@@ -27,7 +27,7 @@ def attention(*outputs: str, mask: Any = None, **attributes: Any) -> Any:
     return dmljax.onnx.load(model([node], inputs, [one for one in node.output if one], opset=24))
 
 
-def test_a_query_that_sees_nothing_has_zeros_and_no_derivative_that_is_not_a_number() -> None:
+def test_a_fully_masked_query_gives_zeros_and_finite_derivatives() -> None:
     own = attention(mask=value("mask", BOOL, [3, 3]))
     seen = np.array([[True, False, False], [False, False, False], [True, True, True]])
     result = own(QUERY, KEY, VALUE, seen)
@@ -38,7 +38,7 @@ def test_a_query_that_sees_nothing_has_zeros_and_no_derivative_that_is_not_a_num
     assert np.all(np.asarray(slopes)[0, :, 1] == 0)
 
 
-def test_a_bound_that_is_far_changes_nothing() -> None:
+def test_a_large_softcap_changes_nothing() -> None:
     plain = attention(is_causal=1)(QUERY, KEY, VALUE)
     bounded = attention(is_causal=1, softcap=1e4)(QUERY, KEY, VALUE)
     np.testing.assert_allclose(bounded, plain, rtol=1e-4, atol=1e-5)
@@ -47,7 +47,7 @@ def test_a_bound_that_is_far_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", range(4))
-def test_scores_are_an_output_as_far_as_they_have_come(mode: int) -> None:
+def test_scores_are_returned_from_the_requested_stage(mode: int) -> None:
     own = attention("y", "", "", "s", is_causal=1, softcap=2.0, qk_matmul_output_mode=mode)
     output, scores = own(QUERY, KEY, VALUE)
     products = QUERY @ KEY.swapaxes(2, 3) / 2

@@ -192,7 +192,7 @@ def check(operator: str, result: Any, expected: Any, case: Any) -> None:
         )
 
 
-def test_as_many_cases_run_as_are_promised() -> None:
+def test_the_promised_number_of_cases_runs() -> None:
     refused = [case.name for case in CASES if reason_of(case.name) is not None]
     assert len(CASES) == 2024
     assert len(refused) == 19

@@ -113,7 +113,7 @@ def test_samples_between_pixels_are_those_of_onnx_runtime(padding: str, mode: st
     assert jnp.isfinite(jax.grad(lambda x: sample(x, jnp.asarray(grid)).sum())(jnp.asarray(x))).all()
 
 
-def test_a_signal_and_its_frequencies_are_one_another_in_any_opset() -> None:
+def test_fourier_transforms_invert_each_other_in_any_opset() -> None:
     x = np.random.default_rng(2).standard_normal((2, 9, 1)).astype("float32")
     first = loaded("DFT", [FLOAT], opset=17, axis=1)(x)
     expected = np.fft.fft(x[..., 0])
@@ -135,6 +135,6 @@ def test_casts_to_floats_of_8_bits_saturate_unless_told_not_to() -> None:
 
 
 @pytest.mark.parametrize(("round_mode", "expected"), [("up", [1, 2, 4]), ("down", [1, 1, 2]), ("nearest", [1, 2, 2])])
-def test_casts_to_powers_of_two_round_as_they_are_told(round_mode: str, expected: list[float]) -> None:
+def test_casts_to_powers_of_two_follow_the_rounding_mode(round_mode: str, expected: list[float]) -> None:
     cast = loaded("Cast", [FLOAT], opset=24, to=TensorProto.FLOAT8E8M0, round_mode=round_mode)
     assert cast(floats([1, 1.5, 2.25])).astype(jnp.float32).tolist() == expected

@@ -272,7 +272,7 @@ IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
         "RotaryEmbedding part",
     ),
 )
-def test_an_operator_of_onnxruntime_gives_what_onnxruntime_gives(name: str) -> None:
+def test_contrib_operators_equal_onnxruntime(name: str) -> None:
     inputs, attributes, *outputs = CASES[name]
     operator = name.partition(" ")[0]
     domain = "" if operator in IN_MAIN else "com.microsoft"
@@ -371,7 +371,7 @@ def test_a_cache_of_another_width_is_refused() -> None:
         run(one_node("GroupQueryAttention", inputs, 3, **attributes), [one for one in inputs if one is not None])
 
 
-def test_a_group_query_may_bring_its_keys_and_values_in_one_array() -> None:
+def test_a_group_query_may_pack_its_keys_and_values() -> None:
     arrays, attributes = grouped(1, 5, [6, 4])
     packed = [np.concatenate(arrays[:3], axis=-1), None, None, *arrays[3:]]
     model = one_node("GroupQueryAttention", packed, 3, **attributes)
@@ -411,14 +411,14 @@ def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     assert_close(plain, expected.astype(np.float32), 1e-5)
 
 
-def test_half_of_a_sum_is_gated_by_the_gelu_of_the_other() -> None:
+def test_bias_split_gelu_gates_one_half_by_the_gelu_of_the_other() -> None:
     x, bias = floats(2, 3, 8), floats(8)
     (result,) = run(one_node("BiasSplitGelu", [x, bias]), [x, bias])
     left, right = jnp.split(jnp.asarray(x + bias), 2, axis=-1)
     assert_close(result, np.asarray(left * jax.nn.gelu(right, approximate=False)), 1e-6)
 
 
-def test_a_convolution_of_last_channels_has_them_last_in_its_filter_too() -> None:
+def test_a_channels_last_convolution_has_a_channels_last_filter() -> None:
     x, filter = floats(1, 3, 5, 6), floats(4, 3, 3, 3)
     arrays = [np.moveaxis(x, 1, -1).copy(), np.moveaxis(filter, 1, -1).copy()]
     (result,) = run(one_node("NhwcConv", arrays, pads=[1, 1, 1, 1]), arrays)
@@ -439,7 +439,7 @@ def test_a_transposed_convolution_takes_its_padding_as_an_input() -> None:
         jax.jit(dmljax.onnx.load(model))(*arrays)
 
 
-def test_a_fused_convolution_of_last_channels_is_one_of_first_channels() -> None:
+def test_a_fused_channels_last_convolution_equals_the_channels_first_one() -> None:
     x, filter, bias, summand = floats(1, 3, 5, 6), floats(4, 3, 3, 3), floats(4), floats(1, 4, 5, 6)
     attributes: dict[str, Any] = {"pads": [1, 1, 1, 1], "activation": "Relu"}
     (expected,) = run(one_node("FusedConv", [x, filter, bias, summand], **attributes), [x, filter, bias, summand])
@@ -480,7 +480,7 @@ def test_unique_elements_stay_in_their_order() -> None:
         np.testing.assert_array_equal(own, other)
 
 
-def test_integers_are_multiplied_less_their_zero_points() -> None:
+def test_integer_products_subtract_the_zero_points() -> None:
     a, b = u8(3, 4), s8(4)
     (result,) = run(one_node("MulInteger", [a, zero(7), b, zero(-3, np.int8)]), [a, zero(7), b, zero(-3, np.int8)])
     np.testing.assert_array_equal(result, (a.astype(int) - 7) * (b.astype(int) + 3))
@@ -493,7 +493,7 @@ def test_a_product_may_end_in_a_fast_gelu() -> None:
     assert_close(result, np.asarray(expected), 1e-5)
 
 
-def test_a_sum_is_dropped_and_then_added_to() -> None:
+def test_dropout_of_a_sum_is_added_to_the_residual() -> None:
     arrays = [floats(50, 8), floats(8), floats(50, 8), np.array(0.25, np.float32), np.array(True)]
     model = dmljax.onnx.load(one_node("BiasDropout", arrays, 2))
     result, mask = model(*arrays, key=jax.random.key(0))
@@ -504,7 +504,7 @@ def test_a_sum_is_dropped_and_then_added_to() -> None:
     assert_close(model(*arrays)[0], arrays[0] + arrays[1] + arrays[2], 1e-6)
 
 
-def test_a_bias_and_what_is_skipped_are_added() -> None:
+def test_a_bias_and_a_skip_connection_are_added() -> None:
     arrays = [floats(2, 5, 8), floats(8), floats(2, 5, 8)]
     (result,) = run(one_node("BiasAdd", arrays), arrays)
     assert_close(result, sum(arrays), 1e-6)
@@ -518,7 +518,7 @@ def test_a_bias_is_added_before_a_softmax_of_all_inner_dimensions(is_inner: int,
     assert_close(result, (powers / powers.sum((2, 3), keepdims=True)).astype(np.float32), 1e-6)
 
 
-def test_a_mean_of_quantized_numbers_is_that_of_the_numbers() -> None:
+def test_the_mean_of_quantized_numbers_equals_the_dequantized_mean() -> None:
     arrays = [u8(3, 4, 5), *PARAMETERS]
     (result,) = run(one_node("QLinearReduceMean", arrays, axes=[0, 2], keepdims=1), arrays)
     mean = 0.05 * (arrays[0].astype(float) - 120).mean((0, 2), keepdims=True)
@@ -553,7 +553,7 @@ OF_PROVIDER: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("operator", few_of(OF_PROVIDER, "Conv", "Gemm"))
-def test_what_the_provider_fuses_is_the_operator_and_then_the_activation(operator: str) -> None:
+def test_fused_operators_apply_the_operator_and_then_the_activation(operator: str) -> None:
     arrays, attributes = OF_PROVIDER[operator]
     fused: dict[str, Any] = {"fused_activation": "LeakyRelu", "fused_alpha": 0.25}
     model = one_node(f"DmlFused{operator}", arrays, domain="com.microsoft.dml", **fused, **attributes)
@@ -561,14 +561,14 @@ def test_what_the_provider_fuses_is_the_operator_and_then_the_activation(operato
     assert_close(result, np.where(plain < 0, 0.25 * plain, plain).astype(np.float32), 1e-6)
 
 
-def test_an_activation_that_is_none_is_refused() -> None:
+def test_an_unknown_activation_is_refused() -> None:
     arrays = [floats(1, 2, 4, 4), floats(2, 2, 3, 3)]
     model = dmljax.onnx.load(one_node("FusedConv", arrays, activation="Rely"))
     with pytest.raises(DmlError, match="activation must be one of"):
         model(*arrays)
 
 
-def test_what_attention_here_has_not_is_refused_by_name() -> None:
+def test_unsupported_attributes_of_attention_are_refused_by_name() -> None:
     model = dmljax.onnx.load(one_node("Attention", [X, WEIGHT, BIAS], num_heads=2, past_present_share_buffer=1))
     with pytest.raises(Unsupported, match="past_present_share_buffer: not supported"):
         model(X, WEIGHT, BIAS)

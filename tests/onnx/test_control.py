@@ -52,7 +52,7 @@ def test_a_known_condition_leaves_the_other_branch_out(doubled_or_squared: Any) 
     assert "cond" in str(jax.make_jaxpr(doubled_or_squared)(jnp.array(True), floats(jnp.ones(2))))
 
 
-def test_branches_of_other_sizes_need_a_known_condition() -> None:
+def test_branches_of_different_sizes_need_a_known_condition() -> None:
     zero = np.array([0])
     shorter = choice(branch("Gather", "x", "zero", zero=zero), branch("Neg", "x"))
     assert shorter(True, floats(jnp.ones(3))).shape == (1,)
@@ -114,7 +114,7 @@ def until_small(rows: bool = False) -> Any:
     return body(*nodes, going="more", rows=rows, half=np.float32(0.5), one=np.float32(1))
 
 
-def test_a_condition_that_follows_values_ends_a_loop_exactly() -> None:
+def test_a_data_dependent_condition_ends_a_loop_exactly() -> None:
     run = loop(until_small(rows=True), outputs=2, count="")
     last, rows = run(jnp.float32(20))
     assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
@@ -131,7 +131,7 @@ def test_a_condition_ends_a_loop_before_its_count() -> None:
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
 
 
-def test_a_count_beyond_all_counting_is_none() -> None:  # as PyTorch's exporter writes `while`
+def test_a_maximal_trip_count_means_no_limit() -> None:  # as PyTorch's exporter writes `while`
     count = np.array(2**63 - 1)
     run = loop(until_small(), count="n", n=count)
     assert run(jnp.float32(20)) == jax.jit(run)(jnp.float32(20)) == 0.625
@@ -141,7 +141,7 @@ def test_a_count_beyond_all_counting_is_none() -> None:  # as PyTorch's exporter
         loop(halved(), count="n", n=count)(jnp.float32(1))
 
 
-def test_a_condition_ends_a_loop_before_its_rows_are_many() -> None:
+def test_a_condition_may_end_a_loop_after_few_rows() -> None:
     _, rows = loop(until_small(rows=True), outputs=2, count="n", n=np.array(2**31 - 1))(jnp.float32(20))
     assert rows.tolist() == [10, 5, 2.5, 1.25, 0.625]
 
@@ -204,7 +204,7 @@ def test_sequences_are_lists_and_their_positions_are_known() -> None:
         jax.jit(run)(floats(jnp.zeros(2)), floats(jnp.ones(2)), jnp.array(0))
 
 
-def test_a_model_takes_and_gives_sequences_and_nothing() -> None:
+def test_a_model_takes_sequences_and_none() -> None:
     kind = helper.make_optional_type_proto(helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
     node = helper.make_node("OptionalHasElement", ["x"], ["y"])
     run = dmljax.onnx.load(model([node], [helper.make_value_info("x", kind)], ["y"], opset=18))
@@ -227,14 +227,14 @@ def test_training_and_classical_machine_learning_are_refused_at_loading_each_onc
     assert "got Scaler and TreeEnsembleClassifier of ai.onnx.ml 3, 3 times, first at 'scale' (cut the model" in second
 
 
-def test_what_onnxruntime_lays_out_for_one_processor_is_refused_with_a_way_out() -> None:
+def test_layouts_for_one_processor_are_refused_with_a_remedy() -> None:
     node = helper.make_node("Conv", ["x", "x"], ["y"], domain="com.microsoft.nchwc")
     proto = model([node], [value("x", FLOAT, [1, 8, 3, 3])], ["y"], domains={"com.microsoft.nchwc": 1})
     with pytest.raises(Unsupported, match=r"layout that ONNX Runtime chose .* with ORT_ENABLE_EXTENDED instead"):
         dmljax.onnx.load(proto)
 
 
-def test_texts_are_computed_while_they_are_known() -> None:
+def test_known_strings_are_computed() -> None:
     kind = TensorProto.STRING
     nodes = [
         helper.make_node("StringConcat", ["x", "end"], ["whole"]),

@@ -310,7 +310,7 @@ def test_an_operator_that_takes_other_tensors_stays_one_node(name: str, operator
     assert operators(loaded(signature, body, weights, version=26).graph()).count(operator) == 1
 
 
-def test_a_bound_gives_what_follows_from_values_a_size() -> None:
+def test_maximum_sizes_bound_data_dependent_results() -> None:
     body = "places = NonZero (x)  rows = Transpose (places)  y = GatherND (x, rows)"
     text = f'<ir_version: 10, opset_import: ["": 21]> f (float[2, 3] x) => (float[k] y) {{ {body} }}'
     model = dmljax.onnx.load(onnx.parser.parse_model(text), maximum_sizes={"places": 4})
@@ -340,7 +340,7 @@ def test_a_loop_of_many_rounds_is_refused() -> None:
 # Shapes
 
 
-def test_open_sizes_of_one_name_are_given_once() -> None:
+def test_open_sizes_that_share_a_name_are_given_once() -> None:
     model = loaded("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
     assert model.graph({"b": (3, 2)}).inputs["a"].sizes == (3, 2)
 
@@ -369,7 +369,7 @@ def test_shapes_that_do_not_fit_are_refused(shapes: Any, error: type[Exception],
 # Views
 
 
-def test_what_only_moves_is_no_node() -> None:
+def test_transposes_and_reshapes_become_strides_and_not_nodes() -> None:
     model = loaded(
         "(float[2, 3] x, float[3] row) => (float[3, 2] y)",
         "a = Transpose <perm = [1, 0]> (x)  b = Unsqueeze (row, last)  y = Mul (a, b)",
@@ -381,7 +381,7 @@ def test_what_only_moves_is_no_node() -> None:
     assert (tensors["a"].strides, tensors["b"].strides) == ((1, 3), (1, 0))
 
 
-def test_elements_that_no_strides_reach_are_copied() -> None:
+def test_layouts_that_strides_cannot_express_are_copied() -> None:
     model = loaded(
         "(float[2, 3] x) => (float[6] y)",
         "a = Transpose <perm = [1, 0]> (x)  b = Reshape (a, flat)  y = Relu (b)",
@@ -390,7 +390,7 @@ def test_elements_that_no_strides_reach_are_copied() -> None:
     assert operators(require_same(model, floats(2, 3))) == ["ELEMENT_WISE_IDENTITY", "ACTIVATION_RELU"]
 
 
-def test_outputs_are_those_of_nodes() -> None:
+def test_every_output_comes_from_a_node() -> None:
     model = loaded(
         "(float[2, 3] x) => (float[2, 3] same, float[3, 2] turned, float[1] known)",
         "same = Identity (x)  turned = Transpose (x)  known = Constant <value_floats = [7.0]> ()",
@@ -432,7 +432,7 @@ def test_unneeded_nodes_are_left_out() -> None:
         ),
     ],
 )
-def test_ranks_become_those_that_directml_has(
+def test_ranks_are_adapted_to_directml(
     body: str, shapes: Sequence[tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
     signature = ", ".join(f"float{list(shape)} {name}" for name, shape in zip("xw", shapes, strict=False))
@@ -446,7 +446,7 @@ def _of(shape: tuple[int, ...]) -> Any:
 
 
 @needs_x64
-def test_a_cast_to_truth_asks_for_what_is_not_zero() -> None:
+def test_a_cast_to_bool_compares_with_zero() -> None:
     model = loaded("(float[3] x) => (bool[3] y)", "y = Cast <to = 9> (x)")
     assert operators(require_same(model, np.array([0.5, 0.0, -3.0], "float32"))) == [
         *("ELEMENT_WISE_LOGICAL_EQUALS", "ELEMENT_WISE_LOGICAL_NOT")
@@ -461,7 +461,7 @@ def test_bounds_that_are_not_known_are_tensors() -> None:
 # Refusals
 
 
-def test_all_that_directml_has_no_operator_for_is_told_at_once() -> None:
+def test_all_unsupported_nodes_are_reported_at_once() -> None:
     model = loaded(
         "(float[4, 4] x, float[1, 8, 1] s) => (float a, float[1, 8, 2] c, float b)",
         "a = Det (x)  c = DFT (s)  d = Neg (x)  b = Det (d)",
@@ -507,7 +507,7 @@ def test_a_refusal_says_how_to_cut_the_model() -> None:
         np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
-def test_sizes_that_follow_from_values_are_cut_off() -> None:
+def test_nodes_with_data_dependent_sizes_are_cut_off() -> None:
     model = loaded(
         "(float[2, 3] x) => (float[k, 2] y)",
         "m = Relu (x)  places = NonZero (m)  f = Cast <to = 1> (places)  t = Transpose (f)  y = Neg (t)",

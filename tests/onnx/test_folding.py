@@ -50,7 +50,7 @@ def test_transposes_and_dequantized_weights_are_computed_once(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("most", [2**24, 0])
-def test_weights_that_are_replaced_are_not_the_folded_ones(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_replaced_weights_take_effect_in_a_folded_model(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
     network = dmljax.onnx.load(rows_times_weights())
     before = network(X)

@@ -59,7 +59,7 @@ def test_functions_call_functions_with_their_own_attributes() -> None:
     assert without(X).tolist() == [[-2.0, 2.0, 6.0]], "an attribute that the call omits is also absent inside"
 
 
-def test_a_function_has_versions_of_its_own() -> None:
+def test_a_function_has_its_own_opset_versions() -> None:
     nodes = [helper.make_node("Softmax", ["a"], ["b"])]  # before version 13, over axis 1 and all later ones
     made = helper.make_function("own", "Old", ["a"], ["b"], nodes, [helper.make_opsetid("", 11)])
     node = helper.make_node("Old", ["x"], ["y"], domain="own")
@@ -68,7 +68,7 @@ def test_a_function_has_versions_of_its_own() -> None:
     assert own(x).ravel().tolist() == [0.25] * 8
 
 
-def test_overloads_of_one_name_are_apart() -> None:
+def test_overloads_of_one_name_are_distinct() -> None:
     node = helper.make_node("Leaky", ["x"], ["y"], domain="own", overload="strong")
     own = of_node(node, [leaky(), leaky("strong", 4.0)])
     assert own(X).tolist() == [[-8.0, 1.0, 3.0]]

@@ -57,7 +57,7 @@ def accepted(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
 
 
 @pytest.mark.parametrize("name", few_of(ELEMENTWISE, *(name for name in ELEMENTWISE if name.split()[0] in FEW)))
-def test_an_operator_of_single_elements_computes_the_same_wherever_the_channels_are(name: str) -> None:
+def test_elementwise_operators_compute_the_same_in_either_layout(name: str) -> None:
     handler, attributes = ELEMENTWISE[name], ATTRIBUTES.get(name.split()[0], {})
     inputs = accepted(handler, attributes)
 
@@ -71,7 +71,7 @@ def test_an_operator_of_single_elements_computes_the_same_wherever_the_channels_
     np.testing.assert_allclose(moved, expected, rtol=1e-6 if moved.dtype == jnp.float32 else 0)
 
 
-def test_the_operators_of_networks_are_among_those_of_single_elements() -> None:
+def test_the_elementwise_operators_of_networks_are_known() -> None:
     common = {"Add", "Clip", "Div", "HardSigmoid", "LeakyRelu", "Mul", "PRelu", "Relu", "Sigmoid", "Sub", "Where"}
     assert common <= {name.split()[0] for name in ELEMENTWISE}
 
@@ -80,7 +80,7 @@ OPERANDS = [(), (1,), (5,), (4, 1), (3, 1, 1), (1, 3, 1, 1), (2, 3, 1, 1), (2, 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
-def test_what_is_broadcast_to_an_image_is_so_with_channels_last(dtype: str) -> None:
+def test_operands_broadcast_to_channels_last_images(dtype: str) -> None:
     image = elements(IMAGE, "float32").astype(dtype)
     others = [elements(sizes, "float32", 1).astype(dtype) for sizes in OPERANDS]
 
@@ -102,7 +102,7 @@ def test_an_absent_input_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(), (3,), (2, 3)])
-def test_what_has_no_places_is_left_alone(sizes: tuple[int, ...]) -> None:
+def test_arrays_without_spatial_dimensions_are_left_alone(sizes: tuple[int, ...]) -> None:
     x = elements(sizes, "float32")
     jaxpr = jax.make_jaxpr(lambda x: of_images(jnp.negative, (x,), {}))(x)
     assert [equation.primitive.name for equation in jaxpr.eqns] == ["neg"]
@@ -211,7 +211,7 @@ def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any
     assert transposes(pooled, pictures) == nowhere
 
 
-def test_the_layout_is_that_of_the_platform_compiled_for(network: Any, pictures: Any) -> None:
+def test_the_layout_suits_the_target_platform(network: Any, pictures: Any) -> None:
     """The tracing process's platform does not matter: a program exported on a CPU may be for a GPU."""
     found = transposes(network, pictures)
     assert found["cpu"] > 0
@@ -249,7 +249,7 @@ def handler_of(node: Node) -> Handler:
     return handler
 
 
-def test_images_are_what_layers_with_windows_give_and_what_follows_from_it() -> None:
+def test_images_are_the_results_of_windowed_layers_and_of_what_follows() -> None:
     proto = network_of_images()
     for node in proto.graph.node:
         node.name = node.output[0]

@@ -59,7 +59,7 @@ def test_indices_that_reach_beyond_another_axis_are_refused(operator: str) -> No
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 @pytest.mark.parametrize("operator", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceLogSumExp"])
-def test_nothing_is_reduced_as_in_onnxruntime(operator: str, dtype: Any) -> None:
+def test_empty_reductions_equal_onnxruntime(operator: str, dtype: Any) -> None:
     result, expected = both(operator, [np.zeros((2, 0, 3), dtype), np.array([1])])
     np.testing.assert_array_equal(result, expected)
     assert result.dtype == expected.dtype

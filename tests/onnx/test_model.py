@@ -43,7 +43,7 @@ def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
     chex.assert_trees_all_equal(network(picture), network(x=picture), jax.jit(network)(jnp.asarray(picture)))
 
 
-def test_a_model_says_what_it_takes_and_gives(network: Any) -> None:
+def test_a_model_describes_its_inputs_and_outputs(network: Any) -> None:
     assert [(one.name, one.dtype, one.sizes) for one in network.inputs] == [("x", np.float32, ("n", 3, 4, 4))]
     assert [one.name for one in network.outputs] == ["y"]
     assert sorted(network.weights) == ["bias", "filter", "matrix"], "arrays that decide sizes are not weights"
@@ -104,7 +104,7 @@ def test_weights_are_an_argument_that_gradients_flow_to(network: Any, picture: A
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), jnp.sum(jnp.abs(gradients[name])), rtol=2e-2)
 
 
-def test_arrays_of_constant_nodes_are_weights_and_their_single_numbers_are_not(network: Any, picture: Any) -> None:
+def test_arrays_in_constant_nodes_are_weights_and_scalars_are_not(network: Any, picture: Any) -> None:
     proto = small_network()
     constants = [helper.make_node("Constant", [], [one.name], value=one) for one in proto.graph.initializer]
     constants += [helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(np.float32(0.5)))]
@@ -172,7 +172,7 @@ def reshaping() -> Any:
 
 
 @pytest.mark.parametrize("operator", ["Pow", "Softmax", "LogSoftmax"])
-def test_an_open_batch_survives_powers_and_softmax_of_all_that_follows_an_axis(operator: str) -> None:
+def test_an_open_batch_survives_powers_and_softmax_over_trailing_axes(operator: str) -> None:
     inputs, constants = (["x", "two"], {"two": np.float32(2)}) if operator == "Pow" else (["x"], {})
     node = helper.make_node(operator, inputs, ["y"], **({} if operator == "Pow" else {"axis": 2}))
     function = dmljax.onnx.load(model([node], [value("x", FLOAT, ["n", 3, 4])], ["y"], constants, opset=11))
@@ -193,7 +193,7 @@ def test_an_input_that_decides_sizes_is_read_eagerly_and_refused_when_traced() -
     assert jax.jit(lambda x: reshape(x, np.array([3, 2])))(x).shape == (3, 2), "a NumPy array is known inside jit"
 
 
-def test_an_input_that_is_fixed_is_none_any_more() -> None:
+def test_a_fixed_input_is_no_longer_an_input() -> None:
     nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"])]
     proto = model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"])
     reshape = dmljax.onnx.load(proto, constants={"sizes": [3, 2]})
@@ -227,7 +227,7 @@ def nonzero(**options: Any) -> Any:
     return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [None])], ["places"]), **options)
 
 
-def test_a_result_whose_size_follows_values_is_exact_eagerly_and_needs_a_bound_when_traced() -> None:
+def test_data_dependent_sizes_are_exact_eagerly_and_need_a_bound_when_traced() -> None:
     x = np.array([0, 3, 0, 4], "float32")
     assert nonzero()(x).tolist() == [[1, 3]]
     assert nonzero()(x[:2]).tolist() == [[1]]
@@ -241,7 +241,7 @@ def test_a_result_whose_size_follows_values_is_exact_eagerly_and_needs_a_bound_w
         nonzero(maximum_sizes="all")
 
 
-def test_all_that_is_missing_is_told_at_loading() -> None:
+def test_everything_unsupported_is_reported_at_loading() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Wobble", ["a"], ["b"], name="first"),
@@ -276,14 +276,14 @@ def test_a_wrong_call_is_refused(message: str, network: Any, picture: Any) -> No
         WRONG_CALLS[message](network, picture)
 
 
-def test_open_sizes_of_one_name_are_equal() -> None:
+def test_open_sizes_that_share_a_name_must_be_equal() -> None:
     nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
     add = dmljax.onnx.load(model(nodes, [value("a", FLOAT, ["n"]), value("b", FLOAT, ["n"])], ["y"]))
     with pytest.raises(InvalidDesc, match=r"b must have size 2 for n, like a; got \(1,\)"):
         add(np.zeros(2, "float32"), np.zeros(1, "float32"))
 
 
-def test_names_that_are_no_identifiers_are_keywords_too() -> None:
+def test_names_that_are_not_identifiers_work_as_keywords() -> None:
     nodes = [helper.make_node("Relu", ["input.1:0"], ["1/out put"])]
     relu = dmljax.onnx.load(model(nodes, [value("input.1:0", FLOAT, [1])], ["1/out put"]))
     assert relu(**{"input.1:0": np.array([-1], "float32")}).tolist() == [0]
@@ -301,7 +301,7 @@ def test_nodes_may_be_in_any_order() -> None:
     assert dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1])], ["y"]))(np.array([2], "float32")).tolist() == [-2]
 
 
-def test_before_version_4_initializers_are_inputs_that_have_a_value() -> None:
+def test_before_ir_version_4_initializers_are_inputs_with_defaults() -> None:
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
     inputs = [value("x", FLOAT, [1]), value("w", FLOAT, [1])]
     add = dmljax.onnx.load(model(nodes, inputs, ["y"], {"w": np.array([5], "float32")}, ir_version=3))
@@ -318,7 +318,7 @@ def test_an_operator_has_the_meaning_of_its_version() -> None:
         np.testing.assert_array_equal(softmax(x), np.full_like(x, each))
 
 
-def test_known_integers_divide_as_others_do() -> None:
+def test_known_integers_divide_like_traced_ones() -> None:
     nodes = [helper.make_node("Div", ["a", "b"], ["y"]), helper.make_node("Div", ["x", "b"], ["z"])]
     constants = {"a": np.array([-7]), "b": np.array([2])}
     divide = dmljax.onnx.load(model(nodes, [value("x", INT64, [1])], ["y", "z"], constants))
@@ -361,7 +361,7 @@ def test_an_attribute_of_another_kind_is_refused_with_the_node() -> None:
 
 
 @pytest.mark.parametrize("kind", [AttributeError, LookupError, TypeError, ValueError])
-def test_a_fault_of_a_handler_surfaces_as_it_is(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_handler_is_not_disguised(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(x: Any) -> Any:
         raise kind("our own fault")
 
@@ -377,7 +377,7 @@ def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
         dmljax.onnx.load(WRONG_FILES[message])
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_anything_but_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidDesc, match=r"must be a readable file; got '.*none.onnx' \(No such file") as none:
         dmljax.onnx.load(tmp_path / "none.onnx")
     assert isinstance(none.value, FileNotFoundError)
@@ -423,7 +423,7 @@ def test_external_data_that_is_missing_is_a_missing_file(tmp_path: Path) -> None
     assert isinstance(missing.value, DmlError)
 
 
-def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_external_data_outside_the_folder_is_refused(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / "secret").write_bytes(b"\0" * 4)
@@ -442,7 +442,7 @@ def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
         dmljax.onnx.load(external("secret"))
 
 
-def test_mutated_models_end_in_an_error_or_in_a_model(picture: Any) -> None:
+def test_mutated_models_load_or_raise_a_documented_error(picture: Any) -> None:
     data = small_network().SerializeToString()
     random = np.random.default_rng(3)
     loaded = 0

@@ -129,7 +129,7 @@ def test_a_language_model_without_a_past() -> None:
     assert_as_onnxruntime(source, [IDS[:, :3]])
 
 
-def test_a_language_model_goes_on_from_its_past() -> None:
+def test_a_language_model_continues_from_its_past() -> None:
     network = Gpt()
     first = exported(network, (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
     past = torch.randn(2, 2, 2, 3, 4)
@@ -218,7 +218,7 @@ def test_a_dynamically_quantized_network(tmp_path: Path) -> None:
     assert_as_onnxruntime(str(tmp_path / "small.onnx"), [x.numpy()])
 
 
-def test_a_dynamically_quantized_recurrent_network_is_near(tmp_path: Path) -> None:
+def test_a_dynamically_quantized_recurrent_network_is_close(tmp_path: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     x = torch.randn(4, 2, 6)
@@ -251,7 +251,7 @@ def test_a_statically_quantized_network(tmp_path: Path, form: str) -> None:
     )  # one step of 8 bits, because ONNX Runtime may round a tie the other way
 
 
-def test_what_onnxruntime_optimizes_is_read_again(tmp_path: Path) -> None:
+def test_models_optimized_by_onnxruntime_load(tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(tmp_path / "fused.onnx")

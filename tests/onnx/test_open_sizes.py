@@ -358,7 +358,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_open_sizes_leave_undecided_is_told_with_its_remedy(name: str) -> None:
+def test_undecidable_open_sizes_are_refused_with_a_remedy(name: str) -> None:
     case, rule = REFUSED[name]
     proto = proto_of(case)
     with pytest.raises(DmlError, match=rule):
@@ -393,7 +393,7 @@ def test_symbols_compute_as_numbers_do(function: Any) -> None:
         np.testing.assert_allclose(np.asarray(results, float), np.asarray(function(number), float), rtol=1e-3)
 
 
-def test_quotients_of_symbols_are_rounded_towards_zero() -> None:
+def test_quotients_of_symbols_round_toward_zero() -> None:
     (n,) = jax.export.symbolic_shape("n")
     for number in (1, 2, 6, 9):
         assert at(truncated_quotients(4 - Expression(n), 3), number) == int((4 - number) / 3)
@@ -433,7 +433,7 @@ def test_arrays_of_symbols_keep_the_type_of_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("steps", [["Cast"], ["Identity", "Cast"], ["CastLike"]])
-def test_scales_that_are_cast_are_no_weights(steps: list[str]) -> None:
+def test_scales_that_are_cast_are_not_weights(steps: list[str]) -> None:
     nodes, name = [], "scales"
     for i, step in enumerate(steps):
         more = {"to": FLOAT} if step == "Cast" else {}

@@ -37,7 +37,7 @@ PERCEPTRON = (
 )
 
 
-def test_the_first_product_has_its_columns_divided_and_the_next_its_rows() -> None:
+def test_the_first_product_is_divided_by_columns_and_the_next_by_rows() -> None:
     assert read(*PERCEPTRON).partition(MESH) == {
         "up": P(None, "model"),
         "up_bias": P("model"),
@@ -47,7 +47,7 @@ def test_the_first_product_has_its_columns_divided_and_the_next_its_rows() -> No
     }
 
 
-def test_queries_keys_and_values_have_columns_and_their_mixture_rows() -> None:
+def test_queries_keys_and_values_are_divided_by_columns_and_the_output_by_rows() -> None:
     nodes = """q = MatMul(x, wq) k = MatMul(x, wk) v = MatMul(x, wv)
         a = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, v) b = MatMul(a, wo)
         c = LayerNormalization(b, scale) d = Gemm<transB = 1>(c, up, bias) y = Gemm<transB = 1>(d, down, other)"""
@@ -63,7 +63,7 @@ def test_queries_keys_and_values_have_columns_and_their_mixture_rows() -> None:
     }
 
 
-def test_a_norm_has_all_features() -> None:
+def test_a_norm_keeps_all_features_on_each_device() -> None:
     nodes = "a = MatMul(x, first) b = LayerNormalization(a, scale) y = MatMul(b, second)"
     found = read("float[N, 4] x", "first:4x8 scale:8 second:8x8", nodes).partition(MESH)
     assert found == {"first": P(None, "model"), "scale": P(), "second": P(None, "model")}
@@ -80,7 +80,7 @@ def test_convolutions_have_their_output_channels_divided() -> None:
     assert set(found.values()) == {P("model")}
 
 
-def test_a_table_is_divided_by_its_features_unless_a_product_has_it_too() -> None:
+def test_an_embedding_is_divided_by_features_unless_a_product_shares_it() -> None:
     nodes = "a = Gather(table, i) t = Transpose(table) y = MatMul(a, t)"
     assert read("int64[N] i", "table:10x6", nodes).partition(MESH) == {"table": P("model")}
     nodes = "a = Gather(table, i) b = Add(a, places) y = MatMul(b, w)"
@@ -107,14 +107,14 @@ def test_steps_of_a_divided_lstm_exchange_only_its_state(is_gradient: bool) -> N
     assert of_steps == (["all-gather", "all-gather", "all-reduce"] if is_gradient else ["all-gather"])
 
 
-def test_what_the_devices_cannot_share_is_whole() -> None:
+def test_weights_that_do_not_divide_are_replicated() -> None:
     found = read("float[N, 4] x", "w:4x7 b:7 v:7x8", "a = Gemm(x, w, b) y = MatMul(a, v)").partition(MESH)
     assert found == {"w": P(), "b": P(), "v": P(None, "model")}
     model = read("float[N, 4] x", "w:4x6 v:6x8", "a = MatMul(x, w) y = MatMul(a, v)")
     assert model.partition(AbstractMesh((3,), ("chips",)), axis="chips") == {"w": P(None, "chips"), "v": P("chips")}
 
 
-def test_specs_may_be_changed_and_what_they_lack_is_whole() -> None:
+def test_specs_may_be_changed_and_missing_ones_replicate() -> None:
     model, mesh = read(*PERCEPTRON), mesh_of(AxisType.Auto, data=4, model=2)
     specs = model.partition(mesh) | {"head": P("model"), "up": P("data", "model")}
     del specs["down"]
@@ -153,7 +153,7 @@ def test_sharded_weights_may_be_donated() -> None:
         ),
     ],
 )
-def test_what_cannot_be_placed_is_refused(arguments: Any, error: Any, message: str) -> None:
+def test_weights_that_cannot_be_placed_are_refused(arguments: Any, error: Any, message: str) -> None:
     mesh, *specs = arguments
     with pytest.raises(error, match=f"^onnx: {message}"):
         read(*PERCEPTRON).shard(mesh or mesh_of(AxisType.Auto, data=4, model=2), *specs)

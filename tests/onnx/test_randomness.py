@@ -58,7 +58,7 @@ def test_numbers_have_the_distribution_that_the_node_says(
     assert numbers.std() == pytest.approx(deviation, rel=0.05)
 
 
-def test_multinomial_draws_classes_by_the_logarithms_of_their_chances() -> None:
+def test_multinomial_draws_classes_by_their_log_probabilities() -> None:
     run = loaded("(float[2, 3] x) => (int64[2, 20000] y)", "y = Multinomial <sample_size = 20000, dtype = 7> (x)")
     chances = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], np.float32)
     with np.errstate(divide="ignore"):
@@ -87,7 +87,7 @@ def test_a_key_gives_the_same_numbers_under_every_transformation() -> None:
     close(jax.export.deserialize(exported.serialize()).call(X, key=KEY))
 
 
-def test_each_node_and_each_seed_draws_its_own_numbers() -> None:
+def test_each_node_and_seed_draws_its_own_numbers() -> None:
     body = "a = RandomUniform <shape = [4]> () b = RandomUniform <shape = [4]> () c = Add (a, x)"
     one = loaded("(float[4] x) => (float[4] a, float[4] b, float[4] c)", body)
     results = one(np.zeros(4, np.float32), key=KEY)
@@ -133,7 +133,7 @@ DROPOUT = (
 )
 
 
-def test_dropout_drops_a_share_in_training() -> None:
+def test_dropout_drops_a_fraction_in_training() -> None:
     run = loaded(*DROPOUT)
     x = np.linspace(1, 2, MANY, dtype=np.float32)
     y, mask = run(x, np.float32(0.25), np.array(True), key=KEY)
@@ -145,7 +145,7 @@ def test_dropout_drops_a_share_in_training() -> None:
     np.testing.assert_allclose(slopes, np.asarray(mask) / np.float32(0.75), rtol=1e-6)
 
 
-def test_dropout_passes_all_on_where_it_does_not_train() -> None:
+def test_dropout_is_the_identity_in_inference() -> None:
     run = loaded(*DROPOUT)
     for results in (
         run(X[0], np.float32(0.25), np.array(False)),  # needs no key
@@ -155,7 +155,7 @@ def test_dropout_passes_all_on_where_it_does_not_train() -> None:
         assert np.all(results[1])
 
 
-def test_what_needs_a_key_says_so_and_what_needs_none_refuses_it() -> None:
+def test_models_that_need_a_key_ask_for_it_and_others_refuse_it() -> None:
     run = noisy()
     for call in (lambda: run(X), lambda: jax.jit(run)(X), lambda: run(X, key=None)):
         with pytest.raises(InvalidType, match=r"RandomNormalLike: no key .* \(call model\(..., key=jax.random.key\(0"):
@@ -171,14 +171,14 @@ def test_what_needs_a_key_says_so_and_what_needs_none_refuses_it() -> None:
         without(X[0], key=KEY)
 
 
-def test_an_input_may_be_called_key() -> None:
+def test_an_input_may_be_named_key() -> None:
     run = loaded("(float[3] key) => (float[3] y)", "noise = RandomNormalLike (key) y = Add (key, noise)")
     np.testing.assert_allclose(run(X[0], key=KEY), run(2 * X[0], key=KEY) - X[0], rtol=1e-5)
     plain = loaded("(float[3] key) => (float[3] y)", "y = Neg (key)")
     np.testing.assert_array_equal(plain(key=X[0]), -X[0])
 
 
-def test_a_graph_of_directml_draws_no_numbers_of_jax() -> None:
+def test_conversion_to_directml_refuses_random_numbers() -> None:
     with pytest.raises(Unsupported, match=r"RandomNormalLike: no DirectML graph, because DirectML and jax.random draw"):
         noisy().graph({"x": (2, 3)})
 

@@ -68,13 +68,13 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
         ("RNN", 1, {"activations": ["Relu"]}),
     ],
 )
-def test_attributes_mean_what_they_mean_to_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
+def test_attributes_mean_the_same_as_in_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
     own, made, _ = network(operator, gates, **attributes)
     for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_layout_1_has_the_batch_before_the_steps_and_the_directions() -> None:
+def test_layout_1_puts_the_batch_first() -> None:
     state = RNG.bit_generator.state  # so that the weights are the same
     plain, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional")
     RNG.bit_generator.state = state
@@ -86,7 +86,7 @@ def test_layout_1_has_the_batch_before_the_steps_and_the_directions() -> None:
         np.testing.assert_array_equal(result, np.swapaxes(expected, 0, 1))
 
 
-def test_an_output_that_is_not_there_is_not_computed() -> None:
+def test_absent_outputs_are_not_computed() -> None:
     own, _, _ = network("GRU", 3, ["", "h"])
     text = jax.jit(own).lower(X).as_text()
     assert "tensor<5x1x2x4xf32>" not in text, "the states of all steps"
@@ -115,7 +115,7 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
         ({"activations": ["Sigmoid", "Tanhh"]}, DmlError, "activations must be one of"),
     ],
 )
-def test_what_a_network_cannot_be_is_refused(attributes: Any, error: Any, message: str) -> None:
+def test_impossible_networks_are_refused(attributes: Any, error: Any, message: str) -> None:
     own, _, _ = network("GRU", 3, **attributes)
     with pytest.raises(error, match=message):
         own(X)

@@ -79,7 +79,7 @@ def test_the_file_keeps_its_types(dtype: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(numpy_helper.to_array(saved), given)
 
 
-def test_what_lay_in_other_files_is_in_the_new_one(tmp_path: Path) -> None:
+def test_external_data_is_moved_into_the_new_file(tmp_path: Path) -> None:
     proto = small_network()
     onnx.save(proto, tmp_path / "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
     network = dmljax.onnx.load(tmp_path / "model.onnx")
@@ -89,7 +89,9 @@ def test_what_lay_in_other_files_is_in_the_new_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(run_elsewhere(tmp_path / "whole.onnx", PICTURE), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_more_than_a_file_holds_goes_into_one_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_too_large_for_protobuf_go_into_an_external_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dmljax.onnx.saving.MAX_FILE_BYTES", saving.OTHER_BYTES)
     matrix = np.arange(4096, dtype="float32").reshape(64, 64)
     proto = model([helper.make_node("MatMul", ["x", "m"], ["y"])], [value("x", FLOAT, [1, 64])], ["y"], {"m": matrix})
@@ -115,7 +117,7 @@ def test_weights_that_do_not_fit_are_refused(weights: Any, message: str, tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
-def test_tensors_within_nodes_are_taken_in(tmp_path: Path) -> None:
+def test_tensors_inside_nodes_are_embedded(tmp_path: Path) -> None:
     """Including those in subgraphs, which are not weights."""
     tensor = TensorProto(name="c", data_type=FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     for key, entry in {"location": "beside", "offset": "0", "length": "8"}.items():

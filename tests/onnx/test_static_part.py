@@ -43,7 +43,7 @@ def events_of(function: Callable[[], Any]) -> list[str]:
     return [event for event in events if event.endswith("backend_compile_duration")]
 
 
-def test_sizes_that_follow_from_values_are_those_of_onnxruntime() -> None:
+def test_data_dependent_sizes_equal_onnxruntime() -> None:
     proto = selected()
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     network = dmljax.onnx.load(proto)
@@ -61,7 +61,7 @@ def test_a_second_call_of_the_same_sizes_compiles_nothing() -> None:
     assert events_of(lambda: network(X + 1)) != []
 
 
-def test_what_lies_before_and_beside_the_values_is_compiled_at_once() -> None:
+def test_nodes_around_data_dependent_ones_compile_together() -> None:
     before = ["Neg", "Sin", "Cos", "Tanh", "Floor", "Sign"]
     beside = ["Abs", "Sqrt", "Exp", "Sigmoid", "Erf", "Softplus"]
     nodes = [
@@ -103,7 +103,7 @@ def test_known_values_decide_what_is_compiled() -> None:
         assert (places.tolist(), float(total)) == ([[0, 1, 1], [1, 0, 2]], n * n)
 
 
-def test_sequences_and_texts_are_handed_on() -> None:
+def test_sequences_and_strings_are_passed_on() -> None:
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "x"], ["both"]),
         helper.make_node("NonZero", ["x"], ["places"]),
@@ -137,7 +137,7 @@ def test_errors_name_the_node_wherever_it_is() -> None:
         network(X)
 
 
-def test_programs_are_kept_in_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_programs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmljax.onnx.static_part.MAX_KEPT", 3)
     network = dmljax.onnx.load(selected())
     for count in (1, 2, 3, 4, 1):
@@ -145,7 +145,7 @@ def test_programs_are_kept_in_a_bounded_number(monkeypatch: pytest.MonkeyPatch) 
         assert len(network._plan._static_part._kept) <= 3
 
 
-def test_a_model_of_values_alone_runs() -> None:
+def test_a_model_of_only_data_dependent_nodes_runs() -> None:
     nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Shape", ["a"], ["y"])]
     network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [None])], ["y"]))
     assert network(X[1]).tolist() == [1, 2]

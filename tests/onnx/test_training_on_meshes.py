@@ -76,7 +76,7 @@ def test_two_processes_train_as_one_does() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (1, 1)], ids=str)
-def test_another_mesh_goes_on_from_a_checkpoint(shape: tuple[int, int], tmp_path: Path) -> None:
+def test_training_resumes_from_a_checkpoint_on_another_mesh(shape: tuple[int, int], tmp_path: Path) -> None:
     checkpoint = pytest.importorskip("orbax.checkpoint", reason="needs orbax-checkpoint, of the extra notebooks")
     _, expected = trained(fresh(), range(4), jnp.float32)
 
@@ -109,7 +109,7 @@ def test_another_mesh_goes_on_from_a_checkpoint(shape: tuple[int, int], tmp_path
         ((8, 1, 6), P("data"), (1, 8, 6, 1), P(None, "data")),
     ],
 )
-def test_a_reshape_keeps_what_it_can_of_a_sharding(before: Any, spec: P, after: Any, expected: P) -> None:
+def test_a_reshape_keeps_as_much_of_a_sharding_as_possible(before: Any, spec: P, after: Any, expected: P) -> None:
     node = onnx.helper.make_node("Reshape", ["x", "sizes"], ["y"])
     network = dmljax.onnx.load(model_of([node], [value("x", FLOAT, before)], ["y"], {"sizes": np.array(after)}))
     x = np.arange(math.prod(before), dtype=np.float32).reshape(before)
@@ -133,7 +133,7 @@ def test_weights_of_16_bits_compute_in_16_bits() -> None:
     assert network(x).dtype == jnp.bfloat16
 
 
-def test_what_does_not_follow_from_weights_keeps_its_type() -> None:
+def test_values_independent_of_weights_keep_their_type() -> None:
     # Positions up to 999, which bfloat16 would round, become angles before weights multiply them.
     nodes = [
         onnx.helper.make_node("Cast", ["ids"], ["positions"], to=FLOAT),
@@ -150,7 +150,7 @@ def test_what_does_not_follow_from_weights_keeps_its_type() -> None:
     np.testing.assert_array_equal(result, np.sin(ids.astype(np.float32) * turn).astype(jnp.bfloat16))
 
 
-def test_weights_of_different_types_compute_in_the_one_that_is_not_the_file_s() -> None:
+def test_mixed_weights_compute_in_the_type_that_differs_from_the_file() -> None:
     weights = MODEL.weights | {"up": MODEL.weights["up"].astype(jnp.bfloat16)}
     ids, _ = batch(0)
     assert MODEL.apply(weights, ids).dtype == jnp.bfloat16

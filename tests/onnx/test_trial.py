@@ -53,7 +53,7 @@ def computed(arguments: list[str], capsys: Any) -> Any:
     return json.loads(capsys.readouterr().out)["outputs"]["y"]["values"]
 
 
-def test_one_file_may_have_all_inputs(tmp_path: Path, capsys: Any) -> None:
+def test_one_file_may_hold_all_inputs(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "sub.onnx"
     node = helper.make_node("Sub", ["a", "b"], ["y"])
     path.write_bytes(model([node], [value("a", FLOAT, [2]), value("b", FLOAT, [2])], ["y"]).SerializeToString())
@@ -78,7 +78,7 @@ IMAGE = np.arange(24, dtype="uint8").reshape(2, 4, 3)
         (TensorProto.UINT8, [1, 3, 1, 2], None),  # scaled
     ],
 )
-def test_an_image_has_its_channels_where_the_input_has_them(
+def test_an_image_takes_the_channel_order_of_the_input(
     kind: int, sizes: Any, expected: Any, tmp_path: Path, capsys: Any
 ) -> None:
     pytest.importorskip("PIL.Image").fromarray(IMAGE).save(tmp_path / "image.png")
@@ -92,7 +92,7 @@ def test_an_image_has_its_channels_where_the_input_has_them(
         np.testing.assert_array_equal(given.astype("float32"), expected)
 
 
-def test_an_input_that_is_no_image_takes_none(path: str, tmp_path: Path, capsys: Any) -> None:
+def test_only_image_inputs_take_images(path: str, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "image.png").write_bytes(b"none")
     assert main(["run", path, "--input", f"x={tmp_path}/image.png"]) == 2
     assert "error: image.png must be an image; got cannot identify image file" in capsys.readouterr().err
@@ -148,7 +148,7 @@ def test_wrong_options_are_refused(options: tuple[str, ...], path: str, capsys: 
     assert WRONG[options] in capsys.readouterr().err
 
 
-def test_check_tells_what_is_missing_and_what_a_cpu_would_do(tmp_path: Path, capsys: Any) -> None:
+def test_check_reports_what_is_missing_and_what_falls_back_to_the_cpu(tmp_path: Path, capsys: Any) -> None:
     nodes = [
         helper.make_node("Wobble", ["x"], ["a"], name="first"),
         helper.make_node("CumProd", ["a", "a"], ["b"], name="second"),
@@ -167,7 +167,7 @@ def test_check_tells_what_is_missing_and_what_a_cpu_would_do(tmp_path: Path, cap
     ]
 
 
-def test_a_model_without_faults_has_none(path: str, capsys: Any) -> None:
+def test_a_valid_model_has_no_findings(path: str, capsys: Any) -> None:
     assert main(["check", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: no findings, no nodes that ONNX Runtime's")
 

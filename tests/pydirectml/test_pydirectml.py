@@ -42,7 +42,7 @@ def floats(*shape: int) -> Any:
 
 
 def other_binding() -> Any:
-    """A binding of another program's input, of the same sizes as those of `test_wrong_use_is_refused_in_words`."""
+    """A binding of another program's input, of the same sizes as those of `test_wrong_use_raises_clear_errors`."""
     other = Program()
     other.input(floats(1, 1, 2, 2))
     return other.bindings[0]
@@ -51,7 +51,7 @@ def other_binding() -> Any:
 # Enumerations
 
 
-def test_the_values_of_enumerations_are_those_of_the_header() -> None:
+def test_enumerations_have_the_values_in_the_header() -> None:
     operators = dml.OperatorType
     assert [
         int(operators[name]) for name in ("INVALID", "ELEMENT_WISE_IDENTITY", "ACTIVATION_ELU", "ACTIVATION_RELU")
@@ -67,7 +67,7 @@ def test_the_values_of_enumerations_are_those_of_the_header() -> None:
     assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
 
 
-def test_members_are_names_of_the_module_and_the_later_enumeration_has_what_two_share() -> None:
+def test_module_names_are_members_and_the_later_enumeration_wins_shared_ones() -> None:
     assert (dml.FLOAT32, dml.OWNED_BY_DML) == (dml.TensorDataType.FLOAT32, dml.TensorFlags.OWNED_BY_DML)
     assert dml.ACTIVATION_RELU is dml.OperatorType.ACTIVATION_RELU
     assert dml.NONE is dml.ExecutionFlags.NONE
@@ -76,7 +76,7 @@ def test_members_are_names_of_the_module_and_the_later_enumeration_has_what_two_
     assert not hasattr(dml, "Both")
 
 
-def test_flags_combine_to_an_int_that_is_made_a_member_again() -> None:
+def test_flags_combine_to_an_int_that_converts_back_to_a_member() -> None:
     both = dml.ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION | dml.ExecutionFlags.DISABLE_META_COMMANDS
     assert both == 3
     program = Program()
@@ -135,7 +135,7 @@ def test_a_desc_tells_its_type_and_sizes() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_form_is_refused(args: Any, error: Any) -> None:
+def test_other_forms_of_a_desc_are_refused(args: Any, error: Any) -> None:
     with pytest.raises(error, match="TensorDesc"):
         dml.TensorDesc(*args)
 
@@ -171,7 +171,7 @@ def test_an_expression_is_changed_in_place() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", None, [1.0], 1j])
-def test_what_is_no_expression_and_no_number_is_refused(wrong: Any) -> None:
+def test_operands_other_than_expressions_and_numbers_are_refused(wrong: Any) -> None:
     a = Program().input(floats(1, 1, 1, 4))
     with pytest.raises(TypeError, match="must be an expression or a number"):
         a + wrong
@@ -224,7 +224,7 @@ def test_elementwise_functions() -> None:
         np.testing.assert_allclose(actual, wanted, rtol=2e-6, atol=1e-6)
 
 
-def test_strides_of_0_broadcast_and_nothing_else_does() -> None:
+def test_only_strides_of_0_broadcast() -> None:
     program = Program()
     x, bias = floats(1, 3, 2, 2), floats(3)
     a = program.input(x)
@@ -322,7 +322,7 @@ def test_copies() -> None:
         assert_same_bits(actual, wanted)
 
 
-def test_gather_as_the_binding_has_it() -> None:
+def test_gather_takes_the_bindings_arguments() -> None:
     program = Program()
     x, i = floats(1, 1, 5, 4), np.array([[0, 4, 1], [2, 2, 3]], np.uint32)
     desc = dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 2, 3])
@@ -378,7 +378,7 @@ def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("options", ["Both", "Sequence", "Single"])
-def test_gated_recurrent_units_are_torchs_with_their_gates_in_another_order(options: str) -> None:
+def test_gated_recurrent_units_equal_torch_after_reordering_gates(options: str) -> None:
     torch = pytest.importorskip("torch")
     program, hidden, size, steps, batch = Program(), 3, 2, 4, 5
     x = floats(1, steps, batch, size)
@@ -443,7 +443,7 @@ def test_wrong_recurrent_units_are_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_numbers_of_a_fused_activation(name: str, numbers: Any, expected: Any) -> None:
+def test_a_fused_activation_takes_its_numbers(name: str, numbers: Any, expected: Any) -> None:
     program = Program()
     x = floats(1, 1, 4, 5)
     a = program.input(x)
@@ -501,14 +501,14 @@ def test_inputs_are_in_the_order_of_their_indices() -> None:
     assert_same_bits(model.function(one, other), one - other)
 
 
-def test_what_compute_gives_is_read_by_numpy() -> None:
+def test_numpy_reads_the_results_of_compute() -> None:
     data = dml.TensorData(np.array([1.0, 2.0], np.float32))
     assert np.array(data).tolist() == np.asarray(data).tolist() == [1, 2]
     assert np.array(data, np.float32).dtype == np.float32
     assert np.array(data, np.float64).dtype == np.float64
 
 
-def test_a_model_runs_again_with_other_data_and_leaves_out_what_is_none() -> None:
+def test_a_model_reruns_with_other_data_and_skips_inputs_of_none() -> None:
     program = Program()
     a = program.input(floats(1, 1, 1, 3))
     unread = dml.input_tensor(program.builder, 1, dml.TensorDesc(F32, [9]))
@@ -528,7 +528,7 @@ def test_a_model_runs_again_with_other_data_and_leaves_out_what_is_none() -> Non
         program.device.compute(model, [dml.Binding(a, x), None], outputs[:1])
 
 
-def test_the_function_of_a_model_is_jaxs() -> None:
+def test_a_models_function_works_with_jax_transformations() -> None:
     program = Program()
     image, weights = floats(1, 2, 6, 6), floats(3, 2, 3, 3)
     bias = floats(3)
@@ -582,7 +582,7 @@ def test_a_new_tensor_of_an_index_binds_new_data() -> None:
         assert_same_bits(np.array(result), expected)
 
 
-def test_one_model_does_not_read_two_tensors_of_an_index() -> None:
+def test_a_model_refuses_two_tensors_with_the_same_index() -> None:
     program = Program()
     first = program.input(floats(1, 1, 2, 3))
     second = dml.input_tensor(program.builder, 0, dml.TensorDesc(F32, [1, 1, 2, 3]))
@@ -594,7 +594,7 @@ def test_one_model_does_not_read_two_tensors_of_an_index() -> None:
 # Refusals, and programs
 
 
-def test_a_wrong_operator_is_refused_where_it_is_made() -> None:
+def test_a_wrong_operator_is_refused_at_construction() -> None:
     program = Program()
     a, other = program.input(floats(1, 2, 4, 4)), Program().input(floats(1, 2, 4, 4))
     with pytest.raises(ValueError, match="b must be an expression of the same builder; got one of another"):
@@ -722,7 +722,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_is_refused_in_words(name: str) -> None:
+def test_wrong_use_raises_clear_errors(name: str) -> None:
     program = Program()
     output = dml.activation_relu(program.input(floats(1, 1, 2, 2)))
     model = program.builder.build(dml.ExecutionFlags.NONE, [output])
@@ -746,7 +746,7 @@ print(device, *np.array(device.compute(model, [dml.Binding(x, np.array([-1.0, 2.
 """
 
 
-def test_a_program_of_windows_runs_as_it_is(tmp_path: Path) -> None:
+def test_a_windows_program_runs_unchanged(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "helper.py").write_text("SIZES = [2]\n")
     command = [sys.executable, "-m", "dmljax.pydirectml"]
@@ -764,7 +764,7 @@ def test_a_program_of_windows_runs_as_it_is(tmp_path: Path) -> None:
         (["none.py"], "there is no file none.py", ""),
     ],
 )
-def test_without_a_program_usage_is_told(
+def test_running_without_a_program_prints_usage(
     arguments: list[str],
     status: int | str,
     printed: str,

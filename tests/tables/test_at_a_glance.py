@@ -8,7 +8,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "notebooks" / "at-a-glance.md"
 
 
-def test_the_page_is_what_its_generator_writes(pytestconfig: pytest.Config) -> None:
+def test_the_page_is_up_to_date_with_its_generator(pytestconfig: pytest.Config) -> None:
     text = at_a_glance.text()
     written = pytestconfig.getoption("--at-a-glance")
     if written is not None:

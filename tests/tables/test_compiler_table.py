@@ -21,7 +21,7 @@ RESULTS = {
 }
 
 
-def test_the_page_is_what_its_generator_writes() -> None:
+def test_the_page_is_up_to_date_with_its_generator() -> None:
     assert compiler_table.PAGE.read_text() == compiler_table.text(), "run python tests/benchmarks/compilers.py"
 
 
@@ -35,7 +35,7 @@ def test_the_worst_operator_comes_first() -> None:
     assert compiler_table.ratio(RESULTS["GEMM"]["v5e"]) is None
 
 
-def test_a_row_has_both_rivals_where_they_differ() -> None:
+def test_a_row_has_both_rivals_if_they_differ() -> None:
     assert compiler_table.row("U-Net", RESULTS["U-Net"]) == (
         "U-Net",
         "2.00 (2.0 / 1.0 us)",
@@ -52,5 +52,5 @@ def test_a_row_has_both_rivals_where_they_differ() -> None:
     )
 
 
-def test_the_mean_is_that_of_the_operators_with_an_idiom() -> None:
+def test_the_mean_covers_the_operators_with_an_idiom() -> None:
     assert compiler_table.mean(RESULTS, "h100", "microseconds") == pytest.approx(1)
