@@ -18,7 +18,7 @@ def test_a_family_has_its_tests_and_its_operators(changed: str) -> None:
     assert not is_of(PurePath(changed), MODEL, None)
 
 
-def test_a_room_has_the_tests_of_all_of_it() -> None:
+def test_a_module_selects_the_tests_of_its_whole_room() -> None:
     assert is_of(PurePath("dmljax/onnx/nodes/attention.py"), MODEL, None)
     assert not is_of(PurePath("dmljax/onnx/nodes/attention.py"), POOLING, None)
 

@@ -38,7 +38,7 @@ def as_the_benchmark() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", few_of(compilers.works(), *(set(compilers.works()) - SLOW)))
-def test_it_compiles_within_its_budget(name: str) -> None:
+def test_each_program_compiles_within_its_budget(name: str) -> None:
     if jax.__version__ != BUDGET["jax"]:
         pytest.skip(f"the budget is for JAX {BUDGET['jax']}; python tests/benchmarks/compilers.py writes another")
     needed, allowed = compilers.needed(name), BUDGET["budget"][name]
@@ -48,7 +48,7 @@ def test_it_compiles_within_its_budget(name: str) -> None:
     assert needed == allowed, f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
 
 
-def test_words_choose_operators_and_then_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     files = compilers.FILE, compilers.PAGE, compilers.BUDGET
     before = [file.read_bytes() for file in files]
     compilers.main(["bit_xor"])
@@ -59,7 +59,7 @@ def test_words_choose_operators_and_then_nothing_is_written(capsys: pytest.Captu
     assert [file.read_bytes() for file in files] == before
 
 
-def test_a_budget_shrinks_and_never_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_only_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilers, "BUDGET", tmp_path / "budget.json")
     budget = {"GEMM": {"h100": [2, 1, 0, 0]}, "ARGMAX": {"h100": [9, 9, 9, 9]}}
     compilers.BUDGET.write_text(json.dumps({"jax": jax.__version__, "budget": budget}))

@@ -54,7 +54,7 @@ def kinds(base: type[DmlError]) -> Iterator[type[DmlError]]:
         yield from kinds(kind)
 
 
-def test_every_kind_of_error_is_sent() -> None:
+def test_the_errors_tried_include_every_kind() -> None:
     assert {type(error) for error in ERRORS} >= {kind for kind in kinds(DmlError) if kind.__module__[:6] == "dmljax"}
 
 
@@ -72,7 +72,7 @@ def refuse(*rules: str) -> None:
     raise InvalidDesc(*(Problem("Sizes", rule, 2) for rule in rules))
 
 
-def test_a_place_is_put_before_each_problem_and_the_operator_before_all() -> None:
+def test_each_problem_has_its_place_after_the_operator() -> None:
     with pytest.raises(InvalidDesc) as refused, within("OPERATOR"), inside(("Tensors", 1)):
         refuse("must be 1", "must be\n  3")
     error = refused.value
@@ -82,7 +82,7 @@ def test_a_place_is_put_before_each_problem_and_the_operator_before_all() -> Non
     assert str(error) == "OPERATOR: " + "\n  ".join(error.rules)
 
 
-def test_all_checks_are_told_up_to_what_anybody_reads() -> None:
+def test_problems_of_all_checks_are_reported_up_to_a_limit() -> None:
     with pytest.raises(InvalidDesc) as refused:
         all_checked(lambda: refuse("a", "b"), lambda: 1, lambda: refuse("c"))
     assert [problem.rule for problem in refused.value.problems] == ["a", "b", "c"]
@@ -104,7 +104,7 @@ def test_all_checks_are_told_up_to_what_anybody_reads() -> None:
         (Problem("a", "must agree", "1, 2 and 3", [("b",), ("c",)]), "a, b and c must agree; got 1, 2 and 3"),
     ],
 )
-def test_a_problem_is_rendered_in_one_way(problem: Problem, text: str) -> None:
+def test_problems_are_rendered_consistently(problem: Problem, text: str) -> None:
     assert str(problem) == text
 
 
@@ -114,7 +114,7 @@ def test_a_problem_is_a_dataclass_that_may_be_replaced() -> None:
     assert changed != SIZES == dataclasses.replace(changed, given="0")
 
 
-def test_a_sentence_is_a_problem_of_no_place() -> None:
+def test_a_sentence_is_a_problem_without_a_place() -> None:
     with pytest.raises(InvalidDesc, match=r"^A: this is wrong$") as refused, inside("A"):
         raise InvalidDesc("this is wrong")
     assert refused.value.problems == (Problem("A", "this is wrong"),)
@@ -134,7 +134,7 @@ def test_a_line_break_in_a_name_makes_no_second_finding() -> None:
     }
 
 
-def test_a_desc_tells_each_rule_that_it_breaks() -> None:
+def test_a_desc_reports_each_rule_that_it_breaks() -> None:
     tensor = TensorDesc(DataType.FLOAT64, (1, 1, 2, 3))
     with pytest.raises(InvalidDesc) as refused:
         validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")

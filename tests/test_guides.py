@@ -38,7 +38,7 @@ def test_a_guides_code_prints_the_output_shown_below_it(
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
-def test_a_guide_has_code_and_no_line_of_it_is_clipped(path: Path) -> None:
+def test_a_guide_has_code_and_none_of_its_lines_is_clipped(path: Path) -> None:
     blocks = re.findall(r"```(?:python|console)\n(.*?)```", path.read_text(), re.DOTALL)
     assert blocks
     assert max(len(line) for block in blocks for line in block.splitlines()) <= 88

@@ -53,7 +53,7 @@ def near(actual: Any, expected: Any, digits: float = 1e-5) -> None:
 
 
 @FULL
-def test_attention_is_onnxruntimes() -> None:
+def test_attention_equals_onnxruntime() -> None:
     batch, count, heads, size, past = 2, 3, 2, 4, 5
     query, key, value = (RNG.normal(size=(batch, count, heads * size)).astype(np.float32) for _ in range(3))
     bias = RNG.normal(size=3 * heads * size).astype(np.float32)
@@ -95,7 +95,7 @@ def test_attention_is_onnxruntimes() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
+def test_grouped_attention_equals_onnxruntime(count: int) -> None:
     batch, heads, key_heads, size, most = 2, 4, 2, 8, 6
     shapes = ((batch, count, heads * size), *((batch, count, key_heads * size),) * 2)
     arrays = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
@@ -125,7 +125,7 @@ def test_attention_of_groups_is_onnxruntimes(count: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("include_padding", [False, True])
-def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) -> None:
+def test_quantized_averages_equal_onnxruntime(dtype: Any, include_padding: bool) -> None:
     limits = np.iinfo(dtype)
     image = RNG.integers(limits.min, limits.max, (2, 3, 9, 8), endpoint=True).astype(dtype)
     # ONNX Runtime adds the zero point before it rounds halves to even; with an even zero point, both agree.
@@ -148,7 +148,7 @@ def test_quantized_averages_are_onnxruntimes(dtype: Any, include_padding: bool) 
 
 
 @pytest.mark.parametrize("kind", ["uint4", "int4"])
-def test_integers_of_4_bits_are_onnxruntimes(kind: str) -> None:
+def test_integers_of_4_bits_equal_onnxruntime(kind: str) -> None:
     onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     helper, dtype = onnx.helper, jnp.dtype(kind)
     least, most = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
@@ -179,7 +179,7 @@ def test_integers_of_4_bits_are_onnxruntimes(kind: str) -> None:
     same(dmljax.dequantize(steps, scale, zero), floats)
 
 
-def test_dynamic_quantization_is_onnxruntimes_but_for_tiny_and_huge_ranges() -> None:
+def test_dynamic_quantization_equals_onnxruntime_except_for_tiny_and_huge_ranges() -> None:
     rows = RNG.standard_normal((60, 50)) * np.exp2(RNG.integers(-100, 100, (60, 1)))
     halves = RNG.integers(-255, 256, (60, 50)) / 2
     halves[:, :2] = [-50.5, 204.5]  # a range of 255, so that each is a step or a half
@@ -202,7 +202,7 @@ def test_dynamic_quantization_is_onnxruntimes_but_for_tiny_and_huge_ranges() -> 
 
 @FULL
 @pytest.mark.parametrize("samples", few_of([0, 1, 3], 3))
-def test_averages_of_regions_are_onnxruntimes(samples: int) -> None:
+def test_averages_of_regions_equal_onnxruntime(samples: int) -> None:
     image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
     first, sizes = RNG.uniform(-6, 14, (2, 20, 2))  # also across the edges, outside, and inverted
     roi, indices = np.concatenate([first, first + np.abs(sizes)], axis=1).astype(np.float32), RNG.integers(0, 3, 20)
@@ -228,7 +228,7 @@ def test_averages_of_regions_are_onnxruntimes(samples: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_bins_of_regions_are_onnxruntimes() -> None:
+def test_bins_of_regions_equal_onnxruntime() -> None:
     # Bins whose width divides by a power of two, so that ONNX Runtime's sizes are exact.
     image = RNG.standard_normal((3, 4, 9, 11)).astype(np.float32)
     roi = np.concatenate([RNG.integers(0, 3, (40, 1)), RNG.uniform(-9, 25, (40, 4))], axis=1).astype(np.float32)
@@ -240,7 +240,7 @@ def test_bins_of_regions_are_onnxruntimes() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_batch_normalization_and_its_gradients_are_torchs(training: bool) -> None:
+def test_batch_normalization_and_its_gradients_equal_torch(training: bool) -> None:
     torch = pytest.importorskip("torch")
     image, weights = RNG.standard_normal((2, 4, 3, 5, 6)).astype(np.float32)
     arrays = list((RNG.random((4, 3)) + 0.5).astype(np.float32))
@@ -260,7 +260,7 @@ def test_batch_normalization_and_its_gradients_are_torchs(training: bool) -> Non
         near(np.asarray(gradient).reshape(tensor.shape), tensor.grad.numpy(), 1e-4)
 
 
-def test_norms_of_windows_and_unpooling_are_torchs() -> None:
+def test_norms_of_windows_and_unpooling_equal_torch() -> None:
     torch = pytest.importorskip("torch")
     pool = torch.nn.functional
     image = RNG.random((2, 3, 9, 8), np.float32)
@@ -273,7 +273,7 @@ def test_norms_of_windows_and_unpooling_are_torchs() -> None:
     same(dmljax.max_unpooling(values.numpy(), indices.numpy(), output_sizes=(1, 1, 9, 8)), expected)
 
 
-def test_casts_between_floats_are_torchs_and_its_narrow_integers_wrap() -> None:
+def test_casts_between_floats_equal_torch_whose_narrow_integers_wrap() -> None:
     torch = pytest.importorskip("torch")
     raw = RNG.integers(0, 2**32, 5000, np.uint64).astype(np.uint32)
     floats, integers = raw.view(np.float32), raw.view(np.int32)
@@ -289,7 +289,7 @@ def test_casts_between_floats_are_torchs_and_its_narrow_integers_wrap() -> None:
 
 @FULL
 @pytest.mark.parametrize("peer", ["optax", "torch"])
-def test_adam_is_that_of_the_peers_with_its_epsilon_scaled(peer: str) -> None:
+def test_adam_equals_the_peers_after_scaling_epsilon(peer: str) -> None:
     library = pytest.importorskip(peer)
     import jax
 

@@ -582,7 +582,7 @@ def check(name: str, peer_name: str, arrays: list[Arr]) -> None:
 
 
 @pytest.mark.parametrize(("name", "peer_name", "dtype"), ROWS)
-def test_an_operator_is_its_peers_but_for_what_is_listed(name: str, peer_name: str, dtype: Any) -> None:
+def test_an_operator_equals_its_peers_except_as_listed(name: str, peer_name: str, dtype: Any) -> None:
     check(name, peer_name, inputs(name, dtype))
 
 
@@ -606,7 +606,7 @@ def float32s(rng: np.random.Generator, limit: float, *shape: int) -> Arr:
 @pytest.mark.parametrize("dtype", NARROW_FLOATS)
 @pytest.mark.parametrize("peer_name", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_softmax_and_its_logarithm_are_the_peers(axis: int, peer_name: str, dtype: str) -> None:
+def test_softmax_and_log_softmax_equal_the_peers(axis: int, peer_name: str, dtype: str) -> None:
     # The peers round the distance from the largest element, up to 8, before the exponential, and the logarithm near 1.
     array = np.random.default_rng(axis + 5).uniform(-4, 4, (5, 6, 7)).astype(dtype)
     array[np.arange(5), np.arange(5), np.arange(5)] = [np.nan, np.inf, -np.inf, 0, -0.0]
@@ -647,14 +647,14 @@ def selection(dtype: Any) -> list[Arr]:
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(kind) for kind in NUMBERS if X64 or np.dtype(kind).itemsize < 8], ids=str)
-def test_if_is_pytorchs(dtype: Any) -> None:
+def test_if_equals_pytorch(dtype: Any) -> None:
     module = pytest.importorskip("torch")
     expected = module.where(*map(module.from_numpy, selection(dtype))).numpy()
     assert_same_bits(dmljax.element_wise_if(*selection(dtype)), expected)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "uint8", "int32"])
-def test_if_is_onnxruntimes_but_for_the_sign_of_zero(kind: str) -> None:
+def test_if_equals_onnxruntime_except_for_the_sign_of_zero(kind: str) -> None:
     actual = np.asarray(dmljax.element_wise_if(*selection(kind)))
     expected = onnxruntime_run("Where", selection(kind))
     same(actual, expected)
@@ -662,7 +662,7 @@ def test_if_is_onnxruntimes_but_for_the_sign_of_zero(kind: str) -> None:
     assert kind not in FLOATS or np.any(np.signbit(actual) != np.signbit(expected))
 
 
-def test_clip_lets_min_win_where_the_peers_let_max() -> None:
+def test_clip_prefers_min_where_the_peers_prefer_max() -> None:
     # The page has max(Min, min(x, Max)).
     input, low, high = np.arange(5, dtype=np.float32), np.float32(3), np.float32(1)
     assert dmljax.element_wise_clip(input, low, high).tolist() == [3] * 5
@@ -673,7 +673,7 @@ def test_clip_lets_min_win_where_the_peers_let_max() -> None:
 
 @pytest.mark.parametrize("exponent_kind", ["float32", "float16", "int32", "int64"])
 @pytest.mark.parametrize("kind", ["float32", "int32", "int64"])
-def test_pow_of_mixed_types_is_onnxruntimes_where_float64_has_the_result(kind: str, exponent_kind: str) -> None:
+def test_pow_of_mixed_types_equals_onnxruntime_where_float64_is_exact(kind: str, exponent_kind: str) -> None:
     if not X64 and "int64" in (kind, exponent_kind):
         pytest.skip("needs 64-bit types")
     rng = np.random.default_rng(13)
@@ -683,7 +683,7 @@ def test_pow_of_mixed_types_is_onnxruntimes_where_float64_has_the_result(kind: s
 
 @pytest.mark.parametrize("scale", [0.37, 2.0, 7.0, 41.0])
 @pytest.mark.parametrize("quantized", ["uint8", "int8", "uint16", "int16"])
-def test_quantize_linear_is_onnxruntimes_but_for_nan(quantized: str, scale: float) -> None:
+def test_quantize_linear_equals_onnxruntime_except_for_nan(quantized: str, scale: float) -> None:
     # A scale of 7 distinguishes a quotient from a product with the reciprocal, which misses exact halves.
     rng = np.random.default_rng(14)
     halves = (np.arange(-300, 300) + 0.5) * np.float32(scale)
@@ -700,7 +700,7 @@ def test_quantize_linear_is_onnxruntimes_but_for_nan(quantized: str, scale: floa
 
 @pytest.mark.parametrize("factor_kind", NARROW_FLOATS)
 @pytest.mark.parametrize("quantized", ["uint8", "int8", "uint16", "int16", "int32"])
-def test_dequantize_linear_is_onnxruntimes(quantized: str, factor_kind: str) -> None:
+def test_dequantize_linear_equals_onnxruntime(quantized: str, factor_kind: str) -> None:
     input, factor = random_array(np.random.default_rng(15), quantized, (500,)), np.array(0.3, factor_kind)
     expected = onnxruntime_run("DequantizeLinear", [input, factor], 21)
     same(dmljax.element_wise_dequantize_linear(input, factor), expected)
@@ -711,7 +711,7 @@ def test_dequantize_linear_is_onnxruntimes(quantized: str, factor_kind: str) -> 
 
 
 @pytest.mark.parametrize("bounds", [(0, 255), (-128, 127)], ids=["uint8", "int8"])
-def test_quantizing_and_back_is_pytorchs_but_for_nan(bounds: tuple[int, int]) -> None:
+def test_quantizing_and_back_equals_pytorch_except_for_nan(bounds: tuple[int, int]) -> None:
     module = pytest.importorskip("torch")
     rng = np.random.default_rng(16)
     input = np.concatenate([specials("float32"), random_array(rng, "float32", (300,)), float32s(rng, 99, 300)])
@@ -725,7 +725,7 @@ def test_quantizing_and_back_is_pytorchs_but_for_nan(bounds: tuple[int, int]) ->
 
 @pytest.mark.parametrize("factors", [(0.5, 0.25, 0.75), (3.5, 7.0, 7.0)], ids=str)
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-def test_quantized_linear_add_is_onnxruntimes(kind: str, factors: tuple[float, ...]) -> None:
+def test_quantized_linear_add_equals_onnxruntime(kind: str, factors: tuple[float, ...]) -> None:
     rng = np.random.default_rng(17)
     a, b = (random_array(rng, kind, (2000,)) for _ in range(2))
     scales = [np.array(factor, np.float32) for factor in factors]
@@ -746,7 +746,7 @@ BESIDES = (
 )
 
 
-def test_every_operator_has_a_peer_but_gradients_and_what_is_exact() -> None:
+def test_every_operator_has_a_peer_except_gradients_and_exact_ones() -> None:
     functions = [*(getattr(case.function, "func", case.function) for case in CASES.values()), *BESIDES]
     operators = [name.removeprefix("DML_OPERATOR_").lower() for name in directml.OPERATORS]
     with_peers = {function.__name__ for function in functions}

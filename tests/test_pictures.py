@@ -33,13 +33,13 @@ def texts(figure: Any) -> list[list[str]]:
     return [[text.get_text() for text in place.texts if text.get_text()] for place in figure.axes]
 
 
-def test_each_number_stands_in_a_cell() -> None:
+def test_each_number_has_a_cell() -> None:
     figure = draw({"scores": jnp.array([[0.5, -jnp.inf], [jnp.nan, 2.0]]), "flags": np.array([True, False])})
     assert [place.get_title(loc="left") for place in figure.axes] == ["scores", "flags"]
     assert texts(figure) == [["0.5", "-inf", "nan", "2"], ["1", "0"]]
 
 
-def test_above_0_is_blue_below_it_red_and_what_is_no_number_grey() -> None:
+def test_positive_numbers_are_blue_negative_ones_red_and_nan_gray() -> None:
     figure = draw(jnp.array([2.0, -2.0, jnp.inf, 0.0], jnp.bfloat16))
     above, below, infinite, zero = (patch.get_facecolor()[:3] for patch in figure.axes[0].patches)
     assert above[2] > above[0]
@@ -53,14 +53,14 @@ def test_an_arrow_leads_to_the_results() -> None:
     assert texts(figure) == [["0", "1", "2"], [], ["0", "1"]]
 
 
-def test_matrices_of_a_higher_rank_lie_beside_each_other_while_they_fit() -> None:
+def test_matrices_of_a_higher_rank_are_side_by_side_while_they_fit() -> None:
     (place,) = draw(np.zeros((2, 2, 3), np.int8)).axes
     assert {text.get_position() for text in place.texts} == {(x, y) for x in (0, 1, 2, 4, 5, 6) for y in (0, 1)}
     (place,) = draw(np.zeros((3, 2, 5), np.int8)).axes
     assert {text.get_position()[1] for text in place.texts} == {0, 1, 3, 4, 6, 7}
 
 
-def test_matrices_of_one_number_are_a_row() -> None:
+def test_matrices_of_one_number_form_a_row() -> None:
     (place,) = draw(np.zeros((3, 1, 1), np.int8)).axes
     assert {text.get_position() for text in place.texts} == {(0, 0), (1, 0), (2, 0)}
 
@@ -70,7 +70,7 @@ def test_numbers_are_as_short_as_their_cells() -> None:
     assert texts(draw(numbers)) == [["0.333", "-0.333", "16777217", "1e+30", "1.4e-45", "-0"]]
 
 
-def test_results_begin_a_row_where_they_do_not_fit_beside_the_arrays() -> None:
+def test_results_start_a_new_row_if_they_do_not_fit() -> None:
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
@@ -136,7 +136,7 @@ def test_a_picture_is_written_to_the_file(plt: Any, tmp_path: Path) -> None:
         ((np.zeros(2), None, {"cell": 0}), "cell must be above 0; got 0"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(arguments: tuple[Any, ...], message: str, tmp_path: Path) -> None:
+def test_arrays_that_cannot_be_drawn_are_refused(arguments: tuple[Any, ...], message: str, tmp_path: Path) -> None:
     keywords = arguments[2] if len(arguments) == 3 else {}
     with pytest.raises(DmlError, match=f"^show: {re.escape(message)}$"):
         dmljax.show(*arguments[:2], file=tmp_path / "x.png", **keywords)
@@ -148,12 +148,12 @@ def test_a_traced_array_is_refused() -> None:
         jax.jit(lambda x: dmljax.show(x, file="x.png"))(jnp.zeros(3, np.float32))
 
 
-def test_without_a_window_a_file_must_be_given() -> None:
+def test_a_file_is_required_without_a_window() -> None:
     with pytest.raises(DmlError, match=r"^show: file must be given where no window can be opened: file='picture\.png'"):
         dmljax.show(jnp.eye(2))
 
 
-def test_without_matplotlib_its_installation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
     with pytest.raises(DmlError, match=r"Matplotlib must be installed .*\(pip install .*\[pictures\]'\)$"):
         dmljax.show(jnp.eye(2))
@@ -219,7 +219,7 @@ def test_a_graph_is_drawn_from_its_inputs_down_to_its_outputs() -> None:
         assert drawn[above][1] > drawn[below][3], "pixels count from below"
 
 
-def test_boxes_do_not_overlap_and_stay_in_the_picture() -> None:
+def test_boxes_do_not_overlap_or_leave_the_picture() -> None:
     nodes = {f"n{i}": unary("ActivationReluDesc") for i in range(12)}
     edges = {f"n{i}.input": "x" if i % 3 == 0 else f"n{i // 3}.output" for i in range(12)}
     figure = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n11.output"})._drawn
@@ -250,7 +250,7 @@ def test_a_graph_is_written_to_a_file(plt: Any, tmp_path: Path) -> None:
     assert plt.get_fignums() == []
 
 
-def test_a_long_graph_has_a_picture_that_matplotlib_can_write(tmp_path: Path) -> None:
+def test_matplotlib_can_write_the_picture_of_a_long_graph(tmp_path: Path) -> None:
     nodes = {f"n{i}": unary("ActivationReluDesc") for i in range(900)}
     edges = {f"n{i}.input": f"n{i - 1}.output" if i else "x" for i in range(900)}
     graph = Graph(nodes=nodes, edges=edges, inputs={"x": TENSOR}, outputs={"y": "n899.output"})

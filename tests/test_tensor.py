@@ -40,7 +40,7 @@ ALL = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
         ("INT4", 13, "int4"),
     ],
 )
-def test_the_data_types_are_directml_hs(name: str, value: int, dtype: str) -> None:
+def test_the_data_types_equal_directml_h(name: str, value: int, dtype: str) -> None:
     data_type, spelling = DataType(value), f"DML_TENSOR_DATA_TYPE_{name}"
     assert data_type is DataType[name] is DataType(spelling)
     assert (str(data_type), data_type.dtype) == (f"DML_TENSOR_DATA_TYPE_{name}", jnp.dtype(dtype))
@@ -72,7 +72,7 @@ def test_the_size_in_bytes_is_directmls(data_type: str, sizes: Any, strides: Any
 
 @settings(max_examples=200)
 @given(st.sampled_from(ALL), st.lists(st.tuples(st.integers(1, 6), st.integers(0, 50)), min_size=1, max_size=8))
-def test_the_size_in_bytes_is_the_helper_functions_formula(data_type: DataType, dimensions: Any) -> None:
+def test_the_size_in_bytes_follows_the_helper_functions_formula(data_type: DataType, dimensions: Any) -> None:
     sizes, strides = zip(*dimensions, strict=True)
     last = np.dot(np.array(sizes) - 1, strides)
     expected = (math.ceil((last + 1) * data_type.bits / 8) + 3) & ~3
@@ -131,7 +131,7 @@ def test_invalid_tensor_descs_are_refused(arguments: dict[str, Any], error: Any,
         TensorDesc(**{"data_type": FLOAT32, "sizes": (3,), **arguments})
 
 
-def test_a_tensor_desc_tells_what_is_missing() -> None:
+def test_a_tensor_desc_reports_missing_fields() -> None:
     with pytest.raises(InvalidType, match=r"^TensorDesc: missing sizes; TensorDesc\(data_type, sizes, "):
         TensorDesc("FLOAT32")  # type: ignore[call-arg]
 
@@ -208,13 +208,13 @@ def test_transposed_and_repeated_jax_arrays_are_views(layout: str) -> None:
     assert {one.primitive.name for one in program.eqns} <= {"reshape", "transpose", "broadcast_in_dim"}
 
 
-def test_a_jax_array_is_refused_that_is_too_short() -> None:
+def test_a_jax_array_that_is_too_short_is_refused() -> None:
     with pytest.raises(InvalidDesc, match=r"buffer must hold at least 24 bytes for FLOAT32 \{2,3\}; got 20"):
         jax.jit(LAYOUTS["packed"].read)(jnp.ones(5, jnp.float32))
 
 
 @needs_x32
-def test_64_bit_types_are_refused_where_jax_has_none() -> None:
+def test_64_bit_types_are_refused_if_jax_disables_them() -> None:
     with pytest.raises(
         Unsupported, match="DataType must be of at most 32 bits unless jax_enable_x64 is set; got INT64"
     ):
@@ -228,7 +228,7 @@ def test_writing_leaves_the_bytes_between_the_elements_untouched() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.array, jnp.asarray])
-def test_any_object_that_holds_bytes_in_one_piece_is_a_buffer(kind: Any) -> None:
+def test_any_contiguous_bytes_like_object_is_a_buffer(kind: Any) -> None:
     data = np.array([1, 2, 3], np.float32)
     buffer = kind(data) if kind in (np.array, jnp.asarray) else kind(data.tobytes())
     assert TensorDesc(FLOAT32, (3,)).read(buffer).tolist() == [1, 2, 3]
@@ -268,7 +268,7 @@ def test_what_is_written_is_read_again_at_the_dot_product_of_coordinates_and_str
     assert (bits == bits_before)[~touched].all()
 
 
-def test_elements_of_4_bits_are_two_to_a_byte_with_the_first_in_the_low_half() -> None:
+def test_elements_of_4_bits_are_packed_low_half_first() -> None:
     of_rows = TensorDesc(DataType.INT4, (2, 3), (4, 1))
     buffer = bytearray(b"\xee" * 6)
     of_rows.write(buffer, np.array([[1, -1, 7], [-8, 0, 3]], jnp.int4))
@@ -290,7 +290,7 @@ def test_elements_of_4_bits_need_half_a_byte_each() -> None:
     assert buffer.hex(" ") == "21 43 e5"
 
 
-def test_an_array_of_4_bits_has_a_byte_for_each_element_and_is_no_buffer_of_them() -> None:
+def test_a_4_bit_array_has_one_byte_per_element_and_is_not_a_packed_buffer() -> None:
     with pytest.raises(InvalidType, match="buffer must be a contiguous bytes-like object; got ndarray"):
         TensorDesc(DataType.INT4, (4,)).read(np.zeros(4, jnp.int4))
 
@@ -305,7 +305,7 @@ def test_a_write_needs_a_place_for_each_element() -> None:
     TensorDesc(UINT8, (3, 2), (3, 4)).write(bytearray(16), np.zeros((3, 2), np.uint8))
 
 
-def test_elements_that_share_a_place_are_found_in_any_small_tensor() -> None:
+def test_overlapping_elements_are_found_in_any_small_tensor() -> None:
     rng = random.Random(0)
     outcomes: Counter[bool] = Counter()
     for _ in range(5000):
@@ -335,7 +335,7 @@ def test_elements_that_share_a_place_are_found_in_any_small_tensor() -> None:
         (2**25 - 1, 2, 3, 5),
     ],
 )
-def test_elements_that_share_a_place_are_found_in_time_in_any_large_tensor(sizes: tuple[int, ...]) -> None:
+def test_overlapping_elements_are_found_quickly_in_any_large_tensor(sizes: tuple[int, ...]) -> None:
     """Each stride is the product of the other sizes.
 
     The sizes are pairwise coprime, so that no two elements share a place. Two equal strides make elements overlap.
@@ -409,6 +409,6 @@ def test_writing_refuses(buffer: Any, array: Any, error: Any, message: str) -> N
         TensorDesc(FLOAT32, (3,)).write(buffer, array)
 
 
-def test_a_huge_tensor_asks_for_its_bytes_and_allocates_nothing() -> None:
+def test_reading_a_huge_tensor_is_refused_without_allocating() -> None:
     with pytest.raises(InvalidDesc, match="buffer must hold at least 17179869180 bytes"):
         TensorDesc(FLOAT32, (2**16 - 1, 2**16 + 1)).read(bytes(4))

@@ -106,7 +106,9 @@ def test_raw_files_take_the_type_that_the_model_gives(tmp_path: Path) -> None:
     assert_same_bits(values(resource), np.array([0, 1, 2, 3, 4, 0], "float16"))
 
 
-def test_files_are_sought_in_the_input_path_then_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_found_in_the_input_path_and_then_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder, content in (("inputs", b"1234"), ("here", b"5678")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.bin").write_bytes(content)
@@ -192,7 +194,7 @@ STRUCT = {"initialValues": [{"type": "INT8", "value": 1}]}
         (file("f4.npy", resampleSize=[1, 2]), "resampleSize must be .batch, channels, height"),
     ],
 )
-def test_resources_are_refused_by_what_is_wrong_with_them(tmp_path: Path, given: Any, message: str) -> None:
+def test_invalid_resources_are_refused_with_the_reason(tmp_path: Path, given: Any, message: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "x.bin").write_bytes(b"1234")
@@ -239,7 +241,7 @@ def test_odd_headers_of_npy_files_are_refused(tmp_path: Path, header: str) -> No
     assert_message(found, "resources.x.initialValues.sourcePath must (be a complete .npy file|hold numbers)")
 
 
-def test_what_is_too_large_for_a_float_becomes_infinite_with_a_warning(tmp_path: Path) -> None:
+def test_numbers_too_large_for_a_float_become_infinite_with_a_warning(tmp_path: Path) -> None:
     values_of_x = {"valueCount": 2, "value": 1e39}
     resources = {"mask": listed("FLOAT16", [0, -1e9, 65519, 65520]), "x": listed("FLOAT32", values_of_x)}
     model = loaded(tmp_path, resources)
@@ -277,7 +279,7 @@ DESC = hardmax(2, 3)["desc"]
         },
     ],
 )
-def test_operators_are_spelled_in_many_ways(tmp_path: Path, given: Any) -> None:
+def test_operators_may_be_spelled_in_several_ways(tmp_path: Path, given: Any) -> None:
     model = loaded(tmp_path, IO, {"max": given}, [ROUTE])
     assert not model.warnings
     assert isinstance(model.dispatchables["max"].desc, ActivationHardmaxDesc)
@@ -321,7 +323,7 @@ def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -
         (hardmax(2, 3, output={"Strides": [0, 1]}), "OutputTensor must not store two elements in the same place"),
     ],
 )
-def test_dispatchables_are_refused_by_what_is_wrong_with_them(tmp_path: Path, given: Any, message: str) -> None:
+def test_invalid_dispatchables_are_refused_with_the_reason(tmp_path: Path, given: Any, message: str) -> None:
     found = findings(tmp_path, {}, {"max": given})
     commands = findings(tmp_path, IO, {"max": given}, [ROUTE])
     assert_message((found or commands)[0], message)
@@ -359,7 +361,7 @@ def test_a_name_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     assert str(refused.value) == f"{path}:3: resources.x must be given only once; got a repeated name"
 
 
-def test_each_finding_is_told_with_its_line(tmp_path: Path) -> None:
+def test_each_finding_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text("""{
     "resources": {
@@ -404,7 +406,7 @@ def test_each_finding_is_told_with_its_line(tmp_path: Path) -> None:
     assert str(refused.value).count("\n") == 7
 
 
-def test_rules_are_those_of_the_level(tmp_path: Path) -> None:
+def test_the_rules_of_the_level_apply(tmp_path: Path) -> None:
     path = written(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE])
     load(path, feature_level="3_0")
     with pytest.raises(InvalidModel) as refused:
@@ -487,7 +489,7 @@ def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, o
         ({"name": "struct", "elementOffset": 1}, ".elementOffset must come with elementSizeInBytes for 'struct'; got"),
     ],
 )
-def test_bindings_are_refused_by_what_is_wrong_with_them(tmp_path: Path, binding: Any, message: str) -> None:
+def test_invalid_bindings_are_refused_with_the_reason(tmp_path: Path, binding: Any, message: str) -> None:
     resources = IO | {"struct": STRUCT | {"sizeInBytes": 64}}
     commands = [dispatch("max", InputTensor=binding, OutputTensor="out")]
     (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
@@ -535,7 +537,7 @@ def test_outputs_must_not_overlap(tmp_path: Path) -> None:
     assert found.endswith("OutputCoordinatesTensor must not overlap OutputCountTensor; got both in 'both'")
 
 
-def test_directml_alone_minds_an_offset_that_is_not_aligned(tmp_path: Path) -> None:
+def test_an_unaligned_offset_gives_a_warning_about_directml(tmp_path: Path) -> None:
     resources = {"in": zeros("FLOAT32", 16), "out": zeros("FLOAT32", 6)}
     commands = [dispatch("max", InputTensor={"name": "in", "elementOffset": 1}, OutputTensor="out")]
     model = loaded(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
@@ -567,7 +569,7 @@ def write(target: str, resource: str = "in", **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_file_is_not_the_folder_of_another(tmp_path: Path, order: int) -> None:
+def test_one_target_file_may_not_be_a_folder_of_another(tmp_path: Path, order: int) -> None:
     commands = [write("a/b"), write("a/b-"), write("a/b/c\\d"), write("z")][::order]
     message = rf"commands\[{2 if order > 0 else 1}\]\.targetPath must not use another file .*; got 'a/b/c/d'"
     with pytest.raises(InvalidModel, match=message):
@@ -607,13 +609,13 @@ def test_a_file_is_not_the_folder_of_another(tmp_path: Path, order: int) -> None
         (write("x.jpg", "ints", dimensions=[1] * 4), "of FLOAT32 or FLOAT16 to be written as an image; got INT32"),
     ],
 )
-def test_commands_are_refused_by_what_is_wrong_with_them(tmp_path: Path, command: Any, message: str) -> None:
+def test_invalid_commands_are_refused_with_the_reason(tmp_path: Path, command: Any, message: str) -> None:
     resources = IO | {"struct": STRUCT, "ints": zeros("INT32", 4), "huge": zeros("INT8", 1, sizeInBytes=2**24 + 1)}
     (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [command])
     assert message in found
 
 
-def test_commands_are_found_whatever_their_case(tmp_path: Path) -> None:
+def test_command_names_ignore_case(tmp_path: Path) -> None:
     commands = [ROUTE | {"type": "Dispatch", "threadGroupCount": [1, 1, 1]}, {"type": "PRINT", "resource": "out"}]
     assert loaded(tmp_path, IO, {"max": hardmax(2, 3)}, commands).commands[1] == Print("out")
 
@@ -630,7 +632,7 @@ def test_commands_are_found_whatever_their_case(tmp_path: Path) -> None:
         (b"PK\x03\x04", ":1:1: expected a value; got 'PK"),
     ],
 )
-def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_other_than_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "model.json").write_bytes(content)
     with pytest.raises(UnreadableModel) as refused:
         load(tmp_path / "model.json")
@@ -646,7 +648,7 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes, messa
         ('{"resources": {}, "dispatchables": {}, "commands": {}}', [": commands must be a list; got {}"]),
     ],
 )
-def test_json_that_is_no_model_is_refused(tmp_path: Path, content: str, messages: list[str]) -> None:
+def test_json_other_than_models_is_refused(tmp_path: Path, content: str, messages: list[str]) -> None:
     path = tmp_path / "model.json"
     path.write_text(content)
     with pytest.raises(InvalidModel) as refused:
@@ -683,7 +685,7 @@ def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: 
     [("a b.c", '"a b.c"'), ('\x1b[31m"\n\x7f', '"\\u001b[31m\\"\\n\\u007f"')],
     ids=["odd", "controls"],
 )
-def test_odd_names_are_quoted_and_do_nothing_to_a_terminal(tmp_path: Path, name: str, spelled: str) -> None:
+def test_odd_names_are_quoted_and_terminal_escapes_are_disarmed(tmp_path: Path, name: str, spelled: str) -> None:
     (found,) = findings(tmp_path, {name: 3})
     assert found == f"3: resources[{spelled}] must be an object; got 3"
 

@@ -32,7 +32,7 @@ IDENTITY_1 = {  # adds nothing, and fills the diagonal with ones
 @pytest.mark.parametrize(
     "name", ["activation_hardmax", "diagonal_matrix1", "gather_nd1", "nonzero_coordinates", "one_hot"]
 )
-def test_the_pages_examples_come_out_of_models(name: str) -> None:
+def test_models_reproduce_the_pages_examples(name: str) -> None:
     model = load(MODELS / f"{name}.json")
     execution = Execution(model)
     results = [execution.result(index) for index in range(len(model.commands))]
@@ -99,7 +99,7 @@ def test_buffers_keep_what_commands_leave_and_models_do_not(tmp_path: Path) -> N
     assert Execution(model).values("choices").tolist() == [0] * 16
 
 
-def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Path) -> None:
+def test_tensors_owned_by_dml_keep_their_value_from_before_the_first_command(tmp_path: Path) -> None:
     owned = tensor("FLOAT32", 2, 2, Flags="OWNED_BY_DML")
     eye = IDENTITY_1 | {"InputTensor": owned, "bindings": {"InputTensor": "x"}}
     resources = {"x": listed("FLOAT32", [5, 6, 7, 8]), "out": zeros("FLOAT32", 4)}
@@ -115,7 +115,7 @@ def test_an_optional_tensor_may_be_absent(tmp_path: Path) -> None:
     assert run(model).values("x").tolist() == [1, 0, 0, 1]
 
 
-def test_a_dispatch_is_repeated_as_asked(tmp_path: Path) -> None:
+def test_a_dispatch_repeats_as_requested(tmp_path: Path) -> None:
     execution = Execution(load(MODELS / "activation_hardmax.json"))
 
     def iterations(**how: Any) -> int:
@@ -131,7 +131,7 @@ def test_a_dispatch_is_repeated_as_asked(tmp_path: Path) -> None:
     assert 1 <= iterations(iterations=2**32 - 1, milliseconds=90, interval_in_milliseconds=30) <= 4
 
 
-def test_compilation_is_no_part_of_a_dispatch(tmp_path: Path) -> None:
+def test_compilation_is_not_timed_as_part_of_a_dispatch(tmp_path: Path) -> None:
     execution = Execution(load(MODELS / "nonzero_coordinates.json"))
     compiled = execution.compile("nonzero_coordinates")
     assert execution.compile("nonzero_coordinates") is compiled
@@ -187,7 +187,7 @@ def printed(name: str, values: Any, *, verbose: bool) -> str:
         (np.array([200], "uint8"), "\udcc8"),
     ],
 )
-def test_values_are_printed_as_a_stream_of_cpp_prints_them(values: Any, plain: str) -> None:
+def test_values_are_printed_as_cpp_streams_print_them(values: Any, plain: str) -> None:
     assert printed("x", values, verbose=False) == f"Resource 'x': {plain}"
 
 
@@ -203,7 +203,7 @@ def test_verbose_values_have_indices_and_bits() -> None:
     assert printed("x", np.array([-1, 1], "int16"), verbose=True) == "Resource 'x':\n[0] -1 (0xFFFF)\n[1] 1 (0x   1)\n"
 
 
-def test_a_resource_is_shown_without_what_pads_it(tmp_path: Path) -> None:
+def test_a_resource_is_shown_without_its_padding(tmp_path: Path) -> None:
     resources = {
         "five": listed("FLOAT16", [1, 2, 3, 4, 5]),
         "room": listed("FLOAT32", [1, 2], sizeInBytes=64),
@@ -245,7 +245,7 @@ def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("target", ["link/x.dat", "file.dat", "loop/x.dat", "taken", "file/x.dat", "pipe"])
-def test_links_and_what_is_no_file_are_no_targets(tmp_path: Path, target: str) -> None:
+def test_links_and_special_files_are_refused_as_targets(tmp_path: Path, target: str) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     (out / "taken").mkdir(parents=True)
     elsewhere.mkdir()
@@ -260,7 +260,7 @@ def test_links_and_what_is_no_file_are_no_targets(tmp_path: Path, target: str) -
     assert not list(elsewhere.iterdir())
 
 
-def test_a_link_that_comes_later_is_seen_as_well(tmp_path: Path) -> None:
+def test_a_link_created_later_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("a/x.dat")])
     execution = Execution(model, output_path=tmp_path / "out")
@@ -292,7 +292,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, target: str, is_t
     assert (out / target).stat().st_size >= 2**20
 
 
-def test_what_ends_a_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -303,7 +303,7 @@ def test_what_ends_a_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_file_has_the_mode_that_a_plain_one_would_have(tmp_path: Path) -> None:
+def test_a_written_file_has_the_default_mode(tmp_path: Path) -> None:
     for name, mode in (("kept.dat", 0o640), ("other.dat", 0o606)):
         (tmp_path / name).write_bytes(b"old")
         (tmp_path / name).chmod(mode)
@@ -321,7 +321,7 @@ def test_a_file_has_the_mode_that_a_plain_one_would_have(tmp_path: Path) -> None
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("data_type", ["FLOAT32", "FLOAT16"])
-def test_images_come_in_and_go_out(tmp_path: Path, suffix: str, channels: int, data_type: str) -> None:
+def test_images_are_read_and_written(tmp_path: Path, suffix: str, channels: int, data_type: str) -> None:
     image_module = pytest.importorskip("PIL.Image", reason="images are an extra")
     if suffix == ".jpg" and channels == 4:
         pytest.skip("JPEG has no fourth channel: tested below")
@@ -351,7 +351,7 @@ def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "x.jpg").exists()
 
 
-def test_what_was_printed_does_not_change_with_the_buffer(tmp_path: Path) -> None:
+def test_printed_values_do_not_change_with_the_buffer(tmp_path: Path) -> None:
     commands = [{"type": "print", "resource": "x"}, dispatch("eye", InputTensor="x", OutputTensor="x")]
     execution = Execution(loaded(tmp_path, {"x": listed("FLOAT32", [5, 6, 7, 8])}, {"eye": IDENTITY_1}, commands))
     seen = execution.result(0)
@@ -380,7 +380,7 @@ def test_an_image_keeps_its_pixels(tmp_path: Path) -> None:
         ({"initialValues": {"sourcePath": "no.png"}}, r"must be an image; got '.*no.png'"),
     ],
 )
-def test_images_are_refused_by_what_is_wrong_with_them(tmp_path: Path, fields: Any, message: str) -> None:
+def test_invalid_images_are_refused_with_the_reason(tmp_path: Path, fields: Any, message: str) -> None:
     image_module = pytest.importorskip("PIL.Image", reason="images are an extra")
     image_module.fromarray(np.zeros((2, 2, 3), "uint8")).save(tmp_path / "x.png")
     (tmp_path / "no.png").write_bytes(b"nothing of the kind")
@@ -388,7 +388,7 @@ def test_images_are_refused_by_what_is_wrong_with_them(tmp_path: Path, fields: A
         loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"}) | fields})
 
 
-def test_images_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_image_support_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     (tmp_path / "x.png").write_bytes(b"")
     with pytest.raises(InvalidModel, match=r"an image needs Pillow \(pip install .*\[images\]'\)"):

@@ -35,14 +35,14 @@ def test_initial_values_of_every_form(
     assert bytes_and_values(model) == (stored, expected)
 
 
-def test_sizes_and_offsets_are_of_bytes(tmp_path: Path) -> None:
+def test_sizes_and_offsets_count_bytes(tmp_path: Path) -> None:
     given = listed("UINT4", [1, 2, 3], sizeInBytes=5, initialValuesOffsetInBytes=1)
     assert bytes_and_values(loaded(tmp_path, {"x": given})) == ("0021030000", [0, 0, 1, 2, 3])
     (found,) = findings(tmp_path, {"x": listed("UINT4", [1, 2, 3], sizeInBytes=1)})
     assert "sizeInBytes must be at least 2, for 2 bytes of initialValues from byte 0 on; got 1" in found
 
 
-def test_files_are_raw_bytes_or_have_a_byte_for_each(tmp_path: Path) -> None:
+def test_files_hold_packed_bytes_or_one_byte_per_element(tmp_path: Path) -> None:
     (tmp_path / "x.dat").write_bytes(bytes([0x21, 0x8F]))
     model = loaded(tmp_path, {"x": listed("INT4", {"sourcePath": "x.dat"})})
     assert bytes_and_values(model) == ("218f0000", [1, 2, -1, -8])
@@ -61,7 +61,7 @@ def test_files_are_raw_bytes_or_have_a_byte_for_each(tmp_path: Path) -> None:
         ("UINT4", np.array([16], "uint8"), "sourcePath must hold values in [0, 15]; got 16"),
     ],
 )
-def test_files_are_refused_by_what_is_wrong_with_them(data_type: str, array: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_files_are_refused_with_the_reason(data_type: str, array: Any, message: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", array)
     (found,) = findings(tmp_path, {"x": listed(data_type, {"sourcePath": "x.npy"})})
     assert message in found
@@ -77,7 +77,7 @@ def test_files_are_refused_by_what_is_wrong_with_them(data_type: str, array: Any
         ({"valueCount": 2**32 - 1, "value": 1}, "initialValues.valueCount must ask for at most 2147483648 bytes"),
     ],
 )
-def test_values_are_refused_by_what_is_wrong_with_them(given: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_values_are_refused_with_the_reason(given: Any, message: str, tmp_path: Path) -> None:
     (found,) = findings(tmp_path, {"x": listed("UINT4", given)})
     assert message in found
 
@@ -92,7 +92,7 @@ def test_integers_of_4_bits_are_printed_as_numbers(tmp_path: Path) -> None:
     assert json_values(values) == [0, -8, 7, 5, -1]
 
 
-def test_buffers_are_written_as_bytes_or_with_a_byte_for_each(tmp_path: Path) -> None:
+def test_buffers_are_written_packed_or_one_byte_per_element(tmp_path: Path) -> None:
     commands = [write_file("x.dat"), write_file("x.npy", dimensions=[1, 3]), write_file("all.npy")]
     resources = {"x": listed("INT4", [1, -8, 7]), "y": listed("UINT4", [15, 1])}
     commands.append(write_file("y.npy", "y", dimensions=[2]))
@@ -109,7 +109,7 @@ def test_buffers_are_written_as_bytes_or_with_a_byte_for_each(tmp_path: Path) ->
     assert "commands[0].dimensions must describe at most 8 elements; got (9,)" in found
 
 
-def test_operators_read_and_write_them(tmp_path: Path) -> None:
+def test_operators_read_and_write_buffers_of_4_bits(tmp_path: Path) -> None:
     """Offsets of bindings count elements, two to a byte."""
     integers, floats, scale = tensor("INT4", 1, 3), tensor("FLOAT32", 1, 3), [tensor("FLOAT32", 1, 1)]
     kind = {"QuantizationType": "SCALE", "QuantizationTensors": scale}

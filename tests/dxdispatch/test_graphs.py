@@ -65,7 +65,7 @@ def test_outputs_go_where_their_names_say(field: str, kind: str, tmp_path: Path)
     assert execution.compile("sums") is execution.compile("sums")
 
 
-def test_constants_lie_beside_the_graph_in_the_input_path(tmp_path: Path) -> None:
+def test_constants_are_found_next_to_the_graph_in_the_input_path(tmp_path: Path) -> None:
     """As in DxDispatch's guide, whose models have a folder for each graph."""
     folder = tmp_path / "inputs" / "deep"
     folder.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_constants_of_4_bits_are_read_as_the_operators_do(tmp_path: Path) -> Non
         ({"executionFlags": "FAST"}, {"x": "in", "y": "out"}, "product.executionFlags must be one of NONE"),
     ],
 )
-def test_graphs_are_refused_by_what_is_wrong_with_them(graph: Any, bindings: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_graphs_are_refused_with_the_reason(graph: Any, bindings: Any, message: str, tmp_path: Path) -> None:
     for pipe in ("pipe", "in_pipe.bin"):
         os.mkfifo(tmp_path / pipe)
     for name, constant in (("lost", "lost"), ("piped", "in_pipe"), ("nul", "a\0b"), ("away", "../gemm")):
@@ -128,7 +128,7 @@ def test_graphs_are_refused_by_what_is_wrong_with_them(graph: Any, bindings: Any
     (tmp_path / "huge.bin").unlink()
 
 
-def test_the_rules_of_operators_hold_inside_of_graphs(tmp_path: Path) -> None:
+def test_the_rules_of_operators_hold_inside_graphs(tmp_path: Path) -> None:
     model = written(tmp_path, IO, {"product": GEMM}, [RUN | {"bindings": {"x": "unknown", "y": "out"}}])
     data = product_with_named_constants("w").replace(b"DATA_TYPE_FLOAT32", b"DATA_TYPE_UINT32\0")
     (tmp_path / "gemm.bin").write_bytes(data.replace(b"\x1c\0\0\0DML_TENSOR", b"\x1b\0\0\0DML_TENSOR"))
@@ -163,7 +163,7 @@ def test_outputs_of_a_graph_must_not_overlap(tmp_path: Path) -> None:
     assert 'commands[0].bindings["a copy"] must not overlap ["the sum"]; got both in \'out\'' in found
 
 
-def test_graphs_and_their_constants_count_among_what_a_model_may_have(
+def test_graphs_and_their_constants_count_toward_the_limits_of_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = (tmp_path / "gemm.bin").stat().st_size

@@ -83,7 +83,7 @@ def seconds(path: Path, text: str) -> float:
 
 
 @pytest.mark.parametrize("name", few_of(MODELS, "halves", "wrong_dispatches", "long_names_nearby"))
-def test_eight_times_as_much_takes_no_square_of_it(tmp_path: Path, name: str) -> None:
+def test_loading_time_is_not_quadratic(tmp_path: Path, name: str) -> None:
     few, many = (seconds(tmp_path / "model.json", MODELS[name](count)) for count in (100, 800))
     assert many < 24 * few + 0.05  # scanning the file again for each finding would take 64 times as long
 
@@ -104,7 +104,7 @@ def test_a_model_of_some_megabytes_takes_seconds(tmp_path: Path, text: str) -> N
 
 
 @FULL
-def test_places_deep_inside_take_no_room_for_their_surroundings(tmp_path: Path) -> None:
+def test_deeply_nested_findings_take_little_memory(tmp_path: Path) -> None:
     text = '{"x":' * 60 + "[" + "{}," * 50_000 + "]" + "}" * 60
     (tmp_path / "model.json").write_text(text)
     tracemalloc.start()
@@ -115,7 +115,7 @@ def test_places_deep_inside_take_no_room_for_their_surroundings(tmp_path: Path) 
     assert peak < 500 * 50_000
 
 
-def test_targets_deep_inside_folders_take_no_room_for_these(tmp_path: Path) -> None:
+def test_targets_in_deep_folders_take_little_memory(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(deep_targets(500).replace(PAD, "").replace("'", '"'))
     tracemalloc.start()
     load(tmp_path / "model.json")
@@ -124,7 +124,7 @@ def test_targets_deep_inside_folders_take_no_room_for_these(tmp_path: Path) -> N
     assert peak < 40 * 800 * 500
 
 
-def test_the_first_of_very_many_repeated_names_are_told(tmp_path: Path) -> None:
+def test_only_the_first_repeated_names_are_reported(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text('{"resources": {"x": 1' + ',\n"x": 1' * 5000 + "}}")
     with pytest.raises(InvalidModel) as refused:
         load(tmp_path / "model.json")

@@ -27,14 +27,14 @@ TEXT = """\
 """
 
 
-def test_comments_and_trailing_commas_are_passed_over() -> None:
+def test_comments_and_trailing_commas_are_skipped() -> None:
     text = TEXT.replace('"Sizes":\n', '"more":\n')
     expected = {"Sizes": [1, 2, 3], "strings": ["nan", 1, "-INF", 2], "nested": [{"a": None}, True], "more": "again"}
     assert parse(text).root == expected
     assert not parse(text).repeated
 
 
-def test_a_name_that_comes_again_is_known_with_its_line() -> None:
+def test_repeated_names_are_reported_with_their_line() -> None:
     assert parse(TEXT).repeated == [(("Sizes",), 11)]
 
 
@@ -45,7 +45,7 @@ def test_comments_in_a_long_list_cost_little() -> None:
     assert document.line((600_000,)) == 600_002
 
 
-def test_each_element_of_a_plain_list_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_element_of_a_plain_list_is_located_once(monkeypatch: pytest.MonkeyPatch) -> None:
     elements, found = text._elements, []
 
     def noted(*where: Any) -> Iterator[tuple[int, str]]:
@@ -76,7 +76,7 @@ def test_each_element_of_a_plain_list_is_looked_for_once(monkeypatch: pytest.Mon
         (("nowhere", 0), 2),
     ],
 )
-def test_each_value_knows_its_line_and_what_is_not_there_that_of_its_surroundings(place: Any, line: int) -> None:
+def test_each_value_has_a_line_and_a_missing_one_has_its_parents(place: Any, line: int) -> None:
     assert parse(TEXT.replace('"Sizes":\n', '"more":\n')).line(place) == line
 
 
@@ -95,7 +95,7 @@ json_values = st.recursive(
 
 @settings(deadline=None, max_examples=300)
 @given(json_values, st.sampled_from([None, 1, "\t"]))
-def test_what_the_standard_library_writes_is_read_the_same(value: Any, indent: Any) -> None:
+def test_json_from_the_standard_library_is_read_the_same(value: Any, indent: Any) -> None:
     text = json.dumps(value, indent=indent)
     assert repr(parse(text).root) == repr(value)
 
@@ -141,7 +141,7 @@ def test_numbers_are_64_bits_wide_or_doubles(text: str, value: Any) -> None:
         ('{"a":' * 10_000, 1, 5 * (MAX_DEPTH + 1) + 1, f"nested at most {MAX_DEPTH} deep"),
     ],
 )
-def test_what_is_no_json_is_refused_with_its_place(text: str, line: int, column: int, message: str) -> None:
+def test_invalid_json_is_refused_with_its_position(text: str, line: int, column: int, message: str) -> None:
     with pytest.raises(InvalidJson) as refused:
         parse(text)
     assert (refused.value.line, refused.value.column) == (line, column)
@@ -152,7 +152,7 @@ def test_what_is_no_json_is_refused_with_its_place(text: str, line: int, column:
 @pytest.mark.parametrize(
     ("text", "column"), [("[" + "[]," * 1000 + "]", 2999), ('{"a":{' + '"b":1,' * 1000 + "}}", 5999)], ids=["[]", "{}"]
 )
-def test_too_many_values_are_refused_with_the_place_of_the_first(
+def test_too_many_values_are_refused_with_the_position_of_the_first(
     text: str, column: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dmljax.dxdispatch.text.MAX_VALUES", 1000)

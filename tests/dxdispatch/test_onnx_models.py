@@ -71,7 +71,7 @@ def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
     np.testing.assert_allclose(execution.values("y"), np.ravel(expected), rtol=2e-6, atol=1e-6)
 
 
-def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
+def test_each_dispatch_has_its_own_sizes(tmp_path: Path) -> None:
     """As in DxDispatch's guide: the same model, with the same resources."""
     small = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y=rows("c", 2, 2))
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y=rows("c", 6, 2))
@@ -86,7 +86,7 @@ def test_each_dispatch_has_sizes_of_its_own(tmp_path: Path) -> None:
     assert "commands[2].dispatchable must be a dispatchable of the model; got 'concat (x0 3x2, x1 3x2)'" in found
 
 
-def test_open_sizes_are_1_unless_they_are_given(tmp_path: Path) -> None:
+def test_open_sizes_default_to_1(tmp_path: Path) -> None:
     command = dispatch("concat", x0="a", x1="b", y="c")
     assert ran(tmp_path, {"concat": CONCAT}, [command]).values("c").tolist() == [1, 2, 7, 8] + [0] * 8
     twice = CONCAT | {"freeDimensionNameOverrides": {"N": 2, "M": 5}}
@@ -100,7 +100,7 @@ def test_open_sizes_are_given_by_denotation(tmp_path: Path) -> None:
     assert execution.values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
 
 
-def test_results_call_a_dispatch_by_the_name_in_the_model_whatever_its_sizes(tmp_path: Path) -> None:
+def test_results_name_a_dispatch_as_the_model_does(tmp_path: Path) -> None:
     commands = [dispatch("concat", x0=rows("a", n, 2), x1=rows("b", n, 2), y="c") for n in (1, 3)]
     for is_fused in (False, True):
         execution = ran(tmp_path, {"concat": CONCAT}, commands, is_fused=is_fused)
@@ -201,7 +201,7 @@ def test_a_deferred_resource_has_the_size_of_the_output(tmp_path: Path) -> None:
     assert execution.values("c").tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
-def test_what_is_not_bound_is_zeros_and_goes_nowhere(tmp_path: Path) -> None:
+def test_unbound_inputs_are_zeros_and_unbound_outputs_are_dropped(tmp_path: Path) -> None:
     ones = DATA | {"c": listed("FLOAT32", [1] * 12)}
     commands = [dispatch("concat"), dispatch("concat", x1="b", y="c"), dispatch("concat", x0="a", x1=None)]
     for is_fused in (False, True):
@@ -209,13 +209,13 @@ def test_what_is_not_bound_is_zeros_and_goes_nowhere(tmp_path: Path) -> None:
         assert execution.values("c").tolist() == [0, 0, 7, 8] + [1] * 8
 
 
-def test_a_model_that_no_dispatch_runs_is_read_all_the_same(tmp_path: Path) -> None:
+def test_models_are_read_even_if_no_dispatch_runs_them(tmp_path: Path) -> None:
     assert not loaded(tmp_path, {}, {"concat": CONCAT}).dispatchables
     (found,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
     assert "dispatchables.concat.sourcePath must be a readable file; got" in found
 
 
-def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
+def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> None:
     node = helper.make_node("Add", ["x", "x"], ["y"])
     onnx.save(model([node], [value("x", INT64, [2])], [value("y", INT64, [2])]), tmp_path / "sum.onnx")
     resources = {"x": listed("INT64", [2**40, -1]), "y": zeros("INT64", 2)}
@@ -257,9 +257,7 @@ def test_buffers_of_64_bits_have_them_whatever_jax_has(tmp_path: Path) -> None:
         ({}, {"y": "small"}, "commands[0].bindings.y must have 16 bytes; got 4, in 'small' from byte 0 on"),
     ],
 )
-def test_models_are_refused_by_what_is_wrong_with_them(
-    changes: Any, bindings: Any, message: str, tmp_path: Path
-) -> None:
+def test_invalid_models_are_refused_with_the_reason(changes: Any, bindings: Any, message: str, tmp_path: Path) -> None:
     nonzero = model(
         [helper.make_node("NonZero", ["x"], ["z"], "z")], [value("x", FLOAT, [2])], [value("z", INT64, None)]
     )

@@ -70,7 +70,7 @@ def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -
     return loaded(folder, resources, {"square": SQUARE, "sum": SUM}, commands)
 
 
-def test_dispatches_that_follow_each_other_are_one(tmp_path: Path) -> None:
+def test_consecutive_dispatches_become_one(tmp_path: Path) -> None:
     model = chain(tmp_path)
     one = fuse(model)
     assert list(one.dispatchables) == sequences(one) == ["square + sum"]
@@ -83,7 +83,7 @@ def test_dispatches_that_follow_each_other_are_one(tmp_path: Path) -> None:
     assert (fuse(one).numbers, sequences(fuse(one))) == (one.numbers, ["square + sum"])
 
 
-def test_what_others_read_is_written_and_what_only_these_read_is_not(tmp_path: Path) -> None:
+def test_only_buffers_that_others_read_are_written(tmp_path: Path) -> None:
     for prints, y in ((("z",), [0] * 4), (("y", "z"), np.square(np.array(X, "float32")).tolist())):
         model = chain(tmp_path, prints=prints)
         execution = Execution(fuse(model))
@@ -92,7 +92,7 @@ def test_what_others_read_is_written_and_what_only_these_read_is_not(tmp_path: P
         assert printed(fuse(model)) == printed(model)
 
 
-def test_the_routing_is_one_graph_as_far_as_its_offsets_let_it() -> None:
+def test_the_routing_fuses_into_as_few_graphs_as_offsets_allow() -> None:
     model = load(MODELS / "top1_routing.json")
     assert sequences(fuse(model)) == ["route + list", "fetch"]
     assert printed(fuse(model)) == printed(model)
@@ -153,7 +153,7 @@ def two_steps(
         (tensor("FLOAT32", 2), tensor("UINT8", 9), 8, 0, False),
     ],
 )
-def test_an_edge_passes_on_the_bits_that_a_buffer_would(
+def test_an_edge_passes_on_the_same_bits_as_a_buffer(
     write: Any, read: Any, at_write: int, at_read: int, is_one: bool, tmp_path: Path
 ) -> None:
     model, one = two_steps(tmp_path, write, read, at_write, at_read)
@@ -161,7 +161,7 @@ def test_an_edge_passes_on_the_bits_that_a_buffer_would(
     assert printed(one) == printed(model)
 
 
-def test_what_two_dispatches_make_up_is_read_from_the_buffer(tmp_path: Path) -> None:
+def test_data_written_by_two_dispatches_is_read_from_the_buffer(tmp_path: Path) -> None:
     halves = identity(tensor("FLOAT32", 2), tensor("FLOAT32", 2))
     commands = [
         dispatch("half", InputTensor="x", OutputTensor={"name": "y", "elementOffset": 2}),
@@ -174,7 +174,7 @@ def test_what_two_dispatches_make_up_is_read_from_the_buffer(tmp_path: Path) -> 
     assert printed(fuse(model)) == printed(model) == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
 
 
-def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
+def test_the_last_writer_is_read(tmp_path: Path) -> None:
     commands = [
         dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y"),
         dispatch("square", ATensor="x", BTensor="x", OutputTensor="y"),
@@ -188,7 +188,7 @@ def test_the_last_writer_is_the_one_that_is_read(tmp_path: Path) -> None:
     assert printed(one) == printed(model)
 
 
-def test_other_commands_and_graphs_come_between(tmp_path: Path) -> None:
+def test_other_commands_and_graphs_separate_sequences(tmp_path: Path) -> None:
     (tmp_path / "gemm.bin").symlink_to(MODELS / "gemm.bin")
     twice = dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")
     again = dispatch("sum", ATensor="y", BTensor="x", OutputTensor="y")
@@ -247,14 +247,14 @@ def test_a_sequence_may_run_again(tmp_path: Path) -> None:
     assert ended[0] == ended[1]
 
 
-def test_what_directml_owns_is_what_it_was_before_the_first_command(tmp_path: Path) -> None:
+def test_tensors_owned_by_dml_keep_their_value_from_before_the_first_command(tmp_path: Path) -> None:
     model = in_turns(tmp_path, ("x", "x"), ("x", "x"), ("x", "y"), owned=True)
     for one, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
         assert printed(one, repetition) == printed(model, repetition)
     assert sequences(fuse(model)) == ["square + square + square"]
 
 
-def test_sequences_have_names_of_their_own(tmp_path: Path) -> None:
+def test_sequences_have_their_own_names(tmp_path: Path) -> None:
     twice = [dispatch("sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}
@@ -272,7 +272,7 @@ def test_a_graph_has_no_more_dispatches_than_can_be_compiled(tmp_path: Path, mon
 
 
 @needs_x32
-def test_what_is_wrong_with_a_sequence_is_told_at_its_first_dispatch(tmp_path: Path) -> None:
+def test_errors_in_a_sequence_are_reported_at_its_first_dispatch(tmp_path: Path) -> None:
     wide = identity(tensor("INT64", 2), tensor("INT64", 2))
     resources = {"x": listed("INT64", [1, 2]), "y": zeros("INT64", 2)}
     copy = dispatch("copy", InputTensor="x", OutputTensor="y")
@@ -348,7 +348,7 @@ def computes_with_nan(model: DispatchModel) -> bool:
     return False
 
 
-def test_any_dispatches_print_the_same_as_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_dispatches_print_the_same_fused_or_not(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     outcomes: Counter[str] = Counter()
 
     count = pytestconfig.getoption("--models") // 16

@@ -29,7 +29,7 @@ def test_a_kernel_reads_its_operands_writes_its_result_and_computes_each_element
     assert found == Cost(kernels=1, bytes=96, element_operations=8, unestimated_bytes=96)
 
 
-def test_what_runs_nothing_is_no_kernel() -> None:
+def test_instructions_that_run_nothing_are_not_kernels() -> None:
     found = cost("""main (x: f32[8]) -> (f32[2,4], f32[])
         %x = f32[8]{0} parameter(0)
         %c = f32[] constant(1)
@@ -39,7 +39,7 @@ def test_what_runs_nothing_is_no_kernel() -> None:
     assert found == Cost()
 
 
-def test_a_fusion_is_one_kernel_with_all_that_it_computes() -> None:
+def test_a_fusion_is_one_kernel() -> None:
     found = cost(
         """fused (p: f32[8,4]) -> f32[8]
         %p = f32[8,4]{1,0} parameter(0)
@@ -62,7 +62,7 @@ def test_a_window_takes_an_operation_for_each_of_its_elements() -> None:
     assert found.element_operations == 18
 
 
-def test_of_an_operand_that_is_sliced_the_slice_is_read() -> None:
+def test_only_the_slice_of_a_sliced_operand_is_read() -> None:
     found = cost(
         """fused (p: f32[100,8], i: s32[]) -> f32[8]
         %p = f32[100,8]{1,0} parameter(0)
@@ -79,7 +79,7 @@ def test_of_an_operand_that_is_sliced_the_slice_is_read() -> None:
     assert found.bytes == 32 + 4 + 32
 
 
-def test_of_an_array_that_is_updated_in_place_the_update_is_written() -> None:
+def test_only_the_update_of_an_in_place_update_is_written() -> None:
     found = cost(
         """fused (p: f32[100,8], u: f32[1,8], i: s32[]) -> f32[100,8]
         %p = f32[100,8]{1,0} parameter(0)
@@ -95,7 +95,7 @@ def test_of_an_array_that_is_updated_in_place_the_update_is_written() -> None:
     assert found.bytes == 32 + 32 + 4 + 32
 
 
-def test_a_scattered_element_is_counted_once_and_is_no_whole_array() -> None:
+def test_scatters_count_each_element_once() -> None:
     found = cost("""main (x: f32[100], i: s32[5], u: f32[5]) -> f32[100]
         %x = f32[100]{0} parameter(0)
         %i = s32[5]{0} parameter(1)
@@ -142,7 +142,7 @@ def test_a_loop_of_unknown_length_counts_once_and_says_so() -> None:
     assert (found.kernels, found.loops, found.unbounded_loops) == (2, 1, 1)
 
 
-def test_the_dearest_branch_of_a_conditional_counts_and_the_loops_of_all() -> None:
+def test_the_costliest_branch_of_a_conditional_counts_and_the_loops_of_all() -> None:
     found = cost(
         """little (x: f32[8]) -> f32[8]
         %x = f32[8]{0} parameter(0)
@@ -159,7 +159,7 @@ def test_the_dearest_branch_of_a_conditional_counts_and_the_loops_of_all() -> No
     assert (found.kernels, found.bytes, found.conditionals, found.sorts) == (2, 128, 1, 1)
 
 
-def test_the_dearest_branch_on_a_tpu_takes_the_most_cycles() -> None:
+def test_the_costliest_branch_on_a_tpu_takes_the_most_cycles() -> None:
     found = cost(
         """far (x: f32[8]) -> f32[8]
         %x = f32[8]{0:T(8,128)} parameter(0)
@@ -189,7 +189,7 @@ def test_sorts_inside_fusions_and_behind_custom_calls_count() -> None:
     assert (found.kernels, found.sorts, found.element_operations) == (2, 2, 16 * 3)
 
 
-def test_on_a_tpu_the_bytes_are_those_of_the_main_memory_and_cycles_the_compilers() -> None:
+def test_tpu_costs_use_main_memory_bytes_and_compiler_cycles() -> None:
     found = cost("""main (x: f32[8]) -> f32[8]
         %x = f32[8]{0:T(8,128)} parameter(0)
         %start = (f32[8]{0:T(8,128)S(1)}, f32[8]{0:T(8,128)}, u32[]{:S(2)}) copy-start(%x)
@@ -241,13 +241,13 @@ def test_a_convolution_multiplies_each_result_by_the_filter_of_its_channel() -> 
         assert product(operands, call).products == terms
 
 
-def test_a_tpus_product_of_many_matrices_is_no_longer_convolution() -> None:
+def test_a_tpus_batched_product_is_not_counted_as_a_longer_convolution() -> None:
     window = "window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf"
     found = product(("f32[4,16,8]{2,1,0}", "f32[4,8,2]{2,1,0}"), f"f32[4,16,2]{{2,1,0}} convolution(%x, %y), {window}")
     assert found.products == 2 * 4 * 16 * 8 * 2
 
 
-def test_a_device_receives_what_it_does_not_have() -> None:
+def test_devices_receive_only_the_bytes_they_lack() -> None:
     x, y = "f32[8]{0}", "f32[8]{0}"
     for instruction, received in (
         ("f32[8]{0} all-reduce(%x), to_apply=%add", 32),

@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_batches_of_a_model_stand_beside_each_other(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_batches_of_a_model_are_side_by_side(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "4"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -63,7 +63,7 @@ def test_a_program_reads_json_and_several_chips_have_an_example_each(
     assert json.loads(capsys.readouterr().out)[0]["cost"]["products"] > one["cost"]["products"]
 
 
-def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "3"]) == 2
     expected = "inputs[0]: first dimension must be divisible by 2 devices; got (3, 3, 4, 4)"
     assert capsys.readouterr().err.splitlines() == [  # nothing is compiled before
@@ -77,7 +77,7 @@ def test_what_does_not_divide_and_what_is_closed_is_one_line(path: str, capsys: 
     )
 
 
-def test_too_little_memory_is_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_little_memory_exits_with_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "220000000"]) == 1
     (remark,) = (line for line in capsys.readouterr().out.splitlines() if "has too little memory" in line)
     assert remark.startswith("h100, batch 220000000, has too little memory: ")
@@ -103,7 +103,7 @@ def test_operators_and_serialized_graphs_are_estimated(path: str, capsys: pytest
 DISPATCHABLES = {"route": "ACTIVATION_HARDMAX", "list": "NONZERO_COORDINATES", "fetch": "GATHER_ND1"}
 
 
-def test_an_unknown_chip_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_chip_gives_a_one_line_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", str(MODELS / "gemm.bin"), "--for", "h10"]) == 2
     known = "h100, a100, b200, v5e, v5p, v6e, or several chips such as h100:8 or v5e:4x4"
     assert capsys.readouterr().err == f"error: target must be one of {known}; got 'h10'\ntip: did you mean h100?\n"

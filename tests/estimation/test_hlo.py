@@ -29,7 +29,7 @@ def instruction(name: str) -> Instruction:
     return parse(TEXT).computations["main.7"].instructions[name]
 
 
-def test_computations_stand_in_their_order_and_the_entry_is_known() -> None:
+def test_computations_keep_their_order_and_the_entry_is_known() -> None:
     module = parse(TEXT)
     assert list(module.computations) == ["add", "main.7"]
     assert module.entry == "main.7"
@@ -72,7 +72,7 @@ def test_every_branch_of_a_conditional_is_a_callee() -> None:
         assert root.callees == expected
 
 
-def test_users_are_those_who_read_a_result() -> None:
+def test_the_users_of_an_instruction_read_its_result() -> None:
     main = parse(TEXT).computations["main.7"]
     assert [user.name for user in main.users["x.1"]] == ["reduce-window.3"]
     assert [one.name for one in main.parameters] == ["x.1", "n.1"]

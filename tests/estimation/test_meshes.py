@@ -50,7 +50,7 @@ def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target:
 
 
 @pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (LSTM, False), (LSTM, True)])
-def test_divided_weights_exchange_no_more_than_in_plain_jax(name: str, gradient: bool) -> None:
+def test_divided_weights_exchange_no_more_than_plain_jax(name: str, gradient: bool) -> None:
     own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
     assert own.exchanged <= (0.75 if name == LSTM else 1.05) * plain.exchanged
     # Before an LSTM's loop, a chip holds its weights twice: as stored, and as the steps need them.

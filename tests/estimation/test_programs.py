@@ -60,13 +60,13 @@ def test_the_gradient_of_weights_is_exchanged() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_a_function_without_weights_is_derived_by_its_inputs() -> None:
+def test_a_function_without_weights_is_differentiated_by_its_inputs() -> None:
     plain = dmljax.estimate(lambda n, x: jnp.sin(x) * n.astype(x.dtype), N, array(8), target="h100", gradient=True)
     assert (plain.weight_bytes, plain.cost.kernels) == (0, 1)
 
 
 @pytest.mark.usefixtures("compilers")
-def test_the_nodes_of_a_graph_go_by_their_names() -> None:
+def test_the_nodes_of_a_graph_are_listed_by_name() -> None:
     graph = directml.Graph(
         nodes={
             "sum[0]": directml.ElementWiseAddDesc(a=f32(64, 64), b=f32(64, 64), output=f32(64, 64)),
@@ -102,7 +102,7 @@ def eigenvalues(x: Any) -> Any:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_what_does_not_compile_names_the_node_and_says_why() -> None:
+def test_compilation_errors_name_the_node_and_the_reason() -> None:
     found = dmljax.estimate(eigenvalues, array(8, 8), target="v5e")
     assert (found.refused, found.fits) == ("/second", False)
     assert found.reason.startswith("/second (Eigen/eig): ")
@@ -139,7 +139,7 @@ def much(x: Any) -> Any:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_what_needs_too_much_memory_names_the_node_and_a_remedy() -> None:
+def test_out_of_memory_errors_name_the_node_and_a_remedy() -> None:
     found = dmljax.estimate(much, array(4096), target="v5e")
     assert found.refused == "/outer"
     assert found.reason.endswith(REMEDY)
@@ -149,7 +149,7 @@ def test_what_needs_too_much_memory_names_the_node_and_a_remedy() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_arguments_that_are_too_large_are_no_nodes_fault() -> None:
+def test_arguments_that_are_too_large_are_not_blamed_on_a_node() -> None:
     found = dmljax.estimate(jnp.tanh, array(2**40), target="v5e")
     assert found.refused == ""
     assert "memory" in found.reason
@@ -175,7 +175,7 @@ def test_a_mesh_divides_weights_as_specs_say() -> None:
 
 
 @pytest.mark.usefixtures("compilers")
-def test_arrays_that_are_divided_already_stay_so() -> None:
+def test_arrays_already_divided_stay_divided() -> None:
     mesh = AbstractMesh((2, 4), ("data", "model"))
 
     def on_mesh(*spec: Any) -> NamedSharding:
@@ -236,7 +236,7 @@ def test_an_unknown_chip_is_refused() -> None:
         ("", "(of no node)"),
     ],
 )
-def test_an_operation_is_of_the_outermost_node(op_name: str, node: str) -> None:
+def test_an_operation_belongs_to_the_outermost_node(op_name: str, node: str) -> None:
     assert node_of(op_name) == node
 
 
@@ -285,7 +285,7 @@ def made_for(target: str, **seconds: float) -> Estimate:
     return Estimate(target, 1, "", 1.0, memory_bytes=1, times=Times(memory=sum(seconds.values())), nodes=nodes)
 
 
-def test_columns_stand_beside_each_other_while_they_fit() -> None:
+def test_columns_are_side_by_side_while_they_fit() -> None:
     estimates = [made_for(target, a=1.0) for target in ("h100", "v5e", "v6e")]
     heads = [line.split() for line in table(estimates, [1, 1, 8], width=40) if "h100" in line or "v6e" in line]
     assert heads == [["h100", "v5e"], ["v6e"]]

@@ -11,7 +11,7 @@ from dmljax.estimation.targets import MODULES, Times, gpu_config, place_of
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_function_is_compiled_for_a_chip_that_is_not_here(name: str) -> None:
+def test_a_function_is_compiled_for_a_chip_that_is_absent(name: str) -> None:
     pytest.importorskip(MODULES[TARGETS[name].platform], reason="the extra `accelerators` is not installed")
     found = compile_for(name, lambda x: jnp.exp(x) + 1, jnp.ones((1024, 1024), jnp.float32))
     assert (found.cost.kernels, found.cost.loops) == (1, 0)
@@ -45,12 +45,12 @@ def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch: pytest.MonkeyP
         ("v5p:", "target must be written like v5p:4x4x4; got 'v5p:'"),
     ],
 )
-def test_a_target_that_is_none_is_refused_with_those_that_are(name: str, message: str) -> None:
+def test_an_unknown_target_is_refused_with_the_known_ones(name: str, message: str) -> None:
     with pytest.raises(directml.InvalidDesc, match=message):
         compile_for(name, jnp.sin, jnp.ones(3))
 
 
-def test_several_chips_are_as_many_as_their_sizes_say() -> None:
+def test_the_number_of_chips_follows_from_their_sizes() -> None:
     pytest.importorskip("libtpu", reason="the extra `accelerators` is not installed")
     assert [len(place_of(name).devices) for name in ("v5e", "v5e:4x4", "v5p:2x2x2")] == [1, 16, 8]
     with pytest.raises(directml.Unsupported, match="XLA has no topology v5e:3x5: "):
@@ -71,7 +71,7 @@ def test_a_gpu_needs_time_for_each_part_of_a_cost_at_the_published_rates() -> No
     assert h100.times(Cost(full_products=2 * 33454)).arithmetic == pytest.approx(1e-9, rel=1e-3)
 
 
-def test_the_cycles_of_a_tpu_are_put_down_to_its_memory_if_that_needs_half_of_them() -> None:
+def test_tpu_cycles_count_as_memory_time_if_memory_needs_half_of_them() -> None:
     v5e = TARGETS["v5e"]
     assert v5e.times(Cost(cycles=1500, bytes=409_600)) == pytest.approx(Times(0, 1e-6, 0, 0))
     assert v5e.times(Cost(cycles=1500, bytes=409_400, exchanged=200)) == pytest.approx(Times(0, 0, 1e-6, 1e-9))
