@@ -241,7 +241,7 @@ def test_a_buffer_need_not_be_aligned() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.data())
-def test_what_is_written_is_read_again_at_the_dot_product_of_coordinates_and_strides(data: st.DataObject) -> None:
+def test_elements_are_written_and_read_at_the_dot_product_of_coordinates_and_strides(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
     order = data.draw(st.permutations(range(len(sizes))))
     strides, step = [0] * len(sizes), 1

@@ -461,7 +461,7 @@ def test_numbers_are_converted_anew_for_another_type() -> None:
         dmljax.element_wise_add(np.array([1], np.int8), 200)
 
 
-def test_an_operator_remembers_a_bounded_number_of_numbers() -> None:
+def test_an_operator_caches_a_bounded_number_of_numbers() -> None:
     from dmljax.calls.decorator import _MAX_NUMBERS
 
     x = jnp.array([1.0], jnp.float32)

@@ -163,7 +163,7 @@ def test_an_absent_optional_input_is_no_parameter() -> None:
         directml.lower(fill())(np.zeros((2, 3), np.float32))
 
 
-def test_lowering_refuses_what_the_level_does() -> None:
+def test_lowering_refuses_what_the_level_refuses() -> None:
     with pytest.raises(
         InvalidDesc, match=r"^DML_OPERATOR_DIAGONAL_MATRIX1 at DML_FEATURE_LEVEL_5_0: the operator must not"
     ):
@@ -263,7 +263,7 @@ def test_errors_for_functions_and_names_point_to_the_descriptor(given: Any, reme
 
 
 @pytest.mark.parametrize("level", ["3.0", 3.0])
-def test_a_level_with_a_point_is_told_its_name(level: Any) -> None:
+def test_a_level_written_with_a_point_is_answered_with_its_name(level: Any) -> None:
     with pytest.raises(InvalidDesc, match=r"got '?3.0'? \('FL_3_0' is its name\)$"):
         directml.validate(HARDMAX, feature_level=level)
 

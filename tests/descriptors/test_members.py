@@ -426,7 +426,7 @@ def test_members_are_keyword_only() -> None:
         ((2, 3), "got tuple$"),
     ],
 )
-def test_errors_for_an_array_name_its_desc(given: Any, message: str) -> None:
+def test_an_array_in_place_of_a_desc_is_refused_with_its_desc(given: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=f"InputTensor must be a TensorDesc; {message}"):
         directml.ActivationReluDesc(input=given, output=matrix(3))
 

@@ -507,7 +507,7 @@ def test_a_tensor_that_the_desc_does_not_have_must_not_be_bound(tmp_path: Path) 
     assert found.endswith("commands[0].bindings.InputTensor must not be bound, because the desc has no such tensor")
 
 
-def test_what_directml_owns_is_bound_once_and_for_all(tmp_path: Path) -> None:
+def test_tensors_owned_by_dml_are_bound_at_initialization(tmp_path: Path) -> None:
     owned = hardmax(2, 3, input={"Flags": "OWNED_BY_DML"}) | {"bindings": {"InputTensor": "in"}}
     model = loaded(tmp_path, IO, {"max": owned}, [dispatch("max", OutputTensor="out")])
     assert model.dispatchables["max"].bindings == {"input": Binding("in")}

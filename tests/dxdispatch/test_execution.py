@@ -303,7 +303,7 @@ def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_written_file_has_the_default_mode(tmp_path: Path) -> None:
+def test_a_written_file_has_the_mode_of_an_ordinary_write(tmp_path: Path) -> None:
     for name, mode in (("kept.dat", 0o640), ("other.dat", 0o606)):
         (tmp_path / name).write_bytes(b"old")
         (tmp_path / name).chmod(mode)

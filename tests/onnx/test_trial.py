@@ -177,7 +177,7 @@ def test_every_operator_that_the_provider_has_has_a_handler() -> None:
     assert [operator for operator in KERNELS if ("", operator) not in REGISTRY.handlers] == []
 
 
-def test_the_greatest_difference_sees_shapes_and_nan() -> None:
+def test_the_greatest_difference_detects_shapes_and_nan() -> None:
     nan, inf = np.nan, np.inf
     assert greatest_difference([1, nan, inf], [2, nan, inf]) == 1
     for one, other in (([1], [1, 1]), ([nan], [1]), ([inf], [-inf])):

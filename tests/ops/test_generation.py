@@ -396,7 +396,7 @@ def test_values_that_cannot_fill_are_refused(name: str, change: dict[str, Any], 
 
 
 @FULL
-def test_a_sequence_does_not_drift_and_no_multiple_of_infinity_is_its_first_element() -> None:
+def test_a_sequence_does_not_drift_and_starts_exactly_with_an_infinite_step() -> None:
     sequence = dmljax.fill_value_sequence(0.0, 0.1, output_sizes=(1001,), dtype="float32")
     assert float(sequence[1000]) == 100
     assert dmljax.fill_value_sequence(1.0, np.inf, output_sizes=(3,)).tolist() == [1, np.inf, np.inf]

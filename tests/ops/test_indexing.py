@@ -191,7 +191,7 @@ def test_nonzero_returns_count_and_coordinates_in_any_integer_type(call: Any, dt
     assert_same_bits(empty.coordinates, np.array([[fill_value, fill_value]], dtype))
 
 
-def test_nonzero_needs_a_type_that_holds_the_count() -> None:
+def test_nonzero_takes_any_type_that_holds_the_count() -> None:
     assert int(dmljax.nonzero_coordinates(np.ones(127), dtype="int8").count) == 127
 
 

@@ -508,7 +508,7 @@ def test_numpy_reads_the_results_of_compute() -> None:
     assert np.array(data, np.float64).dtype == np.float64
 
 
-def test_a_model_reruns_with_other_data_and_skips_inputs_of_none() -> None:
+def test_a_model_reruns_with_other_data_and_skips_none() -> None:
     program = Program()
     a = program.input(floats(1, 1, 1, 3))
     unread = dml.input_tensor(program.builder, 1, dml.TensorDesc(F32, [9]))
