@@ -119,7 +119,7 @@ def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Proble
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
     meant = _meant_by(value)
-    remedy = f"{meant!r} is its name" if meant in names else None
+    remedy = f"use {meant!r}" if meant in names else None
     return Problem(where, f"must be one of {', '.join(names)}", show(value) + hint, remedy=remedy)
 
 

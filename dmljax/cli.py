@@ -255,15 +255,15 @@ def _parser() -> argparse.ArgumentParser:
         estimate_parser,
         (
             "--for",
-            "a chip, or several as in h100:8 and v5e:4x4; repeatable",
+            "a chip such as h100, or several such as h100:8 or v5e:4x4; repeatable",
             {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
         ),
         (
             "--batch",
-            "first dimensions of an ONNX model's inputs, where they are open (default: one example per chip)",
+            "batch sizes for ONNX models whose first dimension is open (default: one example per chip)",
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
-        ("--gradient", "estimate the gradient of the weights, or else of the inputs", _FLAG),
+        ("--gradient", "estimate the gradient of the weights, or of the inputs if there are none", _FLAG),
         _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)
@@ -272,12 +272,12 @@ def _parser() -> argparse.ArgumentParser:
         compile_parser,
         (
             "--for",
-            "cpu, a chip, or several as in cpu:8, h100:8 and v5e:4x4; repeatable",
+            "cpu, a chip such as h100, or several such as cpu:8, h100:8 or v5e:4x4; repeatable",
             {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
         ),
         (
             "--batch",
-            "the first dimension of an ONNX model's inputs (default: it stays open)",
+            "the batch size of an ONNX model (default: it stays open)",
             _COUNT | {"default": None},
         ),
         _MESH,
@@ -373,7 +373,7 @@ def _parse_count(text: str) -> int:
 def _parse_mesh(text: str) -> Sequence[tuple[str, int]]:
     pairs = [one.partition("=") for one in text.split(",")]
     if not all(name and equals for name, equals, _ in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
-        raise argparse.ArgumentTypeError(f"must be the sizes of different axes, as in data=32,model=8; got {text!r}")
+        raise argparse.ArgumentTypeError(f"must give each axis a size once, as in data=32,model=8; got {text!r}")
     return [(name, _parse_count(size)) for name, _, size in pairs]
 
 
@@ -383,7 +383,7 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 
 _MESH = (
     "--mesh",
-    "axes of several chips; the first divides the inputs, and `model` the weights of an ONNX model",
+    "the mesh that the chips form; its first axis divides the inputs, `model` the weights of an ONNX model",
     {"type": _parse_mesh, "default": (), "metavar": "data=32,model=8"},
 )
 _FLAG = {"action": "store_true"}

@@ -67,7 +67,7 @@ def report_error(error: Exception, *, as_json: bool) -> int:
     text = str(error) if isinstance(error, DmlError) else f"{type(error).__name__}: {error}"
     message, tip = text, None
     if not isinstance(error, DmlError):
-        tip = "--debug shows where"
+        tip = "--debug prints the traceback"
     elif isinstance(error, MissingFile) and not error.problems[0].path and not findings:
         message = f"{one_line(error.filename)}: no such file"
     elif len(error.problems) == 1 and (remedy := error.problems[0].remedy):
@@ -203,7 +203,7 @@ def _device(platform: str | None) -> jax.Device:
     try:
         return jax.local_devices()[0]
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
-        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gives no reason"
+        reason = one_line(_REMEDY.sub("", str(error))) or "JAX gave no reason"
         if platform:
             # Without plugins, JAX complains about one that nobody asked for.
             is_installed = "list of known backends" not in reason
@@ -211,13 +211,13 @@ def _device(platform: str | None) -> jax.Device:
             remedy = None if is_installed else _INSTALLED_BY.get(platform)
             rule = "--platform must name a platform that JAX has on this machine"
             raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
-        raise InvalidDesc(Problem((), f"JAX must have a platform ({reason})")) from None
+        raise InvalidDesc(Problem((), f"JAX found no platform to run on ({reason})")) from None
 
 
 _INSTALLED_BY = {
-    "gpu": "pip install 'jax[cuda13]' brings it for NVIDIA's GPUs",
-    "cuda": "pip install 'jax[cuda13]' brings it",
-    "tpu": "pip install 'jax[tpu]' brings it",
+    "gpu": "for NVIDIA GPUs, pip install 'jax[cuda13]'",
+    "cuda": "pip install 'jax[cuda13]'",
+    "tpu": "pip install 'jax[tpu]'",
 }
 _REMEDY = re.compile(r" \((?:you may need|set JAX_PLATFORMS).*", re.DOTALL)  # JAX's advice, useless beside --platform
 
@@ -351,7 +351,7 @@ def compile(options: argparse.Namespace) -> int:
         print(f"{file}.npz: the weights, an argument\n{types} on a mesh of {axes}")
         print("notebooks/serving.md shows how to run it")
     else:
-        print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data are the bytes of the file")
+        print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data is the content of the file")
     return 0
 
 
@@ -362,7 +362,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
             raise InvalidDesc(Problem((), "several chips are only for ONNX models", escape_controls(path)))
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
-            raise InvalidDesc(Problem((), f"{escape_controls(path)} must have one dispatchable", len(descs)))
+            raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
         _, weights, inputs, _ = program_of(descs[0], (), None)
         function = lower(descs[0])
         return Program(lambda weights, *inputs: function(*inputs), weights, inputs)
@@ -370,7 +370,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
 
     model = trial.load(path)
     if model.is_random:
-        remedy = "in Python, jax.export.export exports a function of a key"
+        remedy = "export it in Python, as a function of a key, with jax.export.export"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
     sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
     divisor = mesh.axis_sizes[0] if mesh else 1
@@ -450,7 +450,7 @@ def explain(options: argparse.Namespace) -> int:
         width = shutil.get_terminal_size().columns
         print(json.dumps(found_json(found), indent=1) if options.json else "\n".join(found_list(found, width)))
         if not options.json:
-            print(f"tip: `dmljax explain {function_name(operator)}` tells more", file=sys.stderr)
+            print(f"tip: `dmljax explain {function_name(operator)}` shows one in full", file=sys.stderr)
         return 0
     _device(None)  # refuses early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)

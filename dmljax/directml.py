@@ -147,7 +147,7 @@ __all__ = [
 
 for _name in __all__:
     if _name != "OPERATORS":
-        globals()[_name].__module__ = "dmljax.directml"  # where users find it, whatever file it is in
+        globals()[_name].__module__ = "dmljax.directml"  # the module that users import it from
 
 if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
 

@@ -112,7 +112,7 @@ class InvalidDesc(DmlError, ValueError):
 
     >>> TensorDesc("FLOAT32", sizes=(2, 0))
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: Sizes must be at least 1 each; got {2,0}
+    dmljax.directml.InvalidDesc: Sizes must each be at least 1; got {2,0}
     """
 
 

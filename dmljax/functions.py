@@ -128,4 +128,4 @@ __all__ = [
 
 for _name in __all__:
     if _name != "directml":
-        globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
+        globals()[_name].__module__ = "dmljax"  # the module that users import it from

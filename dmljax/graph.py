@@ -141,7 +141,7 @@ class Graph(Lowerable):
         The picture appears below the cell in a notebook, in a window elsewhere, or is written to `file`.
         """
         with within("graph"):
-            problems = [] if self.nodes else [Problem("nodes", "must not be empty to be drawn", "none")]
+            problems = [] if self.nodes else [Problem("nodes", "must have at least one node to draw", "none")]
             problems += self._cycle_problems()
             if problems:
                 raise InvalidDesc(*problems)

@@ -78,7 +78,7 @@ _REMEDIES = (
     (
         "output_sizes split split_sizes split_size_or_sections indices_or_sections sections num_outputs num_splits",
         "sizes axis",
-        "sizes has the size of each part along axis, such as (2, 2, 4)",
+        "sizes lists the size of each part along axis, such as (2, 2, 4)",
     ),
     ("hidden_size hidden_units", "recurrence", "the last size of recurrence is the hidden size"),
     (
@@ -90,11 +90,11 @@ _REMEDIES = (
 
 # What to give for arguments that were left out.
 _GIVE = {
-    "batch_indices": "batch_indices=jnp.zeros(len(roi), int) takes all from the first image",
+    "batch_indices": "batch_indices=jnp.zeros(len(roi), int) takes all regions from the first image",
     "variance": "batch_normalization_training computes mean and variance",
-    "axes": "axes=-1 is the last one, axes=range(x.ndim) is all",
-    "axis": "axis=0 is the first one, axis=-1 the last",
-    "values": "values=jnp.array([0.0, 1.0]) has what is off and what is on",
+    "axes": "axes=-1 is the last dimension, axes=range(x.ndim) all of them",
+    "axis": "axis=0 is the first dimension, axis=-1 the last",
+    "values": "values=jnp.array([0.0, 1.0]) gives the off and on values",
 }
 
 
@@ -130,7 +130,7 @@ def _names_here(name: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str,
 def _remedy_for_padding(mode: str) -> str:
     if mode.upper() == "SAME":
         return "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size"
-    return "start_padding=0, end_padding=0 is VALID, and the default"
+    return "VALID is start_padding=0, end_padding=0, the default"
 
 
 def call_of(function: str, signature: inspect.Signature) -> str:

@@ -107,7 +107,7 @@ def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | Non
     """Returns how to shape one number for each channel to broadcast to the sizes `whole`, if `sizes` suggest that."""
     if len(sizes) != 1 or len(whole) < 3 or sizes[0] != whole[1]:
         return None
-    return f"one number for each channel has the shape {spelled((sizes[0], *(1 for _ in whole[2:])))}"
+    return f"for one number per channel, reshape to {spelled((sizes[0], *(1 for _ in whole[2:])))}"
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:

@@ -46,7 +46,7 @@ def present(draw: Callable[[], "Figure"], file: str | os.PathLike[str] | None) -
     plt = pyplot()
     # Matplotlib itself only warns, and shows nothing.
     if file is None and plt.get_backend().lower() == "agg":
-        raise Unsupported(Problem("file", "must be given where no window can be opened: file='picture.png'"))
+        raise Unsupported(Problem("file", "must be given, because no window can be opened here: file='picture.png'"))
     figure = draw()
     if file is None:
         plt.show()

@@ -166,7 +166,7 @@ class _Tensors:
         if isinstance(member.kind, Array):
             return tuple(self._tensor(member.name) for _ in range(len(self._descs)))
         if not self._names:
-            raise InvalidDesc(Problem(member.name, "no name", remedy="leave a tensor out by an empty name"))
+            raise InvalidDesc(Problem(member.name, "no name", remedy="use an empty name to leave a tensor out"))
         if not self._names[0]:
             self._names.pop(0)
             return None

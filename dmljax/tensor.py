@@ -80,7 +80,7 @@ class TensorDesc:
         if not 1 <= self.rank <= MAX_DIMENSION_COUNT:
             yield Problem("DimensionCount", f"must be in [1, {MAX_DIMENSION_COUNT}]", self.rank)
         if 0 in self.sizes:
-            yield Problem("Sizes", "must be at least 1 each", join_sizes(self.sizes))
+            yield Problem("Sizes", "must each be at least 1", join_sizes(self.sizes))
         if self.strides is not None and len(self.strides) != self.rank:
             yield Problem("Strides", f"must have {self.rank} elements, as Sizes has", join_sizes(self.strides))
         # The second limit keeps DMLCalcBufferTensorSize's 32-bit index of the last element from wrapping.

@@ -64,7 +64,7 @@ FUNCTIONS_TEXT = '''\
 
 for _name in __all__:
     if _name != "directml":
-        globals()[_name].__module__ = "dmljax"  # where users find it, whatever file it is in
+        globals()[_name].__module__ = "dmljax"  # the module that users import it from
 '''
 DIRECTML_TEXT = '''\
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
@@ -81,7 +81,7 @@ import typing as _typing
 
 for _name in __all__:
     if _name != "OPERATORS":
-        globals()[_name].__module__ = "dmljax.directml"  # where users find it, whatever file it is in
+        globals()[_name].__module__ = "dmljax.directml"  # the module that users import it from
 
 if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
 

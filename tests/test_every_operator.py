@@ -186,7 +186,7 @@ def test_is_refused_one_level_below_its_introduction(operator: str) -> None:
     assert directml.find_minimum_feature_level(desc) is introduced
     for level in FeatureLevel:
         if level < introduced:
-            message = f"^{operator} at {level}: the operator must not be used below {introduced}; got {level}"
+            message = f"^{operator} at {level}: the feature level must be at least {introduced}; got {level}"
             with pytest.raises(InvalidDesc, match=message):
                 directml.lower(desc, feature_level=level)
 

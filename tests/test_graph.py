@@ -568,7 +568,7 @@ def test_a_graph_describes_its_parts(args: Any, kwargs: Any, message: str) -> No
         ((X,), {"x": X}, "graph: x: given both by position and by name"),
         ((X, X), {}, "graph: takes at most 1 arrays by position; got 2"),
         ((), {"z": X}, r"graph: z: unknown input \(the inputs are x, bias\)"),
-        ((X.astype(np.float16),), {}, "graph: x must be of float32, as its desc is; got float16"),
+        ((X.astype(np.float16),), {}, "graph: x must be of float32, like its desc; got float16"),
         ((jnp.asarray(X[0]),), {}, r"graph: x must have Sizes \{2,3\}; got \{3\}"),
         ((X,), {"bias": X}, r"graph: bias must have Sizes \{3\}; got \{2,3\}"),
     ],
@@ -582,7 +582,7 @@ def test_a_wrong_call_is_refused(args: Any, kwargs: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"Node": {}}, "graph: must have no field 'Node', did you mean Nodes"),
+        ({"Node": {}}, "graph: unknown field 'Node', did you mean Nodes"),
         ({"Nodes": 3}, "graph: Nodes must be an object; got 3"),
         (
             {"Constants": {"c": {"DataType": "FLOAT32", "Sizes": [2], "Data": "AAAA"}}},

@@ -149,7 +149,9 @@ def test_a_traced_array_is_refused() -> None:
 
 
 def test_a_file_is_required_without_a_window() -> None:
-    with pytest.raises(DmlError, match=r"^show: file must be given where no window can be opened: file='picture\.png'"):
+    with pytest.raises(
+        DmlError, match=r"^show: file must be given, because no window can be opened here: file='picture\.png'"
+    ):
         dmljax.show(jnp.eye(2))
 
 
@@ -263,7 +265,7 @@ def test_matplotlib_can_write_the_picture_of_a_long_graph(tmp_path: Path) -> Non
     ("changed", "message"),
     [
         ({"edges": {"relu.input": "scaled.output", "scaled.a": "relu.output"}}, "graph: "),
-        ({"nodes": {}, "edges": {}}, "graph: nodes must not be empty to be drawn; got none"),
+        ({"nodes": {}, "edges": {}}, "graph: nodes must have at least one node to draw; got none"),
     ],
 )
 def test_a_graph_without_an_order_is_refused(changed: Any, message: str, tmp_path: Path) -> None:

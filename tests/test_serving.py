@@ -135,11 +135,11 @@ print(jax.export.deserialize(open("quantized.bin", "rb").read()).call(np.load("x
 REFUSED = [
     ("gemm.bin --for h1000", "target must be one of cpu, h100, .*; got 'h1000'\ntip: did you mean h100"),
     ("gemm.bin --for cpu:4x4", "target must be written like cpu:4; got 'cpu:4x4'"),
-    ("gpt.onnx --for h100:8 --for v5e", "target must be the same number of chips each time; got h100:8 and v5e"),
+    ("gpt.onnx --for h100:8 --for v5e", "target must have the same number of chips as the others; got h100:8 and v5e"),
     ("gpt.onnx --for v5e --mesh data=2", "compile: mesh must have as many chips as v5e, 1; got 2"),
     ("gpt.onnx --for cpu:2 --batch 3", r"compile: inputs\[0\]: first dimension must be divisible by 2 devices"),
     ("gemm.bin --for h100:8", "compile: several chips are only for ONNX models; got "),
-    ("top1_routing.json --for cpu", "compile: .* must have one dispatchable; got 3"),
+    ("top1_routing.json --for cpu", "compile: .* must have exactly one dispatchable; got 3"),
     ("gemm.bin --for cpu -o .", r"output must be a file, not a folder; got \."),
     ("gemm.bin --for cpu -o a/b", r"output must be a file in a folder that exists; got a/b"),
     ("gemm.bin --for cpu -o /dev/full", "compile: output: cannot write /dev/full: "),
@@ -165,7 +165,7 @@ def test_weights_that_an_artifact_cannot_hold_are_refused(
     path = str(tmp_path / "gpt.bin")
     assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "-o", path]) == 2
     error, tip = capsys.readouterr().err.splitlines()[-2:]
-    assert error.startswith("error: compile: weights must be at most 1000 bytes in a file; got ")
+    assert error.startswith("error: compile: weights in a file must take at most 1000 bytes; got ")
     assert tip == "tip: compile for several chips, or export model.apply, which takes the weights as an argument"
 
 

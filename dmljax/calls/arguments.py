@@ -268,7 +268,7 @@ def _size_2d(where: Where, value: Any) -> Size2D:
     if isinstance(value, Size2D):
         return Size2D(*(_integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
     if isinstance(value, Sequence):  # whether the width or the height comes first would be a guess
-        remedy = "directml.Size2D(width=..., height=...) says which is which"
+        remedy = "directml.Size2D(width=..., height=...) names them"
         raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value), remedy=remedy))
     both = _integer(where, value)
     return Size2D(both, both)

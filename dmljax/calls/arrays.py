@@ -24,7 +24,7 @@ def require_real(where: Where, dtype: Any) -> None:
         raise InvalidType(Problem(where, rule, dtype, remedy=_STATE_OF_A_KEY if is_key else None))
 
 
-_STATE_OF_A_KEY = "random_generator takes jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)])"
+_STATE_OF_A_KEY = "for random_generator, pass jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)])"
 
 
 def real_array(where: Where, value: ArrayLike) -> Array:
@@ -58,7 +58,7 @@ def number_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers or floats; bool is refused."""
     given = real_array(where, value)
     if given.dtype == bool:
-        rule, remedy = "must be of an integer or floating type", "astype(jnp.int32) makes it 0 and 1"
+        rule, remedy = "must be of an integer or floating type", "convert it with astype(jnp.int32)"
         raise InvalidType(Problem(where, rule, "bool", remedy=remedy))
     return given
 
@@ -67,7 +67,7 @@ def require_holds(dtype: Any, what: str, largest: int) -> None:
     """Refuses a type that cannot hold the largest possible position or count."""
     if largest > np.iinfo(dtype).max:
         wide = next(name for name in ("int32", "uint32", "int64") if largest <= np.iinfo(name).max)
-        raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"dtype=jnp.{wide} does"))
+        raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}"))
 
 
 def require_type(where: Where, given: Array, wanted: object, other: str) -> None:

@@ -44,7 +44,7 @@ def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
     if args:
         if kwargs or len(args) != len(leaves):
             given = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
-            raise InvalidType(Problem((), f"the arrays must be {len(leaves)} by position, or all by name", given))
+            raise InvalidType(Problem((), f"takes {len(leaves)} arrays, all by position or all by name", given))
         return list(args)
     if kwargs.keys() != counts.keys():
         raise InvalidType(Problem((), f"the arrays must be {', '.join(counts)}", ", ".join(kwargs) or "none"))
@@ -64,7 +64,7 @@ def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
 def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
     """`given`, if it has the size and the type of its desc."""
     if given.dtype != tensor.dtype:
-        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, as its desc is", given.dtype))
+        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, like its desc", given.dtype))
     if given.shape != tensor.sizes:
         raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
     return given

@@ -198,7 +198,7 @@ class Operator(Lowerable):
     def __init__(self, *args: Any, **values: Any) -> None:
         with within(type(self).type):
             if args:
-                rule = "the members must be given by name"
+                rule = "pass the members by name"
                 raise InvalidType(Problem((), rule, f"{len(args)} by position", remedy=type(self).called()))
             self._refuse_unknown(values)
             self._refuse_missing(values)
@@ -225,7 +225,7 @@ class Operator(Lowerable):
         fields = {member.name.lower(): member.field for member in self._members}
         counts = {name.lower() for name in self.json_fields()} - fields.keys()
         if plain in counts:
-            return ", which is the length of an array and is left out here"
+            return ", which is the length of an array; leave it out"
         return f", did you mean {fields[plain]}?" if plain in fields else did_you_mean(key, fields.values())
 
     def _refuse_missing(self, values: Mapping[str, Any]) -> None:
@@ -322,7 +322,7 @@ class Operator(Lowerable):
         support = self.own_support()
         tables = [table for introduced, table in sorted(support.items()) if introduced <= feature_level]
         if not tables:
-            yield Problem((), f"the operator must not be used below {min(support)}", feature_level)
+            yield Problem((), f"the feature level must be at least {min(support)}", feature_level)
             return
         for leaf in self.leaves():
             yield from tables[-1][leaf.member.field].problems(leaf.path, leaf.tensor)

@@ -136,7 +136,7 @@ def fused_activation_rules(
         return
     introduced = activation.fused_since(_type_of(into)) if isinstance(activation, Activation) else None
     if not isinstance(activation, Activation) or introduced is None:
-        yield Problem((*path, "Type"), "must be one that can be fused", type(activation).type)
+        yield Problem((*path, "Type"), "must be an activation that can be fused", type(activation).type)
         return
     if introduced > feature_level:
         yield Problem((*path, "Type"), f"must be one of {feature_level}", f"{type(activation).type} of {introduced}")
@@ -155,7 +155,7 @@ def fused_activation_rules(
 
 
 FUSED_ACTIVATION = LevelRule(
-    "FusedActivation is an activation that can be fused, that the feature level has, and that has no tensors.",
+    "FusedActivation is an activation that can be fused, is in the feature level, and has no tensors.",
     lambda desc, feature_level: fused_activation_rules(desc.fused_activation, feature_level, into=desc),
 )
 

@@ -34,7 +34,7 @@ def operator_from_json(json: Any) -> Operator:
     with within(operator.type):
         nested = rest.pop("Desc", rest.pop("desc", None))
         for key in rest if nested is not None else ():
-            raise InvalidDesc(Problem((), f"the operator beside Desc must have no field {show(key)}"))
+            raise InvalidDesc(Problem((), f"unknown field {show(key)} beside Desc"))
         fields = json_object("Desc", rest if nested is None else nested, operator.json_fields())
         members = members_from_json(operator, fields)
     return operator(**members)

@@ -439,9 +439,7 @@ def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]
         raise InvalidType(Problem(where, "must be an object", show(value)))
     for key in value:
         if key not in keys:
-            rule = (
-                f"must have no field {show(key)}{did_you_mean(key, keys)}; its fields are {', '.join(keys) or 'none'}"
-            )
+            rule = f"unknown field {show(key)}{did_you_mean(key, keys)}; its fields are {', '.join(keys) or 'none'}"
             raise InvalidDesc(Problem(where, rule))
     return value
 

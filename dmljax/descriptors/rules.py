@@ -53,7 +53,7 @@ def one_element(*fields: str) -> Rule:
     def check(desc: Operator) -> Iterator[Problem]:
         for leaf in desc.leaves():
             if leaf.member.field in fields and leaf.tensor.element_count != 1:
-                yield Problem((*leaf.path, "Sizes"), "must be 1 each", join_sizes(leaf.tensor.sizes))
+                yield Problem((*leaf.path, "Sizes"), "must each be 1", join_sizes(leaf.tensor.sizes))
 
     return Rule(f"{having(fields)} one element.", check)
 

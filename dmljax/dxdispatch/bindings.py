@@ -41,7 +41,7 @@ def read_bindings(
                             require((), points is None, rule)
                             continue
                         otherwise = "at initialization" if one_point.is_owned else "in a dispatch"
-                        rule = f"must be bound {otherwise} instead of here, because of its Flags"
+                        rule = f"must be bound {otherwise}, not here, because of its Flags"
                         require((), one_point.key in wanted, rule)
                         bound[one_point.key] = binding
         for point in points or ():
@@ -90,7 +90,7 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     if resource.data_type is not DataType.UNKNOWN:
         element_bits = element_bits or resource.data_type.bits
     if element_offset and not element_bits:
-        raise InvalidDesc(Problem("elementOffset", f"must come with elementSizeInBytes for {show(name)}", "none"))
+        raise InvalidDesc(Problem("elementOffset", f"needs elementSizeInBytes for {show(name)}", "none"))
     is_whole = element_offset * element_bits % 8 == 0
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes

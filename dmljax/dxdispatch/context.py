@@ -184,7 +184,7 @@ class Context:
     def require_affordable(self, member: Where, size: int) -> None:
         """Refuses a size beyond the limit of a buffer or of the model."""
         limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
-        require(member, size <= self.affordable_bytes, f"must ask for at most {limits}", size)
+        require(member, size <= self.affordable_bytes, f"must take at most {limits}", size)
 
     def take_bytes(self, member: Where, size: int) -> None:
         """Counts a buffer against the limit of the model."""

@@ -52,7 +52,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
             rule = f"must hold {wanted.name}{whose} to match initialValuesDataType"
             require((), wanted in (DataType.UNKNOWN, own_type), rule, own_type.name)
             return (data_type, _in_4_bits(values, data_type)) if data_type in INTEGER_4 else (own_type, values)
-        rule = "must come with initialValuesDataType, because only .npy files store their type"
+        rule = "needs initialValuesDataType, because only .npy files store their type"
         require((), data_type is not DataType.UNKNOWN, rule, "UNKNOWN")
         if path.suffix.lower() in IMAGES:
             return data_type, _read_image(file, path, data_type, size, at_most)

@@ -74,7 +74,7 @@ def _generated(context: Context, place: Place, source: Any, own_type: DataType, 
     """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` in steps of `valueDelta`."""
     names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
     fields = context.fields(place, source, (*names, "valueCount"))
-    require(kind, own_type is not DataType.UNKNOWN, "must come with initialValuesDataType", "none")
+    require(kind, own_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
     count = fields.one("valueCount", uint)
     context.require_affordable("valueCount", count * own_type.dtype.itemsize)
     first, *delta = (_number(context, place, name, fields, own_type) for name in names)

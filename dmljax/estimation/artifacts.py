@@ -25,7 +25,7 @@ def platforms_of(targets: Sequence[str]) -> tuple[list[str], int]:
     chips = [chips_of(target, CPU) for target in targets]
     counts = {math.prod(sizes) for _, sizes in chips}
     if len(counts) > 1:
-        raise InvalidDesc(Problem("target", "must be the same number of chips each time", join_words(targets)))
+        raise InvalidDesc(Problem("target", "must have the same number of chips as the others", join_words(targets)))
     platforms = (CPU if chip == CPU else TARGETS[chip].platform for chip, _ in chips)
     return [*dict.fromkeys(platforms)], counts.pop()
 
@@ -39,7 +39,9 @@ def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | No
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.weights))
         if size > MAX_BYTES:
             remedy = "compile for several chips, or export model.apply, which takes the weights as an argument"
-            raise InvalidDesc(Problem((), f"weights must be at most {MAX_BYTES} bytes in a file", size, remedy=remedy))
+            raise InvalidDesc(
+                Problem((), f"weights in a file must take at most {MAX_BYTES} bytes", size, remedy=remedy)
+            )
         function, arguments = lambda *inputs: program.function(program.weights, *inputs), program.inputs
     with jax.disable_jit(False):
         return export.export(jax.jit(function), platforms=platforms)(*arguments)

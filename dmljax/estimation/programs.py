@@ -235,7 +235,7 @@ def node_of(op_name: str) -> str:
     """
     if marked := _NODE.search(op_name):
         return marked[1]
-    return "/".join(filter(None, _WRAPPED.sub("", op_name).split("/"))) or "(of no node)"
+    return "/".join(filter(None, _WRAPPED.sub("", op_name).split("/"))) or "(no node)"
 
 
 def label_of(op_name: str) -> str:

@@ -81,7 +81,7 @@ def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> 
             yield f"{name} does not compile: {one.reason}"
         elif not one.fits:
             needed, there = _amount(one.peak_bytes, "B"), _amount(one.memory_bytes, "B")
-            yield f"{name} has too little memory: {needed} of {there} ({LESS_MEMORY})"
+            yield f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})"
 
 
 def _shortened(name: str) -> str:

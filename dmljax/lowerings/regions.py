@@ -351,7 +351,7 @@ def _differentiated_once(regions: Regions) -> Regions:
 
 @_differentiated_once.defjvp
 def _no_second_derivative(primals: Any, tangents: Any) -> Any:
-    rule = "regions must not be differentiated in a gradient of the image: dmljax has no second derivative of these"
+    rule = "cannot differentiate a gradient of the image by the regions: dmljax has no such second derivative"
     raise Unsupported(Problem((), rule))
 
 

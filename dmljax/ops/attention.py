@@ -147,7 +147,7 @@ def _sources(shapes: Shapes) -> dict[str, str]:
     given = [name for name in pasts if name in shapes]
     if len(given) == 1:
         rule = f"{called(pasts[0])} and {called(pasts[1])} must be given together"
-        raise InvalidDesc(Problem((), rule, f"{called(given[0])} alone"))
+        raise InvalidDesc(Problem((), rule, f"only {called(given[0])}"))
     found = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
     is_past_alone = bool(given) and not found["key"] and not found["value"]
     for role, names in found.items():
@@ -266,7 +266,7 @@ def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: Multihead
         first, wanted = next(iter(floats.items()))
         calls.require_type(name, given[name], wanted, first)
     if "mask" in given and given["mask"].dtype in FLOATS:
-        remedy = "floats that are added to the scores are a relative_position_bias"
+        remedy = "pass floats to add to the scores as relative_position_bias"
         raise InvalidType(Problem("mask", "must be of bool or an integer type", given["mask"].dtype, remedy=remedy))
     return given
 
@@ -516,7 +516,7 @@ class _Attention(dml.Operator):
     _mask_sizes = (
         "MaskTensor.Sizes are {{1, batchSize}} for KEY_SEQUENCE_LENGTH, {{2, batchSize}} for KEY_SEQUENCE_END_START, "
         "{{batchSize * 3 + 2}} for KEY_QUERY_SEQUENCE_LENGTH_START_END, and {{batchSize, headCount, sequenceLength, "
-        "totalSequenceLength}} for BOOLEAN, as those of RelativePositionBiasTensor."
+        "totalSequenceLength}} for BOOLEAN, like RelativePositionBiasTensor."
     )
     rules = dml.page_rules(
         dml.Rule("All tensors but MaskTensor have the same DataType.", _other_types),

@@ -97,7 +97,7 @@ def _misfits_of_bounds(desc: Any) -> Iterator[Problem]:
 
 
 _BOUNDS_FIT = dml.Rule(
-    "If InputTensor.DataType is an integer type, no bound is NaN; without its fraction, Min is not above the range of "
+    "If InputTensor.DataType is an integer type, no bound is NaN; truncated, Min is not above the range of "
     "the type, and Max is not below it.",
     _misfits_of_bounds,
 )

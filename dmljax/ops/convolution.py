@@ -52,9 +52,11 @@ def _convolved(
     output_sizes: Sizes | None = None,
 ) -> Slid:
     """The windows slide over the input, or in the direction BACKWARD over the result."""
-    require("input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and space", len(input))
-    require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, as input does", len(filter))
-    require("filter", 0 not in filter[2:], "must have elements in each dimension of space", f"shape {filter}")
+    require(
+        "input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and spatial dimensions", len(input)
+    )
+    require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
+    require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
     steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
     (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
     require("group_count", group_count >= 1, "must be at least 1", group_count)
@@ -69,13 +71,13 @@ def _convolved(
         space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
         beyond = [0] * len(space)
     else:
-        require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, in the direction BACKWARD")
+        require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
         channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
         space = tuple(one.input_size for one in windows)
         beyond = [one.stride - 1 for one in windows]
         for i, size in enumerate(space):
             given = f"{steps.start_padding[i]}, and {size} elements"
-            require(("start_padding", i), size >= 1, "must leave elements of the result", given)
+            require(("start_padding", i), size >= 1, "must leave at least one element of the result", given)
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
     sizes = least if output_sizes is None else tuple(output_sizes)
@@ -184,8 +186,8 @@ _CHANNELS = (
     "GroupCount divides the channels of InputTensor. FilterTensor.Sizes begin with the output channels, a multiple of "
     "GroupCount, and the input channels of a group."
 )
-_BIAS = "BiasTensor.Sizes are 1, the output channels, and 1 for each dimension of space."
-_OUTPUT = "The windows have room in the padded InputTensor. OutputTensor.Sizes follow from the others."
+_BIAS = "BiasTensor.Sizes are 1, the output channels, and 1 for each spatial dimension."
+_OUTPUT = "The windows fit in the padded InputTensor. OutputTensor.Sizes follow from the others."
 
 
 class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
@@ -208,10 +210,10 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
         *dml.same_type_and_rank("input", "filter", "bias", "output"),
         *dml.inferred(
             dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
-            f"{_CHANNELS} In the direction BACKWARD, they begin with the input channels and the output channels of a "
+            f"{_CHANNELS} If Direction is BACKWARD, they begin with the input channels and the output channels of a "
             "group.",
             _BIAS,
-            f"{_OUTPUT} In the direction BACKWARD, a dimension of space may be larger by less than a stride.",
+            f"{_OUTPUT} If Direction is BACKWARD, a spatial dimension may be larger by less than a stride.",
         ),
         dml.FUSED_ACTIVATION,
     )

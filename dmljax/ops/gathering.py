@@ -63,7 +63,7 @@ def _arrays(input: ArrayLike, indices: ArrayLike) -> tuple[Array, Array]:
 
 
 def _require_elements(input: Array, bounds: Sequence[int]) -> None:
-    require("input", 0 not in bounds, "must have elements to fetch", f"shape {input.shape}")
+    require("input", 0 not in bounds, "must have elements to gather", f"shape {input.shape}")
 
 
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
@@ -193,7 +193,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         rank, before = self.input.rank, self.input.sizes[: self.axis]
         cropped = next((i for i, size in enumerate(before) if size != 1), len(before))
-        rule = f"must be at most {cropped + 1}, for OutputTensor has no more than {rank} dimensions"
+        rule = f"must be at most {cropped + 1}, because OutputTensor has only {rank} dimensions"
         require("IndexDimensions", self.index_dimensions <= cropped + 1, rule, self.index_dimensions)
         sizes = super().inferred_sizes(is_draft=is_draft)["output"]
         return {"output": sizes[-rank:]}

@@ -293,9 +293,7 @@ def random_generator(
         raise InvalidType(Problem("input_state", "must be of uint32", given.dtype, remedy=seeded))
     if given.shape[-1:] != (6,) or given.size != 6:
         remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if given.shape == (2,) else None
-        raise InvalidDesc(
-            Problem("input_state", "must be 6 words, the shape (6,)", f"shape {given.shape}", remedy=remedy)
-        )
+        raise InvalidDesc(Problem("input_state", "must have shape (6,)", f"shape {given.shape}", remedy=remedy))
 
     def generate(given: Array) -> tuple[Array, Array]:
         words = [given.reshape(6)[i] for i in range(6)]

@@ -164,7 +164,7 @@ def nonzero_coordinates(
     limits = np.iinfo(dtype)
     largest = largest_size(math.prod(shape))
     calls.require_holds(limits.dtype, "counts", largest)
-    remedy = "dtype=jnp.int32 holds it" if fill_value < 0 and limits.min == 0 else None
+    remedy = "use dtype=jnp.int32" if fill_value < 0 and limits.min == 0 else None
     fill = np.array(integer_in("fill_value", fill_value, limits.min, limits.max, remedy=remedy), limits.dtype)
 
     if input.size == 0:

@@ -77,7 +77,7 @@ def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes,
 def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
     for i, (count, reached) in enumerate(zip(counts, most, strict=True)):
         require_count((*place, i), count, 1)
-        rule = f"must be at most {reached}, which the stride reaches in the window"
+        rule = f"must be at most {reached}, the number of elements that the stride reaches in the window"
         require((*place, i), count <= reached, rule, count)
 
 
@@ -545,8 +545,7 @@ class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
         dml.same_type("input", "output"),
         *dml.inferred(
             "BlockSize is at least 1, and divides the height and the width of InputTensor.",
-            "OutputTensor has BlockSize * BlockSize times as many channels, each with a BlockSize-th of height and "
-            "width.",
+            "OutputTensor has BlockSize * BlockSize times the channels, with height and width divided by BlockSize.",
         ),
     )
 
@@ -556,8 +555,7 @@ class _DepthToSpace(_Blocks, infer=_wider_sizes):
         dml.same_type("input", "output"),
         *dml.inferred(
             "BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.",
-            "OutputTensor has a BlockSize * BlockSize-th of the channels, with BlockSize times the height and the "
-            "width.",
+            "OutputTensor has the channels divided by BlockSize * BlockSize, and BlockSize times the height and width.",
         ),
     )
 

@@ -485,7 +485,7 @@ class _MeanVariance(dml.Operator):
             yield Problem(absent, f"must be given below DML_FEATURE_LEVEL_5_2, if {present} is", "none")
 
     _both_given = dml.LevelRule(
-        "Below level 5_2, ScaleTensor and BiasTensor are both given, or none of them is.", _lone_parameter
+        "Below level 5_2, ScaleTensor and BiasTensor are given together or not at all.", _lone_parameter
     )
 
 

@@ -133,7 +133,7 @@ def _constant_padded(input: Array, value: Array, config: Sequence[tuple[int, int
 def _require_elements(input: Array, axis: int, mode: PaddingMode) -> None:
     """Refuses an empty dimension."""
     size = input.shape[axis]
-    rule = f"must have elements along axis {axis}, for {mode.name}"
+    rule = f"must not be empty along axis {axis}, for {mode.name}"
     require("input", is_symbolic(size) or size != 0, rule, f"shape {input.shape}")
 
 
@@ -213,9 +213,7 @@ class _Padding(dml.Resized, infer=_padded_sizes):
             "StartPadding and EndPadding have one number for each dimension of InputTensor.",
             "OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.",
         ),
-        dml.LevelRule(
-            "PaddingMode is SYMMETRIC only from level 3_0 on, and WRAP only from level 6_4 on.", _early_modes
-        ),
+        dml.LevelRule("PaddingMode SYMMETRIC needs level 3_0, and WRAP level 6_4.", _early_modes),
     )
 
     def attributes(self) -> dict[str, Any]:
@@ -246,7 +244,7 @@ class PaddingDesc(_Padding, function=padding):
     rules = dml.page_rules(
         *_Padding.rules,
         dml.Rule(
-            "In the mode CONSTANT, PaddingValue fits OutputTensor.DataType; for an integer type, it is truncated "
+            "If PaddingMode is CONSTANT, PaddingValue fits OutputTensor.DataType; for an integer type, it is truncated "
             "toward zero first.",
             _misfits,
         ),

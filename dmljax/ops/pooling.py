@@ -313,7 +313,7 @@ def _largest_sizes(*given: Any, **named: Any) -> Slid:
     found = _pooled_sizes(*given, **named)
     # The pages do not say what the largest of no elements is.
     for i, window in enumerate(found.windows):
-        rule = f"must reach an element of {called('input')} from each place of the window"
+        rule = f"must cover an element of {called('input')} at every position of the window"
         require(("window_sizes", i), not window.misses_input, rule, window.size)
     return found
 
@@ -610,11 +610,11 @@ def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
     return (
         dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
         f"No window is larger than the padded {{{image}}}.",
-        f"{dml.having(pooled)} the batch and channels of {{{image}}}, and one element for each place of the window.",
+        f"{dml.having(pooled)} the batch and channels of {{{image}}}, and one element for each position of the window.",
     )
 
 
-_REACH_INPUT = "Each window has an element that is not padding."
+_REACH_INPUT = "Each window covers an element that is not padding."
 
 
 class _Pooling(_Sliding, dml.Unary, infer=_pooled_sizes):
@@ -782,8 +782,8 @@ class QuantizedLinearAveragePoolingDesc(
         dml.same_type("output", "output_zero_point"),
         *dml.inferred(*_windows_fit("input", "output")),
         dml.required_of_sizes(
-            "All scales and zero points have one element, or one for each channel: their sizes are then 1, but for the "
-            "dimension of the channels.",
+            "All scales and zero points have one element, or one for each channel: their sizes are then 1, except in "
+            "the channel dimension.",
             _require_parameters,
         ),
     )

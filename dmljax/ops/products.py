@@ -211,8 +211,8 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
         ),
         dml.same_sizes("c", "output"),
         dml.LevelRule(
-            "FusedActivation is an activation that can be fused into GEMM, that the feature level has, and that has no "
-            "tensors; a softmax, only from level 6_1 on.",
+            "FusedActivation is an activation that can be fused into GEMM, is in the feature level, and has no "
+            "tensors; a softmax needs level 6_1.",
             dml.FUSED_ACTIVATION.check,
         ),
     )

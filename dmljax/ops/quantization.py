@@ -419,7 +419,7 @@ class _Blockwise(dml.Operator):
         dml.same_rank("input", "quantization_tensors", "output"),
         dml.same_sizes("input", "output"),
         dml.Rule(
-            "QuantizationTensors is a scale if QuantizationType is SCALE, a scale and a zero point if it is "
+            "QuantizationTensors are a scale if QuantizationType is SCALE, and a scale and a zero point if it is "
             "SCALE_ZERO_POINT.",
             _other_count,
         ),

@@ -309,7 +309,7 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
         *dml.inferred(f"The Sizes are {sizes}."),
         dml.Rule("At least one output is given.", no_output),
         dml.LevelRule(
-            f"Each direction {have}, each of which can be fused, is one of the feature level, and has no tensors.",
+            f"Each direction {have}, each of which can be fused, is in the feature level, and has no tensors.",
             other_activations,
         ),
     )

@@ -94,7 +94,7 @@ def _arg_reduce(
     input, dtype = calls.real_array("input", input), jnp.dtype(dtype)
     axes = calls.normal_axes(axes, input)
     reduced = math.prod(input.shape[axis] for axis in axes)
-    require("input", reduced != 0, f"must have elements along axes {axes}", f"shape {input.shape}")
+    require("input", reduced != 0, f"must not be empty along axes {axes}", f"shape {input.shape}")
     last = largest_size(reduced) - 1
     calls.require_holds(dtype, "indices", last)
     position = extreme_position(input, axes, largest=largest, last=direction is AxisDirection.DECREASING)
@@ -196,7 +196,7 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
         ReduceFunction.LOG_SUM_EXP: -np.inf,
         ReduceFunction.MULTIPLY: 1,
     }
-    require("input", function not in _OF_ORDER, f"must have elements along axes {axes}", f"shape {input.shape}")
+    require("input", function not in _OF_ORDER, f"must not be empty along axes {axes}", f"shape {input.shape}")
     return jnp.full_like(input, values.get(function, 0), shape=_reduced_sizes(input.shape, axes))
 
 
@@ -298,7 +298,7 @@ class ReduceDesc(dml.Operator, function=reduce, infer=_reduced_sizes):
 
     rules = dml.page_rules(
         dml.Rule(
-            "Function decides on the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP "
+            "Function decides the data types: all functions take floats, and AVERAGE, L2, LOG_SUM and LOG_SUM_EXP "
             "take nothing else. SUM and MULTIPLY take integers of 32 bits from level 2_1 on and of 64 bits from 5_0 "
             "on, L1 and SUM_SQUARE both from 5_0 on. MIN and MAX take those of 32 bits from 2_1 on, of 8 and 16 from "
             "3_0 on and of 64 bits from 5_0 on, ARGMIN and ARGMAX those of up to 32 bits from 2_1 on and of 64 bits "

@@ -73,7 +73,7 @@ def _require_bins(name: str, size: Size2D) -> None:
 
 def _require_readable(image: Array) -> None:
     """Refuses an image without elements, or with a dimension that is too large for positions."""
-    require("input", 0 not in (image.shape[0], *image.shape[2:]), "must have elements", f"shape {image.shape}")
+    require("input", 0 not in (image.shape[0], *image.shape[2:]), "must not be empty", f"shape {image.shape}")
     require_positions("each dimension of input", *image.shape)
 
 
@@ -166,7 +166,7 @@ def _infinite(desc: Any) -> Iterator[Problem]:
                 yield Problem(member.name, "must be finite", value)
 
 
-_SCALES_FINITE = dml.Rule("Scales, and offsets where there are some, are finite.", _infinite)
+_SCALES_FINITE = dml.Rule("Scales and any offsets are finite.", _infinite)
 
 
 class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):

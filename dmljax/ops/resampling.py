@@ -364,9 +364,9 @@ def _steps(
             step = Fraction(size, new)
         if factors is None and size != new and (is_symbolic(size) or is_symbolic(new)):
             rule = f"must have a size along axis {i} that is known while tracing, because it is resampled"
-            raise Unsupported(Problem(smaller, rule, f"{size} and {new}", remedy="or give scales"))
+            raise Unsupported(Problem(smaller, rule, f"{size} and {new}", remedy="or pass scales"))
         if not is_symbolic(size) and size == 0 and new != 0:
-            raise InvalidDesc(Problem(smaller, f"must have elements along axis {i}", f"{tuple(input_sizes)}"))
+            raise InvalidDesc(Problem(smaller, f"must not be empty along axis {i}", f"{tuple(input_sizes)}"))
         steps.append((step, -after[i] * step - before[i]))
     return steps
 
@@ -440,7 +440,7 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     each = "one finite number for each dimension"
     return dml.page_rules(
         *dml.same_type_and_rank(input, output),
-        dml.required_of_sizes(f"Scales, and offsets where there are some, have {each}. Scales are above 0.", check),
+        dml.required_of_sizes(f"Scales and any offsets have {each}. Scales are above 0.", check),
     )
 
 

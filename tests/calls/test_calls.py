@@ -140,11 +140,14 @@ def test_axis_is_accepted_for_axes() -> None:
         (lambda: dmljax.activation_relu({1.0}), "got set"),  # type: ignore[arg-type]
         (lambda: dmljax.argmax(VALUES, 1), "(give axes, axis_direction and dtype by name)"),  # type: ignore[call-arg]
         (lambda: dmljax.argmax(VALUES, axes=0, keepdims=False), "jnp.squeeze removes those of size 1)"),  # type: ignore[call-arg]
-        (lambda: dmljax.mean_variance_normalization1(VALUES), "(axes=-1 is the last one, axes=range(x.ndim) is all)"),  # type: ignore[call-arg]
-        (lambda: dmljax.gather(VALUES, VALUES), "(axis=0 is the first one, axis=-1 the last)"),  # type: ignore[call-arg]
+        (
+            lambda: dmljax.mean_variance_normalization1(VALUES),  # type: ignore[call-arg]
+            "(axes=-1 is the last dimension, axes=range(x.ndim) all of them)",
+        ),
+        (lambda: dmljax.gather(VALUES, VALUES), "(axis=0 is the first dimension, axis=-1 the last)"),  # type: ignore[call-arg]
         (
             lambda: dmljax.one_hot(depth=2),  # type: ignore[call-arg]
-            "(values=jnp.array([0.0, 1.0]) has what is off and what is on)",
+            "(values=jnp.array([0.0, 1.0]) gives the off and on values)",
         ),
         (
             lambda: dmljax.padding(VALUES, start_padding=(1,), end_padding=(1,), mode="reflect"),  # type: ignore[call-arg]
@@ -167,7 +170,7 @@ def test_axis_is_accepted_for_axes() -> None:
         (lambda: dmljax.cast(VALUES, dtype="FLOAT16"), "got 'FLOAT16' ('float16' is one)"),
         (lambda: dmljax.cast(VALUES, dtype="UNKNOWN"), "got 'UNKNOWN'"),
         (lambda: dmljax.element_wise_clip(VALUES, min_value=0), "(did you mean min for min_value?)"),  # type: ignore[call-arg]
-        (lambda: dmljax.roi_align(VALUES, VALUES, output_size=2), "takes all from the first image)"),  # type: ignore[call-arg]
+        (lambda: dmljax.roi_align(VALUES, VALUES, output_size=2), "takes all regions from the first image)"),  # type: ignore[call-arg]
         (lambda: dmljax.batch_normalization(VALUES), "(batch_normalization_training computes mean and variance)"),  # type: ignore[call-arg]
         (
             lambda: dmljax.gru(VALUES, VALUES, VALUES, hidden_size=3),  # type: ignore[call-arg]
@@ -193,7 +196,7 @@ def test_axis_is_accepted_for_axes() -> None:
         ),
         (
             lambda: dmljax.max_pooling(VALUES, padding="VALID"),  # type: ignore[call-arg]
-            "(start_padding=0, end_padding=0 is VALID, and the default)",
+            "(VALID is start_padding=0, end_padding=0, the default)",
         ),
         (
             lambda: dmljax.max_pooling(VALUES, kernel_shape=2),  # type: ignore[call-arg]
@@ -226,7 +229,7 @@ def test_axis_is_accepted_for_axes() -> None:
         ),
         (
             lambda: dmljax.random_generator(jax.random.key(0), output_sizes=(2,)),
-            "(random_generator takes jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)]))",
+            "(for random_generator, pass jnp.concatenate([jnp.zeros(4, 'uint32'), jax.random.key_data(key)]))",
         ),
         (
             lambda: dmljax.random_generator(jax.random.PRNGKey(0), output_sizes=(2,)),
@@ -503,7 +506,7 @@ def test_a_call_that_python_would_refuse_is_refused(args: Any, kwargs: Any, mess
 @pytest.mark.parametrize("name", ["element_wise_add", "element_wise_quantize_linear", "quantize"])
 def test_errors_suggest_the_shape_of_per_channel_numbers(name: str) -> None:
     image = np.ones((2, 3, 4, 5), np.float32)
-    remedy = "one number for each channel has the shape (3, 1, 1)"
+    remedy = "for one number per channel, reshape to (3, 1, 1)"
     with pytest.raises(InvalidDesc, match=re.escape(f"({remedy})")):
         getattr(dmljax, name)(image, np.ones(3, np.float32))
     with pytest.raises(InvalidDesc) as refused:

@@ -213,13 +213,13 @@ def test_arrays_are_passed_by_position_or_as_a_named_sequence() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "message"),
     [
-        ((A, B), {}, InvalidType, "the arrays must be 3 by position, or all by name; got 2"),
-        ((A,), {"inputs": [A]}, InvalidType, "the arrays must be 3 by position, or all by name; got 1 and inputs"),
+        ((A, B), {}, InvalidType, "takes 3 arrays, all by position or all by name; got 2"),
+        ((A,), {"inputs": [A]}, InvalidType, "takes 3 arrays, all by position or all by name; got 1 and inputs"),
         ((), {"input": A}, InvalidType, "the arrays must be inputs; got input"),
         ((), {"inputs": [A, B]}, InvalidType, "inputs must be a sequence of 3 arrays; got 2"),
         ((), {"inputs": A}, InvalidType, "inputs must be a sequence of 3 arrays; got ndarray"),
         ((A, A, C), {}, InvalidDesc, r"InputTensors\[1\] must have Sizes \{2,1\}; got \{2,3\}"),
-        ((A, B.astype(int), C), {}, InvalidType, r"InputTensors\[1\] must be of float32, as its desc is; got int64"),
+        ((A, B.astype(int), C), {}, InvalidType, r"InputTensors\[1\] must be of float32, like its desc; got int64"),
         ((A, B, [1]), {}, InvalidType, r"InputTensors\[2\] must be a JAX or NumPy array; got list"),
     ],
 )
@@ -317,7 +317,7 @@ def test_every_kind_of_member_survives_json() -> None:
         ),
         ({"strids": 1}, "the members must be among input, .*; got strids, did you mean strides[?]"),
         ({"CrossChannel": 1}, "the members must be .*; got CrossChannel, did you mean cross_channel[?]"),
-        ({"dimension_count": 2}, "the members must be .*; got dimension_count, which is the length of an array and is"),
+        ({"dimension_count": 2}, "the members must be .*; got dimension_count, which is the length of an array; leave"),
     ],
 )
 def test_a_wrong_member_is_refused_by_its_name(changes: dict[str, Any], message: str) -> None:
@@ -335,7 +335,7 @@ def test_a_refusal_names_all_lengths() -> None:
     [
         ({"DimensionCount": 3}, "DimensionCount must be 2, the length of Strides; got 3"),
         ({"PooledSize": {"Width": 3}}, "PooledSize.Height must be given; got none"),
-        ({"PooledSize": {"Width": 3, "Hight": 2}}, "PooledSize must have no field 'Hight', did you mean Height?"),
+        ({"PooledSize": {"Width": 3, "Hight": 2}}, "PooledSize: unknown field 'Hight', did you mean Height?"),
         ({"PooledSize": [3, 2]}, r"PooledSize must be an object; got \[3, 2\]"),
         ({"CrossChannel": 2}, "CrossChannel must be true or false; got 2"),
         ({"Seed": -1}, "Seed must be in"),

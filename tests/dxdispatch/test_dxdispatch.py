@@ -162,7 +162,7 @@ STRUCT = {"initialValues": [{"type": "INT8", "value": 1}]}
         (zeros("FLOAT32", -1), r".initialValues.valueCount must be in \[0, 4294967295\]; got -1"),
         (listed("FLOAT32", {"value": "x", "valueCount": 1}), ".initialValues.value must be a number"),
         (listed("FLOAT32", {"valueStart": 1, "valueCount": 1}), ".initialValues.valueDelta must be given"),
-        ({"initialValues": {"valueCount": 1, "value": 1}}, "value must come with initialValuesDataType; got none"),
+        ({"initialValues": {"valueCount": 1, "value": 1}}, "value: needs initialValuesDataType; got none"),
         ({"initialValues": [1]}, "DataType must be given, unless all of initialValues are objects; got none"),
         ({"initialValues": [{"type": "UINT8", "value": 256}]}, r".initialValues\[0\].value must be a whole number"),
         ({"initialValues": [{"type": "UNKNOWN", "value": 1}]}, r".initialValues\[0\].type must be a data type"),
@@ -172,8 +172,8 @@ STRUCT = {"initialValues": [{"type": "INT8", "value": 1}]}
         (listed("INT32", [1], initialValuesOffsetInBytes=1), "sizeInBytes must be at least 5, .* byte 1 on; got 4"),
         (listed("INT32", [1], sizeInBytes=-1), r".sizeInBytes must be in \[0, 18446744073709551615\]"),
         (listed("INT32", [1], sizeInBytes=4.5), ".sizeInBytes must be an integer; got 4.5"),
-        (zeros("FLOAT64", 2**32 - 1), "valueCount must ask for at most 2147483648 bytes for one .*; got 34359738360"),
-        (listed("INT8", [1], sizeInBytes=2**40), "sizeInBytes must ask for at most 2147483648 .*; got 1099511627776"),
+        (zeros("FLOAT64", 2**32 - 1), "valueCount must take at most 2147483648 bytes for one .*; got 34359738360"),
+        (listed("INT8", [1], sizeInBytes=2**40), "sizeInBytes must take at most 2147483648 .*; got 1099511627776"),
         (file(1), ".initialValues.sourcePath must be a name; got 1"),
         (file("no"), r"sourcePath must be a readable file; got '.*no' \(No such file"),
         (file("a\0b"), "sourcePath must be a readable file"),
@@ -183,7 +183,7 @@ STRUCT = {"initialValues": [{"type": "INT8", "value": 1}]}
         (file("pipe"), "sourcePath must be a regular file"),
         (file("."), "sourcePath must be a regular file"),
         (file("/dev/zero"), "sourcePath must be a regular file; got '/dev/zero'"),
-        (file("x.bin", "UNKNOWN"), "sourcePath must come with initialValuesDataType, because only .npy"),
+        (file("x.bin", "UNKNOWN"), "sourcePath: needs initialValuesDataType, because only .npy"),
         (file("f4.npy"), "sourcePath must hold INT8 to match initialValuesDataType; got FLOAT32"),
         (file("c8.npy", "UNKNOWN"), "sourcePath must hold numbers of a DirectML data type; got complex64"),
         (file("cut.npy", "UNKNOWN"), "sourcePath must be a complete .npy file"),
@@ -216,7 +216,7 @@ def assert_message(found: str, pattern: str) -> None:
 def test_all_resources_together_are_bounded(tmp_path: Path) -> None:
     big = listed("INT8", [1], sizeInBytes=2**31)
     (found,) = findings(tmp_path, {"a": big, "b": big, "c": big})
-    assert "resources.c.sizeInBytes must ask for at most" in found
+    assert "resources.c.sizeInBytes must take at most" in found
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, o
         ({"name": "in", "elementOffset": 1}, " must have 24 bytes; got 20, in 'in' from byte 4 on"),
         ({"name": "in", "elementCount": "6"}, ".elementCount must be an integer; got '6'"),
         ({"name": "in", "counter": "unknown"}, ".counter must be a resource of the model; got 'unknown'"),
-        ({"name": "struct", "elementOffset": 1}, ".elementOffset must come with elementSizeInBytes for 'struct'; got"),
+        ({"name": "struct", "elementOffset": 1}, ".elementOffset: needs elementSizeInBytes for 'struct'; got"),
     ],
 )
 def test_invalid_bindings_are_refused_with_the_reason(tmp_path: Path, binding: Any, message: str) -> None:
@@ -513,7 +513,7 @@ def test_tensors_owned_by_dml_are_bound_at_initialization(tmp_path: Path) -> Non
     assert model.dispatchables["max"].bindings == {"input": Binding("in")}
     assert [point.is_owned for point in model.dispatchables["max"].points] == [True, False]
     (found,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
-    rule = "bindings.InputTensor must be bound {} instead of here, because of its Flags"
+    rule = "bindings.InputTensor must be bound {}, not here, because of its Flags"
     assert f"commands[0].{rule.format('at initialization')}" in found
     (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])
     assert f"dispatchables.max.{rule.format('in a dispatch')}" in found

@@ -74,7 +74,7 @@ def test_invalid_files_are_refused_with_the_reason(data_type: str, array: Any, m
         ([1.0], "initialValues[0] must be a whole number in [0, 15] for UINT4; got 1.0"),
         ({"valueCount": 2, "value": -1}, "initialValues.value must be a whole number in [0, 15] for UINT4; got -1"),
         ({"valueCount": 2, "valueStart": 0, "valueDelta": -1}, "initialValues.valueDelta must be a whole number in"),
-        ({"valueCount": 2**32 - 1, "value": 1}, "initialValues.valueCount must ask for at most 2147483648 bytes"),
+        ({"valueCount": 2**32 - 1, "value": 1}, "initialValues.valueCount must take at most 2147483648 bytes"),
     ],
 )
 def test_invalid_values_are_refused_with_the_reason(given: Any, message: str, tmp_path: Path) -> None:

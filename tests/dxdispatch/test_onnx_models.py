@@ -249,7 +249,7 @@ def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> N
         ),
         ({}, {"x0": rows("a", 1, 3)}, "commands[0].bindings.x0.shape must have size 2 of x0: float32[N, 2]; got"),
         ({"freeDimensionNameOverrides": {"N": 2}}, {"x0": rows("a", 3, 2)}, "x0.shape must have size 2 of x0"),
-        ({"freeDimensionNameOverrides": {"N": 2**31}}, {}, "bindings.x0.shape must ask for at most 2147483648"),
+        ({"freeDimensionNameOverrides": {"N": 2**31}}, {}, "bindings.x0.shape must take at most 2147483648"),
         ({}, {"y": rows("c", 3, 2)}, "bindings.y.shape must be [2, 2], which the model computes; got [3, 2]"),
         ({}, {"y": {"name": "c", "shape": "2,2"}}, "commands[0].bindings.y.shape must be a sequence of integers"),
         ({}, {"x0": "later"}, "bindings.x0.name must be an output of an ONNX model before it is used, because its"),

@@ -45,10 +45,10 @@ def test_a_mesh_divides_the_weights_of_a_model(path: str, capsys: pytest.Capture
     )
     with pytest.raises(SystemExit):
         main(["estimate", path, "--for", "h100:4", "--mesh", "4"])
-    assert "--mesh: must be the sizes of different axes, as in data=32,model=8; got '4'" in capsys.readouterr().err
+    assert "--mesh: must give each axis a size once, as in data=32,model=8; got '4'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["estimate", path, "--for", "h100:4", "--mesh", "data=2,data=2"])
-    assert "--mesh: must be the sizes of different axes, " in capsys.readouterr().err
+    assert "--mesh: must give each axis a size once, " in capsys.readouterr().err
 
 
 def test_a_program_reads_json_and_several_chips_have_an_example_each(
@@ -79,8 +79,8 @@ def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: py
 
 def test_too_little_memory_exits_with_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "220000000"]) == 1
-    (remark,) = (line for line in capsys.readouterr().out.splitlines() if "has too little memory" in line)
-    assert remark.startswith("h100, batch 220000000, has too little memory: ")
+    (remark,) = (line for line in capsys.readouterr().out.splitlines() if "does not fit in memory" in line)
+    assert remark.startswith("h100, batch 220000000, does not fit in memory: ")
 
 
 def test_a_model_that_draws_random_numbers_is_given_a_key(path: str, capsys: pytest.CaptureFixture[str]) -> None:

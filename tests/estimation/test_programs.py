@@ -145,7 +145,7 @@ def test_out_of_memory_errors_name_the_node_and_a_remedy() -> None:
     assert found.reason.endswith(REMEDY)
     on_gpu = dmljax.estimate(much, array(4096), target="h100")  # whose compiler does not check the memory
     assert (on_gpu.reason, on_gpu.fits) == ("", False)
-    assert "h100 has too little memory: " in str(on_gpu)
+    assert "h100 does not fit in memory: " in str(on_gpu)
 
 
 @pytest.mark.usefixtures("compilers")
@@ -233,7 +233,7 @@ def test_an_unknown_chip_is_refused() -> None:
         ("jit(f)/jit(main)/transpose(jvp(attention))/dot_general", "attention/dot_general"),
         ("jit(f)/jvp()/jit(relu)/max", "max"),
         ("jit(f)/inputs[0]/add", "inputs[0]/add"),
-        ("", "(of no node)"),
+        ("", "(no node)"),
     ],
 )
 def test_an_operation_belongs_to_the_outermost_node(op_name: str, node: str) -> None:
@@ -273,7 +273,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "...ame/of/a/layer/in/a/network/of/layers 75%",
         "relu 25%",
         "",
-        f"h100:8 has too little memory: 90 GB of 80 GB {REMEDY}",
+        f"h100:8 does not fit in memory: 90 GB needed, 80 GB available {REMEDY}",
     ]
     json = made.to_json()
     assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 3e-6, 12)

@@ -444,12 +444,12 @@ BOTH: dict[str, Any] = {"input": LIKE, "output": LIKE}
     [
         (
             directml.ElementWiseClipDesc(min=0, max=1, **BOTH),
-            "FusedActivation.Type must be one that can be fused; got DML_OPERATOR_ELEMENT_WISE_CLIP",
+            "FusedActivation.Type must be an activation that can be fused; got DML_OPERATOR_ELEMENT_WISE_CLIP",
             "DML_OPERATOR_ELEMENT_WISE_CLIP with input and output",
         ),
         (
             directml.ActivationSoftmaxDesc(**BOTH),
-            "FusedActivation.Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
+            "FusedActivation.Type must be an activation that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
             "DML_OPERATOR_ACTIVATION_SOFTMAX with input and output",
         ),
         (

@@ -636,7 +636,7 @@ FIRST, OF_LENGTHS = normal(BATCH, HEADS, 2, SIZE), {"mask_type": MaskType.KEY_SE
             attention,
             {"mask": np.zeros((QUERIES, KEYS), np.float32)},
             InvalidType,
-            "got float32 (floats that are added to the scores are a relative_position_bias)",
+            "got float32 (pass floats to add to the scores as relative_position_bias)",
         ),
         (attention, OF_LENGTHS | {"mask": np.ones(2, bool)}, InvalidType, "mask must be of an integer type; got bool"),
         (
@@ -724,7 +724,10 @@ STACKED = {"query": None, "key": None, "stacked_query_key": f32(2, 3, 4, 2, 2)}
         ({"query": None}, "QueryTensor, StackedQueryKeyTensor or StackedQueryKeyValueTensor must be given; got none"),
         ({"stacked_key_value": f32(2, 5, 2, 2, 4)}, "must be given; got KeyTensor and StackedKeyValueTensor"),
         ({"value": None, "key": None}, "must be given; got none"),
-        ({"past_key": f32(2, 2, 4, 4)}, "PastKeyTensor and PastValueTensor must be given together; got PastKeyTensor"),
+        (
+            {"past_key": f32(2, 2, 4, 4)},
+            "PastKeyTensor and PastValueTensor must be given together; got only PastKeyTensor",
+        ),
         ({"head_count": 0}, "HeadCount must be at least 1; got 0"),
         ({"head_count": 3}, "QueryTensor must have a last dimension divisible by 3 heads; got 8"),
         ({"query_head_count": 4, "key_value_head_count": 3}, "KeyValueHeadCount must be a divisor of 4, ...; got 3"),

@@ -419,8 +419,8 @@ def test_a_desc_reads_and_writes_buffers_of_4_bits() -> None:
         (DEQUANTIZE, with_tensors(f32(2)), "must have the same DimensionCount; got 2, 1 and 2"),
         (DYNAMIC, {"output": tensor("INT8", 2, 4)}, "OutputZeroPointTensor must have the same DataType; got"),
         (DYNAMIC, {"output": tensor("UINT8", 8, 1)}, "InputTensor and OutputTensor must have the same Sizes; got"),
-        (DYNAMIC, {"output_scale": f32(1, 4)}, "OutputScaleTensor.Sizes must be 1 each; got {1,4}"),
-        (DYNAMIC, {"output_zero_point": tensor("UINT8", 2, 1)}, "OutputZeroPointTensor.Sizes must be 1 each; got"),
+        (DYNAMIC, {"output_scale": f32(1, 4)}, "OutputScaleTensor.Sizes must each be 1; got {1,4}"),
+        (DYNAMIC, {"output_zero_point": tensor("UINT8", 2, 1)}, "OutputZeroPointTensor.Sizes must each be 1; got"),
         (DYNAMIC, {"output_scale": f32(1)}, "must have the same DimensionCount; got 2, 2, 1 and 2"),
     ],
 )

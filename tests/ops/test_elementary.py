@@ -210,7 +210,7 @@ def test_a_scale_bias_comes_back_from_json(numbers: tuple[float, float]) -> None
     [
         ({"Scale": 1.0}, InvalidDesc, "ScaleBias.Bias must be given; got none"),
         ({"Scale": "1", "Bias": 0}, InvalidType, "ScaleBias.Scale must be a number, ...; got '1'"),
-        ({"Scale": 1, "Bias": 0, "Offset": 0}, InvalidDesc, "ScaleBias must have no field 'Offset'"),
+        ({"Scale": 1, "Bias": 0, "Offset": 0}, InvalidDesc, "ScaleBias: unknown field 'Offset'"),
         ([1, 0], InvalidType, "ScaleBias must be an object; got [1, 0]"),
         ({"Scale": 1e39, "Bias": 0}, InvalidDesc, "ScaleBias.Scale must fit float32; got 1e+39"),
     ],

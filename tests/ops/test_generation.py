@@ -518,8 +518,12 @@ def test_the_pages_recipes_equal_jax_random() -> None:
     [
         ({"input_state": np.zeros(6, np.int32)}, InvalidType, "input_state must be of uint32; got int32"),
         ({"input_state": np.zeros(6, np.float32)}, InvalidType, "input_state must be of an integer type; got float32"),
-        ({"input_state": state_of(0, 0, 0, 0)}, InvalidDesc, "input_state must be 6 words, the ...; got shape (4,)"),
-        ({"input_state": np.zeros((2, 6), np.uint32)}, InvalidDesc, "input_state must be 6 words...; got shape (2, 6)"),
+        ({"input_state": state_of(0, 0, 0, 0)}, InvalidDesc, "input_state must have shape (6,); got shape (4,)"),
+        (
+            {"input_state": np.zeros((2, 6), np.uint32)},
+            InvalidDesc,
+            "input_state must have shape (6,); got shape (2, 6)",
+        ),
         ({"output_sizes": (2, -1)}, InvalidDesc, "output_sizes[1] must be"),
         ({"output_sizes": (2**16, 2**16)}, InvalidDesc, "output_sizes must have at most 4294967295 elements; got 429"),
     ],

@@ -372,7 +372,7 @@ NONZERO = directml.NonzeroCoordinatesDesc(
         (
             NONZERO,
             {"output_count": tensor("UINT32", 1, 1, 1, 2)},
-            "OutputCountTensor.Sizes must be 1 each; got {1,1,1,2}",
+            "OutputCountTensor.Sizes must each be 1; got {1,1,1,2}",
         ),
         (NONZERO, {"output_coordinates": tensor("UINT32", 1, 2, 6, 2)}, "must be 1 before the last two; got {1,2}"),
         (NONZERO, {"output_coordinates": tensor("UINT32", 1, 1, 5, 2)}, "6 rows, one for each element; got 5"),

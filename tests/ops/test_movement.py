@@ -219,7 +219,11 @@ CALLS: dict[str, dict[str, Any]] = {
     [
         ("slice", {"starts": (-1,)}, "starts[0] must be at least 0; got -1"),
         ("slice1", {"strides": (2**31,)}, "strides[0] must be in [-2147"),
-        ("slice1", {"strides": (-3,), "output_sizes": (4,)}, "output_sizes[0] must be at most 3, which the ...; got 4"),
+        (
+            "slice1",
+            {"strides": (-3,), "output_sizes": (4,)},
+            "output_sizes[0] must be at most 3, the number of elements ...; got 4",
+        ),
         ("split", {"sizes": (10, 0)}, "sizes[1] must be at least 1; got 0"),
         ("split", {"input": np.float32(1), "sizes": (1,)}, "input must have at least 1 dimension; got 0"),
         ("join", {"inputs": ROW}, "inputs must be a sequence of arrays; got one array of shape (10,)"),
@@ -269,7 +273,11 @@ BYTES = tensor("INT8", 2, 3)
         (SLICE1, {"input_window_strides": (-2, 0)}, "InputWindowStrides[1] must not be 0; got 0"),
         (SLICE1, {"input_window_strides": (-3, 2)}, "OutputTensor.Sizes[0] must be at most 1, ...; got 2"),
         (SLICE_GRAD, {"output_gradient": f32(3, 6)}, "at most 3, the size of OutputGradientTensor ...; got 4"),
-        (SLICE_GRAD, {"input_gradient": f32(2, 4)}, "InputGradientTensor.Sizes[1] must be at most 3, which ...; got 4"),
+        (
+            SLICE_GRAD,
+            {"input_gradient": f32(2, 4)},
+            "InputGradientTensor.Sizes[1] must be at most 3, the number ...; got 4",
+        ),
         (SLICE_GRAD, {"input_gradient": BYTES}, "OutputGradientTensor and InputGradientTensor must have the same"),
         (SLICE_GRAD, {"input_window_strides": (-2, 0)}, "InputWindowStrides[1] must not be 0; got 0"),
         (SPLIT, {"outputs": (), "axis": 2}, "Axis must be less than 2"),

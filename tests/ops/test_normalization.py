@@ -437,7 +437,7 @@ CALLS: dict[str, dict[str, Any]] = {
         (
             "mean_variance_normalization1",
             {"input": IMAGES, "axes": -1, "scale": np.ones(3, np.float32)},
-            "got (3,) (one number for each channel has the shape (3, 1, 1))",
+            "got (3,) (for one number per channel, reshape to (3, 1, 1))",
         ),
         ("lp_normalization", {"axis": -3}, "axis must be in [-2, 2); got -3"),
         ("lp_normalization", {"input": np.ones(3, np.int32), "axis": 0}, "input must be of a floating type; got int32"),
@@ -536,7 +536,7 @@ OF_SCALE = ("scale", "bias", "output_mean", "output_variance")
         (
             TRAINING,
             {"fused_activation": directml.ActivationSoftmaxDesc(input=HALF, output=HALF)},
-            "FusedActivation.Type must be one that can be fused",
+            "FusedActivation.Type must be an activation that can be fused",
         ),
         (f"{MEAN_VARIANCE}1", {"bias": f32(1, 3, 2, 2)}, "BiasTensor must have a shape that broadcasts to"),
         (f"{MEAN_VARIANCE}1", {"axes": (1, 1)}, "Axes must name one or more different dimensions"),

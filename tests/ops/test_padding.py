@@ -134,7 +134,7 @@ def test_an_empty_dimension_can_only_be_padded_with_a_constant() -> None:
     for mode in REPEATING:
         pads: dict[str, Any] = {"padding_mode": mode, "start_padding": (1, 0), "end_padding": (0, 0)}
         assert dmljax.padding(empty, **pads).shape == (3, 0)
-        with pytest.raises(InvalidDesc, match=f"input must have elements along axis 1, for {mode.name}; got shape"):
+        with pytest.raises(InvalidDesc, match=f"input must not be empty along axis 1, for {mode.name}; got shape"):
             dmljax.padding(empty, padding_mode=mode, start_padding=(0, 1), end_padding=(0, 0))
 
 

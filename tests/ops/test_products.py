@@ -594,7 +594,11 @@ FUSED, LOG_SOFTMAX = {"input": f32(3, 5), "output": f32(3, 5)}, directml.Activat
             "FusedActivation.Axes[0] must be less than 4; got 4",
         ),
         ("gemm", {"fused_activation": replace(SOFTMAX, **FUSED)}, "InputTensor must not be given; got FLOAT32 {3,5}"),
-        ("gemm", {"fused_activation": LOG_SOFTMAX(**FUSED)}, "be one that can be fused; got DML_OPERATOR_ACTIVATION"),
+        (
+            "gemm",
+            {"fused_activation": LOG_SOFTMAX(**FUSED)},
+            "be an activation that can be fused; got DML_OPERATOR_ACTIVATION",
+        ),
         ("integer", {"a_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got INT8 and UINT8"),
         ("integer", {"b_zero_point": tensor("INT8", 1)}, "must have the same DataType; got UINT8 and INT8"),
         ("integer", {"output": tensor("INT32", 1, 3, 5)}, "must have the same DimensionCount; got 2, 2 and 3"),

@@ -366,7 +366,7 @@ def owned(*sizes: int) -> TensorDesc:
         (
             "RNN",
             {"activation_descs": [TANH, directml.ActivationSoftmaxDesc()]},
-            "ActivationDescs[1].Type must be one that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
+            "ActivationDescs[1].Type must be an activation that can be fused; got DML_OPERATOR_ACTIVATION_SOFTMAX",
         ),
         (
             "RNN",

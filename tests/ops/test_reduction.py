@@ -94,7 +94,7 @@ def test_the_index_has_the_requested_type(call: Any, dtype: Any) -> None:
     ("change", "error", "message"),
     [
         ({"axes": 2}, InvalidDesc, "axes must be in [-2, 2); got 2"),
-        ({"input": jnp.ones((2, 0))}, InvalidDesc, "elements along axes (1,); got shape (2, 0)"),
+        ({"input": jnp.ones((2, 0))}, InvalidDesc, "must not be empty along axes (1,); got shape (2, 0)"),
         ({"dtype": "float32"}, InvalidType, "dtype must be an integer type; got float32"),
         ({"input": jnp.ones((2, 129)), "dtype": "int8"}, InvalidDesc, "up to 128; got int8"),
     ],
@@ -315,7 +315,7 @@ def test_reducing_nothing_gives_the_empty_sum_or_product() -> None:
         assert_same_bits(dmljax.reduce(nothing, function=function, axes=1), np.full((2, 1, 3), value, np.float32))
     assert np.isnan(dmljax.reduce(nothing, function=F.AVERAGE, axes=(1, 2))).all()
     for function in (F.MAX, F.MIN, F.ARGMAX, F.ARGMIN):
-        with refuses("reduce: input must have elements along axes (1,); got shape (2, 0, 3)", InvalidDesc):
+        with refuses("reduce: input must not be empty along axes (1,); got shape (2, 0, 3)", InvalidDesc):
             dmljax.reduce(nothing, function=function, axes=1)
     for function in F:
         assert dmljax.reduce(nothing, function=function, axes=0).shape == (1, 0, 3)

@@ -529,13 +529,13 @@ WHOLE = ROW.astype(np.int32)
         ("resample", {"scales": "2"}, "scales must be a number; got '2'"),
         ("resample", {"scales": 1e300}, "scales must fit float32; got 1e+300"),
         ("resample", {"input": WHOLE, "interpolation_mode": LINEAR}, "integer type of 8 bits, for LINEAR; got int32"),
-        ("resample", {"input": np.ones(0), "output_sizes": (3,)}, "input must have elements along axis 0; got (0,)"),
+        ("resample", {"input": np.ones(0), "output_sizes": (3,)}, "input must not be empty along axis 0; got (0,)"),
         ("resample", {"output_sizes": (-1,)}, "result.shape[0] must be at least 0; got -1"),
         ("resample3", {"antialiased": 1}, "antialiased must be true or false; got 1"),
         ("resample_grad", {"input_gradient": WHOLE}, "input_gradient must be of a floating type; got int32"),
         ("resample_grad", {"output_sizes": (2, 2)}, "for each of the 1 dimensions of input_gradient; got (2, 2)"),
         ("resample_grad1", {"output_sizes": (-2,)}, "output_sizes[0] must be at least 0; got -2"),
-        ("resample_grad1", {"output_sizes": (0,)}, "output_sizes must have elements along axis 0; got"),
+        ("resample_grad1", {"output_sizes": (0,)}, "output_sizes must not be empty along axis 0; got"),
     ],
 )
 def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str) -> None:

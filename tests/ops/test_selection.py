@@ -174,7 +174,7 @@ def test_the_gradient_goes_to_what_was_selected(k: int) -> None:
 
 def test_the_indices_have_the_requested_type() -> None:
     assert dmljax.top_k(np.arange(5), axis=0, k=2, dtype="int8").indices.dtype == np.int8
-    with refuses("top_k: dtype must hold indices up to 299; got uint8 (dtype=jnp.int32 does)"):
+    with refuses("top_k: dtype must hold indices up to 299; got uint8 (use dtype=jnp.int32)"):
         dmljax.top_k(np.arange(300), axis=0, k=2, dtype=np.uint8)
 
 

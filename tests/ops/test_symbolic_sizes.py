@@ -196,5 +196,5 @@ def test_sizes_may_be_symbolic(name: str) -> None:
 
 def test_sizes_that_must_be_static_are_named_in_the_error() -> None:
     shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("a, b"), np.float32)
-    with refuses("have a size along axis 0 that is known...or give scales", Unsupported):
+    with refuses("have a size along axis 0 that is known...or pass scales", Unsupported):
         jax.export.export(jax.jit(lambda x: dmljax.resample(x, output_sizes=(1, 2))))(shape)

@@ -184,7 +184,7 @@ ADAM: Any = oracles.adam_desc(dict.fromkeys(("input_parameters", "training_step"
         ({"gradient": tensor("FLOAT16", 1, 2, 3, 4)}, "must have the same DataType"),
         ({"training_step": tensor("FLOAT16", 1, 1, 1, 1)}, "TrainingStepTensor must have the same DataType"),
         ({"training_step": tensor("INT32", 1, 1, 1, 1)}, "TrainingStepTensor.DataType must be one of"),
-        ({"training_step": tensor("UINT32", 1, 1, 1, 2)}, "TrainingStepTensor.Sizes must be 1 each; got"),
+        ({"training_step": tensor("UINT32", 1, 1, 1, 2)}, "TrainingStepTensor.Sizes must each be 1; got"),
         ({"output_first_moment": f32(1, 2, 3, 5)}, "must have the same Sizes"),
         ({"beta1": 1.5}, "Beta1 must be in [0, 1]; got 1.5"),
         ({"beta2": -0.5}, "Beta2 must be in [0, 1]; got -0.5"),
