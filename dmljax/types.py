@@ -381,7 +381,7 @@ class IsInfinityMode(HeaderEnum, prefix="DML_IS_INFINITY_MODE_"):
     >>> element_wise_is_infinity(
     ...     jnp.array([-jnp.inf, 1.0, jnp.inf]), infinity_mode=IsInfinityMode.NEGATIVE
     ... ).tolist()
-    [1, 0, 0]
+    [True, False, False]
     """
 
     EITHER = 0

@@ -405,6 +405,14 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
     assert result.sharding.spec[0] == "batch"
 
 
+def test_divided_regions_of_a_constant_image_are_those_of_the_image() -> None:
+    align = lambda boxes, numbers: dmljax.roi_align(IMAGES, boxes, numbers, output_size=2)  # noqa: E731
+    arrays = BOXES, np.arange(8, dtype=np.int32)
+    mesh = mesh_of(AxisType.Explicit, batch=8)
+    sharded = [jax.device_put(array, NamedSharding(mesh, P("batch"))) for array in arrays]
+    assert_same_trees(jax.jit(align)(*sharded), align(*arrays))
+
+
 @FULL
 def test_a_sharded_convolution_exchanges_results_across_channels_and_halos_across_heights() -> None:
     mesh = mesh_of(AxisType.Auto, devices=8)
@@ -655,7 +663,7 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("axes", few_of([(0,), (1,), (0, 1)], (0, 1)), ids=str)
+@pytest.mark.parametrize("axes", few_of([(1,), (0, 1)], (0, 1)), ids=str)
 def test_sharded_rows_are_summed_as_exactly_as_whole_ones(axes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
     logits = np.where(np.random.default_rng(0).random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
     sharded = jax.device_put(logits, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))

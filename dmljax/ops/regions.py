@@ -83,7 +83,8 @@ def _images_of(indices: Array, image: Array) -> Array:
 
 
 def _channels_last(image: Array) -> Array:
-    return image.transpose(0, 2, 3, 1)
+    # Without the barrier, XLA mixes up a constant's elements if it folds this with a conversion to bits in a loop.
+    return lax.optimization_barrier(image.transpose(0, 2, 3, 1))
 
 
 def _finished(value: Array, is_finite: Array, dtype: Any) -> Array:

@@ -22,7 +22,7 @@ IMAGE = RNG.random((2, 3, 7, 6), np.float32)
 INDICES = np.array([1, 0, 1, 1, 0], np.int32)
 # Inside, across an edge, outside, empty, inverted.
 ROI = np.array(
-    [[0.3, 1.1, 4.9, 6.2], [-4.2, 2.4, 2.7, 9.6], [7.1, 8.3, 9.9, 9.9], [2.4, 3.3, 2.4, 3.3], [5.1, 6.3, 0.7, 0.2]],
+    [[0.3, 1.1, 4.9, 6.2], [-4.2, 2.4, 2.7, 9.7], [7.1, 8.3, 9.9, 9.9], [2.4, 3.3, 2.4, 3.3], [5.1, 6.3, 0.7, 0.2]],
     np.float32,
 )
 SIZE = Size2D(width=2, height=3)
@@ -336,7 +336,7 @@ def test_batch_indices_are_those_of_gather(call: Any) -> None:
 
 
 @FULL
-@pytest.mark.parametrize("dtype", few_of(few_types(FLOATS), jnp.bfloat16), ids=str)
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     image = RNG.random(IMAGE.shape).astype(dtype)
     wide = np.promote_types(dtype, np.float32) if dtype != jnp.bfloat16 else np.float32
