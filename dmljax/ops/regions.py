@@ -8,7 +8,7 @@ elements in a bin, depends on the regions, devices that share them exchange the 
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def _images_of(indices: Array, image: Array) -> Array:
 
 def _channels_last(image: Array) -> Array:
     # Without the barrier, XLA mixes up a constant's elements if it folds this with a conversion to bits in a loop.
-    return lax.optimization_barrier(image.transpose(0, 2, 3, 1))
+    return cast(Array, lax.optimization_barrier(image.transpose(0, 2, 3, 1)))
 
 
 def _finished(value: Array, is_finite: Array, dtype: Any) -> Array:
