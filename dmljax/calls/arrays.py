@@ -70,10 +70,13 @@ def require_holds(dtype: Any, what: str, largest: int) -> None:
         raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}"))
 
 
-def require_type(where: Where, given: Array, wanted: object, other: str) -> None:
+def require_type(where: Where, given: Array, wanted: Any, other: str) -> None:
     """Refuses an array whose type is not `wanted`, the type of `other`."""
     if given.dtype != wanted:
-        remedy = f"jnp.asarray({spell_path(path_of(where))}, {str(wanted)!r}) converts it"
+        name, dtype = spell_path(path_of(where)), wanted
+        if jnp.issubdtype(given.dtype, np.floating) and not jnp.issubdtype(wanted, np.floating):
+            name, dtype = other, given.dtype  # integers would lose the fractions
+        remedy = f"use jnp.asarray({name}, {str(dtype)!r})"
         raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", given.dtype, remedy=remedy))
 
 
