@@ -663,14 +663,17 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("axes", few_of([(1,), (0, 1)], (0, 1)), ids=str)
+@pytest.mark.parametrize("axes", few_of([(0,), (1,), (0, 1)], (0, 1)), ids=str)
 def test_sharded_rows_are_summed_as_exactly_as_whole_ones(axes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
     logits = np.where(np.random.default_rng(0).random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
     sharded = jax.device_put(logits, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))
     (softmax, logarithm), slopes = softmaxes_and_slopes(sharded, axes=axes)
     exact = log_softmax(logits, axes)
     assert units_off(softmax, np.exp(exact)).max() <= UNITS["float32"]
-    assert units_off(logarithm, exact).max() <= UNITS["float32"]
+    if 1 in axes:
+        assert units_off(logarithm, exact).max() <= UNITS["float32"]
+    else:  # 1 less the few small terms of a column leaves few digits
+        np.testing.assert_allclose(logarithm, exact, rtol=4 * 2.0**-23, atol=2.0**-23)
     _, expected = softmaxes_and_slopes(logits, axes=axes)
     for slope, whole in zip(slopes, expected, strict=True):
         np.testing.assert_allclose(slope, whole, rtol=1e-4, atol=1e-4)

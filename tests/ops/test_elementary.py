@@ -57,7 +57,7 @@ def formula(name: str) -> Any:
 
 
 ABOVE_ONE = float(np.nextafter(np.float32(1), np.float32(2)))
-ENDS = [-INF, -8388607.5, -9.0, -ABOVE_ONE, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, ABOVE_ONE, 1.75, 9.0, 8e37, INF, NAN]
+ENDS = [-INF, -8388607.5, -9.0, -ABOVE_ONE, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, ABOVE_ONE, 1.75, 9.0, 3e38, INF, NAN]
 
 
 @pytest.mark.parametrize("dtype", few_of(["float32", "float16"], "float16"))
@@ -66,6 +66,9 @@ def test_functions_and_scale_bias_follow_the_formulas_at_the_ends_of_their_domai
     with np.errstate(all="ignore"):
         values = np.array(ENDS, dtype)
         exact = formula(name)(values.astype(np.float64))
+    if dtype == "float32":
+        # On a CPU, XLA flushes subnormal results.
+        exact = np.where(np.abs(exact) < np.finfo(dtype).tiny, np.copysign(0, exact), exact)
     result = function(name)(values)
     assert result.dtype == dtype
     assert_near_with_signs(result, exact)
