@@ -88,7 +88,7 @@ _REMEDIES = (
     ),
 )
 
-# What to give for arguments that were left out.
+# Advice for missing arguments.
 _GIVE = {
     "batch_indices": "batch_indices=jnp.zeros(len(roi), int) takes all regions from the first image",
     "variance": "batch_normalization_training computes mean and variance",

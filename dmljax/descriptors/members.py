@@ -43,7 +43,7 @@ class Kind(ABC):
 
     @property
     def plural(self) -> str:
-        """What errors call the elements of an array of this kind."""
+        """The name that errors use for the elements of such an array."""
         return f"{self.description}s"
 
     @abstractmethod

@@ -62,7 +62,7 @@ def require_lowerable(desc: Any) -> None:
 
 
 def _remedy(value: Any) -> str | None:
-    """Returns how to make a descriptor of what is not one: the JSON, class, function or name of an operator."""
+    """Returns advice for a value that is no descriptor, such as the JSON, class, function or name of an operator."""
     if isinstance(value, Mapping):
         return "from_json makes a descriptor of it"
     if isinstance(value, type) and issubclass(value, Operator):
