@@ -5,7 +5,7 @@ descriptor. The few JAX operations between the calls are converted too: a reshap
 changes how a buffer is read; every other operation becomes one or more DirectML operators.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,16 @@ from dmljax.assembly import Assembly
 from dmljax.calls.decorator import recorded_calls
 from dmljax.checks import integers
 from dmljax.descriptors.lowering import lower
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
 from dmljax.graph import Graph
 from dmljax.onnx.cutting import advice, alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.interpreter import NotKnown, Program, as_array
+from dmljax.onnx.interpreter import Program, as_array
+from dmljax.onnx.padded import Padded
+from dmljax.onnx.parameters import NotKnown
 from dmljax.onnx.refusals import told_by_operator
 from dmljax.onnx.registry import KeyNeeded
+from dmljax.onnx.symbols import has_counts, traced
 from dmljax.text import did_you_mean, join_sizes, show
 from dmljax.to_graph.builder import NoOperator, unused
 from dmljax.to_graph.converter import Converter
@@ -186,13 +189,12 @@ class _Tracer(Program):
             read = jax.tree.unflatten(tree, [next(given) if isinstance(leaf, View) else leaf for leaf in leaves])
             results = super(_Tracer, self)._results(graph, node, {**values, **read})
             wanted = [one if name else None for name, one in zip(node.outputs, results, strict=False)]
-            returned = jax.tree.flatten(wanted)
+            returned = jax.tree.flatten([traced(one) if has_counts(one) else one for one in wanted])
             return [one for one in returned[0] if isinstance(one, jax.Array)]
 
         self.is_tracing = True
         try:
-            with recorded_calls() as calls:
-                closed = jax.make_jaxpr(function)(*(view.struct for view in views))
+            made = iter(self._converted(node.place, function, views))
         except KeyNeeded:
             rule = "no DirectML graph, because DirectML and jax.random draw different numbers"
             raise Unsupported(
@@ -200,9 +202,26 @@ class _Tracer(Program):
             ) from None
         finally:
             self.is_tracing = False
-        traced = iter(self.builder.converted(node.place, closed, calls, views))
         results, tree = returned
-        return tuple(jax.tree.unflatten(tree, [next(traced) if isinstance(one, jax.Array) else one for one in results]))
+        return tuple(jax.tree.unflatten(tree, [next(made) if isinstance(one, jax.Array) else one for one in results]))
+
+    def outputs(self, graph: OnnxGraph, values: Mapping[str, Any]) -> list[Any]:
+        """The outputs, whose padding is filled."""
+        results = zip(graph.output_names, super().outputs(graph, values), strict=True)
+        return [self._filled(name, one) if isinstance(one, Padded) else one for name, one in results]
+
+    def _filled(self, name: str, value: Padded) -> View:
+        views, tree = jax.tree.flatten(value)
+        (filled,) = self._converted(
+            ("outputs", name), lambda *arrays: [jax.tree.unflatten(tree, arrays).filled(value.fill)], views
+        )
+        return filled
+
+    def _converted(self, place: Path, function: Callable[..., Any], views: Sequence[View]) -> Sequence[View]:
+        """The results of a function of arrays, as nodes of the graph."""
+        with recorded_calls() as calls:
+            closed = jax.make_jaxpr(function)(*(view.struct for view in views))
+        return self.builder.converted(place, closed, calls, views)
 
 
 class _ModelGraph(Converter):

@@ -4,12 +4,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import jax
+import numpy as np
 
 from dmljax.graph import MAX_FOLDED_BYTES
 from dmljax.onnx.file import Node, OnnxGraph, names_read
-from dmljax.onnx.interpreter import NotKnown, Program, as_array, is_known
-from dmljax.onnx.parameters import Array, Value
+from dmljax.onnx.interpreter import Program, as_array, is_known
+from dmljax.onnx.parameters import Array, NotKnown, Value
 from dmljax.onnx.registry import KeyNeeded
+from dmljax.onnx.symbols import has_counts
 
 _FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})  # XLA moves no data for these
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
@@ -72,7 +74,8 @@ def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, V
     except (NotKnown, KeyNeeded):
         return {}
     results = {name: made[name] for name in node.outputs if name}
-    return results if all(hasattr(one, "dtype") for one in results.values()) else {}
+    are_tensors = all(isinstance(one, jax.Array | np.ndarray) and not has_counts(one) for one in results.values())
+    return results if are_tensors else {}
 
 
 def _left(graph: OnnxGraph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:

@@ -19,11 +19,13 @@ from jax.typing import DTypeLike
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.lowerings.sizes import Undecided
+from dmljax.onnx.counts import UndecidedCount
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
-from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
+from dmljax.onnx.padded import Padded, Run, is_padded
+from dmljax.onnx.parameters import Array, DType, Elements, NotKnown, Results, Tensor, Use, Value
 from dmljax.onnx.registry import Call, Handler
-from dmljax.onnx.symbols import Symbols, kind_of, known_numbers, simplified, traced, undecided
+from dmljax.onnx.symbols import Symbols, has_counts, kind_of, known_numbers, simplified, traced, undecided
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 
@@ -46,10 +48,6 @@ def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
         yield
     finally:
         _GIVEN_TYPES.reset(token)
-
-
-class NotKnown(Unsupported):
-    """A value must be known while tracing, but is not."""
 
 
 class Program:
@@ -119,7 +117,7 @@ class Program:
             try:
                 results = self._folded(handler, inputs, arguments)
                 if results is None:
-                    results = _traced(handler, node, inputs, arguments, is_of_images)
+                    results = _computed(handler, node, inputs, arguments, is_of_images)
             except DmlError as error:
                 choice = simplified([np.shape(value) for value in inputs if isinstance(value, jax.Array)])
                 error.args = (*error.args, *([choice] if choice else ()))
@@ -142,7 +140,7 @@ class Program:
         else:
             try:
                 result = handler.fold(*inputs, **arguments)
-            except (ArithmeticError, TypeError):
+            except (ArithmeticError, TypeError, UndecidedCount):
                 return None
             except Undecided as error:
                 problem = undecided(error)
@@ -189,6 +187,33 @@ def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> N
             found.append(Problem(node.inputs[i], rule, getattr(value, "shape", "a sequence")))
     if found:
         raise InvalidDesc(*found)
+
+
+def _computed(
+    handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
+) -> Results:
+    """Calls a handler's function, by the rule of its operator if sizes depend on values."""
+    uses = [handler.input(i).use for i in range(len(inputs))]
+    are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(one) for use, one in zip(uses, inputs, strict=True)]
+    inputs = [
+        traced(one) if isinstance(one, Symbols) and has_counts(one) and not is_size else one
+        for one, is_size in zip(inputs, are_sizes, strict=True)
+    ]
+    if not any(are_sizes) and not any(map(is_padded, inputs)):
+        return _traced(handler, node, inputs, arguments, is_of_images)
+
+    def compute(given: Sequence[Value], changed: Mapping[str, Any]) -> Results:
+        return _traced(handler, node, given, {**arguments, **changed}, False)
+
+    run = Run(node, handler, compute)
+    rule = run.rule
+    if rule is not None:
+        return rule(run, *inputs, **arguments)
+    if all(use is Use.PASSED for use, one in zip(uses, inputs, strict=True) if is_padded(one) or has_counts(one)):
+        return compute(inputs, {})
+    place = next(i for i, one in enumerate(inputs) if is_padded(one) or has_counts(one))
+    rule_text = "must not have a size that depends on values: this operator reads its padding"
+    raise NotKnown(Problem(node.inputs[place], rule_text, remedy="call the model outside jit"))
 
 
 def _traced(
@@ -294,6 +319,8 @@ def as_array(value: Value) -> Array:
         return value
     if isinstance(value, list):
         raise InvalidType(Problem((), "must be a tensor", "a sequence"))
+    if isinstance(value, Padded):
+        raise NotKnown(Problem((), "must not have a size that depends on values", remedy="call the model outside jit"))
     if isinstance(value, Symbols):
         return traced(value)
     value = np.asarray(value)

@@ -19,8 +19,9 @@ from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_mod
 from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
+from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, Elements
-from dmljax.onnx.plan import Given, Plan
+from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
 from dmljax.onnx.registry import LARGEST
 from dmljax.text import did_you_mean, show
 from dmljax.types import Results
@@ -117,6 +118,29 @@ class Model:
             given = dict(weights)
             results: Results = self._plan.run(Given(given, given, False).with_key(key), inputs, named)
             return results
+
+    def with_sizes(self, *inputs: Any, **named: Any) -> tuple[Results, dict[str, Any]]:
+        """Computes the outputs, and the true sizes of each by name, as an array of integers.
+
+        They differ from the output's shape where `maximum_sizes` leaves room: 0 fills the places that are left, or -1
+        if NonMaxSuppression makes the output.
+
+        >>> import onnx.parser
+        >>> head = '<ir_version: 10, opset_import: ["": 21]> f (float[N] x) => (float[M] y)'
+        >>> nodes = (
+        ...     "{ p = Relu(x)  is_above = Cast<to: int = 9>(p)  y = Compress(x, is_above) }"
+        ... )
+        >>> model = load(onnx.parser.parse_model(head + nodes), maximum_sizes="largest")
+        >>> chosen, sizes = model.with_sizes(np.array([3.0, -1.0, 4.0], np.float32))
+        >>> chosen.tolist(), sizes["y"].tolist()
+        ([3.0, 4.0, 0.0], [2])
+        """
+        key = self._taken_key(named)
+        with within("onnx"):
+            results = self._plan.run_with_sizes(self._plan.given(self.weights).with_key(key), inputs, named)
+            sizes = jax.tree.map(sizes_of, [*results], is_leaf=is_padded_array)
+            names = (one.name for one in self.outputs)
+            return without_sizes(unpacked(results)), dict(zip(names, sizes, strict=True))
 
     def _taken_key(self, named: dict[str, Any]) -> Array | None:
         """Removes the random key of a call from `named`; an input may also be named `key`."""

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import numpy as np
 
+from dmljax.errors import Unsupported
 from dmljax.onnx.file import OnnxGraph, Reference, TensorType
 
 Elements = np.ndarray[Any, Any]  # numbers, strings, or symbolic sizes
@@ -26,6 +27,10 @@ DType = np.dtype[Any]
 Value = jax.Array | Elements | list["Value"] | None  # a tensor, a sequence, or an empty optional
 Results = Value | tuple[Value, ...]
 Function = Callable[..., Results]
+
+
+class NotKnown(Unsupported):
+    """A value must be known while tracing, but is not."""
 
 
 class Use(Enum):

@@ -14,8 +14,9 @@ from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
-from dmljax.onnx.interpreter import KEY, NotKnown, Program, as_array, is_known, weights_of_types
-from dmljax.onnx.parameters import Array, DType, Elements, Value
+from dmljax.onnx.interpreter import KEY, Program, as_array, is_known, weights_of_types
+from dmljax.onnx.padded import Padded, is_padded_array
+from dmljax.onnx.parameters import Array, DType, Elements, NotKnown, Value
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
 from dmljax.types import FLOATS
@@ -77,7 +78,8 @@ class Plan:
         self._loaded = weights
         self._weight_types = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
-        self._static_part = StaticPart(program, graph)
+        # Outside jit, values are known when their nodes run, and sizes need no bounds.
+        self._static_part = StaticPart(Program(program.find, {}), graph)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
@@ -89,7 +91,8 @@ class Plan:
             return NotImplemented
         given = self.given(weights).with_key(key)
         try:
-            return self._by_place(given.is_of_own, given.arguments, *inputs)
+            results = self._by_place(given.is_of_own, given.arguments, *inputs)
+            return without_sizes(results) if self.program.maximum_sizes else results
         except NotKnown:
             if all(
                 map(is_known, (*inputs, *given.arguments.values()))
@@ -99,8 +102,12 @@ class Plan:
 
     def run(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Computes the results from any inputs."""
+        return without_sizes(unpacked(self.run_with_sizes(given, inputs, named)))
+
+    def run_with_sizes(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
+        """Computes each result, with its true sizes if values decide them."""
         try:
-            return _unpacked(self._results(given, self._inputs.bound(inputs, named)))
+            return self._results(given, self._inputs.bound(inputs, named))
         except NotKnown as error:
             names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
             if names:
@@ -169,7 +176,7 @@ class Plan:
 
     def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
-            return _unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {})))
+            return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {})))
 
     def _run(
         self,
@@ -207,12 +214,20 @@ def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
     return len(some) == len(others) and all(map(operator.is_, map(some.get, others), others.values()))
 
 
-def _unpacked(results: Sequence[Value]) -> Any:
+def unpacked(results: Sequence[Value]) -> Any:
+    """The only result, or a tuple of several."""
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def without_sizes(results: Any) -> Any:
+    """Results as arrays."""
+    return jax.tree.map(lambda one: one.array if isinstance(one, Padded) else one, results, is_leaf=is_padded_array)
+
+
 def _as_arrays(name: str, value: Value) -> Value:
-    """Converts a value, or all elements of a sequence, to JAX arrays; leaves text unchanged."""
+    """Converts a value, or all elements of a sequence, to JAX arrays; leaves text unchanged, and fills padding."""
+    if isinstance(value, Padded):
+        return Padded(value.filled(value.fill), value.shape, value.fill)
     if isinstance(value, list):
         return [_as_arrays(name, one) for one in value]
     if value is None or (

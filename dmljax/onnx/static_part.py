@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from dmljax.onnx.file import OnnxGraph, names_read
-from dmljax.onnx.interpreter import NotKnown, Program
-from dmljax.onnx.parameters import Elements, Value
+from dmljax.onnx.interpreter import Program
+from dmljax.onnx.parameters import Elements, NotKnown, Value
 
 MAX_KEPT = 256  # compiled programs per model
 

@@ -1,4 +1,4 @@
-"""Known numbers that depend on open sizes, which are symbols while `jax.export` traces a model.
+"""Known numbers that depend on open sizes, which are symbols while `jax.export` traces a model, or on counts.
 
 NumPy computes with object arrays by Python's operators. `Symbols` are such arrays, so that the `fold` of an operator
 works for numbers and symbols alike.
@@ -18,6 +18,7 @@ import numpy as np
 
 from dmljax.errors import Problem
 from dmljax.lowerings.sizes import Undecided, is_symbolic
+from dmljax.onnx.counts import Count, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.parameters import Array, DType, Elements
 from dmljax.text import json_text
 
@@ -25,7 +26,7 @@ MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.
 
 
 class Expression:
-    """A symbol, or a number computed from symbols: a size of `jax.export` divided by an integer.
+    """A symbol, or a number computed from symbols: a size of `jax.export`, or a count, divided by an integer.
 
     A result that cannot be written so raises TypeError; a comparison that symbols do not decide raises `Undecided`.
     """
@@ -112,7 +113,7 @@ class Expression:
     def __eq__(self, other: object) -> bool:
         a, b, _ = _over_one_divisor(self, other)
         if not is_symbolic(a - b):
-            return bool(a == b)
+            return bool(a == b)  # of counts may raise Undecided
         for is_apart in (operator.lt, operator.gt):
             with suppress(Undecided):
                 if is_apart(a, b):
@@ -144,11 +145,11 @@ def _over_one_divisor(one: Any, other: Any) -> tuple[Any, Any, int]:
 
 def _fraction(dividend: Any, divisor: Any = 1) -> Any:
     whole, rest = divmod(dividend, divisor)
-    if not is_symbolic(rest) and rest == 0:
-        return Expression(whole) if is_symbolic(whole) else whole
-    if is_symbolic(divisor):
+    if is_zero(rest):
+        return Expression(whole) if is_open(whole) else whole
+    if is_open(divisor):
         raise TypeError(f"no size divided by {divisor}")
-    if not is_symbolic(dividend):
+    if not is_open(dividend):
         return dividend / divisor
     return Expression(dividend, divisor) if divisor > 0 else Expression(-dividend, -divisor)
 
@@ -160,12 +161,12 @@ def _compared(compare: Callable[[Any, Any], bool], one: Any, other: Any) -> bool
 
 def _larger(one: Any, other: Any) -> Any:
     a, b, divisor = _over_one_divisor(one, other)
-    return _fraction(jax.core.max_dim(a, b), divisor)
+    return _fraction(larger(a, b), divisor)
 
 
 def _smaller(one: Any, other: Any) -> Any:
     a, b, divisor = _over_one_divisor(one, other)
-    return _fraction(jax.core.min_dim(a, b), divisor)
+    return _fraction(smaller(a, b), divisor)
 
 
 def _truncated(one: Any, other: Any) -> Any:
@@ -173,7 +174,7 @@ def _truncated(one: Any, other: Any) -> Any:
     a, b, _ = _over_one_divisor(one, other)
     if b < 0:
         a, b = -a, -b
-    return _fraction(jax.core.max_dim(a, 0) // b - jax.core.max_dim(-a, 0) // b)
+    return _fraction(larger(a, 0) // b - larger(-a, 0) // b)
 
 
 # Comparisons that JAX leaves open
@@ -246,11 +247,11 @@ def known_numbers(elements: Any, kind: DType) -> Elements:
 
 def sizes_array(sizes: Sequence[int]) -> Elements:
     """Converts sizes to an array of integers, which may include symbols."""
-    return known_numbers([Expression(one) if is_symbolic(one) else one for one in sizes], np.dtype(np.int64))
+    return known_numbers([Expression(one) if is_open(one) else one for one in sizes], np.dtype(np.int64))
 
 
 def size_of(number: Any) -> int:
-    """Converts a known number to a size: an integer, or a `jax.export` symbol, which behaves like one."""
+    """Converts a known number to a size: an integer, or a symbol or count, which behaves like one."""
     whole = math.trunc(number)
     size: int = whole.dividend if isinstance(whole, Expression) else whole
     return size
@@ -273,10 +274,17 @@ def traced(symbols: Symbols) -> Array:
     def number(one: Any) -> Array:
         if not isinstance(one, Expression):
             return jnp.asarray(one, kind)
-        whole = jnp.asarray(one.dividend).astype(kind)
+        whole = jnp.asarray(value_of(one.dividend)).astype(kind)
         return whole if one.divisor == 1 else whole / jnp.asarray(one.divisor, kind)
 
     return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
+
+
+def has_counts(value: object) -> bool:
+    """Whether values decide some of these numbers while the program runs."""
+    return isinstance(value, Symbols) and any(
+        isinstance(one, Expression) and isinstance(one.dividend, Count) for one in value.flat
+    )
 
 
 # NumPy functions that compare elements, which symbols may leave undecided

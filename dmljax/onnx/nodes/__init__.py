@@ -8,6 +8,7 @@ from dmljax.onnx.nodes import (
     few_bits as few_bits,
     indexing as indexing,
     normalization as normalization,
+    of_padded as of_padded,
     packing as packing,
     products as products,
     quantization as quantization,

@@ -12,10 +12,11 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.file import OnnxGraph
-from dmljax.onnx.interpreter import NotKnown, as_array, as_known, is_known
+from dmljax.onnx.interpreter import as_array, as_known, is_known
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
+from dmljax.onnx.padded import Either, is_padded, is_padded_array
+from dmljax.onnx.parameters import Array, NotKnown, Passed, Results, Tensor, Value, Wanted
 from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import kind_of, known_numbers, size_of
 
@@ -24,12 +25,13 @@ MAX_UNROLLED = 1024  # iterations that are unrolled if each needs its own trace
 MAX_COUNTED = 2**31 - 1  # exporters write a greater count for a loop that only its condition ends
 
 
-def _arrays(names: Sequence[str], values: Sequence[Value]) -> tuple[Value, ...]:
+def _arrays(names: Sequence[str], values: Sequence[Value], *, may_be_padded: bool = False) -> tuple[Value, ...]:
     """Converts values to what JAX's control flow takes: arrays, and sequences of arrays."""
     result = []
     for name, value in zip(names, values, strict=True):
         with inside(name):
-            result.append(jax.tree.map(as_array, value))
+            is_taken = may_be_padded and is_padded_array(value)
+            result.append(value if is_taken else jax.tree.map(as_array, value, is_leaf=is_padded_array))
     return tuple(result)
 
 
@@ -63,21 +65,26 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
 
     def compute(name: str, graph: OnnxGraph) -> tuple[Value, ...]:
         with inside(name):
-            results = _arrays(graph.output_names, call.run(graph, ()))
+            results = _arrays(graph.output_names, call.run(graph, ()), may_be_padded=True)
         traced[name] = results
         return results
 
+    def chosen(form: Callable[[tuple[Value, ...]], Any]) -> Any:
+        branches = (("then_branch", then_branch), ("else_branch", else_branch))
+        return jax.lax.cond(condition.astype(bool), *(lambda one=one: form(compute(*one)) for one in branches))
+
     try:
-        chosen: Results = jax.lax.cond(
-            condition.astype(bool),
-            lambda: compute("then_branch", then_branch),
-            lambda: compute("else_branch", else_branch),
-        )
-        return chosen
+        results: Results = chosen(lambda results: results)
+        return results
     except TypeError as error:
         if len(traced) < 2:
             raise
-        branches = zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)
+        branches = [*zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)]
+        if call.bound is not None or any(is_padded(one) for _, *both in branches for one in both):
+            types = [Either.of(one, other) for _, one, other in branches]
+            if all(types):
+                pairs = chosen(lambda results: [one.enlarged(x) for one, x in zip(types, results, strict=True)])
+                return tuple(one.padded(*pair) for one, pair in zip(types, pairs, strict=True))
         pairs = ((name, _spelled(one), _spelled(other)) for name, one, other in branches)
         problems = [
             Problem(name, "must have the same type in both branches of a traced condition", f"{one} and {other}")

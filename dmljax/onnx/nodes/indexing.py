@@ -10,9 +10,11 @@ from jax import lax
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.lowerings.sizes import is_symbolic
+from dmljax.lowerings.sizes import is_symbolic, replaced
+from dmljax.onnx.counts import Count
 from dmljax.onnx.interpreter import as_array, is_known
 from dmljax.onnx.nodes.shapes import normal
+from dmljax.onnx.padded import Padded
 from dmljax.onnx.parameters import (
     Array,
     DType,
@@ -22,7 +24,6 @@ from dmljax.onnx.parameters import (
     KnownNumber,
     Matrices,
     Results,
-    Tensor,
     Vector,
     Vectors,
 )
@@ -195,18 +196,17 @@ def _places(x: Known) -> Known:
 
 
 @handles("NonZero")
-def _nonzero(x: Kept, *, call: Call) -> Tensor:
+def _nonzero(x: Kept, *, call: Call) -> Results:
     # ONNX's result has a column for each nonzero element.
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
         return _places(call.known(call.node.inputs[0], x, x.size))
-    _, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
-    return coordinates.T
+    count, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
+    return Padded(coordinates.T, (x.ndim, Count.of(jnp.minimum(count, size), size)))
 
 
 @handles("Compress")
-def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Array:
-    # If the size is bounded, the rest is filled with zeros, as for NonZero.
+def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Results:
     x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
     if not is_symbolic(x.shape[axis]):
         condition = condition[: x.shape[axis]]
@@ -215,12 +215,12 @@ def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call:
         known = call.known(call.node.inputs[1], condition, condition.size)
         return jnp.take(x, np.flatnonzero(known), axis=axis)
     places = jnp.flatnonzero(condition, size=size, fill_value=x.shape[axis])
-    return jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
+    taken = jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
+    return Padded(taken, replaced(x.shape, axis, Count.of(jnp.minimum(jnp.count_nonzero(condition), size), size)))
 
 
 @handles("Unique")
 def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) -> Results:
-    # If the size is bounded, the rest is filled with the smallest element, with a count of 0.
     at_most = x.size if axis is None else x.shape[axis]
     size = call.maximum(at_most)
     if size is None:
@@ -235,5 +235,9 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) ->
         order = number.argsort(number.where(counts > 0, first, x.size))
         values = number.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], number.argsort(order)[inverse]
-    dtype = np.int64 if size is None else counting_type()
-    return values, *(one.astype(dtype) for one in (first, inverse, counts))
+    if size is None:
+        return values, *(one.astype(np.int64) for one in (first, inverse, counts))
+    found = Count.of(jnp.count_nonzero(counts), size)
+    first, inverse, counts = (one.astype(counting_type()) for one in (first, inverse, counts))
+    sizes = (found,) if axis is None else replaced(values.shape, axis, found)
+    return Padded(values, sizes), Padded(first, (found,)), inverse, Padded(counts, (found,))

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
+from dmljax.onnx.counts import Count
 from dmljax.onnx.interpreter import as_array
 from dmljax.onnx.nodes.attention import attended, in_heads
+from dmljax.onnx.padded import Padded
 from dmljax.onnx.parameters import Array, KeptVector, Matrix, Results, Rows, Vector
 from dmljax.onnx.registry import Call, handles
 
@@ -21,7 +23,6 @@ _contributed = functools.partial(handles, domain="com.microsoft")
 
 @_contributed("RemovePadding")
 def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
-    # If the size is bounded, the rest is filled with zeros, as for NonZero.
     batch, length = x.shape[:2]
     size = call.maximum(batch * length)
     if size is None:
@@ -33,7 +34,13 @@ def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
     rows = places[:size]
     tokens = jnp.where(is_padding[rows, None], jnp.zeros((), x.dtype), x.reshape(batch * length, -1)[rows])
     ends = jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths, dtype=lengths.dtype)])
-    return tokens, places.reshape(batch, length).astype(lengths.dtype), ends, jnp.max(lengths, keepdims=True)
+    rows = Padded(tokens, (Count.of(jnp.minimum(ends[-1], size), size), tokens.shape[1]))
+    return (
+        tokens if call.bound is None else rows,
+        places.reshape(batch, length).astype(lengths.dtype),
+        ends,
+        jnp.max(lengths, keepdims=True),
+    )
 
 
 @_contributed("RestorePadding")

@@ -16,7 +16,7 @@ from dmljax.onnx.registry import handles, takes_attributes
 from dmljax.onnx.symbols import as_sizes, computed
 
 
-def _reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
+def reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
     """Reduces some axes, or all."""
     chosen = range(x.ndim) if axes is None else sorted({normal(axis, x.ndim) for axis in axes})
     if not len(chosen):  # reduce each element by itself
@@ -76,7 +76,7 @@ _FUNCTIONS: tuple[tuple[str, directml.ReduceFunction, Callable[..., Known] | Non
     ("ReduceSumSquare", directml.ReduceFunction.SUM_SQUARE, None),
 )
 for _operator, _function, _fold in _FUNCTIONS:
-    _of_arrays = functools.partial(_reduced, _function)
+    _of_arrays = functools.partial(reduced, _function)
     _of_known = functools.partial(_folded, _fold) if _fold else None
     # The axes are an attribute before this version, and an input from it on.
     _since = 13 if _operator == "ReduceSum" else 18

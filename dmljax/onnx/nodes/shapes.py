@@ -315,7 +315,8 @@ def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: C
 # Slices
 
 
-def _windows(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None, steps: Known | None) -> list[slice]:
+def slices(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None, steps: Known | None) -> list[slice]:
+    """What Slice takes along each axis."""
     count = starts.size
     chosen = (*range(count),) if axes is None else as_sizes(axes)
     strides = (1,) * count if steps is None else as_sizes(steps)
@@ -332,14 +333,14 @@ def _windows(shape: Sequence[int], starts: Known, ends: Known, axes: Known | Non
 
 
 def _indexed(x: Known, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None) -> Known:
-    return np.asarray(x[tuple(_windows(x.shape, starts, ends, axes, steps))])
+    return np.asarray(x[tuple(slices(x.shape, starts, ends, axes, steps))])
 
 
 @handles("Slice", since=10, fold=_indexed)
 def _slice(
     x: Array, starts: KnownVector, ends: KnownVector, axes: KnownVector | None = None, steps: KnownVector | None = None
 ) -> Array:
-    windows = _windows(x.shape, starts, ends, axes, steps)
+    windows = slices(x.shape, starts, ends, axes, steps)
     bounds = (*x.shape, *(one for window in windows for one in (window.start, window.stop, window.step)))
     if any(map(is_symbolic, bounds)) or x.dtype not in REALS:
         return _sliced_by_symbols(x, windows)

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.counts import Count
 from dmljax.onnx.interpreter import is_known, promoted
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.windows import windows_of
-from dmljax.onnx.parameters import Array, ConvolutionAttributes, Images, KnownVector, Rows, Tensor, WantedNumber
+from dmljax.onnx.padded import Padded
+from dmljax.onnx.parameters import Array, ConvolutionAttributes, Images, KnownVector, Results, Rows, WantedNumber
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.onnx.symbols import as_sizes
 
@@ -202,8 +204,7 @@ def _non_max_suppression(
     *,
     center_point_box: int = 0,
     call: Call,
-) -> Tensor:
-    # If the size is bounded, the rest is filled with -1.
+) -> Results:
     if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
         return np.zeros((0, 3), np.int64)
     count = boxes.shape[1]
@@ -221,5 +222,7 @@ def _non_max_suppression(
     if size is None:
         is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0, len(rows))
         return np.asarray(rows)[is_there].astype(np.int64)
-    chosen = jnp.flatnonzero(rows[:, 2] >= 0, size=size, fill_value=len(rows))
-    return jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1)
+    is_there = rows[:, 2] >= 0
+    chosen = jnp.flatnonzero(is_there, size=size, fill_value=len(rows))
+    count = Count.of(jnp.minimum(jnp.count_nonzero(is_there), size), size)
+    return Padded(jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1), (count, 3), fill=-1)

@@ -1,0 +1,227 @@
+"""Sizes that depend on values: the number of nonzero elements, of boxes that are kept, and what follows from these.
+
+Under `jax.jit`, an array whose size depends on values has a fixed, larger size, and the true size is a number that the
+program computes. A `Count` is such a number. It computes like an integer, so that sizes which follow from it are known
+just as well, and it knows its bounds.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmljax.errors import Problem
+from dmljax.lowerings.sizes import Undecided, is_symbolic
+from dmljax.onnx.parameters import Array, NotKnown
+
+
+class UndecidedCount(NotKnown, Undecided):
+    """A comparison that bounds do not decide, of a size that depends on values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A number that the program computes, between two bounds."""
+
+    value: Array
+    least: int
+    largest: int
+
+
+class Count:
+    """The number `factor * base + offset`; two counts of the same base are comparable and have exact quotients."""
+
+    __slots__ = ("base", "factor", "offset")
+
+    def __init__(self, base: Base, factor: int = 1, offset: int = 0) -> None:
+        self.base, self.factor, self.offset = base, factor, offset
+
+    @classmethod
+    def of(cls, value: Array, largest: int, least: int = 0) -> "Count":
+        """A number that the program computes, of which only the bounds are known."""
+        return cls(Base(value.astype(jnp.int32), least, largest))
+
+    def __repr__(self) -> str:
+        return f"a size of {self.least} to {self.largest}"
+
+    @property
+    def value(self) -> Array:
+        """The number as an array."""
+        value = self.base.value
+        value = value if self.factor == 1 else value * self.factor
+        return value if is_zero(self.offset) else value + self.offset
+
+    @property
+    def least(self) -> int:
+        return self.factor * (self.base.least if self.factor > 0 else self.base.largest) + self.offset
+
+    @property
+    def largest(self) -> int:
+        return self.factor * (self.base.largest if self.factor > 0 else self.base.least) + self.offset
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Count):
+            return Count(self.base, self.factor, self.offset + other)
+        if other.base is not self.base:
+            return Count.of(self.value + other.value, self.largest + other.largest, self.least + other.least)
+        factor, offset = self.factor + other.factor, self.offset + other.offset
+        return Count(self.base, factor, offset) if factor else offset
+
+    def __mul__(self, other: Any) -> Any:
+        if not isinstance(other, Count):
+            return 0 if is_zero(other) else Count(self.base, self.factor * other, self.offset * other)
+        corners = [a * b for a in (self.least, self.largest) for b in (other.least, other.largest)]
+        return Count.of(self.value * other.value, max(corners), min(corners))
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, Count):
+            if other.base is self.base and self.factor * other.offset == self.offset * other.factor:
+                whole, rest = divmod(self.factor, other.factor)
+                if rest == 0:  # also if both are 0, as 0 elements of a size of 4 have 0 rows of 4
+                    return whole
+            return _quotient(self, other)
+        if self.factor % other == 0:
+            return Count(self.base, self.factor // other, self.offset // other)
+        return _quotient(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _quotient(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        if not isinstance(other, Count) and self.factor % other == 0:
+            return self.offset % other
+        return self - self // other * other
+
+    def __rmod__(self, other: Any) -> Any:
+        return -(other // self * self) + other
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __pow__(self, other: int) -> Any:
+        return 1 if other == 0 else self * self ** (other - 1)
+
+    def __int__(self) -> int:
+        raise _undecided(self, "this size")
+
+    def __lt__(self, other: Any) -> bool:
+        return not self >= other
+
+    def __ge__(self, other: Any) -> bool:
+        return is_at_least(self, other)
+
+    def __le__(self, other: Any) -> bool:
+        return is_at_least(other, self)
+
+    def __gt__(self, other: Any) -> bool:
+        return not self <= other
+
+    def __eq__(self, other: object) -> bool:
+        difference: Any = self - other
+        if not isinstance(difference, Count):
+            return bool(difference == 0)
+        if difference.least > 0 or difference.largest < 0:
+            return False
+        raise _undecided(self, f"whether it is {other}")
+
+    __radd__, __rmul__, __index__ = __add__, __mul__, __int__
+    __hash__ = None  # type: ignore[assignment]  # counts that are equal for some values are not one key
+
+
+def _undecided(count: Count, what: str) -> UndecidedCount:
+    remedy = "call the model outside jit, or load it without maximum_sizes"
+    return UndecidedCount(Problem((), f"values decide {what} while the program runs", count, remedy=remedy))
+
+
+def is_zero(number: Any) -> bool:
+    """Whether a number is 0 in any case."""
+    return isinstance(number, int) and number == 0
+
+
+def is_open(size: Any) -> bool:
+    """Whether a size is a symbol or a count: its value is not known while tracing."""
+    return isinstance(size, Count) or is_symbolic(size)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two sizes are equal in any case."""
+    try:
+        return bool(one == other)
+    except Undecided:
+        return False
+
+
+def is_at_least(one: Any, other: Any) -> bool:
+    """Whether `one >= other`, where one of them is a count."""
+    difference = one - other
+    if not isinstance(difference, Count):
+        return bool(difference >= 0)
+    if difference.least >= 0:
+        return True
+    if difference.largest < 0:
+        return False
+    raise _undecided(one if isinstance(one, Count) else other, f"which is larger, it or {other}")
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    """A quotient of which the program computes the floor; 0 if the divisor is 0."""
+    divisor = other.value if isinstance(other, Count) else other
+    bounds = (other.least, other.largest) if isinstance(other, Count) else (other, other)
+    own = (one.least, one.largest) if isinstance(one, Count) else (one, one)
+    if bounds[0] < 0:
+        raise _undecided(other if isinstance(other, Count) else one, "the sign of a divisor")
+    value = jnp.asarray(value_of(one)) // jnp.maximum(divisor, 1)
+    corners = [a // max(b, 1) for a in own for b in bounds] + [0] * (bounds[0] == 0)
+    return Count.of(jnp.where(divisor == 0, 0, value), max(corners), min(corners))
+
+
+def value_of(number: Any) -> Any:
+    """A number as the program has it: an array if values decide it."""
+    return number.value if isinstance(number, Count) else number
+
+
+def bound_of(size: Any) -> int:
+    """The largest value that a size can have, which is the size of its array's dimension."""
+    return size.largest if isinstance(size, Count) else size
+
+
+def larger(one: Any, other: Any) -> Any:
+    """The larger of two sizes."""
+    if not _has_count(one, other):
+        return jax.core.max_dim(one, other)
+    return _chosen(one, other, operator.ge, jnp.maximum, max)
+
+
+def smaller(one: Any, other: Any) -> Any:
+    """The smaller of two sizes."""
+    if not _has_count(one, other):
+        return jax.core.min_dim(one, other)
+    return _chosen(one, other, operator.le, jnp.minimum, min)
+
+
+def _has_count(*sizes: Any) -> bool:
+    return any(isinstance(one, Count) for one in sizes)
+
+
+def _chosen(one: Any, other: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
+    try:
+        return one if is_first(one, other) else other
+    except UndecidedCount:
+        least = of_bounds(*(size.least if isinstance(size, Count) else size for size in (one, other)))
+        largest = of_bounds(*map(bound_of, (one, other)))
+        return Count.of(of_arrays(value_of(one), value_of(other)), largest, least)

@@ -1,0 +1,628 @@
+"""How operators take arrays with padding, and sizes that depend on values: the rule of each.
+
+A rule replaces padding where the operator would read it, calls the operator, and says how large the result is in truth.
+An operator without a rule refuses arrays with padding.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dmljax import directml
+from dmljax.errors import Problem
+from dmljax.lowerings.sizes import replaced
+from dmljax.onnx.counts import Count, bound_of, is_same, is_zero, larger, smaller, value_of
+from dmljax.onnx.interpreter import as_array
+from dmljax.onnx.nodes.reduction import reduced
+from dmljax.onnx.nodes.shapes import normal, slices
+from dmljax.onnx.padded import ELEMENTWISE, Padded, Run, are_inside, of_padded, padded
+from dmljax.onnx.parameters import Array, NotKnown, Results, Tensor, Value
+from dmljax.onnx.symbols import as_sizes, has_counts, kind_of, sizes_array
+
+Sizes = tuple[Any, ...]  # integers and counts
+
+
+def _sizes(value: Any) -> Sizes:
+    return tuple(value.shape)
+
+
+def _array(value: Any) -> Array:
+    return value.array if isinstance(value, Padded) else as_array(value)
+
+
+def _filled(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array:
+    return value.filled(number, axes) if isinstance(value, Padded) else as_array(value)
+
+
+def _entered(array: Array, sizes: Sequence[Any]) -> Array | Padded:
+    """An array whose padding begins here: it is 0, and has no part in gradients."""
+    return padded(Padded(array, sizes).filled(0), sizes)
+
+
+def _require_whole(value: Any, *axes: int) -> None:
+    """Refuses padding along these axes."""
+    for axis in axes:
+        if isinstance(value.shape[axis], Count):
+            raise _refusal(f"a size that depends on values along axis {axis}", value.shape[axis])
+
+
+def _refusal(what: str, given: Any = None) -> NotKnown:
+    return NotKnown(Problem((), f"cannot take {what}", given, remedy="call the model outside jit"))
+
+
+def _lowest(dtype: Any) -> Any:
+    return _limit(dtype, -math.inf, "min", False)
+
+
+def _highest(dtype: Any) -> Any:
+    return _limit(dtype, math.inf, "max", True)
+
+
+def _limit(dtype: Any, of_floats: float, of_integers: str, of_bool: bool) -> Any:
+    if jnp.issubdtype(dtype, jnp.integer):
+        return getattr(jnp.iinfo(dtype), of_integers)
+    return of_floats if jnp.issubdtype(dtype, jnp.floating) else of_bool
+
+
+# Elements
+
+
+def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
+    """The sizes to which arrays are broadcast."""
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(one)) + one for one in shapes]
+    return tuple(map(_common, zip(*aligned, strict=True)))
+
+
+def _common(sizes: Sequence[Any]) -> Any:
+    """The size of a dimension after broadcasting: sizes that differ are the same in the end, or one of them is 1."""
+    common: Any = 1
+    for size in sizes:
+        if (isinstance(size, int) and size == 1) or size is common:
+            continue
+        if (isinstance(common, int) and common == 1) or (isinstance(common, Count) and not isinstance(size, Count)):
+            common = size
+        elif isinstance(common, Count) and isinstance(size, Count) and not is_same(common, size):
+            value = jnp.where(common.value == 1, size.value, common.value)
+            bounds = (larger(common.largest, size.largest), min(common.least, size.least))
+            common = Count.of(value, *bounds)
+    return common
+
+
+def _fitted(value: Any, sizes: Sizes) -> Array:
+    """An array of which each dimension has the padding of these sizes, or size 1."""
+    array, first = _array(value), len(sizes) - value.ndim
+    for axis, (own, size) in enumerate(zip(value.shape, sizes[first:], strict=True)):
+        if isinstance(own, Count) and not is_same(own, size):
+            place = jnp.arange(bound_of(size), dtype=jnp.int32)
+            array = jnp.take(array, jnp.where(own.value == 1, 0, place), axis=axis, mode="clip")
+    return array
+
+
+@of_padded(
+    ELEMENTWISE, "BitCast", "BitShift", "Cast", "Dropout", "IsInf", "Mean", "Mod", "Affine", "Add", "Sub", "Mul", "Div"
+)
+def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
+    shapes = [_sizes(x) for x in inputs if x is not None]
+    sizes = _broadcast(shapes)
+    results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
+    return tuple(padded(one, sizes) for one in (results if isinstance(results, tuple) else (results,)))
+
+
+@of_padded("CastLike")
+def _like(run: Run, x: Any, like: Any, **_: Any) -> Results:
+    return padded(run(_array(x), _array(like)), x.shape)
+
+
+@of_padded("Shape", "Size", "Identity", "SequenceConstruct", "SequenceAt", "SequenceInsert", "Optional")
+def _passed(run: Run, *inputs: Value, **_: Any) -> Results:
+    result: Results = run(*inputs)
+    return result
+
+
+# Sizes
+
+
+def _known_sizes(shape: Any) -> Sizes:
+    return as_sizes(shape)
+
+
+@of_padded("ConstantOfShape")
+def _constant_of_shape(run: Run, shape: Any, **_: Any) -> Results:
+    sizes = _known_sizes(shape)
+    return padded(run(sizes_array([*map(bound_of, sizes)])), sizes)
+
+
+@of_padded("Range")
+def _range(run: Run, start: Any, limit: Any, delta: Any) -> Results:
+    (first,), (last,), (step,) = map(_known_sizes, (start, limit, delta))
+    if isinstance(step, Count):
+        raise _refusal("a step that depends on values", step)
+    count = larger(-((first - last) // step), 0)
+    places = value_of(first) + step * jnp.arange(bound_of(count), dtype=jnp.int32)
+    return _entered(places.astype(jax.dtypes.canonicalize_dtype(kind_of(limit))), [count])
+
+
+def _total(sizes: Sequence[Any]) -> Any:
+    return math.prod(sizes)
+
+
+def _new_sizes(x: Any, shape: Any, allowzero: int) -> Sizes:
+    sizes = [*_known_sizes(shape)]
+    for i, size in enumerate(sizes):
+        if is_zero(size) and not allowzero:
+            sizes[i] = x.shape[i]
+    open_places = [i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1]
+    for i in open_places:
+        sizes[i] = _total(x.shape) // _total(replaced(sizes, i))
+    return tuple(sizes)
+
+
+@of_padded("Reshape")
+def _reshape(run: Run, x: Any, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Results:
+    return _reshaped(x, _new_sizes(x, shape, allowzero))
+
+
+@of_padded("Flatten")
+def _flatten(run: Run, x: Any, *, axis: int = 1) -> Results:
+    axis = axis if axis >= 0 else axis + x.ndim
+    return _reshaped(x, (_total(x.shape[:axis]), _total(x.shape[axis:])))
+
+
+def _reshaped(x: Any, sizes: Sizes) -> Results:
+    array = _array(x)
+    if _keeps_rows(_sizes(x), sizes):
+        return padded(array.reshape([*map(bound_of, sizes)]), sizes)
+    # The padding is elsewhere: find the place of each true element.
+    place: Any = jnp.zeros((), jnp.int32)
+    for axis, size in enumerate(sizes):
+        along = jnp.arange(bound_of(size), dtype=jnp.int32).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
+        place = place * value_of(size) + along
+    source: Any = jnp.zeros((), jnp.int32)
+    stride = 1
+    for size in reversed(x.shape):
+        source = source + place % jnp.maximum(value_of(size), 1) * stride
+        place = place // jnp.maximum(value_of(size), 1)
+        stride *= bound_of(size)
+    return _entered(jnp.take(array.ravel(), source, mode="clip"), sizes)
+
+
+def _keeps_rows(before: Sizes, after: Sizes) -> bool:
+    """Whether a reshape keeps each true element in its place of the padded array, and the padding behind them."""
+    if not all(any(isinstance(one, Count) for one in sizes) for sizes in (before, after)):
+        return False
+    ones = [[one for one in sizes if not (isinstance(one, int) and one == 1)] for sizes in (before, after)]
+    if len(ones[0]) == len(ones[1]) and all(map(is_same, *ones)):
+        return True
+    splits = []
+    for sizes in (before, after):
+        places = [i for i, size in enumerate(sizes) if isinstance(size, Count)]
+        if len(places) > 1:
+            return False
+        splits.append((_total(sizes[: places[0]]), _total(sizes[places[0] :])))
+    return bool(splits[0][0] == splits[1][0]) and is_same(splits[0][1], splits[1][1])
+
+
+@of_padded("Squeeze")
+def _squeeze(run: Run, x: Any, axes: Any = None) -> Results:
+    ones = [i for i, size in enumerate(x.shape) if isinstance(size, int) and size == 1]
+    dropped = ones if axes is None else [normal(axis, x.ndim) for axis in as_sizes(axes)]
+    array = _array(x)
+    for axis in dropped:
+        if isinstance(x.shape[axis], Count):  # is 1 in a valid model
+            array = jax.lax.slice_in_dim(array, 0, 1, axis=axis)
+    sizes = [size for i, size in enumerate(x.shape) if i not in dropped]
+    return padded(array.reshape([*map(bound_of, sizes)]), sizes)
+
+
+@of_padded("Unsqueeze")
+def _unsqueeze(run: Run, x: Any, axes: Any) -> Results:
+    result, own = run(_array(x), axes), iter(x.shape)
+    added = {normal(axis, result.ndim) for axis in as_sizes(axes)}
+    return padded(result, [1 if i in added else next(own) for i in range(result.ndim)])
+
+
+# Movement
+
+
+@of_padded("Transpose")
+def _transpose(run: Run, x: Any, *, perm: Sequence[int] | None = None) -> Results:
+    order = [*range(x.ndim)][::-1] if perm is None else perm
+    return padded(run(_array(x)), [x.shape[i] for i in order])
+
+
+@of_padded("Expand")
+def _expand(run: Run, x: Any, shape: Any) -> Results:
+    sizes = _broadcast([_sizes(x), _known_sizes(shape)])
+    return _entered(jnp.broadcast_to(_fitted(x, sizes), [*map(bound_of, sizes)]), sizes)
+
+
+@of_padded("Tile")
+def _tile(run: Run, x: Any, repeats: Any) -> Results:
+    array, sizes = _array(x), [*x.shape]
+    for axis, times in enumerate(as_sizes(repeats)):
+        size = x.shape[axis]
+        if isinstance(times, int) and times == 1:
+            continue
+        sizes[axis] = size * times
+        place = jnp.arange(bound_of(sizes[axis]), dtype=jnp.int32) % jnp.maximum(value_of(size), 1)
+        array = jnp.take(array, place, axis=axis, mode="clip")
+    return _entered(array, sizes)
+
+
+@of_padded("Concat")
+def _concat(run: Run, *inputs: Any, axis: int = 1) -> Results:
+    return _joined(inputs, normal(axis, inputs[0].ndim))
+
+
+@of_padded("ConcatFromSequence")
+def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis: int = 0) -> Results:
+    if new_axis:
+        raise _refusal("elements whose sizes depend on values, along a new axis")
+    return _joined(sequence, normal(axis, sequence[0].ndim))
+
+
+def _joined(inputs: Sequence[Any], axis: int) -> Results:
+    """Joins arrays along an axis: each is written over the padding of the one before."""
+    others = _broadcast([replaced(_sizes(x), axis, 1) for x in inputs])
+    total: Any = 0
+    room = sum(bound_of(x.shape[axis]) for x in inputs)
+    result = jnp.zeros(replaced([*map(bound_of, others)], axis, room), inputs[0].dtype)
+    for x in inputs:
+        result = jax.lax.dynamic_update_slice_in_dim(result, _array(x), value_of(total), axis)
+        total = total + x.shape[axis]
+    return padded(jax.lax.slice_in_dim(result, 0, bound_of(total), axis=axis), replaced(others, axis, total))
+
+
+@of_padded("Split")
+def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> Results:
+    axis = normal(axis, x.ndim)
+    _require_whole(x, axis)
+    parts = run(_array(x), split)
+    return tuple(padded(one, replaced(x.shape, axis, one.shape[axis])) for one in parts)
+
+
+@of_padded("Slice")
+def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Results:
+    array, sizes = _array(x), [*x.shape]
+    for axis, window in enumerate(slices(x.shape, starts, ends, axes, steps)):
+        size, step = x.shape[axis], 1 if window.step is None else window.step
+        if isinstance(step, Count):
+            raise _refusal("a step that depends on values", step)
+        if window == slice(None):
+            continue
+        lowest, highest = (0, size) if step > 0 else (-1, size - 1)
+        first, last = (_clamped(one, size, lowest, highest) for one in (window.start, window.stop))
+        count = larger(-((first - last) // step), 0)
+        if isinstance(first, int) and step > 0:
+            stop = min(first + max(bound_of(count) - 1, 0) * step + 1, array.shape[axis]) if bound_of(count) else first
+            array = jax.lax.slice_in_dim(array, first, stop, step, axis)
+        else:
+            place = value_of(first) + step * jnp.arange(bound_of(count), dtype=jnp.int32)
+            array = jnp.take(array, place, axis=axis, mode="clip")
+        sizes[axis] = count
+    return _entered(array, sizes)
+
+
+def _clamped(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
+    """An end of a slice, counted from the end of the axis if negative, and moved into the axis."""
+    if isinstance(place, Count) and place.least < 0 <= place.largest:
+        value = jnp.where(place.value < 0, place.value + value_of(size), place.value)
+        place = Count.of(value, max(place.largest, bound_of(size)), 0)
+    elif bound_of(place) < 0:
+        place = place + size
+    return smaller(larger(place, lowest), highest)
+
+
+@of_padded("Pad")
+def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Results:
+    if mode != "constant":
+        raise _refusal(f"padding by mode {mode} of a size that depends on values")
+    chosen = range(x.ndim) if axes is None else [normal(axis, x.ndim) for axis in as_sizes(axes)]
+    amounts = as_sizes(pads)
+    array, sizes, is_inside = _array(x), [*x.shape], jnp.array(True)
+    for i, axis in enumerate(chosen):
+        start, size = amounts[i], x.shape[axis]
+        sizes[axis] = larger(size + start + amounts[len(chosen) + i], 0)
+        place = jnp.arange(bound_of(sizes[axis]), dtype=jnp.int32) - value_of(start)
+        array = jnp.take(array, place, axis=axis, mode="clip")
+        inside = (place >= 0) & (place < value_of(size))
+        is_inside = is_inside & inside.reshape([-1 if j == axis else 1 for j in range(x.ndim)])
+    number = jnp.zeros((), array.dtype) if value is None else as_array(value).reshape(()).astype(array.dtype)
+    return padded(jnp.where(is_inside, array, number), sizes)
+
+
+# Indices
+
+
+def _wrapped(indices: Any, size: Any) -> Any:
+    """Indices along an axis, of which negative ones count from its true end."""
+    indices = _array(indices)
+    return jnp.where(indices < 0, indices + jnp.asarray(value_of(size), indices.dtype), indices)
+
+
+@of_padded("Gather")
+def _gather(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
+    axis = normal(axis, x.ndim)
+    places = _wrapped(indices, x.shape[axis]) if isinstance(x.shape[axis], Count) else _filled(indices, 0)
+    return _entered(run(_array(x), places), replaced(x.shape, axis, *indices.shape))
+
+
+@of_padded("GatherElements")
+def _gather_elements(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
+    places = _wrapped(_filled_indices(indices), x.shape[normal(axis, x.ndim)])
+    return _entered(run(_array(x), places), indices.shape)
+
+
+def _filled_indices(indices: Any) -> Any:
+    return Padded(_filled(indices, 0), indices.shape) if isinstance(indices, Padded) else indices
+
+
+def _wrapped_rows(indices: Any, sizes: Sequence[Any]) -> Array:
+    """Coordinates in the last axis, each of which counts from the true end if negative."""
+    rows = _filled(indices, 0)
+    whole = jnp.stack([jnp.asarray(value_of(size), rows.dtype) for size in sizes[: rows.shape[-1]]])
+    return jnp.where(rows < 0, rows + whole.reshape(*[1] * (rows.ndim - 1), -1), rows)
+
+
+@of_padded("GatherND")
+def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Results:
+    _require_whole(indices, -1)
+    rows = _wrapped_rows(indices, x.shape[batch_dims:])
+    sizes = (*indices.shape[:-1], *x.shape[batch_dims + indices.shape[-1] :])
+    return _entered(run(_array(x), rows), sizes)
+
+
+def _with_bin(x: Any, axis: int) -> Array:
+    """An array with one more element along an axis, which takes what belongs nowhere."""
+    array = _array(x)
+    return jnp.pad(array, [(0, int(i == axis)) for i in range(array.ndim)])
+
+
+@of_padded("Scatter", "ScatterElements")
+def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int = 0, **_: Any) -> Results:
+    axis = normal(axis, x.ndim)
+    whole = _with_bin(x, axis)
+    places = _wrapped(_filled_indices(indices), x.shape[axis])
+    is_true = are_inside(indices.shape)
+    places = places if is_true is None else jnp.where(is_true, places, whole.shape[axis] - 1)
+    result = run(whole, places, _array(updates))
+    return padded(jax.lax.slice_in_dim(result, 0, whole.shape[axis] - 1, axis=axis), x.shape)
+
+
+@of_padded("ScatterND")
+def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Results:
+    _require_whole(indices, -1)
+    whole = _with_bin(x, 0)
+    rows = _wrapped_rows(indices, x.shape)
+    is_true = are_inside(indices.shape[:-1])
+    first = rows[..., 0] if is_true is None else jnp.where(is_true, rows[..., 0], whole.shape[0] - 1)
+    result = run(whole, rows.at[..., 0].set(first), _array(updates))
+    return padded(result[:-1], x.shape)
+
+
+@of_padded("OneHot")
+def _one_hot(run: Run, indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Results:
+    (count,) = as_sizes(depth)
+    places = _wrapped(indices, count) if isinstance(count, Count) else _array(indices)
+    sizes = [*indices.shape]
+    sizes.insert(normal(axis, indices.ndim + 1), count)
+    return padded(run(places, sizes_array([bound_of(count)]), values), sizes)
+
+
+@of_padded("TopK")
+def _top_k(run: Run, x: Any, k: Any, *, axis: int = -1, largest: int = 1, **_: Any) -> Results:
+    axis = normal(axis, x.ndim)
+    (count,) = as_sizes(k)
+    worst = (_lowest if largest else _highest)(x.dtype)
+    # Equal elements keep their order, so that padding comes after true elements.
+    values, indices = run(_filled(x, worst, [axis]), sizes_array([bound_of(count)]))
+    sizes = replaced(x.shape, axis, count)
+    return padded(values, sizes), padded(indices, sizes)
+
+
+@of_padded("NonZero")
+def _nonzero(run: Run, x: Any, **_: Any) -> Results:
+    return run(_filled(x, 0))
+
+
+@of_padded("Compress")
+def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_: Any) -> Results:
+    if axis is None:
+        x = _reshaped(x, (_total(x.shape),))
+    result = run(_array(x), _filled(condition, False), axis=axis)
+    place = 0 if axis is None else normal(axis, x.ndim)
+    return padded(result.array, replaced(x.shape, place, result.shape[place]))
+
+
+@of_padded("Unique")
+def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
+    x = _reshaped(x, (_total(x.shape),)) if axis is None else x
+    place = 0 if axis is None else normal(axis, x.ndim)
+    _require_whole(x, *(i for i in range(x.ndim) if i != place))
+    # Padding repeats the first element, which adds no element, but to the count of the first.
+    size, array = x.shape[place], _array(x)
+    values, first, inverse, counts = run(x.filled(jax.lax.slice_in_dim(array, 0, 1, axis=place)), axis=axis)
+    number = values.shape[place]
+    found = Count.of(jnp.where(size.value == 0, 0, number.value), number.largest)
+    more = jnp.asarray(size.largest - size.value, counts.dtype)
+    tallies = counts.array.at[inverse.reshape(-1)[0]].add(-more)
+    return (
+        padded(values.array, replaced(values.shape, place, found)),
+        padded(first.array, [found]),
+        padded(inverse, [size]),
+        padded(tallies, [found]),
+    )
+
+
+# Boxes
+
+
+@of_padded("NonMaxSuppression")
+def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: Any) -> Results:
+    _require_whole(boxes, 0, 2)
+    _require_whole(scores, 0, 1)
+    return run(_fitted(boxes, (1, scores.shape[2], 1)), _filled(scores, -math.inf), *others)
+
+
+@of_padded("RoiAlign")
+def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Results:
+    _require_whole(x, *range(x.ndim))
+    result = run(_array(x), _filled(rois, 0), _filled(batch_indices, 0))
+    return padded(result, (_common([rois.shape[0], batch_indices.shape[0]]), *result.shape[1:]))
+
+
+# Reductions
+
+
+def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
+    """The rule of a reduction for which these elements change nothing."""
+
+    def rule(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
+        chosen = _reduced_axes(x, axes, options)
+        result = run(_filled(x, fill(x.dtype), chosen), *(() if axes is None else (axes,)))
+        return padded(result, _kept_sizes(x, chosen, keepdims))
+
+    return rule
+
+
+def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
+    """The axes that a reduction has as an input, or as an attribute in older versions."""
+    given = options.get("axes") if axes is None else as_sizes(axes)
+    if not given and options.get("noop_with_empty_axes"):
+        return []
+    return sorted({normal(axis, x.ndim) for axis in given}) if given else [*range(x.ndim)]
+
+
+def _kept_sizes(x: Any, axes: Sequence[int], keepdims: int) -> list[Any]:
+    return [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]
+
+
+for _operators, _neutral in (
+    (("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSum", "ReduceSumSquare"), lambda dtype: 0),
+    (("ReduceProd",), lambda dtype: 1),
+    (("ReduceMax", "ReduceLogSumExp"), _lowest),
+    (("ReduceMin",), _highest),
+):
+    of_padded(*_operators)(_reduction(_neutral))
+
+
+@of_padded("ReduceMean")
+def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
+    chosen = _reduced_axes(x, axes, options)
+    total = reduced(directml.ReduceFunction.SUM, _filled(x, 0, chosen), chosen, keepdims)
+    count = jnp.maximum(value_of(_total([x.shape[axis] for axis in chosen])), 1).astype(total.dtype)
+    return padded(total / count, _kept_sizes(x, chosen, keepdims))
+
+
+@of_padded("ArgMax", "ArgMin")
+def _arg_reduced(run: Run, x: Any, *, axis: int = 0, keepdims: int = 1, **_: Any) -> Results:
+    axis = normal(axis, x.ndim)
+    worst = (_lowest if run.node.operator == "ArgMax" else _highest)(x.dtype)
+    result = run(_filled(x, worst, [axis]))
+    last = value_of(x.shape[axis] - 1)  # padding wins only if all are the worst, and the last of them counts
+    return padded(jnp.minimum(result, jnp.asarray(last, result.dtype)), _kept_sizes(x, [axis], keepdims))
+
+
+@of_padded("CumSum", "CumProd")
+def _cumulated(run: Run, x: Any, axis: Any, **_: Any) -> Results:
+    neutral = 0 if run.node.operator == "CumSum" else 1
+    return padded(run(_filled(x, neutral, [normal(int(axis.item()), x.ndim)]), axis), x.shape)
+
+
+@of_padded("Softmax", "LogSoftmax", "Hardmax")
+def _softmax(run: Run, x: Any, *, axis: int | None = None) -> Results:
+    since = run.handler.since
+    first = normal((-1 if since >= 13 else 1) if axis is None else axis, x.ndim)
+    axes = [first] if since >= 13 else range(first, x.ndim)
+    return padded(run(_filled(x, _lowest(x.dtype), axes)), x.shape)
+
+
+# Products
+
+
+@of_padded("MatMul")
+def _matmul(run: Run, a: Any, b: Any) -> Results:
+    inner = [a.ndim - 1, max(b.ndim - 2, 0)]
+    batch = _broadcast([_sizes(a)[:-2], _sizes(b)[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
+    rows, columns = _sizes(a)[-2:-1], _sizes(b)[-1:] if b.ndim > 1 else ()
+    common = _common([a.shape[inner[0]], b.shape[inner[1]]])
+    fitted_a = _fitted_product(a, (*batch, *(one for one in rows), common), inner[0])
+    fitted_b = _fitted_product(b, (*batch, common, *columns), inner[1])
+    return padded(run(fitted_a, fitted_b), (*batch, *rows, *columns))
+
+
+def _fitted_product(x: Any, sizes: Sizes, inner: int) -> Array:
+    """A factor with 0 where its sum reads padding, and with the sizes that it shares with the other."""
+    return _fitted(padded(_filled(x, 0, [inner]), x.shape), sizes)
+
+
+@of_padded("Gemm")
+def _gemm(run: Run, a: Any, b: Any, c: Any = None, *, product: Any, **_: Any) -> Results:
+    is_a, is_b = int(bool(product.transA)), int(bool(product.transB))
+    sizes = (a.shape[is_a], b.shape[1 - is_b])
+    factors = _filled(a, 0, [1 - is_a]), _filled(b, 0, [is_b])
+    return padded(run(*factors, None if c is None else _fitted(c, sizes)), sizes)
+
+
+@of_padded("Einsum")
+def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
+    left, _, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if "." in left or not right:
+        raise _refusal("sizes that depend on values with an equation that has no result or an ellipsis", equation)
+    named = [pair for term, x in zip(terms, inputs, strict=True) for pair in zip(term, x.shape, strict=True)]
+    sizes = dict(named)
+    summed = [[i for i, name in enumerate(term) if name not in right] for term in terms]
+    result = run(*(_filled(x, 0, axes) for x, axes in zip(inputs, summed, strict=True)))
+    return padded(result, [sizes[name] for name in right])
+
+
+# Rows that are computed each by itself
+
+
+@of_padded(
+    "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool", "GlobalLpPool",
+    "GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LRN", "LpPool", "MaxPool", "Resize",
+    "SpaceToDepth", "Upsample",
+)  # fmt: skip
+def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
+    _require_whole(x, *range(1, x.ndim))
+    given = [_without_batch(x, one) if has_counts(one) else None if one is None else _required(one) for one in others]
+    results = run(_array(x), *given)
+    results = results if isinstance(results, tuple) else (results,)
+    return tuple(padded(one, (x.shape[0], *one.shape[1:])) for one in results)
+
+
+def _without_batch(x: Any, sizes: Any) -> Tensor:
+    """Sizes of which the first is the batch's, as Resize takes them."""
+    first, *others = as_sizes(sizes)
+    if not is_same(first, x.shape[0]):
+        raise _refusal("a batch of another size that depends on values", first)
+    return sizes_array([bound_of(first), *others])
+
+
+def _required(value: Any) -> Any:
+    if isinstance(value, Padded):
+        raise _refusal("a parameter whose size depends on values", value.shape)
+    return value
+
+
+@of_padded("LayerNormalization", "RMSNormalization", "LpNormalization")
+def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> Results:
+    first = normal(axis, x.ndim)
+    _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
+    results = run(_array(x), *map(_required, others))
+    results = results if isinstance(results, tuple) else (results,)
+    return tuple(
+        padded(one, [size if bound_of(size) == due else due for size, due in zip(x.shape, one.shape, strict=True)])
+        for one in results
+    )
+
+
+@of_padded("QuantizeLinear", "DequantizeLinear", "Trilu")
+def _of_same_sizes(run: Run, x: Any, *others: Any, **_: Any) -> Results:
+    return padded(run(_array(x), *map(_required, others)), x.shape)

@@ -1,0 +1,133 @@
+"""Networks in which values decide sizes, with bounds for these sizes, beside ONNX Runtime."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx.parser
+import onnxruntime
+import pytest
+
+import dmljax.onnx
+from dmljax.directml import Unsupported
+
+X = np.array([[-5, 1, -2, 3], [4, -1, 0, 2], [-3, -4, 6, -7]], np.float32)
+BOXES = np.random.default_rng(0).uniform(0, 8, (12, 2)).astype(np.float32)
+
+# The nodes of each network, after `m`, the elements of `x` above 0, and their coordinates, in rows `p`
+POSITIVE = """
+m = Greater (x, zero)
+places = NonZero (m)
+p = Transpose (places)
+"""
+NETWORKS = {
+    "sum": "v = GatherND (x, p)  y = ReduceSum <keepdims = 0> (v)  n = Shape (v)",
+    "every reduction": """
+        v = GatherND (x, p)  a = ReduceMax (v)  b = ReduceMin (v)  c = ReduceProd (v)  d = ReduceMean (v)
+        e = ReduceL2 (v)  f = ReduceLogSumExp (v)  y = Concat <axis = 0> (a, b, c, d, e, f)
+        i = ArgMax <axis = 0> (v)  j = ArgMin <axis = 0> (v)  n = Concat <axis = 0> (i, j)""",
+    "softmax and cumulated sums": """
+        v = GatherND (x, p)  s = Softmax <axis = 0> (v)  k = Constant <value_int = 0> ()
+        c = CumSum <reverse = 1> (v, k)  y = Mul (s, c)  n = Size (y)""",
+    "written back": """
+        v = GatherND (x, p)  w = Neg (v)  y = ScatterND (x, p, w)  n = Shape (p)""",
+    "elements written back along an axis": """
+        flat = Reshape (x, minus)  above = Greater (flat, zero)  at = NonZero (above)  row = Squeeze (at, none)
+        v = Gather (flat, row)  w = Exp (v)  y = ScatterElements (flat, row, w)  n = Shape (row)""",
+    "counted rows": """
+        s = Shape (p)  k = Gather (s, first)  f = Cast <to = 1> (k)  v = GatherND (x, p)
+        t = ReduceSum <keepdims = 0> (v)  y = Div (t, f)  n = Mul (k, k)""",
+    "the best of them": """
+        v = GatherND (x, p)  s = Shape (v)  k = Min (s, three)  y, n = TopK (v, k)""",
+    "joined, and sliced from both ends": """
+        v = GatherND (x, p)  w = Neg (v)  both = Concat <axis = 0> (v, w, v)
+        y = Slice (both, one, last)  n = Shape (y)""",
+    "reversed": """
+        v = GatherND (x, p)  y = Slice (v, last, far, axis0, last)  n = Shape (y)""",
+    "pairs": """
+        v = GatherND (x, p)  a = Unsqueeze (v, minus)  b = Unsqueeze (v, none)  d = Sub (a, b)  q = Mul (d, d)
+        y = ReduceSum <keepdims = 0> (q, minus)  flat = Reshape (d, minus)  n = Shape (flat)""",
+    "products of rows and of columns": """
+        r = ReduceMax <keepdims = 0> (x, minus)  above = Greater (r, zero)  at = NonZero (above)
+        row = Squeeze (at, none)  v = Gather (x, row)  t = Transpose <perm = [1, 0]> (v)  g = MatMul (t, v)
+        h = MatMul (v, t)  z = ReduceSum (h)  y = Add (g, z)  n = Shape (h)""",
+    "coordinates from two computations": """
+        m2 = Greater (x, zero)  places2 = NonZero (m2)  p2 = Transpose (places2)
+        a = GatherND (x, p)  b = GatherND (x, p2)  y = Add (a, b)  n = Sub (p, p2)""",
+    "nonzero of nonzero": """
+        v = GatherND (x, p)  large = Greater (v, two)  at = NonZero (large)  row = Squeeze (at, none)
+        y = Gather (v, row)  n = Shape (y)""",
+    "ranges and fills of that size": """
+        s = Shape (p)  k = Gather (s, first)  r = Range (first, k, step)  e = Reshape (k, minus)
+        ones = ConstantOfShape <value = float[1] {1}> (e)  f = Cast <to = 1> (r)  y = Add (f, ones)
+        w = Expand (three, e)  n = Add (r, w)""",
+    "padding up to a fixed size": """
+        v = GatherND (x, p)  s = Shape (v)  more = Sub (ten, s)  pads = Concat <axis = 0> (none, more)
+        y = Pad (v, pads, half)  n = Shape (y)""",
+    "unique elements and a compression": """
+        v = GatherND (x, p)  c = Clip (v, zero, two)  u, i, inverse, n = Unique (c)
+        keep = Greater (v, two)  w = Compress <axis = 0> (v, keep)  y = Concat <axis = 0> (u, w)""",
+    "one of two branches": """
+        v = GatherND (x, p)  t = ReduceSum <keepdims = 0> (v)  is_large = Greater (t, zero)
+        y = If (is_large) <then_branch = a () => (float[k] r) { r = Mul (v, v) },
+                           else_branch = b () => (float[l] q) { q = Identity (two_floats) }>
+        n = Shape (y)""",
+    "boxes that overlap": """
+        corners = Concat <axis = 1> (small, large_boxes)  b = Unsqueeze (corners, none)  all = Unsqueeze (scores, row2)
+        chosen = NonMaxSuppression (b, all, ten1, overlap)
+        at = Gather <axis = 1> (chosen, second)  kept = Gather (corners, at)  y = ReduceSum (kept, none)
+        n = Shape (kept)""",
+    "regions of an image": """
+        image = Reshape (x, image_sizes)  rows = Cast <to = 1> (p)  ends = Add (rows, one_float)
+        rois = Concat <axis = 1> (rows, ends)  s = Shape (p)  k = Gather (s, first)  e = Reshape (k, minus)
+        batch = ConstantOfShape <value = int64[1] {0}> (e)
+        a = RoiAlign <output_height = 2, output_width = 2, sampling_ratio = 1> (image, rois, batch)
+        y = Flatten (a)  n = Shape (y)""",
+}
+CONSTANTS = """float zero = {0}, float two = {2}, float one_float = {1}, float half = {0.5}, int64[1] one = {1},
+    int64[1] none = {0}, int64[1] axis0 = {0}, int64[1] minus = {-1}, int64[1] last = {-1}, int64[1] far = {-100},
+    int64[1] three = {3}, int64[1] ten = {10}, int64 first = {0}, int64 step = {1}, int64 second = {2},
+    int64[1] ten1 = {10}, float[1] overlap = {0.2}, int64[2] row2 = {0, 1}, int64[4] image_sizes = {1, 1, 3, 4},
+    float[2] two_floats = {7, 8}"""
+
+
+def network(nodes: str) -> onnx.ModelProto:
+    head = '<ir_version: 10, opset_import: ["": 21]> f (float[3, 4] x) => (float y, int64 n)'
+    proto = onnx.parser.parse_model(f"{head} <{CONSTANTS}> {{ {POSITIVE} {nodes} }}")
+    for output in proto.graph.output:  # of any shape
+        output.CopyFrom(onnx.ValueInfoProto(name=output.name))
+    boxes = {"small": BOXES, "large_boxes": BOXES + 3, "scores": BOXES[:, 0] / 8}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in boxes.items())
+    return proto
+
+
+def of_onnx_runtime(proto: onnx.ModelProto, x: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})
+
+
+def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
+    """For each node whose result has a size that its values decide, that size and some more."""
+    operators = ("NonZero", "Compress", "Unique", "NonMaxSuppression")
+    nodes = [node for node in proto.graph.node if node.op_type in operators]
+    proto = onnx.ModelProto.FromString(proto.SerializeToString())
+    proto.graph.output.extend(onnx.ValueInfoProto(name=node.output[0]) for node in nodes)
+    results = of_onnx_runtime(proto, x)[2:]
+    axis = {"NonZero": -1}
+    rows = zip(nodes, results, strict=True)
+    return {node.output[0]: max(1, one.shape[axis.get(node.op_type, 0)]) + more for node, one in rows}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_compute_what_onnx_runtime_does_for_every_bound(name: str) -> None:
+    proto = network(NETWORKS[name])
+    expected = of_onnx_runtime(proto, X)
+    for bounds in (bounds_of(proto, X, 0), bounds_of(proto, X, 3), "largest"):
+        results, sizes = jax.jit(dmljax.onnx.load(proto, maximum_sizes=bounds).with_sizes)(X)
+        for result, wanted, name in zip(results, expected, ("y", "n"), strict=True):
+            assert sizes[name].tolist() == [*np.shape(wanted)]
+            true = result[tuple(map(slice, np.shape(wanted)))]
+            np.testing.assert_allclose(true, wanted, rtol=2e-6, atol=1e-6)
+            assert jnp.sum(jnp.abs(result)) == jnp.sum(jnp.abs(true)), "the rest is 0"
