@@ -12,13 +12,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from dmljax.errors import Problem
+from dmljax.errors import Problem, Unsupported
 from dmljax.lowerings.sizes import Undecided, is_symbolic
-from dmljax.onnx.parameters import Array, NotKnown
 
 
-class UndecidedCount(NotKnown, Undecided):
+class NotKnown(Unsupported):
+    """A value must be known while tracing, but is not."""
+
+
+class UndecidedCount(NotKnown, Undecided):  # type: ignore[misc, valid-type]  # its module depends on JAX's version
     """A comparison that bounds do not decide, of a size that depends on values."""
 
 

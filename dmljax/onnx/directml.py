@@ -18,11 +18,11 @@ from dmljax.checks import integers
 from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
 from dmljax.graph import Graph
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.cutting import advice, alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.padded import Padded
-from dmljax.onnx.parameters import NotKnown
 from dmljax.onnx.refusals import told_by_operator
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.onnx.symbols import has_counts, traced

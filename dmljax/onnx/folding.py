@@ -7,9 +7,10 @@ import jax
 import numpy as np
 
 from dmljax.graph import MAX_FOLDED_BYTES
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import Program, as_array, is_known
-from dmljax.onnx.parameters import Array, NotKnown, Value
+from dmljax.onnx.parameters import Array, Value
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.onnx.symbols import has_counts
 

@@ -19,12 +19,12 @@ from jax.typing import DTypeLike
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.lowerings.sizes import Undecided
-from dmljax.onnx.counts import UndecidedCount
+from dmljax.onnx.counts import NotKnown, UndecidedCount
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
-from dmljax.onnx.padded import Padded, Run, is_padded
-from dmljax.onnx.parameters import Array, DType, Elements, NotKnown, Results, Tensor, Use, Value
-from dmljax.onnx.registry import Call, Handler
+from dmljax.onnx.padded import Padded, is_padded
+from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
+from dmljax.onnx.registry import REGISTRY, Call, Handler, Run
 from dmljax.onnx.symbols import Symbols, has_counts, kind_of, known_numbers, simplified, traced, undecided
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
@@ -196,8 +196,7 @@ def _computed(
     uses = [handler.input(i).use for i in range(len(inputs))]
     are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(one) for use, one in zip(uses, inputs, strict=True)]
     inputs = [
-        traced(one) if isinstance(one, Symbols) and has_counts(one) and not is_size else one
-        for one, is_size in zip(inputs, are_sizes, strict=True)
+        traced(one) if has_counts(one) and not is_size else one for one, is_size in zip(inputs, are_sizes, strict=True)
     ]
     if not any(are_sizes) and not any(map(is_padded, inputs)):
         return _traced(handler, node, inputs, arguments, is_of_images)
@@ -205,15 +204,14 @@ def _computed(
     def compute(given: Sequence[Value], changed: Mapping[str, Any]) -> Results:
         return _traced(handler, node, given, {**arguments, **changed}, False)
 
-    run = Run(node, handler, compute)
-    rule = run.rule
+    rule = REGISTRY.rule(node, handler)
     if rule is not None:
-        return rule(run, *inputs, **arguments)
-    if all(use is Use.PASSED for use, one in zip(uses, inputs, strict=True) if is_padded(one) or has_counts(one)):
+        return rule(Run(node, handler, compute), *inputs, **arguments)
+    refused = [i for i, one in enumerate(inputs) if uses[i] is not Use.PASSED and (is_padded(one) or has_counts(one))]
+    if not refused:
         return compute(inputs, {})
-    place = next(i for i, one in enumerate(inputs) if is_padded(one) or has_counts(one))
-    rule_text = "must not have a size that depends on values: this operator reads its padding"
-    raise NotKnown(Problem(node.inputs[place], rule_text, remedy="call the model outside jit"))
+    rule_broken = f"must not have a size that depends on values, as {node.operator} reads the padding"
+    raise NotKnown(Problem(node.inputs[refused[0]], rule_broken, remedy=OUTSIDE))
 
 
 def _traced(
@@ -295,6 +293,7 @@ def is_foldable(value: Value) -> bool:
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
 
 
+OUTSIDE = "call the model outside jit, without maximum_sizes"
 FIX = "pass it as a NumPy array outside jit, or fix it with load(..., constants={name: value})"
 
 
@@ -320,7 +319,7 @@ def as_array(value: Value) -> Array:
     if isinstance(value, list):
         raise InvalidType(Problem((), "must be a tensor", "a sequence"))
     if isinstance(value, Padded):
-        raise NotKnown(Problem((), "must not have a size that depends on values", remedy="call the model outside jit"))
+        raise NotKnown(Problem((), "must not have a size that depends on values", remedy=OUTSIDE))
     if isinstance(value, Symbols):
         return traced(value)
     value = np.asarray(value)

@@ -4,17 +4,15 @@ The true elements come first along each axis. What follows them is never read: a
 `dmljax.onnx.nodes.of_padded` computes the result that the true elements alone would give.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from dmljax.onnx.counts import Base, Count, bound_of, value_of
-from dmljax.onnx.file import MAIN, Node
-from dmljax.onnx.parameters import Array, DType, Results, Value
-from dmljax.onnx.registry import Handler
 
 
 @jax.tree_util.register_pytree_node_class
@@ -29,7 +27,7 @@ class Padded:
         return len(self.shape)
 
     @property
-    def dtype(self) -> DType:
+    def dtype(self) -> Any:
         return self.array.dtype
 
     def filled(self, number: Any, axes: Collection[int] | None = None) -> Array:
@@ -77,12 +75,12 @@ def are_inside(sizes: Sequence[Any]) -> Array | None:
     return is_true
 
 
-def is_padded_array(value: object) -> bool:
+def is_padded_array(value: object) -> TypeGuard[Padded]:
     """Whether a value is an array with padding."""
     return isinstance(value, Padded)
 
 
-def is_padded(value: Value) -> bool:
+def is_padded(value: object) -> bool:
     """Whether a value, or an element of a sequence, has padding."""
     return isinstance(value, Padded) or (isinstance(value, list) and any(map(is_padded, value)))
 
@@ -117,46 +115,3 @@ class Either:
         """The array of the branch that was taken."""
         rows = zip(self.bounds, self.are_equal, sizes, strict=True)
         return padded(array, [bound if is_equal else Count.of(size, bound) for bound, is_equal, size in rows])
-
-
-# Rules of operators
-
-Rule = Callable[..., Results]
-R = TypeVar("R", bound=Rule)
-
-RULES: dict[str, Rule] = {}  # by ONNX operator
-
-
-def of_padded(*operators: str) -> Callable[[R], R]:
-    """Registers the rule by which operators take arrays with padding, and sizes that are counts.
-
-    A rule takes a `Run`, and then what the operator's handler takes.
-    """
-
-    def register(rule: R) -> R:
-        RULES.update(dict.fromkeys(operators, rule))
-        return rule
-
-    return register
-
-
-@dataclass(frozen=True)
-class Run:
-    """Calls the handler of a node with arrays, as if their padding were true elements."""
-
-    node: Node
-    handler: Handler
-    compute: Callable[..., Results]
-
-    def __call__(self, *inputs: Value, **changed: Any) -> Any:
-        return self.compute(inputs, changed)
-
-    @property
-    def rule(self) -> Rule | None:
-        """The node's rule, if it has one."""
-        own = RULES.get(self.node.operator) if self.node.domain in _DOMAINS else None
-        return own or (RULES[ELEMENTWISE] if self.handler.is_elementwise else None)
-
-
-_DOMAINS = (MAIN, "com.microsoft")
-ELEMENTWISE = "elementwise"  # in `RULES`, the rule of all elementwise operators

@@ -18,19 +18,15 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import numpy as np
 
-from dmljax.errors import Unsupported
 from dmljax.onnx.file import OnnxGraph, Reference, TensorType
+from dmljax.onnx.padded import Padded
 
 Elements = np.ndarray[Any, Any]  # numbers, strings, or symbolic sizes
 Tensor = jax.Array | Elements
 DType = np.dtype[Any]
-Value = jax.Array | Elements | list["Value"] | None  # a tensor, a sequence, or an empty optional
+Value = jax.Array | Padded | Elements | list["Value"] | None  # a tensor, a sequence, or an empty optional
 Results = Value | tuple[Value, ...]
 Function = Callable[..., Results]
-
-
-class NotKnown(Unsupported):
-    """A value must be known while tracing, but is not."""
 
 
 class Use(Enum):

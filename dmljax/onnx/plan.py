@@ -11,12 +11,13 @@ import numpy as np
 
 from dmljax.checks import JAX_ARRAYS
 from dmljax.errors import InvalidType, Problem, inside, within
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
 from dmljax.onnx.interpreter import KEY, Program, as_array, is_known, weights_of_types
 from dmljax.onnx.padded import Padded, is_padded_array
-from dmljax.onnx.parameters import Array, DType, Elements, NotKnown, Value
+from dmljax.onnx.parameters import Array, DType, Elements, Value
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
 from dmljax.types import FLOATS

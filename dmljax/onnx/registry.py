@@ -162,11 +162,28 @@ class Call:
         return key if seed is None else jax.random.fold_in(key, np.asarray(seed, np.float32).view(np.uint32))
 
 
+Rule = Callable[..., Results]
+R = TypeVar("R", bound=Rule)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Calls a node's handler with arrays, as if their padding were true elements."""
+
+    node: Node
+    handler: Handler
+    compute: Callable[[Sequence[Value], Mapping[str, Any]], Results]
+
+    def __call__(self, *inputs: Value, **changed: Any) -> Any:
+        return self.compute(inputs, changed)
+
+
 @dataclass(frozen=True)
 class Registry:
-    """Handlers by domain and operator, the newest first."""
+    """Handlers by domain and operator, the newest first; and the rules for arrays with padding, by operator."""
 
     handlers: dict[tuple[str, str], list[Handler]] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
 
     def add(self, domain: str, operator: str, handler: Handler) -> None:
         entries = self.handlers.setdefault((domain, operator), [])
@@ -180,7 +197,13 @@ class Registry:
         entries = self.handlers.get((node.domain, node.operator), ())
         return next((one for one in entries if one.since <= node.version), None)
 
+    def rule(self, node: Node, handler: Handler) -> Rule | None:
+        """How a node takes arrays with padding, and sizes that depend on values; None if it does not."""
+        own = self.rules.get(node.operator) if node.domain in (MAIN, "com.microsoft") else None
+        return own or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
 
+
+ELEMENTWISE = "elementwise"  # among the rules, that of all elementwise operators
 REGISTRY = Registry()
 
 
@@ -201,6 +224,16 @@ def handles(
         for operator in operators:
             REGISTRY.add(domain, operator, handler)
         return function
+
+    return register
+
+
+def of_padded(*operators: str) -> Callable[[R], R]:
+    """Registers the rule of operators, which takes a `Run`, and then what their handlers take."""
+
+    def register(rule: R) -> R:
+        REGISTRY.rules.update(dict.fromkeys(operators, rule))
+        return rule
 
     return register
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.interpreter import Program
-from dmljax.onnx.parameters import Elements, NotKnown, Value
+from dmljax.onnx.parameters import Elements, Value
 
 MAX_KEPT = 256  # compiled programs per model
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -280,7 +280,7 @@ def traced(symbols: Symbols) -> Array:
     return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
 
 
-def has_counts(value: object) -> bool:
+def has_counts(value: object) -> TypeGuard["Symbols"]:
     """Whether values decide some of these numbers while the program runs."""
     return isinstance(value, Symbols) and any(
         isinstance(one, Expression) and isinstance(one.dividend, Count) for one in value.flat

@@ -11,12 +11,13 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
 from dmljax.lowerings.sizes import is_symbolic
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import OnnxGraph
 from dmljax.onnx.interpreter import as_array, as_known, is_known
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.padded import Either, is_padded, is_padded_array
-from dmljax.onnx.parameters import Array, NotKnown, Passed, Results, Tensor, Value, Wanted
+from dmljax.onnx.padded import Either, Padded, is_padded, is_padded_array
+from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
 from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import kind_of, known_numbers, size_of
 
@@ -46,7 +47,7 @@ def _spelled(value: Value) -> str:
 
 def _truth(name: str, value: Value) -> Tensor:
     """A condition as a scalar."""
-    if value is None or isinstance(value, list) or math.prod(value.shape) != 1:
+    if value is None or isinstance(value, list | Padded) or math.prod(value.shape) != 1:
         raise InvalidDesc(Problem(name, "must have one element", getattr(value, "shape", "no tensor")))
     return value.reshape(())
 
@@ -81,8 +82,8 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
             raise
         branches = [*zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)]
         if call.bound is not None or any(is_padded(one) for _, *both in branches for one in both):
-            types = [Either.of(one, other) for _, one, other in branches]
-            if all(types):
+            types = [one for _, *both in branches if (one := Either.of(*both)) is not None]
+            if len(types) == len(branches):
                 pairs = chosen(lambda results: [one.enlarged(x) for one, x in zip(types, results, strict=True)])
                 return tuple(one.padded(*pair) for one, pair in zip(types, pairs, strict=True))
         pairs = ((name, _spelled(one), _spelled(other)) for name, one, other in branches)

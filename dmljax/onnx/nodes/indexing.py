@@ -238,6 +238,6 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) ->
     if size is None:
         return values, *(one.astype(np.int64) for one in (first, inverse, counts))
     found = Count.of(jnp.count_nonzero(counts), size)
-    first, inverse, counts = (one.astype(counting_type()) for one in (first, inverse, counts))
     sizes = (found,) if axis is None else replaced(values.shape, axis, found)
-    return Padded(values, sizes), Padded(first, (found,)), inverse, Padded(counts, (found,))
+    firsts, places, tallies = (jnp.asarray(one, counting_type()) for one in (first, inverse, counts))
+    return Padded(jnp.asarray(values), sizes), Padded(firsts, (found,)), places, Padded(tallies, (found,))

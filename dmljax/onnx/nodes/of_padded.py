@@ -14,12 +14,13 @@ import jax.numpy as jnp
 from dmljax import directml
 from dmljax.errors import Problem
 from dmljax.lowerings.sizes import replaced
-from dmljax.onnx.counts import Count, bound_of, is_same, is_zero, larger, smaller, value_of
+from dmljax.onnx.counts import Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
 from dmljax.onnx.interpreter import as_array
 from dmljax.onnx.nodes.reduction import reduced
 from dmljax.onnx.nodes.shapes import normal, slices
-from dmljax.onnx.padded import ELEMENTWISE, Padded, Run, are_inside, of_padded, padded
-from dmljax.onnx.parameters import Array, NotKnown, Results, Tensor, Value
+from dmljax.onnx.padded import Padded, are_inside, padded
+from dmljax.onnx.parameters import Array, Results, Tensor, Value
+from dmljax.onnx.registry import ELEMENTWISE, Run, of_padded
 from dmljax.onnx.symbols import as_sizes, has_counts, kind_of, sizes_array
 
 Sizes = tuple[Any, ...]  # integers and counts
@@ -425,7 +426,7 @@ def _top_k(run: Run, x: Any, k: Any, *, axis: int = -1, largest: int = 1, **_: A
 
 
 @of_padded("NonZero")
-def _nonzero(run: Run, x: Any, **_: Any) -> Results:
+def _nonzero(run: Run, x: Any, **_: Any) -> Any:
     return run(_filled(x, 0))
 
 
@@ -462,7 +463,7 @@ def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
 
 
 @of_padded("NonMaxSuppression")
-def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: Any) -> Results:
+def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: Any) -> Any:
     _require_whole(boxes, 0, 2)
     _require_whole(scores, 0, 1)
     return run(_fitted(boxes, (1, scores.shape[2], 1)), _filled(scores, -math.inf), *others)
@@ -621,6 +622,18 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
         padded(one, [size if bound_of(size) == due else due for size, due in zip(x.shape, one.shape, strict=True)])
         for one in results
     )
+
+
+@of_padded("RestorePadding")
+def _restored(run: Run, x: Any, places: Any) -> Results:
+    return run(_filled(x, 0), _required(places))  # type: ignore[no-any-return]
+
+
+@of_padded("PackedAttention", "PackedMultiHeadAttention")
+def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
+    # The places of the padding are beyond the lengths of the sequences.
+    result = run(_array(x), *(None if one is None else _array(one) for one in others))
+    return padded(result, (x.shape[0], *result.shape[1:]))
 
 
 @of_padded("QuantizeLinear", "DequantizeLinear", "Trilu")

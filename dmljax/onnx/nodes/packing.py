@@ -14,7 +14,7 @@ import dmljax as dml
 from dmljax.onnx.counts import Count
 from dmljax.onnx.interpreter import as_array
 from dmljax.onnx.nodes.attention import attended, in_heads
-from dmljax.onnx.padded import Padded
+from dmljax.onnx.padded import padded
 from dmljax.onnx.parameters import Array, KeptVector, Matrix, Results, Rows, Vector
 from dmljax.onnx.registry import Call, handles
 
@@ -34,13 +34,9 @@ def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
     rows = places[:size]
     tokens = jnp.where(is_padding[rows, None], jnp.zeros((), x.dtype), x.reshape(batch * length, -1)[rows])
     ends = jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths, dtype=lengths.dtype)])
-    rows = Padded(tokens, (Count.of(jnp.minimum(ends[-1], size), size), tokens.shape[1]))
-    return (
-        tokens if call.bound is None else rows,
-        places.reshape(batch, length).astype(lengths.dtype),
-        ends,
-        jnp.max(lengths, keepdims=True),
-    )
+    places = places.reshape(batch, length).astype(lengths.dtype)
+    count = size if call.bound is None else Count.of(jnp.minimum(ends[-1], size), size)
+    return padded(tokens, (count, tokens.shape[1])), places, ends, jnp.max(lengths, keepdims=True)
 
 
 @_contributed("RestorePadding")

@@ -222,7 +222,7 @@ def _non_max_suppression(
     if size is None:
         is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0, len(rows))
         return np.asarray(rows)[is_there].astype(np.int64)
-    is_there = rows[:, 2] >= 0
-    chosen = jnp.flatnonzero(is_there, size=size, fill_value=len(rows))
-    count = Count.of(jnp.minimum(jnp.count_nonzero(is_there), size), size)
-    return Padded(jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1), (count, 3), fill=-1)
+    are_there = rows[:, 2] >= 0
+    chosen = jnp.flatnonzero(are_there, size=size, fill_value=len(rows))
+    found = Count.of(jnp.minimum(jnp.count_nonzero(are_there), size), size)
+    return Padded(jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1), (found, 3), fill=-1)
