@@ -31,7 +31,7 @@ from dmljax.errors import (
     unusable_file,
     within,
 )
-from dmljax.onnx.interpreter import NotKnown
+from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.registry import KeyNeeded
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)

@@ -139,7 +139,7 @@ def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
 def test_networks_compute_what_onnx_runtime_does_for_any_bound(name: str, bounds: str) -> None:
     proto = network(NETWORKS[name])
     expected = of_onnx_runtime(proto, X)
-    maximum_sizes = bounds if bounds == "largest" else bounds_of(proto, X, 3 if bounds == "larger" else 0)
+    maximum_sizes: Any = bounds if bounds == "largest" else bounds_of(proto, X, 3 if bounds == "larger" else 0)
     require_same(dmljax.onnx.load(proto, maximum_sizes=maximum_sizes), X, expected)
 
 
