@@ -38,10 +38,11 @@ def load(
     """Loads an ONNX model as a function of its inputs.
 
     `source` is a path, the bytes of a file, or an `onnx.ModelProto`. `constants` fix inputs that decide sizes or
-    branches. `maximum_sizes` give results of operators such as NonZero a static size under `jax.jit`: a mapping from
-    output names to sizes, or "largest" for the largest possible sizes. What follows is computed for the true sizes,
-    which `Model.with_sizes` returns; elements beyond a bound that is too small are lost. One error lists all unsupported
-    operators.
+    branches. One error lists all unsupported operators.
+
+    `maximum_sizes` give results of operators such as NonZero a static size under `jax.jit`: a mapping from output names
+    to sizes, or "largest" for the largest possible sizes. What follows is computed for the true sizes, which
+    `Model.with_sizes` returns; elements beyond a bound that is too small are lost.
     """
     with within("onnx"):
         return Model(source, constants or {}, maximum_sizes or {})
