@@ -37,8 +37,9 @@ from kinds import FEW, FIRST_OF_EVERY_KIND, OF_EVERY_KIND
 
 import dmljax
 from dmljax import directml
+from dmljax.calls.decorator import recorded_calls
 from dmljax.directml import OPERATORS, DataType, FeatureLevel, InvalidDesc
-from dmljax.errors import spell_path
+from dmljax.errors import DmlError, spell_path
 from dmljax.examples import examples_of
 
 
@@ -49,6 +50,11 @@ def for_operators(few: Iterable[str]) -> pytest.MarkDecorator:
 
 for_each_operator = for_operators(OPERATORS)
 LATEST = max(FeatureLevel)
+# Operators whose arguments share types in different ways.
+WITH_NUMBERS = (
+    *("ELEMENT_WISE_QUANTIZE_LINEAR", "ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"),
+    *("CONVOLUTION_INTEGER", "ELEMENT_WISE_POW", "MULTIHEAD_ATTENTION"),
+)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
@@ -223,6 +229,27 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
         directml.InvalidType, match=f"^{operator}: (missing|got an unexpected|too many|takes . arrays|the arrays must)"
     ):
         lowered(*inputs.values(), *([1] * 5))
+
+
+@for_operators(f"DML_OPERATOR_{name}" for name in WITH_NUMBERS)
+def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -> None:
+    function = getattr(dmljax, function_name(operator))
+    for desc in typed_descs(operator):
+        with recorded_calls() as calls:
+            jax.eval_shape(directml.lower(desc), *random_inputs(desc))
+        for call in calls:
+            of_type = {key: np.ones(x.shape, x.dtype) for key, x in call.arrays.items() if isinstance(x, jax.Array)}
+            given = call.arrays | of_type | {key: one for key, one in call.statics.items() if one is not None}
+            for key, x in of_type.items():
+                others = [one.dtype for name, one in of_type.items() if name != key]
+                if x.dtype not in [*others, call.statics.get("dtype")]:
+                    continue  # has a type of its own, which a number cannot know
+                programs = (functools.partial(function, **given | {key: one}) for one in (np.ones((), x.dtype), 1))
+                try:
+                    expected = jax.make_jaxpr(next(programs))()
+                except DmlError:
+                    continue  # must have dimensions
+                assert str(jax.make_jaxpr(next(programs))()) == str(expected), key
 
 
 # Transformations, reported to the table that conftest.py writes

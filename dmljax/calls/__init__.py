@@ -5,9 +5,9 @@ Every family imports what it needs from here. This package knows nothing about d
 
 # fmt: off
 from dmljax.calls.arguments import (
-    Axes, AxisName, EachDimension, EachNumber, FloatNumber, FloatScaleBias, IntegerDType, LowerBound, Number, OneEach,
-    Operand, Precision, Quantized, QuantizedDType, Size, Step, TruncatedNumber, UpperBound, WideNumber,
-    bring_into_one_type
+    ArrayKind, Axes, AxisName, EachDimension, EachNumber, Float, FloatNumber, FloatScaleBias, IntegerDType, LowerBound,
+    Number, OneEach, Operand, OperandOfAnyType, Precision, Quantized, QuantizedDType, Size, Step, TruncatedNumber,
+    UpperBound, WideFloat, WideNumber, bring_into_one_type
 )
 from dmljax.calls.arrays import (
     broadcast, float_array, integer_array, normal_axes, normal_axis, number_array, of_floats, operands, quantized_array,
@@ -16,10 +16,11 @@ from dmljax.calls.arrays import (
 from dmljax.calls.decorator import operator_function, result
 
 __all__ = [
-    "Axes", "AxisName", "EachDimension", "EachNumber", "FloatNumber", "FloatScaleBias", "IntegerDType", "LowerBound",
-    "Number", "OneEach", "Operand", "Precision", "Quantized", "QuantizedDType", "Size", "Step", "TruncatedNumber",
-    "UpperBound", "WideNumber", "bring_into_one_type", "broadcast", "float_array", "integer_array", "normal_axes",
-    "normal_axis", "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array",
-    "require_holds", "require_same_shape", "require_type", "result"
+    "ArrayKind", "Axes", "AxisName", "EachDimension", "EachNumber", "Float", "FloatNumber", "FloatScaleBias",
+    "IntegerDType", "LowerBound", "Number", "OneEach", "Operand", "OperandOfAnyType", "Precision", "Quantized",
+    "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound", "WideFloat", "WideNumber", "bring_into_one_type",
+    "broadcast", "float_array", "integer_array", "normal_axes", "normal_axis", "number_array", "of_floats", "operands",
+    "operator_function", "quantized_array", "real_array", "require_holds", "require_same_shape", "require_type",
+    "result"
 ]
 # fmt: on

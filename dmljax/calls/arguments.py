@@ -1,15 +1,14 @@
 """Arguments of operator functions before `jax.jit`: each kind of argument, and how its values are checked.
 
-An argument's annotation says its kind. An array is an ARRAY, an OPERAND if it has the type of the other operands, or
-QUANTIZED if that type may have 4 bits; a sequence of arrays is ARRAYS. A number is converted to the type of the arrays,
-as a `NumberKind` says. All other arguments are static: known while tracing, and normalized first, because equal keys of
-the compilation cache must mean equal requests, and 1 equals `True` and `1.0`.
+An argument's annotation says its kind. An `ArrayKind` says which arrays share a type; Python numbers among them are
+converted to it. A number is converted to the type of the arrays, as a `NumberKind` says. All other arguments are
+static: known while tracing, and normalized first, because equal keys of the compilation cache must mean equal requests,
+and 1 equals `True` and `1.0`.
 
 JAX arrays are checked while tracing, and their values are never read. Only values of Python and NumPy are checked
 before each call.
 """
 
-import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,17 +33,35 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, Head
 # Arrays
 
 
-class ArrayKind(enum.Enum):
-    """How an array relates to the other arrays of its call."""
+@dataclass(frozen=True)
+class ArrayKind:
+    """How an array relates to the other arrays of its call: arrays with the same `like` share a type.
 
-    ARRAY = enum.auto()  # of a type of its own
-    OPERAND = enum.auto()  # of the same type as the other operands; a Python number is converted to that type
-    QUANTIZED = enum.auto()  # an operand that may also have a 4-bit integer type
-    ARRAYS = enum.auto()  # a sequence of arrays
+    Python numbers and weakly typed arrays among them are converted to that type: `dtype` if that is what they are like,
+    else the type of the first array that has its own, else the default.
+    """
+
+    like: str | None = None  # if there is an argument of this name, it has this type as well
+    default: Any = None  # a type, or the name of an argument that has it
+    is_float: bool = False  # integers among the arrays do not decide the type
+    is_wide: bool = False  # float32 beside 16-bit floats
+    may_differ: bool = False  # a float among integers stays a float
+    may_have_4_bits: bool = False
+    is_sequence: bool = False
 
 
-ARRAY, OPERAND, QUANTIZED, ARRAYS = ArrayKind
-OPERANDS = {OPERAND, QUANTIZED}
+ARRAY, ARRAYS = ArrayKind(), ArrayKind(is_sequence=True)
+OPERAND = ArrayKind("operands")
+QUANTIZED = ArrayKind("operands", may_have_4_bits=True)
+
+
+def groups_of(kinds: Mapping[str, "Kind"]) -> dict[ArrayKind, list[str]]:
+    """The arguments that share a type, by their kind."""
+    groups: dict[ArrayKind, list[str]] = {}
+    for key, kind in kinds.items():
+        if isinstance(kind, ArrayKind) and kind.like:
+            groups.setdefault(kind, [kind.like] if kind.like in kinds else []).append(key)
+    return groups
 
 
 def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
@@ -81,7 +98,8 @@ def require_available(where: Where, given: jax.Array, kind: "Kind" = ARRAY) -> N
 
 
 def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
-    if kind is not QUANTIZED or dtype not in INTEGERS_4:
+    may_have_4_bits = isinstance(kind, ArrayKind) and kind.may_have_4_bits
+    if not may_have_4_bits or dtype not in INTEGERS_4:
         require_real(where, dtype)
 
 
@@ -105,20 +123,28 @@ def _require_fit(where: Where, value: int) -> int:
     return value
 
 
-def bring_into_one_type(operands: dict[Any, Any], unchanged: Any) -> dict[Any, Any]:
-    """Converts Python numbers and weakly typed arrays to the type of the first operand that has its own."""
-    dtypes = [operand.dtype for operand in operands.values() if _has_own_type(operand)]
-    weak = {key: x for key, x in operands.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
-    if not dtypes:
-        return {key: as_array(key, x) for key, x in weak.items()}
-    return {
-        key: convert_array(key, x, dtypes[0]) if np.ndim(x) else as_scalar(key, x, dtypes[0], NUMBER, is_weak=False)
-        for key, x in weak.items()
-    }
+def bring_into_one_type(
+    arrays: dict[Any, Any], unchanged: Any, kind: ArrayKind = OPERAND, like: Any = None, default: Any = None
+) -> dict[Any, Any]:
+    """Converts Python numbers and weakly typed arrays to the type of `like`, of the first array, or of `default`."""
+    dtypes = [getattr(x, "dtype", x) for x in (like, *arrays.values(), default) if _has_own_type(x)]
+    dtype = next((one for one in dtypes if one in FLOATS or not kind.is_float), None)
+    dtype = widened(dtype) if kind.is_wide and dtype is not None else dtype
+    weak = {key: x for key, x in arrays.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
+    return {key: _in_type(key, x, dtype, kind) for key, x in weak.items()}
 
 
-def _has_own_type(operand: Any) -> bool:
-    return hasattr(operand, "dtype") and not getattr(operand, "weak_type", False)
+def _in_type(where: Where, value: Any, dtype: Any, kind: ArrayKind) -> Any:
+    is_other = kind.may_differ and dtype not in FLOATS and jnp.result_type(value) in FLOATS
+    if dtype is None or is_other:
+        return as_array(where, value)
+    if np.ndim(value):
+        return convert_array(where, value, dtype)
+    return as_scalar(where, value, dtype, NUMBER, is_weak=False)
+
+
+def _has_own_type(value: Any) -> bool:
+    return isinstance(value, np.dtype) or (hasattr(value, "dtype") and not getattr(value, "weak_type", False))
 
 
 # Numbers
@@ -362,7 +388,11 @@ Kind = ArrayKind | NumberKind | Static
 # Annotations for arguments whose kind does not follow from their type
 
 Operand = Annotated[ArrayLike, OPERAND]
-Quantized = Annotated[ArrayLike, QUANTIZED]
+Quantized = Annotated[ArrayLike, QUANTIZED]  # an operand that may be of integers of 4 bits
+OperandOfAnyType = Annotated[ArrayLike, ArrayKind("operands", may_differ=True)]
+# Of the type of the other Floats; integers may stand among them.
+Float = Annotated[ArrayLike, ArrayKind("floats", np.dtype(np.float32), is_float=True)]
+WideFloat = Annotated[ArrayLike, ArrayKind("input", is_float=True, is_wide=True)]
 Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, without rounding if that is an integer type
 TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # like Number, but truncated to an integer type
 Step = Annotated[ArrayLike, NumberKind(step)]  # like Number; a negative number wraps around in an unsigned type
@@ -445,18 +475,19 @@ def spelled(annotation: Any) -> str:
 
 
 def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
-    """Converts operands to one type, and numbers to the type of the argument `dtype` or else of the first array.
+    """Converts arrays to the types that they share, and numbers to the type `dtype`, or else that of the first array.
 
     Without an array, several numbers are converted to the type of the first number that has its own.
 
     Instances of `unchanged` are not converted: these are JAX arrays, before they are traced.
     """
-    operands = {key: given[key] for key, kind in kinds.items() if kind in OPERANDS}
+    for kind, keys in groups_of(kinds).items():
+        like, default = (given.get(one) if isinstance(one, str) else one for one in (kind.like, kind.default))
+        given = given | bring_into_one_type({key: given[key] for key in keys}, unchanged, kind, like, default)
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
-    typed = bring_into_one_type(operands, unchanged) if operands else {}
+    typed: dict[str, Any] = {}
     if numbers:
-        arrays = ((given | typed)[key] for key in kinds if key not in numbers)
-        first = next((value for value in arrays if value is not None), None)
+        first = next((given[key] for key in kinds if key not in numbers and given[key] is not None), None)
         dtype = given.get("dtype")
         dtype = getattr(first, "dtype", None) if dtype is None else dtype
         is_weak = dtype is None or getattr(first, "weak_type", False)

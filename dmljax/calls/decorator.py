@@ -17,7 +17,6 @@ from jax.export import register_namedtuple_serialization
 from dmljax.calls.arguments import (
     ARRAY,
     ARRAYS,
-    OPERANDS,
     ArrayKind,
     Kind,
     NumberKind,
@@ -25,6 +24,7 @@ from dmljax.calls.arguments import (
     as_array,
     as_arrays,
     bring_into_types,
+    groups_of,
     is_number,
     read_annotation,
     require_available,
@@ -143,6 +143,7 @@ class _Call:
         tails = (tuple(self.defaults[count:]) for count in range(len(arrays) + 1))
         self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
+        self.typed_together = {key for keys in groups_of(self.kinds).values() for key in keys}
         self.has_sequences = ARRAYS in self.kinds.values()
         self.name, self.family = function.__name__, function.__globals__
         self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
@@ -253,8 +254,8 @@ class _Call:
         given = dict(zip(self.places, values, strict=True))
         for key, value in given.items():
             kind = self.kinds[key]
-            # Convert these later, to the type of the other operands.
-            waits = isinstance(kind, NumberKind) or (kind in OPERANDS and is_number(value))
+            # Convert these later, to the type of the arrays beside them.
+            waits = isinstance(kind, NumberKind) or (key in self.typed_together and is_number(value))
             is_absent = value is None and key in self.optional
             if kind is ARRAYS:
                 given[key] = as_arrays(key, value)

@@ -384,7 +384,9 @@ class ElementWiseAtanYxDesc(dml.Binary, function=element_wise_atan_yx):
 
 
 @calls.operator_function
-def element_wise_pow(input: ArrayLike, exponent: ArrayLike, scale_bias: ScaleBias | None = None) -> Array:
+def element_wise_pow(
+    input: calls.OperandOfAnyType, exponent: calls.OperandOfAnyType, scale_bias: ScaleBias | None = None
+) -> Array:
     """Raises `input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
     A negative float with an exponent that is not an integer gives NaN.

@@ -22,7 +22,7 @@ from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
-from dmljax.ops.quantization import quantized, type_of_scale
+from dmljax.ops.quantization import ZeroPointOfFilter, ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
@@ -225,9 +225,9 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
 @calls.operator_function
 def convolution_integer(
     input: ArrayLike,
-    input_zero_point: ArrayLike | None,
+    input_zero_point: ZeroPointOfInput | None,
     filter: ArrayLike,
-    filter_zero_point: ArrayLike | None = None,
+    filter_zero_point: ZeroPointOfFilter | None = None,
     *,
     strides: calls.EachDimension = 1,
     dilations: calls.EachDimension = 1,
@@ -385,14 +385,14 @@ class ConvolutionIntegerDesc(_OfIntegers, _IntegerTensors, function=convolution_
 @calls.operator_function
 def quantized_linear_convolution(
     input: ArrayLike,
-    input_scale: ArrayLike,
-    input_zero_point: ArrayLike | None,
+    input_scale: calls.Float,
+    input_zero_point: ZeroPointOfInput | None,
     filter: ArrayLike,
-    filter_scale: ArrayLike,
-    filter_zero_point: ArrayLike | None,
+    filter_scale: calls.Float,
+    filter_zero_point: ZeroPointOfFilter | None,
     bias: ArrayLike | None,
-    output_scale: ArrayLike,
-    output_zero_point: ArrayLike | None = None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeInput | None = None,
     *,
     strides: calls.EachDimension = 1,
     dilations: calls.EachDimension = 1,
@@ -426,7 +426,7 @@ def quantized_linear_convolution(
     parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, sliding, group_count)
     default = calls.integer_array("input", input).dtype
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
-    wide = np.promote_types(*map(type_of_scale, scales))
+    wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     flat = _of_channels(parts.filter.shape[0], parts.input.shape)
     of_input = _quantized_by("input_scale", scales[0], (1,) * len(flat)).astype(wide)
     of_filter = _quantized_by("filter_scale", scales[1], flat).astype(wide)

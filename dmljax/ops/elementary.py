@@ -77,7 +77,7 @@ class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
 
 
 @calls.operator_function
-def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -> Array:
+def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: calls.WideFloat) -> Array:
     """Computes `scale * input + bias` with a bias for each channel, dimension 1 of `input`.
 
     The computation uses at least float32. `bias` is one number or an array with one for each channel; with 16-bit
@@ -91,7 +91,7 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: ArrayLike) -
     given, biases = calls.float_array("input", input), calls.float_array("bias", bias)
     require_dimensions("input", given.shape, 2)
     channels, dtype = given.shape[1], widened(given.dtype)
-    if not biases.weak_type and biases.dtype.itemsize > dtype.itemsize:
+    if biases.dtype.itemsize > dtype.itemsize:
         raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
     rule = f"must be one number, or one for each of {channels} channels"
     require("bias", biases.shape in ((), (1,), (channels,)), rule, f"shape {biases.shape}")

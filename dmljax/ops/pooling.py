@@ -27,7 +27,7 @@ from dmljax.lowerings.sizes import largest_size
 from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
-from dmljax.ops.quantization import quantized, type_of_scale
+from dmljax.ops.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
@@ -508,10 +508,10 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 @calls.operator_function
 def quantized_linear_average_pooling(
     input: ArrayLike,
-    input_scale: ArrayLike,
-    input_zero_point: ArrayLike | None,
-    output_scale: ArrayLike,
-    output_zero_point: ArrayLike | None = None,
+    input_scale: calls.Float,
+    input_zero_point: ZeroPointOfInput | None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeInput | None = None,
     *,
     window_sizes: calls.EachDimension,
     strides: calls.EachDimension = 1,
@@ -555,7 +555,7 @@ def quantized_linear_average_pooling(
         known = dict(zip(parameters, values, strict=True))
         total = pooling.window_sums(_differences(image, known.get("input_zero_point"), windows), windows)
         scale = known["input_scale"]
-        scale = scale.astype(type_of_scale(scale))
+        scale = scale.astype(widened(scale.dtype))
         total = product(*calls.broadcast(input=total.astype(scale.dtype), input_scale=scale))
         mean = _divided(total, windows, include_padding)
         return quantized("output", mean, known["output_scale"], known.get("output_zero_point"), dtype, image.dtype)

@@ -18,7 +18,14 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, requir
 from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.ops.quantization import QuantizedBinary, QuantizedOperands, quantized, type_of_scale
+from dmljax.ops.quantization import (
+    QuantizedBinary,
+    QuantizedOperands,
+    ZeroPointOfA,
+    ZeroPointOfB,
+    ZeroPointOfOutputLikeA,
+    quantized,
+)
 from dmljax.text import join_sizes, join_words
 from dmljax.types import (
     FLOAT,
@@ -228,7 +235,7 @@ class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
 
 @calls.operator_function
 def matrix_multiply_integer(
-    a: ArrayLike, b: ArrayLike, a_zero_point: ArrayLike | None = None, b_zero_point: ArrayLike | None = None
+    a: ArrayLike, b: ArrayLike, a_zero_point: ZeroPointOfA | None = None, b_zero_point: ZeroPointOfB | None = None
 ) -> Array:
     """Multiplies matrices of int8 or uint8: `(a - a_zero_point) @ (b - b_zero_point)` in int32, where sums wrap around.
 
@@ -287,7 +294,7 @@ def _dequantized_product(
     a_zero = _zero_point("a_zero_point", a_zero_point, a, shape, _ROWS)
     b_zero = _zero_point("b_zero_point", b_zero_point, b, shape, _COLUMNS)
     scales = [calls.float_array("a_scale", a_scale), calls.float_array("b_scale", b_scale)]
-    wide = np.promote_types(*map(type_of_scale, scales))
+    wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     a_factor = _one_for_each("a_scale", scales[0].astype(wide), shape, _ROWS)
     b_factor = _one_for_each("b_scale", scales[1].astype(wide), shape, _COLUMNS)
     return scaled(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
@@ -297,11 +304,11 @@ def _dequantized_product(
 def matrix_multiply_integer_to_float(
     a: ArrayLike,
     b: ArrayLike,
-    a_scale: ArrayLike,
-    b_scale: ArrayLike,
-    a_zero_point: ArrayLike | None = None,
-    b_zero_point: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
+    a_scale: calls.Float,
+    b_scale: calls.Float,
+    a_zero_point: ZeroPointOfA | None = None,
+    b_zero_point: ZeroPointOfB | None = None,
+    bias: calls.Float | None = None,
 ) -> Array:
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
@@ -320,14 +327,13 @@ def matrix_multiply_integer_to_float(
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
     floats = {"a_scale": a_scale, "b_scale": b_scale} | ({} if bias is None else {"bias": bias})
     given = {name: calls.float_array(name, value) for name, value in floats.items()}
-    own_type = {name: x.dtype for name, x in given.items() if not x.weak_type}
-    for name in own_type:
-        first, wanted = next(iter(own_type.items()))
-        calls.require_type(name, given[name], wanted, first)
+    dtype = given["a_scale"].dtype
+    for name, one in given.items():
+        calls.require_type(name, one, dtype, "a_scale")
     if bias is not None:
         product, summand = _with_summand(product, "bias", given["bias"])
         product += summand
-    return product.astype(next(iter(own_type.values()), np.dtype(np.float32)))
+    return product.astype(dtype)
 
 
 class MatrixMultiplyIntegerToFloatDesc(
@@ -360,13 +366,13 @@ class MatrixMultiplyIntegerToFloatDesc(
 @calls.operator_function
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
-    a_scale: ArrayLike,
-    a_zero_point: ArrayLike | None,
+    a_scale: calls.Float,
+    a_zero_point: ZeroPointOfA | None,
     b: ArrayLike,
-    b_scale: ArrayLike,
-    b_zero_point: ArrayLike | None,
-    output_scale: ArrayLike,
-    output_zero_point: ArrayLike | None = None,
+    b_scale: calls.Float,
+    b_zero_point: ZeroPointOfB | None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeA | None = None,
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:

@@ -7,7 +7,7 @@ undefined.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +39,15 @@ from dmljax.types import (
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 
 
+# Zero points, each of the type of what it belongs to
+ZeroPointOfA = Annotated[ArrayLike, calls.ArrayKind("a")]
+ZeroPointOfB = Annotated[ArrayLike, calls.ArrayKind("b")]
+ZeroPointOfInput = Annotated[ArrayLike, calls.ArrayKind("input")]
+ZeroPointOfFilter = Annotated[ArrayLike, calls.ArrayKind("filter")]
+ZeroPointOfOutputLikeA = Annotated[ArrayLike, calls.ArrayKind("dtype", default="a")]
+ZeroPointOfOutputLikeInput = Annotated[ArrayLike, calls.ArrayKind("dtype", default="input")]
+_ZeroPoint = Annotated[ArrayLike, calls.ArrayKind("dtype", default=np.dtype(np.uint8), may_have_4_bits=True)]
+
 Fit = Callable[..., tuple[Array, ...]]  # takes arrays by name, and returns them in the shape of the result
 
 
@@ -63,7 +72,7 @@ def quantized(
     zero = jnp.zeros((), dtype) if zero is None else zero
     calls.require_type(zero_name, zero, dtype, "the output")
     divisor = calls.float_array(scale_name, scale)
-    wide = np.promote_types(value.dtype, type_of_scale(divisor))
+    wide = np.promote_types(value.dtype, widened(divisor.dtype))
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = quotient(value, divisor)
@@ -110,7 +119,7 @@ def _dequantize(
 ) -> Array:
     """Dequantizes `input`: `(input - zero_point) * scale`, where the integer difference is exact.
 
-    The result has the type that `type_of_scale` gives. In error messages, the names of the arguments begin with
+    The result is float64 if the scale is, otherwise float32. In error messages, the names of the arguments begin with
     `prefix`.
     """
     name = prefix or "input"
@@ -120,17 +129,9 @@ def _dequantize(
         integers[zero_name] = calls.quantized_array(zero_name, zero_point)
         calls.require_type(zero_name, integers[zero_name], integers[name].dtype, name)
     factor = calls.float_array(scale_name, scale)
-    factor = factor.astype(type_of_scale(factor))
+    factor = factor.astype(widened(factor.dtype))
     number, *zero, factor = fit(**integers, **{scale_name: factor})
     return product(_difference(factor.dtype, number, *zero), factor)
-
-
-def type_of_scale(scale: Array) -> np.dtype[Any]:
-    """The type in which products with a scale are computed.
-
-    It is float32 for a Python number and for 16-bit floats, otherwise the type of the scale.
-    """
-    return np.dtype(np.float32) if scale.weak_type else widened(scale.dtype)
 
 
 def _difference(dtype: np.dtype[Any], number: Array, zero: Array | None = None) -> Array:
@@ -172,9 +173,9 @@ class Scaled(dml.Operator):
 
 @calls.operator_function
 def element_wise_quantize_linear(
-    input: ArrayLike,
-    scale: ArrayLike,
-    zero_point: calls.Quantized | None = None,
+    input: calls.Float,
+    scale: calls.Float,
+    zero_point: _ZeroPoint | None = None,
     *,
     dtype: calls.QuantizedDType | None = None,
 ) -> Array:
@@ -228,7 +229,7 @@ class ElementWiseQuantizeLinearDesc(Scaled, function=element_wise_quantize_linea
 
 @calls.operator_function
 def element_wise_dequantize_linear(
-    input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quantized | None = None
+    input: calls.Quantized, scale: calls.Float, zero_point: calls.Quantized | None = None
 ) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
@@ -243,8 +244,7 @@ def element_wise_dequantize_linear(
     [-64.0, 63.5]
     """
     factor = calls.float_array("scale", scale)
-    dtype = np.float32 if factor.weak_type else factor.dtype
-    return _dequantize("", input, factor, zero_point).astype(dtype)
+    return _dequantize("", input, factor, zero_point).astype(factor.dtype)
 
 
 class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_linear):
@@ -263,13 +263,13 @@ class ElementWiseDequantizeLinearDesc(Scaled, function=element_wise_dequantize_l
 @calls.operator_function
 def element_wise_quantized_linear_add(
     a: ArrayLike,
-    a_scale: ArrayLike,
-    a_zero_point: ArrayLike | None,
+    a_scale: calls.Float,
+    a_zero_point: ZeroPointOfA | None,
     b: ArrayLike,
-    b_scale: ArrayLike,
-    b_zero_point: ArrayLike | None,
-    output_scale: ArrayLike,
-    output_zero_point: ArrayLike | None = None,
+    b_scale: calls.Float,
+    b_zero_point: ZeroPointOfB | None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeA | None = None,
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
@@ -337,9 +337,9 @@ class ElementWiseQuantizedLinearAddDesc(QuantizedBinary, function=element_wise_q
 
 @calls.operator_function
 def quantize(
-    input: ArrayLike,
-    scale: ArrayLike,
-    zero_point: calls.Quantized | None = None,
+    input: calls.Float,
+    scale: calls.Float,
+    zero_point: _ZeroPoint | None = None,
     *,
     dtype: calls.QuantizedDType | None = None,
 ) -> Array:
@@ -458,7 +458,7 @@ class QuantizeDesc(_Blockwise, function=quantize):
 
 
 @calls.operator_function
-def dequantize(input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quantized | None = None) -> Array:
+def dequantize(input: calls.Quantized, scale: calls.Float, zero_point: calls.Quantized | None = None) -> Array:
     """Dequantizes in blocks: `(input - zero_point) * scale`, in the type of `scale`.
 
     Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
@@ -468,8 +468,7 @@ def dequantize(input: calls.Quantized, scale: ArrayLike, zero_point: calls.Quant
     [1.0, 2.0, 10.0, 70.0]
     """
     factor = calls.float_array("scale", scale)
-    dtype = np.float32 if factor.weak_type else factor.dtype
-    return _dequantize("", input, factor, zero_point, _in_blocks).astype(dtype)
+    return _dequantize("", input, factor, zero_point, _in_blocks).astype(factor.dtype)
 
 
 class DequantizeDesc(_Blockwise, function=dequantize):

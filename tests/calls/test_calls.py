@@ -162,7 +162,7 @@ def test_axis_is_accepted_for_axes() -> None:
         (lambda: dmljax.element_wise_add(VALUES, VALUES.astype(int)), " (use jnp.asarray(b, 'float32'))"),
         (lambda: dmljax.element_wise_add(VALUES.astype(int), VALUES), " (use jnp.asarray(a, 'float32'))"),
         (
-            lambda: dmljax.matrix_multiply_integer(np.ones((2, 2), np.int8), np.ones((2, 2), np.int8), 3),
+            lambda: dmljax.matrix_multiply_integer(*[np.ones((2, 2), np.int8)] * 2, np.array(3, np.int32)),
             " (use jnp.asarray(a_zero_point, 'int8'))",
         ),
         (lambda: dmljax.cast(VALUES, dtype="FLOAT16"), "got 'FLOAT16' ('float16' is one)"),
@@ -398,6 +398,41 @@ def test_arrays_that_xla_cannot_address_are_refused(call_: Callable[[], Any]) ->
 def test_any_array_that_xla_can_address_is_traced() -> None:
     large = jax.eval_shape(lambda: dmljax.fill_value_constant(np.int8(1), output_sizes=(FAR - 1, FAR)))
     assert large.shape == (FAR - 1, FAR)
+
+
+BYTES, SIGNED = np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.int8)
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (partial(dmljax.element_wise_add, BYTES, 300), "b must be a whole number in [0, 255] to fit uint8; got 300"),
+        (partial(dmljax.element_wise_add, -1, BYTES), "a must be a whole number in [0, 255] to fit uint8; got -1"),
+        (partial(dmljax.element_wise_pow, SIGNED, 128), "exponent must be a whole number in [-128, 127] to fit int8"),
+        (partial(dmljax.matrix_multiply_integer, BYTES, SIGNED, -1), "a_zero_point must be a whole number in [0, 255]"),
+        (
+            partial(dmljax.matrix_multiply_integer, BYTES, SIGNED, 1, 0.5),
+            "b_zero_point must be a whole number in [-128",
+        ),
+        (partial(dmljax.dequantize, SIGNED, 0.5, 128), "zero_point must be a whole number in [-128, 127] to fit int8"),
+        (
+            partial(dmljax.quantized_linear_matrix_multiply, BYTES, 1.0, 0, SIGNED, 1.0, 0, 1.0, -1),
+            "output_zero_point must be a whole number in [0, 255] to fit uint8; got -1",
+        ),
+        *(
+            (partial(dmljax.quantize, VALUES, 0.5, number, **dtype), f"zero_point must be a whole number in {limits}")
+            for number, dtype, limits in (
+                (256, {}, "[0, 255] to fit uint8; got 256"),
+                (0.5, {"dtype": "int8"}, "[-128, 127] to fit int8; got 0.5"),
+                (8, {"dtype": "int4"}, "[-8, 7] to fit int4; got 8"),
+            )
+        ),
+        (partial(dmljax.quantize, VALUES.astype(np.float16), 1e6), "scale must fit float16; got 1000000.0"),
+    ],
+)
+def test_a_python_number_must_fit_the_type_of_the_arrays_beside_it(call_: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidDesc, match=re.escape(message)):
+        call_()
 
 
 def test_every_refusal_is_a_dml_error_and_a_builtin_exception() -> None:

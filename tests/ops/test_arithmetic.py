@@ -319,6 +319,15 @@ def test_negative_powers_of_integers_are_truncated_toward_zero(dtype: Any) -> No
         assert_same_bits(result, np.array([-1, 1, of_minus_one, 0, 0, 0, 0], dtype))
 
 
+def test_numbers_are_bases_and_exponents_of_the_type_beside_them(call: Any) -> None:
+    half = np.array([0.5, 2], np.float16)
+    assert_same_bits(call(dmljax.element_wise_pow, 4, half), np.array([2, 16], np.float16))
+    assert_same_bits(call(dmljax.element_wise_pow, half, 2), np.array([0.25, 4], np.float16))
+    small = np.array([4, 9], np.int8)
+    assert_same_bits(call(dmljax.element_wise_pow, 2, small), np.array([16, 0], np.int8))
+    assert_same_bits(call(dmljax.element_wise_pow, small, 0.5), np.array([2, 3], np.int8))
+
+
 def test_negative_powers_of_unsigned_integers(call: Any) -> None:
     result = call(dmljax.element_wise_pow, np.array([0, 1, 2, 255], np.uint8), np.array(-1, np.int8))
     assert result.tolist() == [255, 1, 0, 0]  # 0 to it is 1 / 0, all bits set

@@ -456,6 +456,7 @@ def test_a_bias_of_each_channel_is_added_before_the_product_is_rounded(call: Any
 def test_channels_may_share_a_bias_and_be_of_any_number_and_dimensions(call: Any) -> None:
     input = np.arange(8, dtype=np.float16).reshape(2, 4)
     assert call(dmljax.value_scale_2d, input, 2.0, 0.5).tolist() == (input * 2 + 0.5).tolist()
+    assert call(dmljax.value_scale_2d, input, 2, 1).tolist() == (input * 2 + 1).tolist()
     assert_same_bits(call(dmljax.value_scale_2d, input, 2.0, np.ones(1, np.float32)), input * 2 + np.float16(1))
     bias = np.array([2.0**-20, 1, 2, 3], np.float32)  # float32 beside float16
     assert_same_bits(call(dmljax.value_scale_2d, input, 2.0**-20, bias)[0, :1], np.array([2.0**-20], np.float16))

@@ -76,6 +76,24 @@ def test_the_output_is_uint8_unless_the_zero_point_or_dtype_says_otherwise(call:
     assert_same_bits(result, np.array([-2, 127], np.int8))
 
 
+@pytest.mark.parametrize("quantize", [dmljax.quantize, dmljax.element_wise_quantize_linear])
+def test_scales_and_zero_points_may_be_python_numbers(call: Any, quantize: Any) -> None:
+    input = np.array([-0.15, 0.6], np.float32)
+    assert_same_bits(call(quantize, input, 0.03, 0, dtype=jnp.int8), np.array([-5, 20], np.int8))
+    assert_same_bits(call(quantize, input, 2, 7), np.array([7, 7], np.uint8))
+    assert_same_bits(call(quantize, input.astype(np.float16), 1, -1, dtype="int16"), np.array([-1, 0], np.int16))
+    assert_same_bits(call(quantize, np.array([4, 5], np.int32), 2, 1), np.array([3, 3], np.uint8))
+    # In float16, 0.1 is a little smaller, so 0.25 is more than 2.5 steps.
+    assert_same_bits(call(quantize, np.array([0.25], np.float16), 0.1, 0), np.array([3], np.uint8))
+    assert_same_bits(call(quantize, np.array([0.25], np.float32), 0.1, 0), np.array([2], np.uint8))
+
+
+@pytest.mark.parametrize("dequantize", [dmljax.dequantize, dmljax.element_wise_dequantize_linear])
+def test_a_python_number_as_scale_gives_float32(call: Any, dequantize: Any) -> None:
+    for scale in (2, 2.0):
+        assert_same_bits(call(dequantize, np.array([5, 6], np.int8), scale, 3), np.array([4, 6], np.float32))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int8", "uint32", "float16", "bfloat16"])
 def test_integers_and_other_floats_may_be_quantized(call: Any, dtype: str) -> None:
     input = np.array([0, 3, 5, 100]).astype(jnp.dtype(dtype))
