@@ -481,9 +481,9 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
 
     Instances of `unchanged` are not converted: these are JAX arrays, before they are traced.
     """
-    for kind, keys in groups_of(kinds).items():
-        like, default = (given.get(one) if isinstance(one, str) else one for one in (kind.like, kind.default))
-        given = given | bring_into_one_type({key: given[key] for key in keys}, unchanged, kind, like, default)
+    for group, keys in groups_of(kinds).items():
+        like, default = (given.get(one) if isinstance(one, str) else one for one in (group.like, group.default))
+        given = given | bring_into_one_type({key: given[key] for key in keys}, unchanged, group, like, default)
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
     typed: dict[str, Any] = {}
     if numbers:

@@ -389,7 +389,7 @@ def element_wise_pow(
 ) -> Array:
     """Raises `input`, after the ScaleBias, to the power of `exponent`, which may be of another type.
 
-    A negative float with an exponent that is not an integer gives NaN.
+    A negative float with an exponent that is not an integer gives NaN; -infinity gives infinity or 0, as in C.
 
     Integers with integer exponents give exact powers, which wrap around. With a negative exponent, the power is
     truncated to an integer: a base of 1 or -1 gives 1 or -1, a base of 0 gives -1 (all bits set), as the integer
@@ -447,7 +447,7 @@ def element_wise_constant_pow(
 ) -> Array:
     """Raises `input`, after the ScaleBias, to the power of one number.
 
-    A negative element, -infinity included, gives NaN if the exponent is not an integer.
+    A negative element gives NaN if the exponent is not an integer; -infinity gives infinity or 0, as in C.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
     [-8.0, 0.0]
@@ -465,14 +465,8 @@ class ElementWiseConstantPowDesc(dml.ScaledUnary, function=element_wise_constant
 
 @jax.custom_jvp
 def _power(base: Array, exponent: Array) -> Array:
-    """Raises floats to floats.
-
-    A negative base gives NaN if the exponent has a fraction, as on the page. That includes -infinity, for which C's
-    `pow` returns a number.
-    """
-    exponent = jnp.broadcast_to(exponent, base.shape)
-    is_whole = jnp.trunc(exponent) == exponent
-    return jnp.where((base < 0) & ~is_whole, jnp.full((), np.nan, base.dtype), lax.pow(base, exponent))
+    """Raises floats to floats, as C's `pow` does."""
+    return lax.pow(base, jnp.broadcast_to(exponent, base.shape))
 
 
 @jax.custom_jvp

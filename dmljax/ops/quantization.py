@@ -182,8 +182,8 @@ def element_wise_quantize_linear(
     """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
     `scale` and `zero_point` broadcast: beside an image in the layout NCHW, the shape (C, 1, 1) has one number for each
-    channel. The output's type is `dtype`, else the type of `zero_point`, else uint8. Halves are rounded to the nearest
-    even integer.
+    channel. The output's type is `dtype`, else the type of `zero_point`, else uint8. A Python number takes this type as
+    zero point, and the type of a floating `input` as scale. Halves are rounded to the nearest even integer.
 
     Use `quantize` for blocks of elements that share a scale.
 

@@ -17,6 +17,7 @@ from dmljax import DmlError, calls, directml
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 
 VALUES = np.array([0, 1], np.float32)
+BYTES, SIGNED = np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.int8)
 
 
 def test_numpys_default_integers_are_accepted_if_every_value_survives() -> None:
@@ -162,7 +163,7 @@ def test_axis_is_accepted_for_axes() -> None:
         (lambda: dmljax.element_wise_add(VALUES, VALUES.astype(int)), " (use jnp.asarray(b, 'float32'))"),
         (lambda: dmljax.element_wise_add(VALUES.astype(int), VALUES), " (use jnp.asarray(a, 'float32'))"),
         (
-            lambda: dmljax.matrix_multiply_integer(*[np.ones((2, 2), np.int8)] * 2, np.array(3, np.int32)),
+            lambda: dmljax.matrix_multiply_integer(SIGNED.T, SIGNED, np.array(3, np.int32)),
             " (use jnp.asarray(a_zero_point, 'int8'))",
         ),
         (lambda: dmljax.cast(VALUES, dtype="FLOAT16"), "got 'FLOAT16' ('float16' is one)"),
@@ -398,9 +399,6 @@ def test_arrays_that_xla_cannot_address_are_refused(call_: Callable[[], Any]) ->
 def test_any_array_that_xla_can_address_is_traced() -> None:
     large = jax.eval_shape(lambda: dmljax.fill_value_constant(np.int8(1), output_sizes=(FAR - 1, FAR)))
     assert large.shape == (FAR - 1, FAR)
-
-
-BYTES, SIGNED = np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.int8)
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,11 @@ def integer_power(base: int, exponent: int) -> Any:
 
 def power(base: Arr, exponent: Any) -> Any:
     if base.dtype.kind == "f":
-        whole = np.isnan(exponent) | np.isinf(exponent) | (np.trunc(exponent) == exponent)
         result = [
             _c_pow(float(x), float(y))
             for x, y in zip(base.ravel(), np.broadcast_to(exponent, base.shape).ravel(), strict=True)
         ]
-        return np.where((base < 0) & ~whole, np.nan, np.reshape(result, base.shape))
+        return np.reshape(result, base.shape)
     if exponent.dtype.kind != "f":
         return by_python(integer_power)(base, exponent)
     limits = np.iinfo(base.dtype)

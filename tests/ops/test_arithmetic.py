@@ -190,6 +190,22 @@ def test_every_pair_of_floats_follows_the_formula(name: str, dtype: Any) -> None
         assert_near_with_signs(result, expected)
 
 
+@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
+@pytest.mark.parametrize("name", ["pow", "atan_yx", "modulus_truncate", "modulus_floor", "divide"])
+def test_pairs_of_extremes_are_nan_infinite_or_zero_where_the_formula_is(name: str, dtype: Any) -> None:
+    limits = jnp.finfo(dtype)
+    numbers = [2.0**limits.nmant + 1, 2.0 ** (limits.nmant - 1) + 0.5, 1 + limits.eps, 1 - limits.epsneg]
+    ends: list[Any] = [0, 0.5, 1, 1.5, 2, 3, limits.tiny, limits.max, INF, NAN, *numbers]
+    values = np.array([sign * float(x) for x in ends for sign in (1, -1)], dtype)
+    a, b = pairs(values)
+    with np.errstate(all="ignore"):
+        expected = formula(name)(a.astype(np.float64), b.astype(np.float64)).astype(dtype).astype(np.float64)
+    result = np.asarray(function(name)(a, b)).astype(np.float64)
+    is_normal = ~(np.abs(expected) < float(limits.tiny)) | (expected == 0)
+    for is_so in (np.isnan, np.isinf, lambda x: x == 0, lambda x: np.signbit(x) & ~np.isnan(x)):
+        np.testing.assert_array_equal(is_so(result)[is_normal], is_so(expected)[is_normal])
+
+
 def test_remainders_of_huge_by_small_numbers_are_exact(call: Any) -> None:
     rng = np.random.default_rng(0)
     a = (rng.normal(size=300) * 2.0 ** rng.integers(-60, 100, 300)).astype(np.float32)
