@@ -119,6 +119,16 @@ def recorded_calls() -> Iterator[list[RecordedCall]]:
         _RECORD.reset(token)
 
 
+@contextmanager
+def unrecorded_calls() -> Iterator[None]:
+    """Records no calls of operators in a block."""
+    token = _RECORD.set(None)
+    try:
+        yield
+    finally:
+        _RECORD.reset(token)
+
+
 _MISSING: Any = object()  # the value of an argument that was not given and has no default
 
 
@@ -186,11 +196,8 @@ class _Call:
         """Calls `compiled` under a unique name, and records the arguments that the jaxpr lacks."""
 
         def run(*values: Any) -> Any:
-            token = _RECORD.set(None)
-            try:
+            with unrecorded_calls():
                 return self.compiled(statics, *values)
-            finally:
-                _RECORD.reset(token)
 
         run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
         arrays = dict(zip(self.places, values, strict=True))

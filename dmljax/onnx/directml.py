@@ -144,7 +144,7 @@ class _Tracer(Program):
     """Runs the nodes of a model on views instead of arrays, each in its own trace."""
 
     def __init__(self, program: Program, builder: "_ModelGraph") -> None:
-        super().__init__(program.find, program.maximum_sizes)
+        super().__init__(program.find, program.maximum_sizes, program.leading)
         self.builder = builder
         self.is_tracing = False
         self.refused: list[Node] = []

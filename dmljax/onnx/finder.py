@@ -1,6 +1,6 @@
 """Finds the handlers of a model's nodes, and the inputs that decide sizes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ class Finder:
         self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
         self.deciding: dict[FunctionKey, frozenset[int]] = {}
+        self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs looked at
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
@@ -49,7 +50,8 @@ class Finder:
             return frozenset()
         if key not in self.deciding:
             graph = self.reader.functions[key].graph
-            names, _ = deciding_names(graph, self)
+            self.leading |= {*graph.output_names}
+            names, _ = deciding_names(graph, self, ())
             self.deciding[key] = frozenset(i for i, name in enumerate(graph.input_names) if name in names)
         return self.deciding[key]
 
@@ -220,28 +222,51 @@ def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
 # What decides sizes
 
 
-def deciding_names(graph: OnnxGraph, finder: Finder) -> tuple[frozenset[str], frozenset[str]]:
-    """The names whose values decide sizes, and those that lead to a simpler program if known."""
+def deciding_names(
+    graph: OnnxGraph, finder: Finder, constants: Collection[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The names whose values decide sizes, and those that lead to a simpler program if known.
+
+    `constants` never change. Any node passes on whether constants decide sizes, but few nodes whether inputs do: each
+    new value of such an input needs a program of its own.
+    """
     deciding: set[str] = set()
     kept: set[str] = set()
-    _add_deciding(graph, finder, deciding, kept)
+    _add_deciding(graph, finder, {"", *constants}, deciding, kept)
     return frozenset(deciding), frozenset(kept)
 
 
-def _add_deciding(graph: OnnxGraph, finder: Finder, deciding: set[str], kept: set[str]) -> None:
+def _add_deciding(graph: OnnxGraph, finder: Finder, outer: set[str], deciding: set[str], kept: set[str]) -> None:
+    constants = _constants(graph, finder, outer)
     for node in reversed(graph.nodes):
         handler = finder.find(node)
         is_deciding = any(name in deciding for name in node.outputs)
+        is_leading = any(name in finder.leading for name in node.outputs)
         for inner in node.subgraphs:
             deciding |= set(inner.output_names) if is_deciding else set()
-            _add_deciding(inner, finder, deciding, kept)
-        is_deciding = is_deciding and (handler.passes_values or any(node.subgraphs))
+            finder.leading |= set(inner.output_names) if is_leading else set()
+            _add_deciding(inner, finder, {*constants, *inner.constants}, deciding, kept)
+        passes = handler.passes_values or any(node.subgraphs) or constants.issuperset(node.inputs)
         for i, name in enumerate(node.inputs):
             use = handler.input(i).use
-            if is_deciding or use in (Use.KNOWN, Use.WANTED):
+            if (is_deciding and passes) or use in (Use.KNOWN, Use.WANTED):
                 deciding.add(name)
             elif use is Use.KEPT:
                 kept.add(name)
+            may_be_size = use in (Use.KNOWN, Use.WANTED, Use.PASSED) or (use is Use.KEPT and handler.takes_call)
+            if is_leading or may_be_size:
+                finder.leading.add(name)
         names = finder.deciding_inputs((node.domain, node.operator, node.overload))
         deciding |= {name for i, name in enumerate(node.inputs) if i in names}
     deciding.discard("")
+
+
+def _constants(graph: OnnxGraph, finder: Finder, outer: set[str]) -> set[str]:
+    """The names whose values follow from constants and shapes."""
+    found = {*outer}
+    for node in graph.nodes:
+        handler = finder.find(node)
+        is_of_shapes = handler.input(0).use is Use.MEASURED
+        if handler.is_closed(node) and (is_of_shapes or found.issuperset(node.inputs)):
+            found |= {*node.outputs}
+    return found

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.lowerings.sizes import Undecided
@@ -51,11 +52,17 @@ def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
 
 
 class Program:
-    """Runs graphs whose operators all have handlers, under one choice of bounds."""
+    """Runs graphs whose operators all have handlers, under one choice of bounds.
 
-    def __init__(self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int] | str) -> None:
+    `leading` are the names of values that sizes may depend on.
+    """
+
+    def __init__(
+        self, find: Callable[[Node], Handler], maximum_sizes: Mapping[str, int] | str, leading: Collection[str]
+    ) -> None:
         self.find = find
         self.maximum_sizes = maximum_sizes
+        self.leading = leading
         self.left_open: dict[str, Problem] = {}  # comparisons of symbols that the exported program must decide
         self._images: dict[OnnxGraph, frozenset[str]] = {}
 
@@ -116,6 +123,8 @@ class Program:
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
             try:
                 results = self._folded(handler, inputs, arguments)
+                if results is None and any(name in self.leading for name in node.outputs):
+                    results = _computed_now(handler, node, inputs, arguments)
                 if results is None:
                     results = _computed(handler, node, inputs, arguments, is_of_images)
             except DmlError as error:
@@ -153,7 +162,10 @@ class Program:
                 return np.asarray(array)
             return known_numbers(array, kind_of(array if isinstance(array, Symbols) else symbols))
 
-        return tuple(map(known, result)) if isinstance(result, tuple) else None if result is None else known(result)
+        results = result if isinstance(result, tuple) else (result,)
+        if any(one is None or np.size(one) > MAX_FOLDED for one in results):
+            return None
+        return tuple(map(known, results))
 
     def _run_subgraph(
         self,
@@ -212,6 +224,25 @@ def _computed(
         return compute(inputs, {})
     rule_broken = f"must not have a size that depends on values, as {node.operator} reads the padding"
     raise NotKnown(Problem(node.inputs[refused[0]], rule_broken, remedy=OUTSIDE))
+
+
+def _computed_now(handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
+    """Computes a handler's results now if it has no fold, all inputs are known numbers, and the results are few.
+
+    They have ONNX's types, of 64 bits too, because they may be sizes. More than `MAX_FOLDED` are data, which would be
+    constants of the program.
+    """
+    if not handler.is_closed(node) or not all(is_foldable(one) and not _has_objects(one) for one in inputs):
+        return None
+
+    def run() -> Results:
+        return _traced(handler, node, inputs, arguments, False)
+
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True), unrecorded_calls():
+        if sum(one.size for one in jax.tree.leaves(jax.eval_shape(run))) > MAX_FOLDED:
+            return None
+        results: Results = jax.device_get(run())
+    return results
 
 
 def _traced(
@@ -291,6 +322,11 @@ def is_known(value: Value) -> bool:
 def is_foldable(value: Value) -> bool:
     """Whether a value is known and small enough to compute while tracing."""
     return value is None or (isinstance(value, np.ndarray | np.generic) and value.size <= MAX_FOLDED)
+
+
+def _has_objects(value: Value) -> bool:
+    """Whether the elements of a value are not numbers, but text or symbols."""
+    return isinstance(value, np.ndarray) and value.dtype == object
 
 
 OUTSIDE = "call the model outside jit, without maximum_sizes"

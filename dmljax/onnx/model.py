@@ -78,14 +78,15 @@ class Model:
         require_handlers(finder, graph)
         self.is_random = draws_numbers(finder, graph)
         graph = _with_constant_nodes_stored(graph)
-        program = Program(finder.find, _bounds(graph, maximum_sizes))
+        program = Program(finder.find, _bounds(graph, maximum_sizes), finder.leading)
         fixed = _fixed(graph, constants)
         known = {**graph.constants, **fixed}
-        deciding, kept = deciding_names(graph, finder)
         self.inputs = tuple(one for one in graph.inputs if one.name not in known)
         self.defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
+        defaults = {one.name for one in self.defaults}
+        deciding, kept = deciding_names(graph, finder, known.keys() - defaults)
         self.outputs = graph.outputs
-        stay = {*fixed, *(one.name for one in self.defaults), *deciding}
+        stay = {*fixed, *defaults, *deciding}
         names = [name for name, one in known.items() if name not in stay and _is_weight(one, name in kept)]
         file = _copied(proto) if proto is source else proto
         saving.drop_weights(file, reader, names)

@@ -80,7 +80,7 @@ class Plan:
         self._weight_types = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Program(program.find, {}), graph)
+        self._static_part = StaticPart(Program(program.find, {}, program.leading), graph)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)

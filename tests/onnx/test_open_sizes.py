@@ -60,6 +60,11 @@ CASES = {
     ),
     "ConstantOfShape": Case(MATRIX, "y = ConstantOfShape <value = int64[1] {2}> (s)"),
     "Tile": Case("float[a, b] x, float[1, c] z", "y = Tile (z, s)"),
+    "Tile by repeats in a one-hot row": Case(
+        "float[a, b] x, float[1, c] z",
+        """o = Concat <axis = 0> (v1, w0) h = OneHot (v1, i3, o) q = Flatten <axis = 0> (h) t = Squeeze (q, v0)
+        u = Unsqueeze (z, v1) y = Tile (u, t)""",
+    ),
     "Tile of a constant": Case(MATRIX, "y = Tile (flags, w1)"),
     "EyeLike": Case(MATRIX, "z = ConstantOfShape (s) y = EyeLike (z)"),
     "Trilu": Case("float[a, b, c] x", "y = Trilu (x, n0)"),

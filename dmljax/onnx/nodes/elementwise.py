@@ -60,9 +60,7 @@ _handles_each = functools.partial(handles, is_elementwise=True)
 # The kinds of known values that operators take, if not numbers
 _KINDS = {
     **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
-    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), "iu"),
     "Equal": "biufT",
-    "IsNaN": "f",
 }
 
 _FUNCTIONS: _Entries = (
@@ -71,7 +69,7 @@ _FUNCTIONS: _Entries = (
     ("Ceil", dml.element_wise_ceil, np.ceil),
     ("Floor", dml.element_wise_floor, np.floor),
     ("HardSwish", dml.activation_hard_swish, None),
-    ("IsNaN", dml.element_wise_is_nan, np.isnan),
+    ("IsNaN", dml.element_wise_is_nan, None),
     ("Neg", dml.element_wise_negate, np.negative),
     ("Not", dml.element_wise_logical_not, np.logical_not),
     ("Reciprocal", dml.element_wise_recip, np.reciprocal),
@@ -149,9 +147,9 @@ for _operator, _function, _ in _ARITHMETIC:
     handles(_operator, since=1)(_aligned(_function))
 
 _BROADCAST: _Entries = (
-    ("BitwiseAnd", dml.element_wise_bit_and, np.bitwise_and),
-    ("BitwiseOr", dml.element_wise_bit_or, np.bitwise_or),
-    ("BitwiseXor", dml.element_wise_bit_xor, np.bitwise_xor),
+    ("BitwiseAnd", dml.element_wise_bit_and, None),
+    ("BitwiseOr", dml.element_wise_bit_or, None),
+    ("BitwiseXor", dml.element_wise_bit_xor, None),
     ("GreaterOrEqual", dml.element_wise_logical_greater_than_or_equal, np.greater_equal),
     ("LessOrEqual", dml.element_wise_logical_less_than_or_equal, np.less_equal),
 )

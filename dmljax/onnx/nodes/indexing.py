@@ -28,7 +28,7 @@ from dmljax.onnx.parameters import (
     Vectors,
 )
 from dmljax.onnx.registry import Call, handles, one_of, takes_attributes
-from dmljax.onnx.symbols import size_of
+from dmljax.onnx.symbols import Symbols, size_of
 from dmljax.types import REALS
 
 
@@ -162,12 +162,26 @@ def _tensor_scatter(
     return dml.scatter(x, jnp.broadcast_to(places.reshape(spread), update.shape), update, axis=axis)
 
 
-@handles("OneHot")
-def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
-    # ONNX inserts the axis and takes indices of any type; DirectML's indices are integers with an axis of size 1.
-    axis, count = normal(axis, indices.ndim + 1), size_of(depth.item())
+def _depth(depth: Known) -> int:
+    count = size_of(depth.item())
     if not is_symbolic(count) and count < 1:
         raise InvalidDesc(Problem("depth", "must be at least 1", count))
+    return count
+
+
+def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int = -1) -> Known | None:
+    if not isinstance(values, Symbols):
+        return None
+    axis, count = normal(axis, indices.ndim + 1), _depth(depth)
+    places = np.arange(count).reshape(-1, *[1] * (indices.ndim - axis))
+    given = np.expand_dims(indices.astype(np.int64), axis)
+    return np.where((given == places) | (given + count == places), values[1], values[0])
+
+
+@handles("OneHot", fold=_one_hot_symbols)
+def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
+    # ONNX inserts the axis and takes indices of any type; DirectML's indices are integers with an axis of size 1.
+    axis, count = normal(axis, indices.ndim + 1), _depth(depth)
     return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
 

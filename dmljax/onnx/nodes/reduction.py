@@ -1,6 +1,7 @@
 """Reductions, and sums along an axis."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import dmljax as dml
 from dmljax import directml
+from dmljax.lowerings.sizes import number
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Function, Known, KnownNumber
@@ -23,9 +25,21 @@ def reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | N
         return dml.reduce(x[..., None], function=function, axes=-1)[..., 0]
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         return _of_nothing(function, x, tuple(chosen), bool(keepdims))
-    number = x.astype(jnp.uint8) if x.dtype == bool else x
-    result = dml.reduce(number, function=function, axes=tuple(chosen)).astype(x.dtype)
+    result = _of_numbers(function, x, tuple(chosen))
     return result if keepdims else result.reshape([size for i, size in enumerate(x.shape) if i not in chosen])
+
+
+def _of_numbers(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...]) -> Array:
+    """Reduces axes to size 1 in the input's type; DirectML has no means, roots and logarithms of integers."""
+    if function is directml.ReduceFunction.AVERAGE and x.dtype.kind in "iu":
+        count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
+        return dml.element_wise_divide(dml.reduce(x, function=directml.ReduceFunction.SUM, axes=axes), count)
+    numbers = x.astype(jnp.uint8) if x.dtype == bool else x
+    numbers = numbers.astype(jnp.float32) if function in _OF_FLOATS and x.dtype.kind in "iu" else numbers
+    return dml.reduce(numbers, function=function, axes=axes).astype(x.dtype)
+
+
+_OF_FLOATS = {directml.ReduceFunction[name] for name in ("L2", "LOG_SUM", "LOG_SUM_EXP")}
 
 
 def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

@@ -90,9 +90,9 @@ def _number_of(value: Elements | None) -> Known:
 
 def _filled(shape: Known, *, value: Elements | None = None) -> Known | None:
     number, sizes = _number_of(value), as_sizes(shape)
-    if any(not isinstance(one, int) for one in sizes) or math.prod(sizes) > MAX_FOLDED:
+    if any(not isinstance(one, int) for one in sizes):
         return None
-    return np.full(sizes, number, number.dtype)
+    return np.broadcast_to(number, sizes)
 
 
 @handles("ConstantOfShape", fold=_filled)
@@ -155,7 +155,7 @@ def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
         whole = math.prod(x.shape)
         sizes[open_places[0]] = 0 if isinstance(others, int) and others == 0 else whole // others
     _require_count(x, sizes)
-    return reshaped(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
+    return _of_sizes(x, sizes)
 
 
 def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
@@ -169,10 +169,14 @@ def _reshape_to_attribute(x: Array, *, shape: Sequence[int] = ()) -> Array:
     return _reshaped(x, np.array(shape, np.int64))
 
 
-@handles("Flatten")
-def _flatten(x: Array, *, axis: int = 1) -> Array:
+@handles("Flatten", folds=True)
+def _flattened(x: X, *, axis: int = 1) -> X:
     axis = axis if axis >= 0 else axis + x.ndim
-    return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    return _of_sizes(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+def _of_sizes(x: X, sizes: Sequence[int]) -> X:
+    return reshaped(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
 
 
 @handles("Squeeze", since=13, folds=True)
@@ -219,9 +223,8 @@ def _transposed(x: X, *, perm: Sequence[int] | None = None) -> X:
     return x.transpose(perm)
 
 
-def _expanded(x: Known, shape: Known) -> Known | None:
-    sizes = np.broadcast_shapes(x.shape, as_sizes(shape))
-    return np.broadcast_to(x, sizes) if math.prod(sizes) <= MAX_FOLDED else None
+def _expanded(x: Known, shape: Known) -> Known:
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, as_sizes(shape)))
 
 
 @handles("Expand", since=8, fold=_expanded)
