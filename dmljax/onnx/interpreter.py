@@ -26,7 +26,7 @@ from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.padded import Padded, is_padded
 from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
 from dmljax.onnx.registry import REGISTRY, Call, Handler, Run
-from dmljax.onnx.symbols import Symbols, has_counts, kind_of, known_numbers, simplified, traced, undecided
+from dmljax.onnx.symbols import Symbols, choice_of_sizes, has_counts, kind_of, known_numbers, traced, undecided
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 
@@ -128,7 +128,7 @@ class Program:
                 if results is None:
                     results = _computed(handler, node, inputs, arguments, is_of_images)
             except DmlError as error:
-                choice = simplified([np.shape(value) for value in inputs if isinstance(value, jax.Array)])
+                choice = choice_of_sizes(inputs)
                 error.args = (*error.args, *([choice] if choice else ()))
                 raise
         return results if isinstance(results, tuple) else (results,)
@@ -163,7 +163,7 @@ class Program:
             return known_numbers(array, kind_of(array if isinstance(array, Symbols) else symbols))
 
         results = result if isinstance(result, tuple) else (result,)
-        if any(one is None or np.size(one) > MAX_FOLDED for one in results):
+        if any(one is None or np.size(one) > MAX_FOLDED for one in results):  # type: ignore[arg-type]  # reads the shape
             return None
         return tuple(map(known, results))
 

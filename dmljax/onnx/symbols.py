@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, TypeGuard
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,8 +22,9 @@ from dmljax.errors import Problem
 from dmljax.lowerings.sizes import Undecided, is_symbolic
 from dmljax.onnx.counts import Count, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.parameters import Array, DType, Elements
-from dmljax.text import json_text
+from dmljax.text import join_words, json_text
 
+MAX_FACTOR = 64  # by which a network may divide sizes before it multiplies them
 MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.1 means exactly a tenth
 
 
@@ -181,6 +184,8 @@ def _truncated(one: Any, other: Any) -> Any:
 
 _COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
 _SYMBOL = re.compile(r"'(.+?)' used in a context that requires a constant")
+_FUNCTIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": jax.core.max_dim, "min": jax.core.min_dim}
+_NAME = re.compile(rf"\b(?!(?:{'|'.join(_FUNCTIONS)})\b)[A-Za-z_]\w*")  # of a symbol
 _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 
 
@@ -200,7 +205,13 @@ def undecided(error: Exception) -> Problem:
     return Problem((), rule, remedy=_constrained(f"{one} >= {bound}"))
 
 
-def simplified(shapes: Sequence[Sequence[int]]) -> Problem | None:
+def choice_of_sizes(inputs: Sequence[Any]) -> Problem | None:
+    """What to write for the open sizes in a node's inputs if these do not fit together."""
+    shapes = [_sizes_in(one) for one in inputs if isinstance(one, jax.Array | Symbols)]
+    return _simplified(shapes) or _multiplied(shapes)
+
+
+def _simplified(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     """The constraints that would resolve each min or max in these shapes, which JAX cannot compare with other sizes."""
     constraints: dict[str, None] = {}
     for choice, one, other in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
@@ -211,6 +222,43 @@ def simplified(shapes: Sequence[Sequence[int]]) -> Problem | None:
         if constraints
         else None
     )
+
+
+def _multiplied(shapes: Sequence[Sequence[Any]]) -> Problem | None:
+    """The multiples of symbols for which sizes that a network halves and doubles are equal to what they were."""
+    factors: dict[str, int] = {}
+    for some, others in combinations(shapes, 2):
+        for one, other in [*zip(reversed(some), reversed(others), strict=False)][::-1]:
+            for name, factor in _equalizing(one, other).items():
+                factors[name] = math.lcm(factor, factors.get(name, 1))
+    if not factors:
+        return None
+    rule = f"sizes are equal only if {join_words(f'{one} is a multiple of {k}' for one, k in factors.items())}"
+    written = join_words(f"{k}*{one} for {one}" for one, k in factors.items())
+    return Problem((), rule, remedy=f"write {written} in jax.export.symbolic_shape")
+
+
+def _sizes_in(value: Any) -> Sequence[Any]:
+    """The sizes of an array, or those among known numbers."""
+    return (
+        [one.dividend if isinstance(one, Expression) else one for one in value.flat]
+        if isinstance(value, Symbols)
+        else value.shape
+    )
+
+
+def _equalizing(one: Any, other: Any) -> dict[str, int]:
+    """The least factor for the symbols of two sizes that makes the sizes equal; empty if they are, or none does."""
+    if not (is_symbolic(one) and is_symbolic(other)) or not is_symbolic(one - other):
+        return {}
+    names = [*dict.fromkeys(_NAME.findall(f"{one} {other}"))]
+    symbols = dict(zip(names, jax.export.symbolic_shape(", ".join(names)), strict=True))
+    for factor in range(2, MAX_FACTOR + 1):
+        multiples = {name: factor * symbol for name, symbol in symbols.items()}
+        a, b = (eval(str(size).replace("^", "**"), _FUNCTIONS | multiples) for size in (one, other))  # noqa: S307  # JAX's text
+        if not is_symbolic(a - b) and a - b == 0:
+            return dict.fromkeys(names, factor)
+    return {}
 
 
 def _constrained(*constraints: str) -> str:

@@ -312,6 +312,31 @@ REFUSED = {
         CASES["Slice of positions"]._replace(constraints=()),
         r'Add.*must have shapes that broadcast.*\n.*Add: sizes depend on an undecided min .*constraints=\["b <= 8"\]',
     ),
+    "tokens beyond the positions of a table": (
+        Case(TOKENS, f"{PLACES} t = Shape <end = 2> (x) p = Slice (places, v0, w1, v1) y = Expand (p, t)"),
+        r'Expand.shape must broadcast with the input.*\n.*Expand: sizes depend on an undecided min .*\["b <= 8"\]',
+    ),
+    "as many copies as there are positions": (
+        Case(
+            MATRIX, f"{PLACES} p = Slice (places, v0, w1, v1) t = Shape (p) z = Slice (x, v0, v1, v0) y = Expand (z, t)"
+        ),
+        r'Expand: sizes depend on an undecided min .*constraints=\["b <= 8"\]',
+    ),
+    "an image that is halved and doubled": (
+        Case(
+            f"{IMAGE}, float[2, 2, 3, 3] w",
+            """k = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
+            h = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w)
+            q = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (h, w)
+            m = Resize <mode = 'nearest'> (q, , k) y = Concat <axis = 1> (h, m)""",
+        ),
+        r"Concat: sizes are equal only if b is a multiple of 4 and c is a multiple of 4 "
+        r"\(write 4\*b for b and 4\*c for c in jax.export.symbolic_shape\)",
+    ),
+    "an odd size in two parts": (
+        Case(MATRIX, "p, q = Split <axis = 1, num_outputs = 2> (x) y = Add (p, q)"),
+        r"Add: sizes are equal only if b is a multiple of 2 \(write 2\*b for b in jax.export.symbolic_shape\)",
+    ),
     "a convolution without padding": (
         CASES["Conv without padding"]._replace(constraints=["b >= 3", "c >= 3"]),
         r'y\.Conv: open sizes do not decide whether .* >= 0 .*constraints=\["b\*c - 2\*c - 2\*b \+ 4 >= 0"\]',

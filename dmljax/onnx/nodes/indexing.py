@@ -175,7 +175,7 @@ def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int =
     axis, count = normal(axis, indices.ndim + 1), _depth(depth)
     places = np.arange(count).reshape(-1, *[1] * (indices.ndim - axis))
     given = np.expand_dims(indices.astype(np.int64), axis)
-    return np.where((given == places) | (given + count == places), values[1], values[0])
+    return np.asarray(np.where((given == places) | (given + count == places), values[1], values[0]))
 
 
 @handles("OneHot", fold=_one_hot_symbols)

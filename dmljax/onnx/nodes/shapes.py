@@ -223,13 +223,21 @@ def _transposed(x: X, *, perm: Sequence[int] | None = None) -> X:
     return x.transpose(perm)
 
 
+def _broadcast_sizes(x: Tensor, shape: Known) -> tuple[int, ...]:
+    wanted = as_sizes(shape)
+    try:
+        return jnp.broadcast_shapes(x.shape, wanted)
+    except ValueError:
+        raise InvalidDesc(Problem("shape", f"must broadcast with the input's shape {x.shape}", wanted)) from None
+
+
 def _expanded(x: Known, shape: Known) -> Known:
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, as_sizes(shape)))
+    return np.broadcast_to(x, _broadcast_sizes(x, shape))
 
 
 @handles("Expand", since=8, fold=_expanded)
 def _expand(x: Array, shape: KnownVector) -> Array:
-    sizes = jnp.broadcast_shapes(x.shape, as_sizes(shape))
+    sizes = _broadcast_sizes(x, shape)
     return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
 
 
