@@ -1,6 +1,8 @@
 """ONNX models as dispatchables: each dispatch runs the model's DirectML graph for the sizes of its inputs."""
 
-from collections.abc import Container, Mapping, Sequence
+import shlex
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from dmljax.dxdispatch.model import BindPoint
-from dmljax.errors import InvalidDesc, Problem
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.graph import Graph
 from dmljax.types import x64_enabled
 
@@ -30,7 +32,7 @@ class Network:
     def __init__(self, path: Path, names: Mapping[str, int], denotations: Mapping[str, int]) -> None:
         from dmljax.onnx import load  # onnx is an optional dependency
 
-        self._load = partial(load, path)
+        self._path, self._load = path, partial(load, path)
         self._is_wide, self._model = x64_enabled(), self._load()
         self._inputs = [one.overridden(names, denotations) for one in self._model.inputs]
         self._defaults = [one.overridden(names, denotations) for one in self._model.defaults]
@@ -79,7 +81,18 @@ class Network:
         with jax.enable_x64(is_wide):
             if is_wide != self._is_wide:  # keep only one model, because its weights may be large
                 self._is_wide, self._model = is_wide, self._load()
-            return self._model.graph(sizes)
+            try:
+                return self._model.graph(sizes)
+            except Unsupported as error:
+                raise Unsupported(*self._advised(error.problems)) from None
+
+    def _advised(self, problems: Sequence[Problem]) -> Iterator[Problem]:
+        """The problems of nodes without a DirectML graph, with advice for the command line instead of for Python."""
+        yield from (replace(one, remedy=None) for one in problems if one.path)
+        name = shlex.quote(self._path.name)
+        yield Problem(
+            (), "a dispatch runs the model's DirectML graph", remedy=f"dmljax run {name} runs the model itself"
+        )
 
 
 # Bindings

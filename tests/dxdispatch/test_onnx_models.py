@@ -267,6 +267,16 @@ def test_invalid_models_are_refused_with_the_reason(changes: Any, bindings: Any,
     assert message in found[0]
 
 
+def test_a_model_without_a_graph_is_refused_with_the_command_that_runs_it(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Unique", ["n"], ["y"], "once")]
+    onnx.save(model(nodes, [value("x", FLOAT, [2])], [value("y", FLOAT, [None])]), tmp_path / "unique.onnx")
+    found = findings(tmp_path, DATA, {"unique": CONCAT | {"sourcePath": "unique.onnx"}}, [dispatch("unique", x="a")])
+    assert "sourcePath.nodes.once.Unique.n must be known while tracing" in found[0]
+    assert found[-1].endswith("runs the model's DirectML graph (dmljax run unique.onnx runs the model itself)")
+    assert "jit" not in "".join(found)
+    assert "model.graph" not in "".join(found)
+
+
 def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y="later")
     small = dispatch("concat", y="later")
