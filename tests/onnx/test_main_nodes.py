@@ -97,3 +97,11 @@ def test_a_quantized_product_may_have_a_scale_for_each_row() -> None:
     )
     expected = np.clip(np.rint((a.astype(float) - zeros[:, None]) @ b * scales[:, None]), 0, 255)
     np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
+def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
+    x = np.array([[3, 8, 2], [5, 1, 1]], np.int32) * (-1 if operator == "ReduceMean" else 1)
+    result, expected = both(operator, [x, np.array([1])])
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == expected.dtype
