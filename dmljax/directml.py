@@ -49,7 +49,8 @@ from dmljax.ops.elementary import (
     ElementWiseSinhDesc, ElementWiseSqrtDesc, ElementWiseTanDesc, ElementWiseTanhDesc, ValueScale2DDesc
 )
 from dmljax.ops.gathering import (
-    GatherDesc, GatherElementsDesc, GatherNd1Desc, GatherNdDesc, ReverseSubsequencesDesc, ScatterDesc, ScatterNdDesc
+    GatherDesc, GatherElementsDesc, GatherNd1Desc, GatherNdDesc, ReverseSubsequencesDesc, ScatterDesc,
+    ScatterElementsDesc, ScatterNdDesc
 )
 from dmljax.ops.generation import (
     DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc, FillValueSequenceDesc, RandomGeneratorDesc
@@ -138,10 +139,11 @@ __all__ = [
     "QuantizedLinearMatrixMultiplyDesc", "RandomGeneratorDesc", "RandomGeneratorType", "RecurrentNetworkDirection",
     "ReduceDesc", "ReduceFunction", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc",
     "ResampleGrad1Desc", "ResampleGradDesc", "ReverseSubsequencesDesc", "RnnDesc", "RoiAlign1Desc", "RoiAlignDesc",
-    "RoiAlignGradDesc", "RoiPoolingDesc", "RoundingMode", "Scalar", "ScaleBias", "ScatterDesc", "ScatterNdDesc",
-    "Size2D", "Slice1Desc", "SliceDesc", "SliceGradDesc", "SpaceToDepth1Desc", "SpaceToDepthDesc", "SplitDesc",
-    "TensorDesc", "TensorFlags", "TileDesc", "TopK1Desc", "TopKDesc", "UnfoldDesc", "Unsupported", "Upsample2DDesc",
-    "ValueScale2DDesc", "find_broken_rules", "find_minimum_feature_level", "from_json", "lower", "to_json", "validate"
+    "RoiAlignGradDesc", "RoiPoolingDesc", "RoundingMode", "Scalar", "ScaleBias", "ScatterDesc", "ScatterElementsDesc",
+    "ScatterNdDesc", "Size2D", "Slice1Desc", "SliceDesc", "SliceGradDesc", "SpaceToDepth1Desc", "SpaceToDepthDesc",
+    "SplitDesc", "TensorDesc", "TensorFlags", "TileDesc", "TopK1Desc", "TopKDesc", "UnfoldDesc", "Unsupported",
+    "Upsample2DDesc", "ValueScale2DDesc", "find_broken_rules", "find_minimum_feature_level", "from_json", "lower",
+    "to_json", "validate"
 ]
 # fmt: on
 

@@ -137,7 +137,7 @@ LATEST = max(FeatureLevel)
 
 
 class TensorFlags(HeaderEnum, prefix="DML_TENSOR_FLAG_"):
-    """`DML_TENSOR_FLAGS`: whether DirectML keeps a copy of the tensor's data.
+    """`DML_TENSOR_FLAGS`: whether DirectML keeps a copy of the tensor's data, which only inputs may have.
 
     >>> TensorDesc("FLOAT32", (2, 3), flags="OWNED_BY_DML").flags
     TensorFlags.OWNED_BY_DML
@@ -460,7 +460,7 @@ INDEX = INTEGER_64 | {DataType.INT32, DataType.UINT32}
 FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "float64")))
 INTEGERS = frozenset(jnp.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))
 REALS = FLOATS | INTEGERS | {jnp.dtype("bool")}
-INTEGERS_4 = frozenset(map(jnp.dtype, ("int4", "uint4")))  # which only quantization takes, as in DirectML
+INTEGERS_4 = frozenset(map(jnp.dtype, ("int4", "uint4")))  # which only quantization and CAST take
 
 
 def widened(dtype: Any) -> np.dtype[Any]:

@@ -41,12 +41,11 @@ def number(value: Any, dtype: Any) -> Any:
     exact = Fraction(float(value)) if value.dtype in LAYOUTS else Fraction(int(value))
     if dtype == np.bool_:
         return np.bool_(exact != 0)
-    limits = np.iinfo(dtype)
+    lowest, highest = int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
     whole = int(exact)  # truncated
     if value.dtype in LAYOUTS:
-        return dtype.type(min(max(whole, limits.min), limits.max))
-    wrapped = whole % 2 ** (dtype.itemsize * 8)
-    return dtype.type(wrapped - (2 ** (dtype.itemsize * 8) if wrapped > limits.max else 0))
+        return dtype.type(min(max(whole, lowest), highest))
+    return dtype.type((whole - lowest) % (highest - lowest + 1) + lowest)
 
 
 # Arrays

@@ -146,7 +146,7 @@ def _lowercase_last(name: str) -> tuple[bool, str]:
 
 
 def _is_desc(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    return isinstance(node, ast.ClassDef) and any(one.arg == "function" for one in node.keywords)
+    return isinstance(node, ast.ClassDef) and any(one.arg in ("function", "alias") for one in node.keywords)
 
 
 def _is_of_functions(node: ast.FunctionDef | ast.ClassDef) -> bool:

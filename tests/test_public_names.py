@@ -39,6 +39,7 @@ def test_every_operator_in_the_header_exists() -> None:
         ("DML_FEATURE_LEVEL_2_0", "FeatureLevel.FL_2_0"),
         ("DML_CONVOLUTION_OPERATOR_DESC", "ConvolutionDesc"),
         ("DML_OPERATOR_GATHER_ND1", "GatherNd1Desc"),
+        ("DML_SCATTER_ELEMENTS_OPERATOR_DESC", "ScatterElementsDesc"),
         ("DML_BUFFER_TENSOR_DESC", "TensorDesc"),
         ("Convolution2Desc", "ConvolutionDesc"),
         ("Validate", "validate"),

@@ -14,7 +14,7 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.members import (
     Bool, Enumerator, Float, FloatChannels, FloatDimensions, Input, Inputs, Int, IntDimensions, OptionalInput,
     OptionalOutput, OptionalScaleBias, Output, Outputs, QuantizationTensors, Repeats, ScalarUnion, Scales, Size,
-    StepUnion, Uint, Uint64, UintAxes, UintDimensions
+    StepUnion, Uint, Uint64, UintAxes, UintDimensions, flag_problems
 )
 from dmljax.descriptors.rules import (
     SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
@@ -37,8 +37,9 @@ __all__ = [
     "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats", "Resized", "Rule",
     "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64", "UintAxes",
     "UintDimensions", "Unary", "alike", "axis_of", "distinct_axes", "each_of_space", "find_broken_rules",
-    "find_minimum_feature_level", "fitting", "fused", "fused_activation_rules", "has_type", "having", "inferred",
-    "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required", "required_of_sizes", "rows",
-    "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support", "to_json", "validate"
+    "find_minimum_feature_level", "fitting", "flag_problems", "fused", "fused_activation_rules", "has_type", "having",
+    "inferred", "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required",
+    "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support",
+    "to_json", "validate"
 ]
 # fmt: on

@@ -16,7 +16,7 @@ from jax.export import register_namedtuple_serialization
 
 from dmljax.checks import set_fields
 from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor, flag_problems
 from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.inference import Sizes, led, names_of_members, require_sizes
@@ -27,6 +27,7 @@ from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
 OPERATORS: "dict[str, type[Operator]]" = {}
+ALIASES: "dict[str, type[Operator]]" = {}  # by other names that directml.h has for types
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class Operator(Lowerable):
     `natural_sizes` if the function's arrays have other sizes than the tensors. `infer` takes the function's arguments,
     with sizes in place of arrays, and returns the sizes of the output, those of each output by its field, or an object
     that has them as `sizes`. An operator may have a member called `type` or `function`: `type(desc).type` is always the
-    operator's type.
+    operator's type. A subclass of an operator with an `alias` is that operator by another name that directml.h has.
 
     >>> [member.name for member in OPERATORS["DML_OPERATOR_ONE_HOT"].members()]
     ['IndicesTensor', 'ValuesTensor', 'OutputTensor', 'Axis']
@@ -157,6 +158,7 @@ class Operator(Lowerable):
 
     type: ClassVar[str]
     short_name: ClassVar[str]  # the type without its prefix
+    spelling: ClassVar[str]  # the type as JSON spells it: an alias, for a desc that was read by that name
     support: ClassVar[Mapping[FeatureLevel, Table]]
     rules: ClassVar[tuple[Rule, ...]] = ()  # of the page, besides the support tables
     function: ClassVar[Callable[..., Any]]
@@ -176,6 +178,7 @@ class Operator(Lowerable):
         type: str | None = None,
         function: Callable[..., Any] | None = None,
         infer: Callable[..., Any] | None = None,
+        alias: str | None = None,
     ) -> None:
         if infer is not None:
             cls.infer = staticmethod(infer)
@@ -192,8 +195,10 @@ class Operator(Lowerable):
         cls._members = tuple(_member(field, hints[field.name]) for field in declared)
         if function is not None:
             cls.function = staticmethod(function)
-            cls.type, cls.short_name = name, name.removeprefix(OPERATOR_PREFIX)
+            cls.type, cls.short_name, cls.spelling = name, name.removeprefix(OPERATOR_PREFIX), name
             _register(cls)
+        if alias is not None:
+            ALIASES[alias], cls.spelling = cls, alias
 
     def __init__(self, *args: Any, **values: Any) -> None:
         with within(type(self).type):
@@ -318,7 +323,7 @@ class Operator(Lowerable):
         return type(self).type
 
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
-        """Lists why a device of this level refuses it: its support table, and the rules of its page."""
+        """Lists why a device of this level refuses it: its support table, its outputs' flags and its page's rules."""
         support = self.own_support()
         tables = [table for introduced, table in sorted(support.items()) if introduced <= feature_level]
         if not tables:
@@ -326,6 +331,7 @@ class Operator(Lowerable):
             return
         for leaf in self.leaves():
             yield from tables[-1][leaf.member.field].problems(leaf.path, leaf.tensor)
+        yield from flag_problems(self.leaves(is_input=False))
         yield from self.rule_problems(feature_level)
 
     def rule_problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
@@ -487,7 +493,7 @@ class Operator(Lowerable):
             if member.kind.count is not None and value is not None:
                 json[member.kind.count] = len(value)
             json[member.name] = None if value is None else member.kind.to_json(value)
-        return {"Type": type(self).type, "Desc": json}
+        return {"Type": self.spelling, "Desc": json}
 
 
 @functools.lru_cache(maxsize=256)
@@ -505,6 +511,12 @@ def _compiled(desc: Operator) -> Callable[..., Any]:
 
     computation.__name__ = computation.__qualname__ = desc.short_name.lower()  # the name of the compiled module
     return jax.jit(computation)
+
+
+def operator_called(name: str) -> type[Operator] | None:
+    """The operator of that type, given by any of its names in directml.h, with or without their prefix."""
+    name = OPERATOR_PREFIX + name.removeprefix(OPERATOR_PREFIX)
+    return OPERATORS.get(name) or ALIASES.get(name)
 
 
 def _outputs(desc: Operator, computed: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator, operator_called
 from dmljax.descriptors.members import Array, Kind, Several, check_count, json_given, json_object, json_string
 from dmljax.descriptors.validation import require_lowerable
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
@@ -42,10 +42,10 @@ def operator_from_json(json: Any) -> Operator:
 
 def operator_of_type(where: Where, spelled: Any) -> type[Operator]:
     """The operator of that type, its name whole or without its prefix."""
-    name = json_string(where, spelled).removeprefix(OPERATOR_PREFIX)
-    operator = OPERATORS.get(OPERATOR_PREFIX + name)
+    name = json_string(where, spelled)
+    operator = operator_called(name)
     if operator is None:
-        hint = did_you_mean(name, (known.short_name for known in OPERATORS.values()))
+        hint = did_you_mean(name.removeprefix(OPERATOR_PREFIX), (known.short_name for known in OPERATORS.values()))
         raise Unsupported(Problem(where, f"unknown operator {show(spelled)}{hint}", remedy="`dmljax ops` lists them"))
     return operator
 
@@ -87,7 +87,7 @@ class Fused(Kind):
     plural = "descriptors of activations"
 
     def json_fields(self, value: Any) -> tuple[str, ...]:
-        known = OPERATORS.get(OPERATOR_PREFIX + str(value.get("Type", value.get("type"))).removeprefix(OPERATOR_PREFIX))
+        known = operator_called(str(value.get("Type", value.get("type"))))
         return ("Type", "type", "Desc", "desc", *known.json_fields()) if known else tuple(value)
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Operator:

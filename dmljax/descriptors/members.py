@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -428,6 +428,13 @@ class Leaf:
     def path(self) -> Path:
         """Its place in directml.h: `InputTensor`, `InputTensors[0]`."""
         return (self.member.name,) if self.index is None else (self.member.name, self.index)
+
+
+def flag_problems(leaves: Iterable[Leaf]) -> Iterator[Problem]:
+    """Yields a problem for each of the tensors that DirectML is to own, where it cannot."""
+    for leaf in leaves:
+        if leaf.tensor.flags is TensorFlags.OWNED_BY_DML:
+            yield Problem((*leaf.path, "Flags"), "must be NONE", leaf.tensor.flags.name)
 
 
 # JSON

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS
+from dmljax.descriptors.base import operator_called
 from dmljax.text import did_you_mean
 from dmljax.types import HeaderEnum
 
@@ -17,8 +17,9 @@ def hint(name: str, exported: Iterable[str]) -> str:
     if name.startswith("_"):  # Python itself looks for such names
         return ""
     plain = name.removeprefix("DML_").removeprefix("OPERATOR_").removesuffix("_OPERATOR_DESC")
-    if name.startswith("DML_") and OPERATOR_PREFIX + plain in OPERATORS:
-        return f", did you mean {OPERATORS[OPERATOR_PREFIX + plain].__name__}?"
+    operator = operator_called(plain) if name.startswith("DML_") else None
+    if operator is not None:
+        return f", did you mean {operator.__name__}?"
     for enumeration in HeaderEnum.__subclasses__():
         member = enumeration._missing_(name) if name.startswith(enumeration.prefix) else None
         if member is not None:

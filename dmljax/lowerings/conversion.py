@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from dmljax.arithmetic.floats import is_nan, is_nonzero
 from dmljax.lowerings.platform import choose
-from dmljax.types import FLOATS, INTEGERS
+from dmljax.types import FLOATS, INTEGERS, INTEGERS_4
 
 
 def converted(x: Array, dtype: Any) -> Array:
@@ -19,6 +19,8 @@ def converted(x: Array, dtype: Any) -> Array:
     wraps around. Everything but a zero becomes True, and True becomes 1. XLA rounds floats.
     """
     dtype = np.dtype(dtype)
+    if x.dtype != dtype and {x.dtype, dtype} & INTEGERS_4:
+        return _converted_by_bytes(x, dtype)
     if dtype == np.bool_:
         return is_nonzero(x)
     if x.dtype in FLOATS and dtype in INTEGERS:
@@ -26,6 +28,22 @@ def converted(x: Array, dtype: Any) -> Array:
             x, cpu=partial(lax.convert_element_type, new_dtype=dtype), default=partial(truncated, dtype=dtype)
         )
     return x.astype(dtype)
+
+
+def _converted_by_bytes(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Does the same from and to integers of 4 bits, by way of integers of 8: not all backends convert others right."""
+    if x.dtype in INTEGERS_4:
+        x = x.astype(_byte(x.dtype))
+    if dtype not in INTEGERS_4:
+        return converted(x, dtype)
+    if x.dtype in FLOATS:
+        limits = jnp.iinfo(dtype)
+        x = lax.clamp(np.array(limits.min, x.dtype), x, np.array(limits.max, x.dtype))
+    return converted(x, _byte(dtype)).astype(dtype)
+
+
+def _byte(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.int8 if jnp.issubdtype(dtype, jnp.signedinteger) else np.uint8)
 
 
 def truncated(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -119,8 +119,8 @@ class ElementWiseClipDesc(dml.Activation, function=element_wise_clip):
     min: dml.Float
     max: dml.Float
     implied = _BOUNDS
-    # DirectML's list of fused activations has these two, but gives no level.
-    fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_1_0)
+    # The list of fused activations has these two operators, and the history of feature levels the level.
+    fused_into = dict.fromkeys(("DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_GEMM"), FeatureLevel.FL_6_0)
     support = dml.support(
         FL_1_0=dml.rows(dml.RANK_4, FLOAT),
         FL_2_1=dml.rows(dml.RANK_4, UP_TO_32_BIT),

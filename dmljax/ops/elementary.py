@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import sign
@@ -121,19 +121,19 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
 
 
 @calls.operator_function
-def cast(input: ArrayLike, *, dtype: DTypeLike) -> Array:
+def cast(input: calls.Quantized, *, dtype: calls.QuantizedDType) -> Array:
     """Converts each element to `dtype`.
 
     Floats are truncated toward zero to integers and saturate at the ends of the range; NaN becomes 0. Integers wrap
-    around in a smaller integer type. Results that are floats are rounded as by `x.astype`. Every number except zero is
-    True, subnormal numbers included.
+    around in a smaller integer type, which may have 4 bits. Results that are floats are rounded as by `x.astype`. Every
+    number except zero is True, subnormal numbers included.
 
     >>> cast(jnp.array([-1.5, 1.5, 300.0, jnp.nan]), dtype="uint8").tolist()
     [0, 1, 255, 0]
     >>> cast(jnp.array([-1, 300]), dtype="uint8").tolist()
     [255, 44]
     """
-    return converted(calls.real_array("input", input), dtype)
+    return converted(jnp.asarray(input), dtype)
 
 
 class CastDesc(dml.Predicate, function=cast):

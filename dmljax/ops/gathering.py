@@ -518,6 +518,10 @@ class ScatterDesc(_Scattering, function=scatter, infer=_scattered_sizes):
     )
 
 
+class ScatterElementsDesc(ScatterDesc, alias="DML_OPERATOR_SCATTER_ELEMENTS"):
+    """`DML_SCATTER_ELEMENTS_OPERATOR_DESC`, directml.h's other name for `ScatterDesc`."""
+
+
 def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Sizes:
     of = "indices before its last dimension, and that of a block of input"
     require_sizes("updates", updates, _tuple_sizes(input, indices), of=of)

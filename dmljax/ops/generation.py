@@ -13,7 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import require_dimensions
+from dmljax.inference import led, require_dimensions
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
 from dmljax.lowerings.sharding import partitioned
@@ -311,10 +311,11 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     output: dml.Output
     output_state: dml.OptionalOutput = None
     type: dml.Enumerator[RandomGeneratorType]  # type: ignore[assignment, misc]  # `type(desc).type` is the operator's
-    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, UINT32))
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, UINT32), FL_4_0=dml.rows(dml.RANK_1_TO_8, UINT32))
     rules = dml.page_rules(
         dml.Rule(
-            "InputStateTensor.Sizes are {{1, 1, 1, 6}}.", lambda desc: dml.sizes_are(desc, "input_state", (1, 1, 1, 6))
+            "InputStateTensor.Sizes are 1, except for the last, which is 6.",
+            lambda desc: dml.sizes_are(desc, "input_state", led((6,), desc.input_state.rank)),
         ),
         dml.same_sizes("input_state", "output_state"),
     )

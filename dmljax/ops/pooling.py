@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import require_count
 from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.inference import Sizes, called, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings import pooling
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes
@@ -28,6 +28,7 @@ from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
+from dmljax.tensor import without_leading_ones
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
@@ -577,11 +578,14 @@ def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
-    """Refuses a scale or zero point that has neither one element nor one for each channel; leading 1s do not matter."""
+    """Refuses a scale or zero point that has neither one element nor one for each channel.
+
+    Leading 1s do not matter. The page has {1, ChannelCount, 1, 1} for images of five dimensions as well.
+    """
     expected = _channel_sizes(image_sizes)
-    rank = max(len(sizes), len(expected))
+    is_of_channels = without_leading_ones(sizes) in (expected[1:], (*expected[1:2], 1, 1))
     rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
-    require(name, math.prod(sizes) == 1 or led(sizes, rank) == led(expected, rank), rule, spelled(sizes))
+    require(name, math.prod(sizes) == 1 or is_of_channels, rule, spelled(sizes))
 
 
 def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:

@@ -68,6 +68,10 @@ def _matrices(
 
 
 def _of_rank(rank: int, x: Array) -> Array:
+    """Returns `x` with `rank` dimensions: with more leading 1s, or without those that are too many."""
+    leading = range(x.ndim - rank)
+    if all(x.shape[i] == 1 for i in leading):
+        x = lax.squeeze(x, leading)
     return lax.expand_dims(x, range(rank - x.ndim))
 
 

@@ -24,7 +24,6 @@ from dmljax.types import (
     FeatureLevel,
     RecurrentNetworkDirection,
     RecurrentNetworkDirectionLike,
-    TensorFlags,
     widened,
 )
 
@@ -312,16 +311,10 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
             f"Each direction {have}, each of which can be fused, is in the feature level, and has no tensors.",
             other_activations,
         ),
+        dml.Rule("No input is flagged OWNED_BY_DML.", lambda desc: dml.flag_problems(desc.leaves(is_input=True))),
     )
 
 
-def _owned_inputs(desc: _Network) -> Iterator[Problem]:
-    for leaf in desc.leaves(is_input=True):
-        if leaf.tensor.flags is TensorFlags.OWNED_BY_DML:
-            yield Problem((*leaf.path, "Flags"), "must be NONE", leaf.tensor.flags.name)
-
-
-_NOT_OWNED = dml.Rule("No input is flagged OWNED_BY_DML.", _owned_inputs)
 _SIMPLE = (
     *("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"),
     *("output_sequence", "output_single"),
@@ -414,7 +407,7 @@ def rnn_of(
 class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
     gates = 1
     defaults = (_TANH,)
-    rules = dml.page_rules(*_rules(gates, len(defaults), *_SIMPLE), _NOT_OWNED)
+    rules = _rules(gates, len(defaults), *_SIMPLE)
 
 
 # GRU
@@ -622,7 +615,7 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     couple_input_forget: dml.Bool
     gates = 4
     defaults = (_SIGMOID, _TANH, _TANH)
-    rules = dml.page_rules(*_rules(gates, len(defaults), *_OF_LSTM), _NOT_OWNED)
+    rules = _rules(gates, len(defaults), *_OF_LSTM)
 
     derived = _Network.derived | {
         "clip_threshold": lambda desc: desc.clip_threshold.item if desc.use_clip_threshold else None

@@ -340,6 +340,14 @@ def test_scalar_unions_may_be_objects(data_type: str, given: Any, expected: Scal
     assert desc.value == expected
 
 
+def test_an_output_cannot_be_owned_by_dml() -> None:
+    owned = TensorDesc(FLOAT32, MATRIX.sizes, flags="OWNED_BY_DML")
+    directml.validate(directml.ActivationHardmaxDesc(input=owned, output=MATRIX))
+    for level in ("1_0", "6_4"):
+        broken = directml.find_broken_rules(directml.ActivationHardmaxDesc(input=owned, output=owned), level)
+        assert broken == ("OutputTensor.Flags must be NONE; got OWNED_BY_DML",)
+
+
 def test_json_accepts_the_spellings_of_dxdispatch() -> None:
     tensor = {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 3]}
     wrapped = {"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": tensor}
@@ -359,6 +367,23 @@ def test_json_accepts_the_spellings_of_dxdispatch() -> None:
     )
     assert isinstance(owned, directml.ActivationHardmaxDesc)
     assert owned.input.flags is TensorFlags.OWNED_BY_DML
+
+
+def test_the_headers_alias_of_an_operator_is_read_and_written() -> None:
+    tensor, indices = {"DataType": "FLOAT32", "Sizes": [3]}, {"DataType": "INT32", "Sizes": [3]}
+    members = {"InputTensor": tensor, "IndicesTensor": indices, "UpdatesTensor": tensor, "OutputTensor": tensor}
+    scatter, alias = (
+        directml.from_json({"Type": name, "Desc": members | {"Axis": 0}})
+        for name in ("SCATTER", "DML_OPERATOR_SCATTER_ELEMENTS")
+    )
+    assert isinstance(alias, directml.ScatterElementsDesc)
+    assert isinstance(alias, type(scatter))
+    assert type(alias).type == "DML_OPERATOR_SCATTER"
+    spelled = directml.to_json(alias)
+    assert spelled == directml.to_json(scatter) | {"Type": "DML_OPERATOR_SCATTER_ELEMENTS"}
+    assert directml.from_json(spelled) == alias
+    x, at, updates = np.zeros(3, np.float32), np.array([2, 0, 1], np.int32), np.array([1, 2, 3], np.float32)
+    assert directml.lower(alias)(x, at, updates).tolist() == [2, 3, 1]
 
 
 GOOD: dict[str, Any] = {

@@ -319,6 +319,7 @@ def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -
         (hardmax(2, 3, input={"DimensionCount": 3}), r"desc.InputTensor.DimensionCount must be in \[0, 2\]; got 3"),
         (hardmax(2, 3, input={"Strides": [1]}), "desc.InputTensor.Strides must have 2 elements"),
         (hardmax(2, 3, input={"Flags": "OWNED"}), "desc.InputTensor.Flags must be one of NONE, OWNED_BY_DML"),
+        (hardmax(2, 3, output={"Flags": "OWNED_BY_DML"}), "desc.OutputTensor.Flags must be NONE; got OWNED_BY_DML"),
         (hardmax(2, 3, input={"Type": "TEXTURE"}), "desc.InputTensor.Type must be DML_TENSOR_TYPE_BUFFER"),
         (hardmax(2, 3, output={"Strides": [0, 1]}), "OutputTensor must not store two elements in the same place"),
     ],

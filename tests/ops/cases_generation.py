@@ -33,6 +33,7 @@ SUPPORT = tables(
         5_0 1-8 UP_TO_64
     RANDOM_GENERATOR: InputStateTensor OutputTensor OutputStateTensor
         3_0 4 UINT32
+        4_0 1-8 UINT32
     """
 )
 

@@ -749,11 +749,15 @@ def test_a_desc_that_breaks_a_rule_is_refused(desc: Any, change: dict[str, Any],
     check_refused(desc, change, message)
 
 
-def test_a_fused_activation_needs_its_level() -> None:
-    desc = replace(CONVOLUTION, fused_activation=directml.ActivationGeluDesc())
-    with refuses("FusedActivation.Type must be one of DML_FEATURE_LEVEL_5_0"):
-        directml.validate(desc, feature_level="5_0")
-    directml.validate(desc, feature_level="5_1")
+@pytest.mark.parametrize(
+    ("activation", "below", "level"),
+    [(directml.ActivationGeluDesc(), "5_0", "5_1"), (directml.ElementWiseClipDesc(min=0, max=6), "5_2", "6_0")],
+)
+def test_a_fused_activation_needs_its_level(activation: Any, below: str, level: str) -> None:
+    desc = replace(CONVOLUTION, fused_activation=activation)
+    with refuses(f"FusedActivation.Type must be one of DML_FEATURE_LEVEL_{below}"):
+        directml.validate(desc, feature_level=below)
+    directml.validate(desc, feature_level=level)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from helpers import (
     FLOATS,
     FULL,
     INTEGERS,
+    INTEGERS_4,
     REALS,
     assert_near_with_signs,
     assert_same_bits,
@@ -358,6 +359,17 @@ def test_other_platforms_compute_the_same(source: Any) -> None:
         assert_same_bits(converted, convert(values, dtype))
 
 
+@pytest.mark.parametrize("source", few_types([*REALS, *INTEGERS_4]), ids=str)
+def test_casts_from_and_to_4_bits_equal_fractions(call: Any, source: Any) -> None:
+    values = np.arange(16).astype(source) if source in INTEGERS_4 else specials(source)
+    finite = values if source in INTEGERS_4 else values[np.isfinite(values.astype(np.float64))]
+    for dtype in INTEGERS_4:
+        expected = np.array([number(value, dtype) for value in finite], dtype)
+        assert_same_bits(call(dmljax.cast, finite, dtype=dtype), expected)
+    for dtype in REALS if source in INTEGERS_4 else []:
+        assert_same_bits(call(dmljax.cast, values, dtype=dtype), values.astype(np.int8).astype(dtype))
+
+
 @FULL
 def test_a_scalar_is_cast_as_an_array_is() -> None:
     for source in FLOATS:
@@ -383,6 +395,9 @@ def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None
         (np.array([-1, -128], np.int8), "uint16", [65535, 65408]),
         (np.array([1e-45, -0.0, np.nan], np.float32), "bool", [True, False, True]),
         (np.array([True, False]), "bfloat16", [1, 0]),
+        (np.array([-1.9, 7.9, 8, -9, np.nan, -np.inf], np.float32), "int4", [-1, 7, 7, -8, 0, -8]),
+        (np.array([-1, 16, 300], np.int32), "uint4", [15, 0, 12]),
+        (np.array([1, -8]).astype(jnp.int4), "uint4", [1, 8]),
         (np.array([2**24 + 2**16 + 1, 65520, 65519], np.int32), "float16", [np.inf, np.inf, 65504]),
         (np.array([65520, 65519.99, 2.0**-25, 2.0**-24], np.float32), "float16", [np.inf, 65504, 0, 2.0**-24]),
     ],

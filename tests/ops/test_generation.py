@@ -541,6 +541,16 @@ def test_the_state_of_a_generator_desc_may_be_left_out() -> None:
     assert_same_bits(result.output, oracles.random_generator(state, sizes=(1, 2, 1, 5))[0])
 
 
+def test_a_generators_state_and_output_may_have_different_ranks() -> None:
+    state, output = tensor("UINT32", 6), tensor("UINT32", 2, 1, 3)
+    desc = replace(GENERATOR, input_state=state, output=output, output_state=state)
+    assert directml.find_minimum_feature_level(desc) is directml.FeatureLevel.FL_4_0
+    for actual, expected in zip(
+        directml.lower(desc)(state_of(*PI)), oracles.random_generator(state_of(*PI), sizes=(2, 1, 3)), strict=True
+    ):
+        assert_same_bits(actual, expected)
+
+
 def test_the_type_of_a_generator_belongs_inside_its_desc() -> None:
     spelled = directml.to_json(GENERATOR)
     assert spelled["Desc"]["Type"] == "DML_RANDOM_GENERATOR_TYPE_PHILOX_4X32_10"

@@ -370,6 +370,34 @@ def test_scales_and_zero_points_of_channels_need_no_other_dimension() -> None:
     assert_same_bits(flat, expected)
 
 
+@pytest.mark.parametrize("sizes", [(1, 2, 1, 1), (1, 2, 1, 1, 1)], ids=str)
+def test_scales_of_channels_beside_five_dimensions_have_four_or_five(sizes: tuple[int, ...]) -> None:
+    zero, each = tensor("UINT8", *sizes), (1, 1, 1)
+    desc = directml.QuantizedLinearAveragePoolingDesc(
+        input=tensor("UINT8", 1, 2, 1, 4, 5),
+        input_scale=f32(*sizes),
+        input_zero_point=zero,
+        output_scale=f32(*sizes),
+        output_zero_point=zero,
+        output=tensor("UINT8", 1, 2, 1, 3, 4),
+        strides=each,
+        window_size=(1, 2, 2),
+        start_padding=(0, 0, 0),
+        end_padding=(0, 0, 0),
+        dilations=each,
+        include_padding=False,
+    )
+    rng = np.random.default_rng(0)
+    given = {
+        name: np.exp2(rng.integers(-1, 2, one.sizes)).astype(np.float32)
+        if one.dtype == np.float32
+        else random_array(rng, one.dtype, one.sizes)
+        for name, one in desc.tensors(is_input=True).items()
+    }
+    expected = oracles.quantized_averages(**given, dtype=np.dtype("uint8"), **oracles.window_arguments(desc))
+    assert_same_bits(directml.lower(desc)(**given), expected)
+
+
 def test_quantized_averages_round_half_to_even(call: Any) -> None:
     row = np.array([[[1, 2, 3, 4, 255]]], np.uint8)
     pool = lambda *given, **kw: call(dmljax.quantized_linear_average_pooling, row, *given, window_sizes=2, **kw)  # noqa: E731
@@ -565,6 +593,7 @@ QUANTIZED = directml.QuantizedLinearAveragePoolingDesc(
         (QUANTIZED, {"output_zero_point": tensor("UINT8", 1)}, "must have the same DataType; got"),
         (QUANTIZED, {"input_scale": f32(2)}, "InputScaleTensor must have one ... in the shape {1,2,1,1}; got {2}"),
         (QUANTIZED, {"output_scale": f32(2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
+        (QUANTIZED, {"output_scale": f32(1, 2, 1, 1, 1)}, "OutputScaleTensor must have one element, or"),
         (
             QUANTIZED,
             {"output_zero_point": tensor("INT8", 2, 1, 2, 1, 1)},

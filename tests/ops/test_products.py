@@ -172,7 +172,7 @@ def test_a_fused_activation_applies_to_the_rounded_result(call: Any) -> None:
         (RELU, "1_0", dmljax.activation_relu(sums)),
         (SOFTMAX, "6_1", dmljax.activation_softmax(sums)),
         (columns, "6_1", dmljax.activation_softmax1(sums, axes=0)),
-        (clip, "1_0", dmljax.element_wise_clip(sums, -0.5, 0.5, directml.ScaleBias(2.0, 0.25))),
+        (clip, "6_0", dmljax.element_wise_clip(sums, -0.5, 0.5, directml.ScaleBias(2.0, 0.25))),
     ):
         assert_same_bits(call(dmljax.gemm, a, b, c, 1.5, fused_activation=fused), expected)
         desc = replace(GEMM, fused_activation=fused)
@@ -570,6 +570,47 @@ DESCS: dict[str, Any] = {
 )
 def test_scales_and_zero_points_have_these_sizes(name: str, change: dict[str, Any]) -> None:
     directml.validate(replace(DESCS[name], **change))
+
+
+ORACLES: dict[str, Callable[..., Any]] = {
+    "integer": lambda desc, **given: oracles.wrapped(oracles.whole_product(**given)),
+    "to float": lambda desc, **given: oracles.dequantized_product(**given),
+    "quantized": lambda desc, **given: oracles.quantized_product(**{"output_zero_point": None} | given, dtype=np.uint8),
+}
+OF_ROWS = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@pytest.mark.parametrize("seed", few_of(range(20), 0, 1))
+def test_scales_and_zero_points_may_have_other_ranks_than_the_matrices(name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    desc, batch = DESCS[name], (1, 1)[: seed % 3]
+    tensors = {field: replace(x, sizes=(*batch, *x.sizes)) for field, x in desc.tensors().items() if len(x.sizes) == 2}
+    types = {one: tensors[one].data_type for one in ("a", "b", "output")}
+    all_ranks = int(rng.integers(1, 5))
+    members = [member.field for member in desc.members() if member.field not in (*tensors, "bias")]
+    for field in members:
+        if field.endswith("zero_point") and rng.random() < 0.3:
+            continue
+        # Only zero points of MATRIX_MULTIPLY_INTEGER have ranks of their own.
+        rank = int(rng.integers(1, 5)) if name == "integer" else all_ranks
+        last = (3, 1) if field in OF_ROWS else (5,)
+        sizes = (3,) if rank == 1 and field in OF_ROWS else oracles.ones(rank, *last)
+        data_type = types[field.removesuffix("_zero_point")] if field.endswith("zero_point") else "FLOAT32"
+        tensors[field] = directml.TensorDesc(data_type, sizes if rng.random() < 0.7 else (1,) * rank)
+    desc = replace(desc, **tensors)
+    given = {
+        field: np.exp2(rng.integers(-3, 1, x.sizes)).astype(np.float32)
+        if field.endswith("scale")
+        else random_array(rng, x.dtype, x.sizes)
+        for field, x in desc.tensors(is_input=True).items()
+    }
+    natural = {  # as NumPy broadcasts them
+        field: x.reshape(oracles.ones(2, *((x.size, 1) if field in OF_ROWS else (1, x.size))))
+        for field, x in given.items()
+        if field in members
+    }
+    assert_same_bits(directml.lower(desc)(**given), ORACLES[name](desc, **given | natural))
 
 
 BATCHES = {"a": f32(1, 2, 3, 4), "b": f32(1, 2, 4, 5), "output": f32(1, 2, 3, 5)}
