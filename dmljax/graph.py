@@ -27,7 +27,7 @@ from dmljax.lowerings.workarounds import rounded
 from dmljax.pictures import present
 from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import did_you_mean, show
-from dmljax.types import DataType, FeatureLevel
+from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
 class Graph(Lowerable):
@@ -204,6 +204,7 @@ class Graph(Lowerable):
         for name, node in self.nodes.items():
             yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
         yield from _edge_problems(self)
+        yield from _owned_problems(self)
         yield from self._cycle_problems()
         yield from _output_problems(self)
 
@@ -400,6 +401,18 @@ def _edge_problems(graph: Graph) -> Iterator[Problem]:
     for target, (name, leaf) in graph.targets.items():
         if target not in graph.edges:
             yield Problem(("nodes", name, graph.nodes[name].short_name, *leaf.path), "must have an edge", "none")
+
+
+def _owned_problems(graph: Graph) -> Iterator[Problem]:
+    """Finds tensors to be owned by DirectML that are not known at initialization, or that other nodes do not flag."""
+    owned = {to for to, (_, leaf) in graph.targets.items() if leaf.tensor.flags is TensorFlags.OWNED_BY_DML}
+    sources = {graph.edges[to] for to in owned if to in graph.edges}
+    for target, source in graph.edges.items():
+        if target in owned and source not in graph.inputs and source not in graph.constants:
+            yield Problem(("edges", target), "must come from an input or a constant, because of its Flags", source)
+        if target not in owned and source in sources and source in graph.inputs:
+            rule = f"must lead to a tensor with the flag OWNED_BY_DML, as all others from {source} do"
+            yield Problem(("edges", target), rule, TensorFlags.NONE.name)
 
 
 def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:

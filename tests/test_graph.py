@@ -521,6 +521,25 @@ def test_all_mismatches_are_reported_at_once() -> None:
         directml.validate(graph)
 
 
+def test_tensors_owned_by_dml_come_from_inputs_or_constants() -> None:
+    owned = TensorDesc("FLOAT32", (2, 3), flags="OWNED_BY_DML")
+    add = ElementWiseAddDesc(a=owned, b=FLOATS, output=FLOATS)
+    graph = Graph(
+        nodes={"first": add, "second": add},
+        edges={"first.a": "x", "first.b": "y", "second.a": "first.output", "second.b": "x"},
+        inputs={"x": FLOATS, "y": FLOATS},
+        outputs={"z": "second.output"},
+    )
+    assert directml.find_broken_rules(graph) == (
+        'edges["second.a"] must come from an input or a constant, because of its Flags; got first.output',
+        'edges["second.b"] must lead to a tensor with the flag OWNED_BY_DML, as all others from x do; got NONE',
+    )
+    constants = {"x": np.ones((2, 3), np.float32)}
+    edges = {"n0.a": "x", "n0.b": "y"}
+    valid = Graph(nodes={"n0": add}, edges=edges, inputs={"y": FLOATS}, outputs={"z": "n0.output"}, constants=constants)
+    directml.validate(valid)
+
+
 def test_a_graph_without_outputs_or_with_a_view_that_is_too_large_is_refused() -> None:
     none = Graph(nodes={}, edges={}, inputs={}, outputs={})
     assert directml.find_broken_rules(none) == ("outputs must not be empty",)
