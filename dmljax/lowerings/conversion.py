@@ -31,7 +31,7 @@ def converted(x: Array, dtype: Any) -> Array:
 
 
 def _converted_by_bytes(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Does the same from and to integers of 4 bits, by way of integers of 8: not all backends convert others right."""
+    """Does the same from and to integers of 4 bits, by way of 8 bits: XLA on CPU of JAX 0.8 is wrong for others."""
     if x.dtype in INTEGERS_4:
         x = x.astype(_byte(x.dtype))
     if dtype not in INTEGERS_4:

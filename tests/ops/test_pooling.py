@@ -388,7 +388,7 @@ def test_scales_of_channels_beside_five_dimensions_have_four_or_five(sizes: tupl
         include_padding=False,
     )
     rng = np.random.default_rng(0)
-    given = {
+    given: dict[str, Any] = {
         name: np.exp2(rng.integers(-1, 2, one.sizes)).astype(np.float32)
         if one.dtype == np.float32
         else random_array(rng, one.dtype, one.sizes)

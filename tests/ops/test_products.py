@@ -11,6 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import ones
 from helpers import (
     FLOATS,
     FULL,
@@ -595,21 +596,18 @@ def test_scales_and_zero_points_may_have_other_ranks_than_the_matrices(name: str
         # Only zero points of MATRIX_MULTIPLY_INTEGER have ranks of their own.
         rank = int(rng.integers(1, 5)) if name == "integer" else all_ranks
         last = (3, 1) if field in OF_ROWS else (5,)
-        sizes = (3,) if rank == 1 and field in OF_ROWS else oracles.ones(rank, *last)
+        sizes = (3,) if rank == 1 and field in OF_ROWS else ones(rank, *last)
         data_type = types[field.removesuffix("_zero_point")] if field.endswith("zero_point") else "FLOAT32"
         tensors[field] = directml.TensorDesc(data_type, sizes if rng.random() < 0.7 else (1,) * rank)
     desc = replace(desc, **tensors)
-    given = {
+    given: dict[str, Any] = {
         field: np.exp2(rng.integers(-3, 1, x.sizes)).astype(np.float32)
         if field.endswith("scale")
         else random_array(rng, x.dtype, x.sizes)
         for field, x in desc.tensors(is_input=True).items()
     }
-    natural = {  # as NumPy broadcasts them
-        field: x.reshape(oracles.ones(2, *((x.size, 1) if field in OF_ROWS else (1, x.size))))
-        for field, x in given.items()
-        if field in members
-    }
+    # As NumPy broadcasts them:
+    natural = {field: given[field].reshape((-1, 1) if field in OF_ROWS else -1) for field in members if field in given}
     assert_same_bits(directml.lower(desc)(**given), ORACLES[name](desc, **given | natural))
 
 
