@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, PartitionSpec as P
 from jax.test_util import check_grads
 from numpy.typing import NDArray
 
@@ -183,7 +184,7 @@ def compilations() -> Iterator[list[str]]:
         events[:] = [event for event in events if "/jax/core/compile" in event]
 
 
-def mesh_of(axis_type: jax.sharding.AxisType, **axes: int) -> jax.sharding.Mesh:
+def mesh_of(axis_type: AxisType, **axes: int) -> jax.sharding.Mesh:
     """A mesh of devices with these axes, all of one type."""
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(axis_type,) * len(axes))
 
@@ -192,6 +193,62 @@ def at_once(function: Callable[..., Any], arguments: Iterable[Any]) -> list[Any]
     """Calls a function with each of the arguments, all compiled as one computation."""
     arrays = list(arguments)
     return jax.jit(lambda given: [function(one) for one in given])(arrays)  # type: ignore[no-any-return]
+
+
+def check_shared_and_divided(
+    function: Callable[[dict[str, Any]], Any],
+    of_devices: tuple[dict[str, Any], dict[str, Any]],
+    assert_alike: Callable[[Any, Any], None] = assert_same_trees,
+) -> None:
+    """Compares a function of arrays and its gradients inside `jax.shard_map` with a loop over two devices.
+
+    By turns, each array is divided while the devices share the others, and shared while they divide the others. The
+    gradient by a shared array is the sum over the devices.
+    """
+    keys, weights = frozenset(of_devices[0]), np.array([1, 3], np.float32)
+    cuts = list(dict.fromkeys(cut for key in of_devices[0] for cut in (frozenset({key}), keys - {key})))
+    floats = [key for key, x in of_devices[0].items() if x.dtype == np.float32]
+
+    def values_and_slopes(given: dict[str, Any], weight: Any) -> tuple[Any, dict[str, Any]]:
+        def loss(some: dict[str, Any]) -> tuple[Any, Any]:
+            values = function(given | some)
+            leaves = [one.ravel() for one in jax.tree.leaves(values) if one.dtype == np.float32]
+            parts = (jnp.vdot(jnp.cos(jnp.arange(one.size, dtype=np.float32)), one) for one in leaves)
+            return sum(parts, jnp.float32(0)) * weight, values
+
+        slopes, values = jax.grad(loss, has_aux=True)({key: given[key] for key in floats})
+        return values, slopes
+
+    def inside(shared: dict[str, Any], own: dict[str, Any], weights: Any) -> list[Any]:
+        results = []
+        for cut in cuts:
+            given = {key: own[key][0] if key in cut else shared[key] for key in keys}
+            values, slopes = values_and_slopes(given, weights[0])
+            slopes = {key: one[None] if key in cut else one for key, one in slopes.items()}
+            results.append((jax.tree.map(lambda one: one[None], values), slopes))
+        return results
+
+    of_slopes = [{key: P("devices") if key in cut else P() for key in floats} for cut in cuts]
+    mapped = jax.shard_map(
+        inside,
+        mesh=mesh_of(AxisType.Auto, devices=2),
+        in_specs=(P(), P("devices"), P("devices")),
+        out_specs=[(P("devices"), one) for one in of_slopes],
+    )
+    own = jax.tree.map(lambda *both: np.stack(both), *of_devices)
+    alone = jax.jit(values_and_slopes)
+    for cut, (values, slopes) in zip(cuts, jax.jit(mapped)(of_devices[0], own, weights), strict=True):
+        every = [
+            alone({key: (one if key in cut else of_devices[0])[key] for key in keys}, weight)
+            for one, weight in zip(of_devices, weights, strict=True)
+        ]
+        assert_alike(values, jax.tree.map(lambda *both: np.stack(both), *(one for one, _ in every)))
+        for key in floats:
+            both = np.stack([of_one[key] for _, of_one in every])
+            expected = both if key in cut else both.sum(0)
+            np.testing.assert_allclose(
+                slopes[key], expected, rtol=1e-5, atol=1e-5 * np.abs(both).max(initial=0), err_msg=f"{key}, {cut}"
+            )
 
 
 _COLLECTIVE = re.compile(

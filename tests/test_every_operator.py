@@ -26,6 +26,7 @@ from helpers import (
     assert_same_trees,
     available,
     check_linear_gradients,
+    check_shared_and_divided,
     collectives,
     compilations,
     few_of,
@@ -295,17 +296,24 @@ def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
     return calls, [jax.device_get(function_of(desc)(*inputs)) for inputs in calls]
 
 
-def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """An operator as a function of its float inputs, which are far enough apart that small steps keep their order."""
+def tame_call(operator: str, seed: int = 0) -> tuple[Callable[[dict[str, Any]], Any], dict[str, Any]]:
+    """An operator as a function of its inputs, whose floats are so far apart that small steps keep their order."""
     case = CASES[operator]
     if case.of_value:
-        return lambda given: case.of_value(given["value"]), {"value": np.float32(3)}
+        return lambda given: case.of_value(given["value"]), {"value": np.float32(3 + seed)}
     desc = case.make(tame_types(operator), 4)
-    inputs = case.inputs(desc, np.random.default_rng(0))
+    inputs = case.inputs(desc, np.random.default_rng(seed))
     keys = [key for key, array in inputs.items() if array.dtype == np.float32]
     # Reverse every other input, so that no two are equal anywhere.
-    floats = {key: tame_floats(case.domain, inputs[key].shape, keys.index(key) % 2 == 1) for key in keys}
-    return lambda given: function_of(desc)(*(inputs | given).values()), floats
+    floats = {key: tame_floats(case.domain, inputs[key].shape, (i + seed) % 2 == 1) for i, key in enumerate(keys)}
+    return lambda given: function_of(desc)(*(given[key] for key in inputs)), inputs | floats
+
+
+def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """`tame_call` as a function of the float inputs only."""
+    function, inputs = tame_call(operator)
+    floats = {key: array for key, array in inputs.items() if array.dtype == np.float32}
+    return lambda given: function(inputs | given), floats
 
 
 def is_differentiable(operator: str, function: Callable[..., Any], floats: Any) -> bool:
@@ -649,6 +657,24 @@ def test_a_batch_on_an_auto_mesh_stays_where_it_is(operator: str) -> None:
 def test_may_be_called_inside_shard_map(operator: str) -> None:
     for axis_type in (AxisType.Explicit, AxisType.Auto):
         check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(axis_type, batch=8), by_shard_map=True)
+
+
+@transformation("shard_map", of=[*FEW, "DML_OPERATOR_MAX_POOLING_GRAD"])
+def test_may_share_or_divide_each_argument_inside_shard_map(operator: str) -> None:
+    function, inputs = tame_call(operator)
+
+    def repeated(given: dict[str, Any]) -> Any:
+        _, results = jax.lax.scan(lambda nothing, _: (nothing, function(given)), None, None, length=2)
+        return jax.tree.map(lambda one: one[1], results)
+
+    # Operators that are gradients may compute them by JAX, which inside a loop sums them over the devices unasked.
+    is_gradient = "_GRAD" in operator
+    _, others = tame_call(operator, seed=1)
+    check_shared_and_divided(
+        repeated if is_gradient else function,
+        (inputs, others),
+        functools.partial(assert_agree, operator, absolute=1e-6),
+    )
 
 
 @pytest.mark.parametrize("operator", few_of(FIRST_OF_EVERY_KIND, *FEW))

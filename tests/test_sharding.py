@@ -18,6 +18,7 @@ from helpers import (
     assert_nearly_same_trees,
     assert_same_trees,
     at_once,
+    check_shared_and_divided,
     collectives,
     few_of,
     mesh_of,
@@ -640,6 +641,53 @@ def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows:
     find = lambda x: dmljax.nonzero_coordinates(x).coordinates  # noqa: E731
     inside = jax.jit(jax.shard_map(find, mesh=mesh, in_specs=P("batch"), out_specs=P("batch")))
     assert_same_trees(inside(input), find(np.asarray(input)))
+
+
+# Arguments that devices share inside shard_map
+
+
+def two(*shape: int) -> tuple[Any, Any]:
+    """A different array for each of two devices."""
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    return x, 3 * x[::-1]
+
+
+SHARED: dict[str, tuple[Callable[..., Any], list[tuple[Any, Any]]]] = {
+    # Rows of one element, whose position is a constant on a CPU.
+    "activation_hardmax1": (lambda x: dmljax.activation_hardmax1(x, axes=(1,)), [two(4, 1)]),
+    "top_k1": (lambda x: dmljax.top_k1(x, axis=1, k=1), [two(4, 1)]),
+    # A TPU has a way of its own for these windows, and another is for those in which many others overlap.
+    "max_pooling_grad": (
+        lambda x, g: dmljax.max_pooling_grad(x, g, window_sizes=3, strides=2),
+        [two(1, 1, 7), two(1, 1, 3)],
+    ),
+    "max_pooling_grad, many windows": (
+        lambda x, g: dmljax.max_pooling_grad(x, g, window_sizes=80),
+        [two(1, 1, 90), two(1, 1, 11)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_devices_may_share_each_argument_inside_shard_map(name: str) -> None:
+    function, arrays = SHARED[name]
+    here, there = ({str(i): both[device] for i, both in enumerate(arrays)} for device in (0, 1))
+    check_shared_and_divided(lambda given: function(*(given[key] for key in here)), (here, there))
+
+
+def test_devices_may_share_the_image_of_a_gradient_of_regions() -> None:
+    def gradients(image: Any, *own: Any) -> Any:
+        align = functools.partial(dmljax.roi_align_grad, maximum_samples_per_output=1)
+        return jax.lax.scan(lambda nothing, _: (nothing, align(image, *own).input), None, None, length=1)[1]
+
+    def inside(image: Any, *own: Any) -> Any:
+        return gradients(image, *(x[0] for x in own))
+
+    arrays = small(2, 3, 8, 1, 1).astype(np.float32), BOXES[:6].reshape(2, 3, 4), small(2, 3)
+    specs = P(), *[P("devices")] * 3
+    mapped = jax.shard_map(inside, mesh=mesh_of(AxisType.Auto, devices=2), in_specs=specs, out_specs=P("devices"))
+    expected = [jax.jit(gradients)(IMAGES, *own) for own in zip(*arrays, strict=True)]
+    assert_same_trees(jax.jit(mapped)(IMAGES, *arrays), jax.tree.map(lambda *both: np.concatenate(both), *expected))
 
 
 # Sums along a sharded axis

@@ -18,7 +18,7 @@ from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.products import chosen_precision
-from dmljax.lowerings.sharding import may_be_sharded
+from dmljax.lowerings.sharding import may_be_sharded, varying_alike
 from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.types import widened
 
@@ -306,7 +306,8 @@ def _of_keys(given: Arrays, device: Array) -> Arrays:
 def _among_devices(axis_name: str, precision: Any, given: Arrays) -> Array:
     """Computes the attention to the keys of all devices along an axis of the mesh."""
     on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_ELSEWHERE))
-    floats, others = _apart(_varying_alike(axis_name, given))
+    # Each device gets its own blocks, even of an array that all of them share.
+    floats, others = _apart(varying_alike(given, lax.axis_index(axis_name)))
     result: Array = choose(floats, others, cpu=partial(_in_ring, on_cpu), default=partial(_in_ring, elsewhere))
     return result
 
@@ -357,14 +358,3 @@ def _apart(given: Arrays) -> tuple[Arrays, Arrays]:
     """Splits the arrays into those that have derivatives and the others."""
     floats = {name: x for name, x in given.items() if jnp.issubdtype(x.dtype, jnp.inexact)}
     return floats, {name: x for name, x in given.items() if name not in floats}
-
-
-def _varying_alike(axis_name: str, given: Arrays) -> Arrays:
-    """Makes all arrays vary over the same axes of the mesh of `jax.shard_map`, as the state of a loop must.
-
-    XLA drops the selects. JAX has a function for this, but its name differs between the versions since 0.8.0.
-    """
-    varying = functools.reduce(
-        jnp.logical_or, [jnp.any(jnp.zeros_like(x, bool)) for x in given.values()], lax.axis_index(axis_name) < 0
-    )
-    return {name: jnp.where(varying, x, x) for name, x in given.items()}

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 from jax import lax
 
+from dmljax.lowerings.sharding import varying_alike
+
 R = TypeVar("R")  # an array, or a tree of arrays
 
 
@@ -18,7 +20,16 @@ def choose(
     gpu: Callable[..., R] | None = None,
     tpu: Callable[..., R] | None = None,
 ) -> R:
-    """Applies to `operands` the function for the platform compiled for, or `default` if it has none."""
+    """Applies to `operands` the function for the platform compiled for, or `default` if it has none.
+
+    Inside `jax.shard_map`, the result varies over the mesh as the operands do, even if one of the functions ignores
+    them, as for rows of one element.
+    """
+    operands = varying_alike(operands)
+
+    def varying(way: Callable[..., R]) -> Callable[..., R]:
+        return lambda *operands: varying_alike(way(*operands), operands)
+
     ways = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
-    given = {platform: way for platform, way in ways.items() if way is not None}
-    return cast(R, lax.platform_dependent(*operands, default=default, **given))
+    given = {platform: varying(way) for platform, way in ways.items() if way is not None}
+    return cast(R, lax.platform_dependent(*operands, default=varying(default), **given))

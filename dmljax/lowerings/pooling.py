@@ -26,6 +26,7 @@ from dmljax.lowerings.copies import copied
 from dmljax.lowerings.loops import counted_loop
 from dmljax.lowerings.norms import magnitude, root
 from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import varying_alike
 from dmljax.lowerings.sizes import index_dtype, number, replaced
 from dmljax.lowerings.windows import Window
 from dmljax.types import FLOATS, widened
@@ -223,7 +224,8 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
     def slope(tangent: Array, _: Array, x: Array) -> Array:
         return by_places(tangent, x)
 
-    return with_slopes(slope, lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype))(spread)(gradient, x)
+    no_slope = lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype)  # noqa: E731
+    return with_slopes(slope, no_slope)(spread)(*varying_alike((gradient, x)))
 
 
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:

@@ -291,10 +291,8 @@ def _sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
 
 
 def _zeros(image: Array, batch: Array, height: int, width: int) -> Array:
-    """Zeros for the elements of all regions, which vary over a mesh as the image and the regions do."""
-    of_channels, of_regions = jnp.zeros_like(image[:1, :1, :1]), jnp.zeros_like(batch, image.dtype)
-    zeros = of_regions[:, None, None, None] + of_channels
-    return jnp.broadcast_to(zeros, (batch.shape[0], height, width, image.shape[-1]))
+    """Zeros for the elements of all regions."""
+    return jnp.zeros_like(image, shape=(batch.shape[0], height, width, image.shape[-1]))
 
 
 def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch: Array, axes: Axes) -> Array:
@@ -313,8 +311,7 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
                 total = total.at[batch[:, None, None], j, i].add(part, mode="promise_in_bounds")
         return total
 
-    zeros = jnp.broadcast_to(_zeros(gradient, batch, 1, 1)[:1], tuple(image_shape))
-    return cast(Array, _for_each_sample(samples, add, zeros))
+    return cast(Array, _for_each_sample(samples, add, jnp.zeros_like(gradient, shape=tuple(image_shape))))
 
 
 def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:

@@ -6,11 +6,11 @@ sharding of a result, JAX requires it from the program.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 R = TypeVar("R")
@@ -45,12 +45,27 @@ def _mesh_of(x: Array) -> AbstractMesh:
     return jax.sharding.get_abstract_mesh() if mesh.empty else mesh
 
 
-def varying_like(x: Array, *others: Array) -> Array:
-    """Makes `x` vary over the mesh inside `jax.shard_map` as the others do, as a loop's first state must."""
-    if AxisType.Manual not in _mesh_of(x).axis_types:
-        return x
-    zeros = (jnp.zeros_like(other.ravel()[:1]).sum().astype(x.dtype) for other in others)
-    return sum(zeros, x)
+def varying_alike(arrays: R, *others: Any) -> R:
+    """Makes `arrays` vary over the same mesh axes inside `jax.shard_map`: all that they or the others vary over.
+
+    JAX does so for the operands of each operation. It does not for the branches of a condition or the state of a loop,
+    and it sums the gradient by an array that does not vary over the devices, even inside an operator. This computes
+    nothing, and outside `jax.shard_map` it returns `arrays` themselves.
+    """
+    every = frozenset[str]().union(*map(_varying_axes, jax.tree.leaves((arrays, others))))
+
+    def varying(x: Any) -> Any:
+        missing = tuple(sorted(every - _varying_axes(x)))
+        # JAX 0.8.2 renamed the function.
+        return lax.pcast(x, missing, to="varying") if hasattr(lax, "pcast") else lax.pvary(x, missing)  # type: ignore[attr-defined]
+
+    return cast(R, jax.tree.map(varying, arrays)) if every else arrays
+
+
+def _varying_axes(x: Any) -> frozenset[str]:
+    """The axes of the mesh that `x` varies over inside `jax.shard_map`. JAX 0.10 renamed them."""
+    of_x: Any = jax.typeof(x)
+    return cast(frozenset[str], of_x.vma if hasattr(of_x, "vma") else of_x.mat.varying)
 
 
 def sharded_like(x: Array, new: Array) -> Array:

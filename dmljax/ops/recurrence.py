@@ -16,7 +16,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.inference import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
-from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, varying_like
+from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, varying_alike
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc
 from dmljax.types import (
     FLOAT,
@@ -180,12 +180,13 @@ def _run(
     if clip_threshold is not None:
         given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
-    def compute(input: Array, weight: Array, *arrays: Array) -> Any:
-        named = dict(zip([*given][2:], arrays, strict=True))
+    def compute(*arrays: Array) -> Any:
+        input, weight, *others = varying_alike(arrays)
+        named = dict(zip([*given][2:], others, strict=True))
         lengths = named.pop("sequence_lengths", None)
         named = {name: x.astype(wide) for name, x in named.items()}
         directions, outputs, hidden = named["recurrence"].shape
-        zeros = jnp.zeros((directions, input.shape[1], hidden), wide)
+        zeros = jnp.zeros_like(input, wide, shape=(directions, input.shape[1], hidden))
         bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
         peephole = named["peephole"][:, None] if "peephole" in named else None
         recurrence = named["recurrence"]
@@ -199,7 +200,7 @@ def _run(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
             input,
             weight,
-            tuple(varying_like(named.get(name, zeros), input, weight, *named.values()) for name in states),
+            tuple(named.get(name, zeros) for name in states),
             lengths,
             reverses=reverses,
             has_sequence=has_sequence,

@@ -32,7 +32,7 @@ from dmljax.lowerings.regions import (
     sample_counts,
     sums,
 )
-from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sharding import dimension_axes, partitioned, varying_alike
 from dmljax.lowerings.sizes import number, require_positions
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
@@ -129,6 +129,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     _require_readable(image)
 
     def pool(image: Array, regions: Array) -> Array:
+        image, regions = varying_alike((image, regions))
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
         numbers, *corners = jnp.unstack(wide, axis=1)
         scaled = [product(one, jnp.full_like(one, spatial_scale)) for one in corners]
@@ -379,6 +380,7 @@ def _aligned(
 
 
 def _resized(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
+    image, regions, batch, outside = varying_alike((image, regions, batch, outside))
     axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
     wide = _channels_last(image.astype(widened(image.dtype)))
     inside = _of_both(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
@@ -540,7 +542,8 @@ def roi_align_grad(
     _require_readable(image)
     of_both = {"input": of_input, "roi": of_roi}
 
-    def pull(image: Array, gradient: Array, regions: Array, indices: Array) -> Any:
+    def pull(*arrays: Array) -> Any:
+        image, gradient, regions, indices = varying_alike(arrays)
         given = {"input": image, "roi": regions}
 
         def align(wanted: dict[str, Array]) -> Array:
