@@ -26,7 +26,7 @@ from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.lowerings.windows import Window
-from dmljax.lowerings.workarounds import in_memory
+from dmljax.lowerings.workarounds import in_memory, meeting
 from dmljax.types import widened
 
 
@@ -102,8 +102,46 @@ def _swapped(filter: Array, group_count: int) -> Array:
     return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
+    """Convolves the parts of the image and the filter that meet; windows that read only padding are 0."""
+    parts = [_meeting(*one) for one in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
+    if 0 in (one.windows for one in parts):
+        sizes = image.shape[0], filter.shape[0], *(one.windows + sum(one.beside) for one in parts)
+        return jnp.zeros_like(image, widened(image.dtype), shape=sizes)
+    image, filter = image[:, :, *(one.image for one in parts)], filter[:, :, *(one.taps for one in parts)]
+    found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(one.padding for one in parts)))
+    beside = [(0, 0, 0), (0, 0, 0), *((*one.beside, 0) for one in parts)]
+    return lax.pad(found, jnp.zeros((), found.dtype), beside) if any(map(any, beside)) else found
+
+
+class _Meeting(NamedTuple):
+    """What meets along a dimension: parts of the image and the filter, and a number of windows with others beside."""
+
+    image: slice
+    taps: slice
+    padding: tuple[int, int]
+    windows: int
+    beside: tuple[int, int]
+
+
+def _meeting(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Meeting:
+    start, end = padding
+    count = ((size - 1) * gap + start + end - (taps - 1) * dilation) // stride + 1
+    if is_symbolic(size):
+        return _Meeting(slice(None), slice(None), padding, count, (0, 0))
+    every = range(start, start + size * gap, gap), range(0, count * stride, stride), range(0, taps * dilation, dilation)
+    image, windows, offsets = met = meeting(*every)
+    if not all(met):
+        return _Meeting(slice(0), slice(0), (0, 0), 0, (count, 0))
+    of_image, of_windows, of_taps = (
+        slice(first := whole.index(part[0]), first + len(part)) for whole, part in zip(every, met, strict=True)
+    )
+    around = image[0] - windows[0] - offsets[0], max(0, windows[-1] + offsets[-1] - image[-1])
+    return _Meeting(of_image, of_taps, around, len(windows), (of_windows.start, count - of_windows.stop))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array:
     suited, layouts = steps, _OF_DIRECTML
     if steps.is_on_cpu:
         outputs, channels, *_ = filter.shape
@@ -122,7 +160,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     return result
 
 
-@_convolution.defjvp
+@_convolution_of_meeting.defjvp
 def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands, so differentiate with wide operands.
     wide = widened(primals[0].dtype)
@@ -134,7 +172,7 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
         suited = _with_gaps(steps, image.shape, channels, outputs) if is_dense else steps
         by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
         by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
-    return _convolution(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
+    return _convolution_of_meeting(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
 
 
 # The orders of dimensions for XLA, of image, filter and result, with {} for space. XLA's libraries on CPU know one

@@ -1,4 +1,4 @@
-"""Workarounds for what XLA does to arithmetic: fusing, reassociating and recomputing.
+"""Workarounds for what XLA does to arithmetic, fusing, reassociating and recomputing it, and to windows of padding.
 
 On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `in_memory_bits`. Results are the
 same without that one; we have not measured since 0.10.2 whether they still take longer.
@@ -79,3 +79,31 @@ def _hidden_zero(bits: Array) -> Array:
     """Zeros that compilers do not recognize: no square leaves 5 or 7 when divided by 8."""
     square = bits * bits
     return square & (square >> 2) & 1
+
+
+def meeting(image: range, windows: range, taps: range) -> tuple[range, range, range]:
+    """Cuts off the ends of an image, of windows and of their taps that meet nothing; one is empty if nothing meets.
+
+    A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
+    stride stays, since XLA skips it.
+
+    Where a convolution crops the start of an image entirely, XLA on CPU reads uninitialized memory, and it ignores a
+    padding of (-1, 1) or (1, -1) around one row. JAX crops the start of images in derivatives if the padding is as wide
+    as the windows.
+    """
+    while image and windows and taps:
+        kept = (
+            _within(image, windows[0] + taps[0], windows[-1] + taps[-1] + windows.step - 1),
+            _within(windows, image[0] - taps[-1], image[-1] - taps[0]),
+            _within(taps, image[0] - windows[-1], image[-1] - windows[0]),
+        )
+        if kept == (image, windows, taps):
+            break
+        image, windows, taps = kept
+    return image, windows, taps
+
+
+def _within(places: range, low: int, high: int) -> range:
+    """The places in [low, high]."""
+    first, last = -((places.start - low) // places.step), (high - places.start) // places.step
+    return places[max(first, 0) : max(last + 1, 0)]
