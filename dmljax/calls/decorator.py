@@ -173,7 +173,8 @@ class _Call:
         def traced(statics: tuple[Any, ...], *values: Any) -> Any:
             inner = jax.jit(functools.partial(computed, statics), inline=True)  # which is traced once
             with jax.disable_jit(False):
-                require_addressable(inner.trace(*values).jaxpr.jaxpr)
+                arguments = dict(zip(self.static_places, statics, strict=True))
+                require_addressable(inner.trace(*values).jaxpr.jaxpr, arguments)
             return inner(*values)
 
         traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module

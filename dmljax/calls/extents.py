@@ -4,25 +4,50 @@ XLA multiplies an element's size by each dimension in an int64. Where that overf
 an error that names no operator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from dmljax.errors import Problem, Unsupported
+from dmljax.errors import Path, Problem, Unsupported
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import INTEGERS_4
 
 
-def require_addressable(jaxpr: Jaxpr) -> None:
-    """Refuses a computation if one of its arrays is too large for XLA."""
+def require_addressable(jaxpr: Jaxpr, arguments: Mapping[str, Any]) -> None:
+    """Refuses a computation if one of its arrays is too large for XLA.
+
+    The error names the largest integer in `arguments`, unless an input has as large a dimension.
+    """
+    for what, array in _arrays(jaxpr):
+        if isinstance(array, jax.core.ShapedArray) and _is_too_large(array):
+            sizes = [size for one in jaxpr.invars for size in getattr(one.aval, "shape", ()) if not is_symbolic(size)]
+            path, number = max(_integers(arguments), key=lambda one: one[1], default=((), 0))
+            if number > max(sizes, default=0):
+                rule = f"must keep {what}, {array.str_short()}, under 2**63 bytes, the most that XLA can address"
+                raise Unsupported(Problem(path, rule, number))
+            rule = f"{what} must have fewer than 2**63 bytes, the most that XLA can address"
+            raise Unsupported(Problem((), rule, array.str_short()))
+
+
+def _arrays(jaxpr: Jaxpr) -> Iterator[tuple[str, Any]]:
     for variable in jaxpr.outvars:
-        _require_addressable("the result", variable.aval)
+        yield "the result", variable.aval
     for equation in _equations(jaxpr):
         for variable in equation.outvars:
-            _require_addressable("an intermediate array", variable.aval)
-        _require_addressable("a padded array", *_padded(equation))
+            yield "an intermediate array", variable.aval
+        for padded in _padded(equation):
+            yield "a padded array", padded
+
+
+def _integers(arguments: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
+    """The integers among arguments, and in tuples of them."""
+    for name, value in arguments.items():
+        if isinstance(value, tuple):
+            yield from (((name, i), one) for i, one in enumerate(value) if type(one) is int)
+        elif type(value) is int:
+            yield (name,), value
 
 
 def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
@@ -33,13 +58,6 @@ def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
             for one in given if isinstance(given, tuple | list) else (given,):
                 if isinstance(one, ClosedJaxpr | Jaxpr):
                     yield from _equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
-
-
-def _require_addressable(what: str, *arrays: Any) -> None:
-    for array in arrays:
-        if isinstance(array, jax.core.ShapedArray) and _is_too_large(array):
-            rule = f"{what} must have fewer than 2**63 bytes, the most that XLA can address"
-            raise Unsupported(Problem((), rule, array.str_short()))
 
 
 def _is_too_large(array: jax.core.ShapedArray) -> bool:

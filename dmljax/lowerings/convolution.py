@@ -396,7 +396,9 @@ def _phases(one: Window, count: int) -> list[_Phase | None]:
         size = len(range(one.size)[taps])
         lowest = (phase + one.start_padding - first * one.dilation) // one.stride - (size - 1) * dilation
         end = places + (size - 1) * dilation - count + lowest
-        found.append(_Phase(Window(count, size, 1, dilation, -lowest, end), taps))
+        meets_image = lowest < count and places + (size - 1) * dilation + lowest > 0
+        window = Window(count, size, 1, dilation, -lowest, end)
+        found.append(_Phase(window, taps) if meets_image else None)
     return found
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from dmljax.checks import require_count
+from dmljax.checks import UINT_MAX, require_count
 from dmljax.errors import InvalidDesc, Path, Problem, all_checked
 from dmljax.inference import Sizes, called, called_array, spelled
 from dmljax.lowerings.sizes import is_symbolic
@@ -128,6 +128,10 @@ def windows_over(
     *steps, own_sizes = for_each_dimension(image, len(spatial), *each, *more)
     windows = Steps(own_sizes, *steps).over(spatial)
     require_room(image, windows, lambda i: ("window_sizes", i))
+    _, _, start_padding, end_padding = steps
+    padded = [one.padded_size for one in windows]
+    what = f"the padded size of {called_array(image)}"
+    require_representable(what, padded, start_padding=start_padding, end_padding=end_padding)
     return windows
 
 
@@ -140,6 +144,20 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
             padded = f"{window.padded_size}, the padded size of {called_array(image)} along axis {i + 2}"
             rule = f"must {extent} at most {padded}"
             problems.append(Problem(place(i), rule, window.extent))
+    if problems:
+        raise InvalidDesc(*problems)
+
+
+def require_representable(
+    what: str, sizes: Sequence[int], *, first_axis: int = 2, **amounts: Sequence[int]
+) -> None:
+    """Refuses sizes that UINTs cannot hold, by the name of the largest of the amounts that led to them."""
+    problems = []
+    for i, size in enumerate(sizes):
+        if not is_symbolic(size) and size > UINT_MAX:
+            name = max(amounts, key=lambda name: amounts[name][i])
+            rule = f"must keep {what} at most {UINT_MAX} along axis {i + first_axis}, not {size}"
+            problems.append(Problem((name, i), rule, amounts[name][i]))
     if problems:
         raise InvalidDesc(*problems)
 

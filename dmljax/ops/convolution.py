@@ -21,7 +21,7 @@ from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_room
+from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
 from dmljax.ops.quantization import ZeroPointOfFilter, ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
 from dmljax.types import (
     FLOAT,
@@ -70,14 +70,22 @@ def _convolved(
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
         space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
         beyond = [0] * len(space)
+        padded = [one.padded_size + more for one, more in zip(windows, appended, strict=True)]
+        amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
+        require_representable(f"the padded size of {called('input')}", padded, **amounts)
     else:
         require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
         channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
         space = tuple(one.input_size for one in windows)
         beyond = [one.stride - 1 for one in windows]
         for i, size in enumerate(space):
-            given = f"{steps.start_padding[i]}, and {size} elements"
-            require(("start_padding", i), size >= 1, "must leave at least one element of the result", given)
+            name, cropped = max(
+                ("start_padding", steps.start_padding[i]), ("end_padding", steps.end_padding[i]), key=lambda one: one[1]
+            )
+            rule = "must leave at least one element of the result"
+            require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
+        amounts = {"strides": steps.strides, "dilations": steps.dilations, "output_padding": appended}
+        require_representable("the size of the result", space, **amounts)
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
     sizes = least if output_sizes is None else tuple(output_sizes)

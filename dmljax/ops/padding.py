@@ -21,7 +21,7 @@ from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number, replaced
-from dmljax.lowerings.windows import Slid, windows_over
+from dmljax.lowerings.windows import Slid, require_representable, windows_over
 from dmljax.scalars import truncated
 from dmljax.types import (
     FLOAT,
@@ -43,7 +43,10 @@ def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Seque
         for i, amount in enumerate(amounts):
             if not is_symbolic(amount):
                 integer_in((name, i), amount, -UINT_MAX, UINT_MAX)
-    return tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
+    sizes = tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
+    amounts = {"start_padding": start_padding, "end_padding": end_padding}
+    require_representable("the size of the result", sizes, first_axis=0, **amounts)
+    return sizes
 
 
 @calls.operator_function

@@ -88,6 +88,8 @@ SHAPES: dict[str, tuple[Any, Any, Any]] = {
     "of many channels, strided": ((1, 256, 7, 9), (3, 256, 3, 2), {"strides": (2, 3), "end_padding": (2, 1)}),
     "of many rows": ((1, 5, 15, 39), (3, 5, 7, 2), {"dilations": (2, 1), "start_padding": (1, 0), "end_padding": 2}),
     "of one dimension": ((2, 3, 9), (4, 3, 4), {"strides": 2, "dilations": 2, "start_padding": 3}),
+    "beside the image": ((1, 32, 1, 9), (3, 32, 1, 2), {"strides": (2, 1), "start_padding": (1, 0)}),
+    "of little more than padding": ((1, 16, 1, 40), (3, 16, 3, 3), {"start_padding": (3, 1), "end_padding": (5, 4)}),
     "mostly of padding": (
         (2, 3, 9, 9),
         (2, 3, 3, 3),
@@ -117,6 +119,12 @@ BACKWARD_SHAPES: dict[str, tuple[Any, Any, Any]] = {
         {"group_count": 4, "start_padding": (1, 0), "dilations": (1, 2)},
     ),
     "of one dimension": ((2, 3, 5), (3, 2, 5), {"strides": 3, "start_padding": 2, "output_padding": 2}),
+    "of one row": (
+        (1, 16, 1, 4),
+        (16, 3, 3, 2),
+        {"strides": (3, 1), "start_padding": 1, "end_padding": 1, "output_padding": (2, 0)},
+    ),
+    "of one row, one apart": ((1, 32, 1, 4), (32, 16, 1, 2), {"start_padding": (1, 0), "output_padding": (2, 0)}),
     "of three dimensions": ((1, 2, 3, 2, 3), (2, 3, 2, 3, 2), {"strides": (1, 2, 2), "start_padding": (0, 1, 0)}),
 }
 EVERY: dict[str, tuple[Any, Any, Any]] = SHAPES | {
@@ -131,14 +139,48 @@ STANDING = (
     "of many channels",
     "mostly of padding",
     "of three dimensions and many channels",
+    "beside the image",
     "overlapping, backward",
     "of blocks, backward",
+    "of one row, backward",
+    "of one row, one apart, backward",
 )
 
 
 @pytest.mark.parametrize("name", few_of(EVERY, *STANDING))
 def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> None:
-    check_derivatives(name)
+    check_derivatives(*EVERY[name])
+
+
+def small_convolution(rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """A convolution of one to three rows, whose channels are next to a lowering's limit; much of it may be padding."""
+    while True:
+        count, is_forward = int(rng.integers(1, 4)), bool(rng.integers(2))
+        pick = lambda *choices: tuple(map(int, rng.choice(choices, count)))  # noqa: E731
+        image, filter, strides, dilations = pick(1, 1, 2, 3), pick(1, 2, 3, 7), pick(1, 2, 3), pick(1, 1, 2)
+        start, end, appended = pick(0, 1, 2, 5), pick(0, 1, 2, 5), pick(0, 1, 2)
+        space = dict(zip(oracles.NAMES, (strides, dilations, start, end), strict=True))
+        sizes = (oracles.forward_sizes if is_forward else oracles.backward_sizes)(image, filter, space)
+        if min(sizes) + (0 if is_forward else min(appended)) < 1 or math.prod(filter) > 100:
+            continue
+        groups = int(rng.choice([1, 1, 1, 2]))
+        channels, outputs = rng.choice([1, 4, 5, 15, 16, 17, 32], 2).tolist()
+        filters = (groups * outputs, channels) if is_forward else (groups * channels, outputs)
+        arguments = {**space, "output_padding": appended, "group_count": groups}
+        direction = ConvolutionDirection.FORWARD if is_forward else BACKWARD
+        return (1, groups * channels, *image), (*filters, *filter), {"direction": direction, **arguments}
+
+
+@pytest.mark.parametrize("seed", few_of(range(200), *range(4)))
+def test_small_convolutions_and_their_derivatives_equal_sums_in_loops(seed: int) -> None:
+    check_derivatives(*small_convolution(np.random.default_rng(seed)))
+
+
+@FULL
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_networks_of_small_convolutions_equal_sums_in_loops(seed: int) -> None:
+    with network_of(2):
+        check_derivatives(*small_convolution(np.random.default_rng(seed)))
 
 
 @pytest.mark.parametrize(
@@ -149,11 +191,10 @@ def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> No
 )
 def test_networks_compute_with_channels_last(name: str) -> None:
     with network_of(2):
-        check_derivatives(name)
+        check_derivatives(*EVERY[name])
 
 
-def check_derivatives(name: str) -> None:
-    image, filters, arguments = EVERY[name]
+def check_derivatives(image: Any, filters: Any, arguments: Any) -> None:
     x, w, dx, dw = whole(*image), whole(*filters), whole(*image), whole(*filters)
 
     @jax.jit
@@ -642,6 +683,24 @@ def of_integers(**changes: Any) -> Any:
             {"filter": BACK_FILTERS, "direction": BACKWARD, "start_padding": (5, 0)},
             "start_padding[0] must leave at least one element of the result; got 5, and 0 elements",
         ),
+        (
+            convolved,
+            {"filter": BACK_FILTERS, "direction": BACKWARD, "end_padding": (0, 9)},
+            "end_padding[1] must leave at least one element of the result; got 9, and -1 elements",
+        ),
+        (convolved, {"start_padding": 2**31}, "start_padding must keep the result, ...; got 2147483648"),
+        (
+            convolved,
+            {"end_padding": (0, 2**32 - 1)},
+            "end_padding[1] must keep ... at most 4294967295 along axis 3, not 4294967301; got 4294967295",
+        ),
+        (
+            convolved,
+            {"filter": BACK_FILTERS, "direction": BACKWARD, "strides": 2**30},
+            "strides[0] must keep ... at most 4294967295 along axis 2, not 4294967297; got 1073741824",
+        ),
+        (of_integers, {"end_padding": 2**31}, "end_padding must keep the result, ...; got 2147483648"),
+        (quantized, {"start_padding": 2**31}, "start_padding must keep the result, ...; got 2147483648"),
         (convolved, {"output_sizes": (1, 2, 3, 5)}, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
         (convolved, {"precision": "exact"}, "precision must be 'default', 'high', 'highest', a ...; got 'exact'"),
         (

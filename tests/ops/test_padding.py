@@ -331,7 +331,11 @@ CALLS: dict[str, dict[str, Any]] = {
         ("padding", {"start_padding": (2**32,)}, "must be in [-4294967295, 4294967295]; got 4294967296"),
         ("padding", {"start_padding": (-3,), "end_padding": (-2,)}, "result.shape[0] must be at least 0; got -1"),
         ("padding", {"padding_mode": PaddingMode.WRAP, "start_padding": (-9,)}, "must be at least 0; got -5"),
-        ("padding", {"start_padding": (2**32 - 1,)}, "result.shape[0] must be in [0, 4294967295]; got 4294967299"),
+        (
+            "padding",
+            {"start_padding": (2**32 - 1,)},
+            "start_padding[0] must keep ... at most 4294967295 along axis 0, not 4294967299; got 4294967295",
+        ),
         ("padding1", {"padding_value": np.int64(2**40)}, "padding_value must be a whole number in ... to fit int32"),
         ("unfold", {"input": IMAGE[0, 0], "window_sizes": ()}, "input must have at least 3 dimensions; got 2"),
         ("unfold", {"start_padding": (-1, 0)}, "start_padding[0] must be at least 0; got -1"),
