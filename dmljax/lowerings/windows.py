@@ -148,9 +148,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
         raise InvalidDesc(*problems)
 
 
-def require_representable(
-    what: str, sizes: Sequence[int], *, first_axis: int = 2, **amounts: Sequence[int]
-) -> None:
+def require_representable(what: str, sizes: Sequence[int], *, first_axis: int = 2, **amounts: Sequence[int]) -> None:
     """Refuses sizes that UINTs cannot hold, by the name of the largest of the amounts that led to them."""
     problems = []
     for i, size in enumerate(sizes):

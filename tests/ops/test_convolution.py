@@ -154,9 +154,9 @@ def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> No
 
 def small_convolution(rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """A convolution of one to three rows, whose channels are next to a lowering's limit; much of it may be padding."""
+    count, is_forward = int(rng.integers(1, 4)), bool(rng.integers(2))
+    pick = lambda *choices: tuple(map(int, rng.choice(choices, count)))  # noqa: E731
     while True:
-        count, is_forward = int(rng.integers(1, 4)), bool(rng.integers(2))
-        pick = lambda *choices: tuple(map(int, rng.choice(choices, count)))  # noqa: E731
         image, filter, strides, dilations = pick(1, 1, 2, 3), pick(1, 2, 3, 7), pick(1, 2, 3), pick(1, 1, 2)
         start, end, appended = pick(0, 1, 2, 5), pick(0, 1, 2, 5), pick(0, 1, 2)
         space = dict(zip(oracles.NAMES, (strides, dilations, start, end), strict=True))
