@@ -1,7 +1,7 @@
 """Windows that slide over the spatial dimensions of an image, which follow batch and channels."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -131,7 +131,7 @@ def windows_over(
     _, _, start_padding, end_padding = steps
     padded = [one.padded_size for one in windows]
     what = f"the padded size of {called_array(image)}"
-    require_representable(what, padded, start_padding=start_padding, end_padding=end_padding)
+    require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding})
     return windows
 
 
@@ -148,7 +148,9 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
         raise InvalidDesc(*problems)
 
 
-def require_representable(what: str, sizes: Sequence[int], *, first_axis: int = 2, **amounts: Sequence[int]) -> None:
+def require_representable(
+    what: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], first_axis: int = 2
+) -> None:
     """Refuses sizes that UINTs cannot hold, by the name of the largest of the amounts that led to them."""
     problems = []
     for i, size in enumerate(sizes):

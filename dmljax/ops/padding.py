@@ -44,8 +44,8 @@ def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Seque
             if not is_symbolic(amount):
                 integer_in((name, i), amount, -UINT_MAX, UINT_MAX)
     sizes = tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
-    amounts = {"start_padding": start_padding, "end_padding": end_padding}
-    require_representable("the size of the result", sizes, first_axis=0, **amounts)
+    both = {"start_padding": start_padding, "end_padding": end_padding}
+    require_representable("the size of the result", sizes, both, first_axis=0)
     return sizes
 
 
