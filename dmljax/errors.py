@@ -184,10 +184,18 @@ def inside(where: Where) -> Iterator[None]:
         raise
 
 
-def require(where: Where, holds: bool, rule: str, given: Any = None, error: type[DmlError] = InvalidDesc) -> None:
+def require(
+    where: Where,
+    holds: bool,
+    rule: str,
+    given: Any = None,
+    error: type[DmlError] = InvalidDesc,
+    *,
+    remedy: str | None = None,
+) -> None:
     """Refuses the value at `where` unless the rule holds."""
     if not holds:
-        raise error(Problem(where, rule, given))
+        raise error(Problem(where, rule, given, remedy=remedy))
 
 
 MAX_PROBLEMS = 1000  # in one error: nobody reads more

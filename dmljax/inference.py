@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from itertools import zip_longest
 
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, require, spell_path
+from dmljax.open_sizes import equalities
 from dmljax.text import join_sizes
 
 Sizes = tuple[int, ...]
@@ -81,12 +83,15 @@ def require_sizes(
     if tuple(given) != whole:
         path = path_of(argument) if is_function else (*path_of(argument), "shape")
         reason = f"have the shape {of and f'of {of}, '}{spelled(whole)}{why}"
-        raise InvalidDesc(Problem(path, f"must {reason if is_function else f'be {spelled(whole)}'}", spelled(given)))
+        rule = f"must {reason if is_function else f'be {spelled(whole)}'}"
+        remedy = equalities(*zip(given, whole, strict=True)) if len(given) == len(whole) else None
+        raise InvalidDesc(Problem(path, rule, spelled(given), remedy=remedy))
 
 
 def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:
     """Refuses an array whose size along `axis` is not `expected`."""
-    require((argument, "shape", axis), size == expected, f"must be {expected}, {why}", size)
+    remedy = equalities((size, expected))
+    require((argument, "shape", axis), size == expected, f"must be {expected}, {why}", size, remedy=remedy)
 
 
 def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
@@ -100,7 +105,8 @@ def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int],
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
     if len(sizes) > len(whole) or any(size not in (1, most) for size, most in pairs):
         rule = f"must have a shape that broadcasts to {spelled(whole)}{of and f', that of {of}'}"
-        raise InvalidDesc(Problem(argument, rule, spelled(sizes), remedy=remedy_for_channels(sizes, whole)))
+        remedy = remedy_for_channels(sizes, whole) or remedy_for_open(sizes, whole)
+        raise InvalidDesc(Problem(argument, rule, spelled(sizes), remedy=remedy))
 
 
 def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | None:
@@ -108,6 +114,13 @@ def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | Non
     if len(sizes) != 1 or len(whole) < 3 or sizes[0] != whole[1]:
         return None
     return f"for one number per channel, reshape to {spelled((sizes[0], *(1 for _ in whole[2:])))}"
+
+
+def remedy_for_open(*shapes: Sequence[int]) -> str | None:
+    """Returns the constraints on open sizes with which these shapes broadcast, if there are any."""
+    each = zip_longest(*map(reversed, shapes), fillvalue=1)
+    several = ([size for size in sizes if size != 1] for sizes in each)
+    return equalities(*((sizes[0], size) for sizes in several for size in sizes))
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:

@@ -19,7 +19,7 @@ ROOMS = [
     ["errors"],
     ["types"],
     ["habits"],
-    ["checks", "files", "inference", "meshes", "scalars"],
+    ["checks", "files", "inference", "meshes", "open_sizes", "scalars"],
     ["pictures"],
     ["diagrams"],
     ["arithmetic"],

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, path_of, require, spell_path
-from dmljax.inference import remedy_for_channels, require_dimensions
+from dmljax.inference import remedy_for_channels, remedy_for_open, require_dimensions
 from dmljax.lowerings.sharding import sharded_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
@@ -104,7 +104,8 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
     except ValueError:
         rule = f"{join_words(arrays)} must have shapes that broadcast"
         remedies = (remedy_for_channels(sizes, max(shapes, key=len)) for sizes in shapes)
-        raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=next(filter(None, remedies), None))) from None
+        remedy = next(filter(None, remedies), None) or remedy_for_open(*shapes)
+        raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=remedy)) from None
     return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
 
 
@@ -113,7 +114,8 @@ def require_same_shape(**values: ArrayLike) -> None:
     shapes = {name: jnp.shape(value) for name, value in values.items()}
     first, *others = shapes
     for name in others:
-        require(name, shapes[name] == shapes[first], f"must have the shape of {first}, {shapes[first]}", shapes[name])
+        rule, remedy = f"must have the shape of {first}, {shapes[first]}", remedy_for_open(shapes[name], shapes[first])
+        require(name, shapes[name] == shapes[first], rule, shapes[name], remedy=remedy)
 
 
 def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = "axis") -> int:

@@ -32,7 +32,8 @@ from dmljax.calls.arguments import (
 )
 from dmljax.calls.extents import require_addressable
 from dmljax.checks import JAX_ARRAYS, bound_arguments
-from dmljax.errors import DmlError, hide_frames
+from dmljax.errors import DmlError, Path, Unsupported, hide_frames
+from dmljax.open_sizes import Undecided, undecided
 from dmljax.scalars import ScaleBias
 from dmljax.types import x64_enabled
 
@@ -62,9 +63,14 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
         try:
             statics, values = called.bound(args, kwargs)
             record = _RECORD.get()
-            if record is None:
-                return called.compiled(statics, *values)
-            return called.recorded(record, statics, values)
+            try:
+                if record is None:
+                    return called.compiled(statics, *values)
+                return called.recorded(record, statics, values)
+            except DmlError:
+                raise
+            except Undecided as error:
+                raise Unsupported(undecided(error, called.shapes(values))) from None
         except DmlError as error:
             error.operator = function.__name__
             hide_frames(error)
@@ -192,6 +198,12 @@ class _Call:
             if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
                 return statics, self._coerce(values, statics)
         return statics, values
+
+    def shapes(self, values: Sequence[Any]) -> dict[Path, Sequence[int]]:
+        """The shapes of the arrays of a call, by their paths."""
+        each = zip(self.places, values, strict=True)
+        leaves = ((key, path, x) for key, one in each for path, x in jax.tree_util.tree_leaves_with_path(one))
+        return {(key, *(place.idx for place in path)): np.shape(x) for key, path, x in leaves}
 
     def recorded(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
         """Calls `compiled` under a unique name, and records the arguments that the jaxpr lacks."""

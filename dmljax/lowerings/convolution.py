@@ -20,13 +20,15 @@ from jax.custom_batching import custom_vmap
 from jax.lax import PrecisionLike
 
 from dmljax.checks import INT_MAX
+from dmljax.errors import Unsupported, require
 from dmljax.lowerings.channels import are_channels_last, with_channels_last
 from dmljax.lowerings.columns import unfolded
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded
-from dmljax.lowerings.sizes import is_symbolic, replaced
+from dmljax.lowerings.sizes import at_most, is_symbolic, replaced
 from dmljax.lowerings.windows import Window
 from dmljax.lowerings.workarounds import in_memory, meeting
+from dmljax.open_sizes import fits
 from dmljax.types import widened
 
 
@@ -85,6 +87,7 @@ def _steps(sliding: Sliding, *, is_on_cpu: bool = False) -> _Steps:
 
 
 def _plain_transposed(image: Array, filter: Array, sliding: Sliding, *, is_on_cpu: bool = False) -> Array:
+    _require_known_windows(filter)
     padding = []
     for one, count in zip(sliding.windows, image.shape[2:], strict=True):
         before = one.extent - 1 - one.start_padding
@@ -163,8 +166,12 @@ def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array
 @_convolution_of_meeting.defjvp
 def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands, so differentiate with wide operands.
-    wide = widened(primals[0].dtype)
+    value, wide = _convolution_of_meeting(*primals, steps), widened(primals[0].dtype)
+    _require_known_windows(primals[1])  # JAX's derivative pads by them
     (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
+    if any(stride > 1 and is_symbolic(size) for stride, size in zip(steps.strides, image.shape[2:], strict=True)):
+        image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
+        steps = steps._replace(padding=((0, 0),) * len(steps.padding))
     by_image = by_filter = partial(_general_dilated, steps=steps, layouts=_OF_DIRECTML)
     if steps.is_on_cpu:
         channels, outputs, *_ = filter.shape
@@ -172,7 +179,26 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
         suited = _with_gaps(steps, image.shape, channels, outputs) if is_dense else steps
         by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
         by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
-    return _convolution_of_meeting(*primals, steps), by_image(of_image, filter) + by_filter(image, of_filter)
+    return value, by_image(of_image, filter) + by_filter(image, of_filter)
+
+
+def _require_known_windows(filter: Array) -> None:
+    rule = "must have spatial sizes that are known while tracing"
+    require("filter", not any(map(is_symbolic, filter.shape[2:])), rule, f"shape {filter.shape}", Unsupported)
+
+
+def _padded_to_windows(image: Array, filter: Array, steps: _Steps) -> Array:
+    """The image with its padding, up to where the last window ends.
+
+    JAX cannot transpose a convolution if an open size decides how much remains behind it.
+    """
+    amounts = [(0, 0, 0), (0, 0, 0)]
+    each = zip(image.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, steps.padding, strict=True)
+    for image_size, size, stride, dilation, (before, after) in each:
+        window = Window(image_size, size, stride, dilation, before, after)
+        end = (window.blocks - 1) * window.stride + window.extent
+        amounts.append((window.start_padding, end - window.start_padding - window.input_size, 0))
+    return lax.pad(image, jnp.zeros((), image.dtype), amounts)
 
 
 # The orders of dimensions for XLA, of image, filter and result, with {} for space. XLA's libraries on CPU know one
@@ -217,12 +243,12 @@ def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs
     symbolic size, JAX does not see that the result has as many rows as without gaps.
     """
     batch, _, rows, *columns = image_sizes
-    if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or is_symbolic(rows) or is_symbolic(channels):
+    if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or any(map(is_symbolic, (rows, channels, outputs))):
         return steps
     if channels < _FEWEST_CHANNELS or max(channels, outputs) <= _FEWEST_CHANNELS:
         return steps
     places = batch * rows * math.prod(columns) // math.prod(steps.strides)
-    if channels < _MANY_CHANNELS and not is_symbolic(places) and places < _FEWEST_PLACES:
+    if channels < _MANY_CHANNELS and at_most(places, _FEWEST_PLACES - 1):
         return steps
     (stride, *strides), ((before, after), *padding) = steps.strides, steps.padding
     dilation, *dilations = steps.filter_dilation
@@ -308,9 +334,11 @@ _FEWEST_PLACES_OF_TAPS = 64
 def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool = True) -> Array:
     windows, group_count, _ = sliding
     channels = filter.shape[1]
+    if any(is_symbolic(one.size) for one in windows):
+        return _convolution(image, filter, _steps(sliding, is_on_cpu=True))
     if are_channels_last() and (lowering := _with_channels_last(filter, sliding)) is not None:
         return with_channels_last(lowering, image)
-    if group_count > 1 and channels <= _FEW_CHANNELS and _terms(filter) <= _MOST_PRODUCTS:
+    if group_count > 1 and at_most(channels, _FEW_CHANNELS) and at_most(_terms(filter), _MOST_PRODUCTS):
         return _shifted_products(image, filter, sliding)
     if group_count == 1 and _is_mostly_padding(filter, windows):
         return with_channels_last(partial(_inner_products, filter=filter, sliding=sliding), image)
@@ -318,7 +346,7 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: b
         return _in_matrices(image, filter, sliding)
     if len(windows) == 3:
         return _in_slices(image, filter, sliding, is_filter_given=is_filter_given)
-    is_narrow = filter.shape[0] <= _FEW_OUTPUTS and channels <= _MOST_NARROW_CHANNELS
+    is_narrow = at_most(filter.shape[0], _FEW_OUTPUTS) and at_most(channels, _MOST_NARROW_CHANNELS)
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
         return _in_rows(image, filter, sliding)
     return _convolution(image, filter, _steps(sliding, is_on_cpu=True))
@@ -330,17 +358,16 @@ def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_fil
     With few windows, XLA's convolution spends most of its time reordering the filters. A product avoids that, unless
     the filters are in order already, as in the other direction.
     """
-    if all(one.stride >= one.extent for one in windows):
+    if all(at_most(one.extent, one.stride) for one in windows):
         return True
     outputs, channels, *_ = filter.shape
-    if channels <= _FEW_CHANNELS and _terms(filter) <= _FEW_TERMS and not are_channels_last():
+    if at_most(channels, _FEW_CHANNELS) and at_most(_terms(filter), _FEW_TERMS) and not are_channels_last():
         return True
     places = image.shape[0] * math.prod(one.blocks for one in windows)
-    if is_symbolic(places):
-        return False
-    if len(windows) == 1 and places <= _FEW_PLACES_OF_LINES and places * math.prod(filter.shape) <= _FEW_TERMS_OF_LINES:
+    terms = places * math.prod(filter.shape)
+    if len(windows) == 1 and at_most(places, _FEW_PLACES_OF_LINES) and at_most(terms, _FEW_TERMS_OF_LINES):
         return True
-    return is_filter_given and places <= min(outputs, _FEW_PLACES)
+    return is_filter_given and at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
 
 
 def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
@@ -348,7 +375,7 @@ def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
 
     Splitting the filters does not pay for small images.
     """
-    if any(one.stride > 1 or is_symbolic(one.input_size) for one in windows):
+    if any(one.stride > 1 or is_symbolic(one.blocks) for one in windows):
         return False
     taps, places = math.prod(filter.shape[2:]), math.prod(one.blocks for one in windows)
     if taps > _MOST_TAPS or places < _FEWEST_PLACES_OF_TAPS:
@@ -365,7 +392,7 @@ def _inside(one: Window, i: int) -> range:
 
 def _transposed_on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
     phases = math.prod(one.stride for one in sliding.windows)
-    if phases > _MOST_PHASES or any(map(is_symbolic, image.shape[2:])):
+    if phases > _MOST_PHASES or any(map(is_symbolic, (*image.shape[2:], *filter.shape[2:]))):
         return _plain_transposed(image, filter, sliding, is_on_cpu=True)
     return _in_phases(image, filter, sliding)
 
@@ -596,12 +623,24 @@ def _in_matrices(image: Array, filter: Array, sliding: Sliding) -> Array:
 _EXACT = 2**24  # float32 holds every integer up to this
 
 
-def integer_convolved(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
+def integer_convolved(
+    image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int], *, wraps: bool
+) -> list[Array]:
     """Computes `convolved` of integers exactly in float32; returns int32 parts that the caller adds up.
 
-    `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits.
+    `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits. If the sum `wraps`, it may
+    wrap around as int32 does.
     """
-    if _terms(filter) * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
+    terms = _terms(filter)
+    if is_symbolic(terms):
+        _require_known_windows(filter)
+        most = INT_MAX // math.prod(largest)
+        rule = f"must have at most {most} products in a sum, so that int32 holds it"
+        require("filter", wraps or fits(terms, most), rule, terms, Unsupported)
+        in_columns = partial(_product_of_columns, sliding=sliding)
+        operands = image.astype(np.int32), filter.astype(np.int32)
+        return [choose(*operands, tpu=partial(_of_integers, sliding=sliding), default=in_columns)]
+    if terms * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
         return _parts_of_floats(image, filter, sliding, largest)
 
     def in_all(image: Array, filter: Array) -> Array:

@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.errors import Unsupported, require
 from dmljax.lowerings import byte_products
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, is_on_mesh, may_be_sharded, partitioned, sharded_alike
-from dmljax.lowerings.sizes import number
+from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.lowerings.workarounds import product
+from dmljax.open_sizes import fits
 from dmljax.types import widened
 
 # Floats
@@ -127,15 +129,20 @@ def integer_product_as_floats(
 ) -> Array:
     """The product of the integer matrices `a - a_zero` and `b - b_zero`, of up to 32 bits, as floats.
 
-    For 8-bit integers it is exact before the rounding; the number of terms must be known. Wider integers are multiplied
-    as floats.
+    For 8-bit integers it is exact before the rounding, for which an open number of terms must have a bound. Wider
+    integers are multiplied as floats.
     """
+    columns = a.shape[-1]
 
     def multiply(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
         if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
             factors = _difference(a, a_zero, dtype), _difference(b, b_zero, dtype)
             return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
-        chunks = range(0, max(a.shape[-1], 1), _MOST_TERMS_IN_INT32)
+        if is_symbolic(columns):
+            rule = f"must have at most {_MOST_TERMS_IN_INT32} columns, or a number that is known while tracing"
+            require("a", fits(columns, _MOST_TERMS_IN_INT32), rule, f"shape {a.shape}", Unsupported)
+            return _integer_product(a, b, a_zero, b_zero).astype(dtype)
+        chunks = range(0, max(columns, 1), _MOST_TERMS_IN_INT32)
         pieces = (slice(start, start + _MOST_TERMS_IN_INT32) for start in chunks)
         return sum_as_floats([_integer_product(a[..., i], b[..., i, :], a_zero, b_zero) for i in pieces], dtype)
 

@@ -37,8 +37,11 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
     """The running product along `axis`, with the options of `running_sum`."""
     products = partial(_running, lax.mul, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
     by_jax = partial(_by_jax, lax.cumprod, 1, axis=axis, reverse=reverse, exclusive=exclusive)
-    # JAX's derivative is right where factors are 0, takes as long as the blocks' own, and keeps less in memory.
-    return with_slopes(lambda tangent, x: jax.jvp(by_jax, (x,), (tangent,))[1])(products)(x)
+    # JAX's derivative is right where factors are 0, takes as long as the blocks' own, and keeps less in memory. It has
+    # none for an open size.
+    in_steps = partial(_in_steps, axis=axis, reverse=reverse, exclusive=exclusive)
+    differentiated = in_steps if is_symbolic(x.shape[axis]) else by_jax
+    return with_slopes(lambda tangent, x: jax.jvp(differentiated, (x,), (tangent,))[1])(products)(x)
 
 
 def _running(
@@ -58,6 +61,18 @@ def _by_jax(tally: Tally, start: int, x: Array, *, axis: int, reverse: bool, exc
     first = jnp.full_like(lax.slice_in_dim(tallies, 0, 1, axis=axis), start)
     others = lax.slice_in_dim(tallies, 1, None, axis=axis) if reverse else lax.slice_in_dim(tallies, 0, -1, axis=axis)
     return lax.concatenate([others, first] if reverse else [first, others], axis)
+
+
+def _in_steps(x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:
+    """Multiplies one element after another."""
+
+    def step(before: Array, factor: Array) -> tuple[Array, Array]:
+        after = before * factor
+        return after, before if exclusive else after
+
+    factors = jnp.moveaxis(x, axis, 0)
+    _, products = lax.scan(step, jnp.ones_like(x, shape=factors.shape[1:]), factors, reverse=reverse)
+    return jnp.moveaxis(products, 0, axis)
 
 
 def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bool, exclusive: bool) -> Array:

@@ -7,7 +7,6 @@ called.
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
@@ -17,14 +16,15 @@ from dmljax.errors import Problem, Unsupported, Where
 
 T = TypeVar("T")
 
-# JAX raises these where a comparison of sizes depends on the values of symbols
-_errors: Any = jax.errors if hasattr(jax.errors, "InconclusiveDimensionOperation") else jax.core  # before JAX 0.10
-Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
-
 
 def is_symbolic(size: int) -> bool:
     """Whether `size` is a symbolic dimension size of `jax.export`."""
     return bool(is_symbolic_dim(size))
+
+
+def at_most(size: int, most: int) -> bool:
+    """Whether `size` is known and at most `most`; lowerings for small sizes leave symbolic ones to the default."""
+    return not is_symbolic(size) and size <= most
 
 
 def require_positions(what: str, *sizes: int) -> None:

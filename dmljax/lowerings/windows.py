@@ -10,6 +10,7 @@ from dmljax.checks import UINT_MAX, require_count
 from dmljax.errors import InvalidDesc, Path, Problem, all_checked
 from dmljax.inference import Sizes, called, called_array, spelled
 from dmljax.lowerings.sizes import is_symbolic
+from dmljax.open_sizes import fits
 
 
 class Window(NamedTuple):
@@ -139,7 +140,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
     """Refuses windows larger than the padded image; `place` says where each window's size was given."""
     problems = []
     for i, window in enumerate(windows):
-        if window.extent > window.padded_size:
+        if not fits(window.extent, window.padded_size):
             extent = f"keep 1 + ({called(*place(i))} - 1) * {called('dilations', i)}" if window.dilation > 1 else "be"
             padded = f"{window.padded_size}, the padded size of {called_array(image)} along axis {i + 2}"
             rule = f"must {extent} at most {padded}"

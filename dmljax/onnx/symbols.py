@@ -19,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import Problem
-from dmljax.lowerings.sizes import Undecided, is_symbolic
+from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.counts import Count, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.parameters import Array, DType, Elements
-from dmljax.text import join_words, json_text
+from dmljax.open_sizes import Undecided, constrained
+from dmljax.text import join_words
 
 MAX_FACTOR = 64  # by which a network may divide sizes before it multiplies them
 MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.1 means exactly a tenth
@@ -180,29 +181,11 @@ def _truncated(one: Any, other: Any) -> Any:
     return _fraction(larger(a, 0) // b - larger(-a, 0) // b)
 
 
-# Comparisons that JAX leaves open
+# Choices that JAX leaves open
 
-_COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
-_SYMBOL = re.compile(r"'(.+?)' used in a context that requires a constant")
 _FUNCTIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": jax.core.max_dim, "min": jax.core.min_dim}
 _NAME = re.compile(rf"\b(?!(?:{'|'.join(_FUNCTIONS)})\b)[A-Za-z_]\w*")  # of a symbol
 _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
-
-
-def undecided(error: Exception) -> Problem:
-    """The problem with a comparison of open sizes that JAX cannot decide, and the constraint that would decide it."""
-    found = _COMPARISON.search(str(error))
-    if found is None:
-        symbol = _SYMBOL.search(str(error))
-        given = symbol[1] if symbol else "an open size"
-        return Problem((), "needs a fixed size here", given, remedy="export the model with that size fixed")
-    one, comparison, other = found.groups()
-    if comparison in (">", "<=", "=="):  # must be greater
-        bound = str(int(other) + 1) if other.lstrip("-").isdigit() else f"{other} + 1"
-    else:
-        bound = other
-    rule = f"open sizes do not decide whether {one} {comparison} {other}"
-    return Problem((), rule, remedy=_constrained(f"{one} >= {bound}"))
 
 
 def choice_of_sizes(inputs: Sequence[Any]) -> Problem | None:
@@ -218,7 +201,7 @@ def _simplified(shapes: Sequence[Sequence[Any]]) -> Problem | None:
         left, right = (other, one) if one.lstrip("-").isdigit() else (one, other)
         constraints[f"{left} {'<=' if choice == 'min' else '>='} {right}"] = None
     return (
-        Problem((), "sizes depend on an undecided min or max", remedy=_constrained(*constraints))
+        Problem((), "sizes depend on an undecided min or max", remedy=constrained(*constraints))
         if constraints
         else None
     )
@@ -259,10 +242,6 @@ def _equalizing(one: Any, other: Any) -> dict[str, int]:
         if not is_symbolic(a - b) and a - b == 0:
             return dict.fromkeys(names, factor)
     return {}
-
-
-def _constrained(*constraints: str) -> str:
-    return f"jax.export.symbolic_shape(..., constraints={json_text([*constraints])})"
 
 
 # Arrays

@@ -18,10 +18,11 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import called, led, names_of_members, require_broadcast
+from dmljax.inference import called, led, names_of_members, remedy_for_open, require_broadcast
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
+from dmljax.open_sizes import equalities
 from dmljax.text import join_sizes, join_words
 from dmljax.types import (
     FLOAT,
@@ -122,8 +123,9 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, bl
     def size_of(role: str, heads: int) -> int:
         name = source[role]
         *_, whole = shapes[name]
-        if name not in _STACKED and whole % heads:
-            raise InvalidDesc(Problem(name, f"must have a last dimension divisible by {heads} heads", whole))
+        rest = 0 if name in _STACKED else whole % heads
+        rule = f"must have a last dimension divisible by {heads} heads"
+        require(name, rest == 0, rule, whole, remedy=equalities((rest, 0)))
         return whole if name in _STACKED else whole // heads
 
     past = shapes["past_key"][2] if "past_key" in shapes else 0
@@ -287,7 +289,8 @@ def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttention
         if name == "relative_position_bias" or (name, mask_type) == ("mask", _BOOLEAN):
             require_broadcast(name, shape, wanted)
         elif shape != wanted and not (name == "mask" and (1, *shape) == wanted):
-            raise InvalidDesc(Problem(name, f"must have the shape {wanted}", shape))
+            rule = f"must have the shape {wanted}"
+            raise InvalidDesc(Problem(name, rule, shape, remedy=remedy_for_open(shape, wanted)))
 
 
 def _inverse_root(size: int, wide: Any) -> Any:

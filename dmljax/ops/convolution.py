@@ -16,12 +16,13 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import Sizes, called, require_size, require_sizes, spelled
+from dmljax.inference import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
+from dmljax.open_sizes import equalities, fits
 from dmljax.ops.quantization import ZeroPointOfFilter, ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
 from dmljax.types import (
     FLOAT,
@@ -61,11 +62,13 @@ def _convolved(
     (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
     require("group_count", group_count >= 1, "must be at least 1", group_count)
     rule = f"must divide the {input[1]} channels of {called('input')}"
-    require("group_count", input[1] % group_count == 0, rule, group_count)
+    rest = input[1] % group_count
+    require("group_count", rest == 0, rule, group_count, remedy=equalities((rest, 0)))
     if direction is FORWARD:
         require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
         rule = f"must be a multiple of {group_count}, {called('group_count')}"
-        require(("filter", "shape", 0), filter[0] % group_count == 0, rule, filter[0])
+        rest = filter[0] % group_count
+        require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
         channels, windows = filter[0], steps.over(input[2:])
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
         space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
@@ -100,7 +103,7 @@ def _convolved(
 
 
 def _is_between(low: int, size: int, high: int) -> bool:
-    return low <= size <= high
+    return fits(low, size) and fits(size, high)
 
 
 def _of_channels(channels: int, input: Sizes) -> Sizes:
@@ -258,7 +261,7 @@ def convolution_integer(
     """
     sliding = strides, dilations, start_padding, end_padding
     parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, sliding, group_count)
-    return parts.computed(sum)
+    return parts.computed(sum, wraps=True)
 
 
 _Sliding = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, calls.EachDimension]
@@ -273,14 +276,17 @@ class _Products(NamedTuple):
     group_count: int
     largest: tuple[int, int]
 
-    def computed(self, finish: Callable[..., Array], *others: Array) -> Array:
-        """Calls `finish` with the parts, which it adds up, and with other arrays that broadcast to the result."""
+    def computed(self, finish: Callable[..., Array], *others: Array, wraps: bool = False) -> Array:
+        """Calls `finish` with the parts, which it adds up, and with other arrays that broadcast to the result.
+
+        If the sum `wraps`, it may wrap around as int32 does.
+        """
         windows, sizes = self.found
         # bfloat16 and TF32 also hold all integers of 8 bits.
         sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
 
         def compute(input: Array, filter: Array, *others: Array) -> Array:
-            return finish(integer_convolved(input, filter, sliding, self.largest), *others)
+            return finish(integer_convolved(input, filter, sliding, self.largest, wraps=wraps), *others)
 
         return _partitioned(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
@@ -320,16 +326,16 @@ def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple
 
 def _quantized_by(where: str, given: Array, sizes: tuple[int, ...]) -> Array:
     """Returns a scale or zero point in a shape that broadcasts to `sizes`, which are 1 except for the channels."""
-    _require_parameter(where, given.shape, max(sizes))
-    return given.reshape(sizes if given.size > 1 else (1,) * len(sizes))
+    _require_parameter(where, given.shape, math.prod(sizes))
+    return given.reshape((1,) * len(sizes) if given.size == 1 else sizes)
 
 
 def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
     """Refuses a scale or zero point that has neither one element nor one for each of the channels."""
     of_each = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
     if math.prod(sizes) != 1 and (channels == 1 or sizes != of_each):
-        more = "" if channels == 1 else f", or {channels} in the shape {spelled(of_each)}"
-        raise InvalidDesc(Problem(where, f"must have one element{more}", f"shape {spelled(sizes)}"))
+        rule = "must have one element" + ("" if channels == 1 else f", or {channels} in the shape {spelled(of_each)}")
+        raise InvalidDesc(Problem(where, rule, f"shape {spelled(sizes)}", remedy=remedy_for_open(sizes, of_each)))
 
 
 def _single(*fields: str, of_filters: bool = False) -> dml.Rule:

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import sign
 from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import require_dimensions
+from dmljax.inference import remedy_for_open, require_dimensions
 from dmljax.lowerings import special
 from dmljax.lowerings.conversion import converted
 from dmljax.lowerings.workarounds import quotient
@@ -94,7 +94,8 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: calls.WideFl
     if biases.dtype.itemsize > dtype.itemsize:
         raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
     rule = f"must be one number, or one for each of {channels} channels"
-    require("bias", biases.shape in ((), (1,), (channels,)), rule, f"shape {biases.shape}")
+    remedy = remedy_for_open(biases.shape, (channels,))
+    require("bias", biases.shape in ((), (1,), (channels,)), rule, f"shape {biases.shape}", remedy=remedy)
     biases = biases.reshape(-1, *(1 for _ in given.shape[2:])).astype(dtype)
     x, summand = calls.broadcast(input=given.astype(dtype), bias=biases)
     return (jnp.asarray(scale, dtype) * x + summand).astype(given.dtype)

@@ -19,7 +19,8 @@ from dmljax.inference import Sizes, require_dimensions, require_sizes, spelled
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
-from dmljax.lowerings.sizes import index_dtype, is_symbolic, number, replaced
+from dmljax.lowerings.sizes import at_most, index_dtype, is_symbolic, number, replaced
+from dmljax.open_sizes import equalities
 from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UINT32_OR_64, UP_TO_32_BIT, UP_TO_64_BIT
@@ -262,9 +263,11 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
     batches = input[:batch], indices[:batch]
     if batches[0] != batches[1]:
         given = f"{spelled(batches[0])} and {spelled(batches[1])}"
-        raise InvalidDesc(Problem("input", "must have the same batch sizes", given, [("indices",)]))
+        remedy = equalities(*zip(*batches, strict=True))
+        raise InvalidDesc(Problem("input", "must have the same batch sizes", given, [("indices",)], remedy=remedy))
     longest = len(input) - batch
-    require("indices", 1 <= indices[-1] <= longest, f"must hold tuples of 1 to {longest} coordinates", indices[-1])
+    is_valid = at_most(indices[-1], longest) and indices[-1] >= 1
+    require("indices", is_valid, f"must hold tuples of 1 to {longest} coordinates", indices[-1])
     # The pages' formulas contradict all of their examples, in which only the dimensions of the input that the tuples
     # do not index come last. The examples decide.
     return indices[:-1] + input[batch + indices[-1] :]

@@ -18,6 +18,7 @@ from dmljax.inference import Sizes, called, called_array, require_dimensions, re
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import replaced
+from dmljax.open_sizes import equalities, fits
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
 # SLICE and SLICE1
@@ -67,7 +68,7 @@ def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes,
     """Refuses a window that does not lie inside an array of the sizes `whole_sizes`, and strides of 0."""
     _require_numbers(whole, len(whole_sizes), starts, sizes, strides)
     for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole_sizes, strict=True)):
-        if start + size > limit:
+        if not fits(start + size, limit):
             of_whole = f"the size of {called_array(whole)} along axis {i}"
             rule = f"must keep {called('starts', i)} + {called('sizes', i)} at most {limit}, {of_whole}"
             raise InvalidDesc(Problem(("sizes", i), rule, start + size))
@@ -78,7 +79,7 @@ def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
     for i, (count, reached) in enumerate(zip(counts, most, strict=True)):
         require_count((*place, i), count, 1)
         rule = f"must be at most {reached}, the number of elements that the stride reaches in the window"
-        require((*place, i), count <= reached, rule, count)
+        require((*place, i), fits(count, reached), rule, count)
 
 
 def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
@@ -277,7 +278,8 @@ def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes
     require("sizes", bool(sizes), "must have at least 1 element", spelled(sizes))
     require_counts("sizes", sizes, 1)
     rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
-    require("sizes", sum(sizes) == input[axis], rule, spelled(sizes))
+    remedy = equalities((sum(sizes), input[axis]))
+    require("sizes", sum(sizes) == input[axis], rule, spelled(sizes), remedy=remedy)
     return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
 
 
@@ -494,7 +496,8 @@ def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Si
     require_count("block_size", block_size, 1)
     for axis, divisor in divisors.items():
         place = ("input", "shape", axis % len(input))
-        require(place, input[axis] % divisor == 0, f"must be a multiple of {divisor}", input[axis])
+        rest = input[axis] % divisor
+        require(place, rest == 0, f"must be a multiple of {divisor}", input[axis], remedy=equalities((rest, 0)))
     return input
 
 

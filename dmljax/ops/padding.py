@@ -157,6 +157,9 @@ def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Ar
 
 def _with_edges(input: Array, axis: int, indices: _Range) -> Array:
     size = input.shape[axis]
+    if is_symbolic(indices.start) or is_symbolic(indices.stop - size):  # padded or cropped
+        place = lax.iota(np.int32, indices.stop - indices.start) + number(indices.start, np.int32)
+        return jnp.take(input, jnp.clip(place, 0, number(size - 1, np.int32)), axis=axis, mode="clip")
     start, stop = (min(max(index, 0), size) for index in indices)
     parts = [lax.slice_in_dim(input, start, stop, axis=axis)]
     if indices.start < 0:

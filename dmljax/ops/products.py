@@ -14,10 +14,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, require
-from dmljax.inference import Sizes, called, require_broadcast, require_dimensions, spelled
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require
+from dmljax.inference import Sizes, called, remedy_for_open, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
-from dmljax.lowerings.sizes import is_symbolic
 from dmljax.ops.quantization import (
     QuantizedBinary,
     QuantizedOperands,
@@ -85,7 +84,8 @@ def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) ->
         size not in (1, most) for size, most in zip(expanded.shape, whole, strict=True)
     ):
         of = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
-        raise InvalidDesc(Problem(name, f"must have one element, or one for each of the {of}", f"shape {given.shape}"))
+        rule, remedy = f"must have one element, or one for each of the {of}", remedy_for_open(expanded.shape, whole)
+        raise InvalidDesc(Problem(name, rule, f"shape {given.shape}", remedy=remedy))
     return expanded
 
 
@@ -293,8 +293,6 @@ def _dequantized_product(
 ) -> Array:
     """The product of two dequantized matrices in float32, or in float64 if a scale is of that type."""
     a, b, shape = _matrices(a, b)
-    rule = "must have a number of columns that is known while tracing"
-    require("a", not is_symbolic(a.shape[-1]), rule, f"shape {a.shape}", Unsupported)
     a_zero = _zero_point("a_zero_point", a_zero_point, a, shape, _ROWS)
     b_zero = _zero_point("b_zero_point", b_zero_point, b, shape, _COLUMNS)
     scales = [calls.float_array("a_scale", a_scale), calls.float_array("b_scale", b_scale)]

@@ -5,7 +5,7 @@ float32, even for FLOAT16, and float64 if the input or a scale is float64. Resul
 undefined.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from dmljax.inference import led, remedy_for_channels
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
+from dmljax.open_sizes import equalities
 from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,
@@ -372,7 +373,7 @@ def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
     sizes = led(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
     if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
-        remedy = remedy_for_channels(parameter.shape, input.shape)
+        remedy = remedy_for_channels(parameter.shape, input.shape) or _multiples(sizes, input.shape)
         raise InvalidDesc(Problem(name, rule, parameter.shape, remedy=remedy))
     blocks = [1 if size in (1, whole) else whole // size for size, whole in zip(sizes, input.shape, strict=True)]
     if all(block == 1 for block in blocks):
@@ -384,6 +385,12 @@ def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
         return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(repeated)
 
     return moved([lax.expand_dims(parameter, range(input.ndim - parameter.ndim))], repeated, repeat)
+
+
+def _multiples(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
+    """Returns the constraints with which `sizes` divide open sizes, if there are any."""
+    pairs = zip(sizes, wholes, strict=False)
+    return equalities(*((whole % size, 0) for size, whole in pairs if not _divides(size, whole) and size != 0))
 
 
 def _divides(size: int, whole: int) -> bool:

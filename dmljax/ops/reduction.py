@@ -3,6 +3,7 @@
 16-bit floats are computed in float32 and rounded once.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +22,8 @@ from dmljax.inference import Sizes
 from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.norms import magnitude, norm
-from dmljax.lowerings.sizes import largest_size, number
+from dmljax.lowerings.scans import running_product
+from dmljax.lowerings.sizes import is_symbolic, largest_size, number
 from dmljax.lowerings.workarounds import quotient
 from dmljax.types import (
     FLOAT,
@@ -216,7 +218,18 @@ def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _product(x: Array, axes: tuple[int, ...]) -> Array:
-    return jnp.prod(x.astype(widened(x.dtype)), axis=axes, keepdims=True, dtype=widened(x.dtype))
+    wide = x.astype(widened(x.dtype))
+    if x.dtype in FLOATS and any(map(is_symbolic, x.shape)):  # JAX's derivative needs known sizes
+        return functools.reduce(_product_along, axes, wide)
+    return jnp.prod(wide, axis=axes, keepdims=True, dtype=wide.dtype)
+
+
+def _product_along(x: Array, axis: int) -> Array:
+    def slope(tangent: Array, x: Array) -> Array:
+        before, after = (running_product(x, axis, reverse=reverse, exclusive=True) for reverse in (False, True))
+        return jnp.sum(tangent * before * after, axis=axis, keepdims=True)
+
+    return with_slopes(slope)(partial(jnp.prod, axis=axis, keepdims=True))(x)
 
 
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:

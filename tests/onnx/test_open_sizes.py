@@ -339,15 +339,15 @@ REFUSED = {
     ),
     "a convolution without padding": (
         CASES["Conv without padding"]._replace(constraints=["b >= 3", "c >= 3"]),
-        r'y\.Conv: open sizes do not decide whether .* >= 0 .*constraints=\["b\*c - 2\*c - 2\*b \+ 4 >= 0"\]',
+        r'y\.Conv\.input\.shape\[2\]: open sizes do not decide whether .*constraints=\["b\*c - 2\*c - 2\*b >= -4"\]',
     ),
     "a size that a comparison chooses": (
         Case(MATRIX, "c = Greater (n1, i3) t = Where (c, v2, v3) y = ConstantOfShape (t)"),
-        r'must be known while tracing.*\n.*decide whether b > 3 .*constraints=\["b >= 4"\]',
+        r'must be known while tracing.*\n.*decide whether b >= 4 .*constraints=\["b >= 4"\]',
     ),
     "a rank that a size chooses": (
         Case(MATRIX, "c = Equal (n1, i3) t = Where (c, v2, v3) y = ConstantOfShape (t)"),
-        r'must be known while tracing.*\n.*decide whether b == 3 .*constraints=\["b >= 4"\]',
+        r'must be known while tracing.*\n.*decide whether b >= 4 .*constraints=\["b >= 4"\]',
     ),
     "places of ones": (
         Case(MATRIX, "o = ConstantOfShape <value = int64[1] {1}> (s) y = NonZero (o)"),
@@ -367,7 +367,7 @@ REFUSED = {
     ),
     "a window without its least size": (
         Case(IMAGE, "y = MaxPool <kernel_shape = [3, 1]> (x)"),
-        r'decide whether b < 3 \(.*constraints=\["b >= 3"\]\)',
+        r'decide whether b >= 3 \(.*constraints=\["b >= 3"\]\)',
     ),
     "frequencies of an open length": (
         Case("float[a, b, 1] x", "y = DFT (x, , i1)"),

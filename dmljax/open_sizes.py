@@ -1,0 +1,80 @@
+"""Comparisons of open sizes: symbols while `jax.export` traces a function, which have no values yet.
+
+JAX raises an error where a comparison depends on their values; it becomes a refusal with the constraint to write.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.export
+from jax.export import is_symbolic_dim
+
+from dmljax.errors import Path, Problem
+from dmljax.text import json_text
+
+# JAX raises these where a comparison of sizes depends on the values of symbols
+_errors: Any = jax.errors if hasattr(jax.errors, "InconclusiveDimensionOperation") else jax.core  # before JAX 0.10
+Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
+
+_COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
+_CONSTANT = re.compile(r"'(.+?)' used in a context that requires a constant")
+_SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
+_CONSTANT_TERM = re.compile(r"(.+) ([+-]) (\d+)")
+
+Shapes = Mapping[Path, Sequence[int]]
+_NONE: Shapes = MappingProxyType({})
+
+
+def undecided(error: Exception, shapes: Shapes = _NONE) -> Problem:
+    """The problem with a comparison of open sizes that JAX cannot decide, and the constraint that would decide it.
+
+    Most comparisons require a size to be large enough. The problem's place is the first size in the `shapes` of arrays,
+    by their paths, that the comparison needs.
+    """
+    found = _COMPARISON.search(str(error))
+    if found is None:
+        symbol = _CONSTANT.search(str(error))
+        given = symbol[1] if symbol else "an open size"
+        remedy = "export the model with that size fixed"
+        return Problem(_place_of(given, shapes), "needs a fixed size here", given, remedy=remedy)
+    one, comparison, other = found.groups()
+    constraint = _greater(one, other, 0 if comparison in ("<", ">=") else 1)
+    rule = f"open sizes do not decide whether {constraint}"
+    return Problem(_place_of(constraint, shapes), rule, remedy=constrained(constraint))
+
+
+def fits(size: int, most: int) -> bool:
+    """Whether `size` is at most `most`; raises `Undecided` such that the constraint is that it is."""
+    return most - size >= 0
+
+
+def equalities(*pairs: tuple[int, int]) -> str | None:
+    """Returns how to make both sizes of each pair equal, if that only takes constraints on open sizes."""
+    apart = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
+    if not apart or not all(is_symbolic_dim(one) for one, _ in apart):
+        return None
+    return constrained(*(f"{one} == {other}" for one, other in apart))
+
+
+def constrained(*constraints: str) -> str:
+    """The call that gives symbols these constraints."""
+    return f"jax.export.symbolic_shape(..., constraints={json_text([*constraints])})"
+
+
+def _place_of(expression: str, shapes: Shapes) -> Path:
+    symbols = {*_SYMBOL.findall(expression)}
+    sizes = ((path, i, size) for path, shape in shapes.items() for i, size in enumerate(shape))
+    return next(((*path, "shape", i) for path, i, size in sizes if symbols & {*_SYMBOL.findall(str(size))}), ())
+
+
+def _greater(one: str, other: str, by: int) -> str:
+    """Spells that an expression is greater than another by at least `by`, with the symbols on the left."""
+    first, second = jax.export.symbolic_shape(f"{one}, {other}")
+    difference = first - second - by
+    found = _CONSTANT_TERM.fullmatch(str(difference))
+    constant = int(found[2] + found[3]) if found else 0
+    rest = difference - constant
+    return f"{-rest} <= {constant}" if str(rest).startswith("-") else f"{rest} >= {-constant}"
