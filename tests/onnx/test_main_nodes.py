@@ -20,7 +20,8 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 def both(operator: str, arrays: list[Any], **attributes: Any) -> tuple[Any, Any]:
     """The result of a node here and in ONNX Runtime."""
     made = one_node(operator, arrays, domain="", version=18, **attributes)
-    return dmljax.onnx.load(made)(*arrays), by_onnxruntime(made, arrays)[0]
+    present = [one for one in arrays if one is not None]
+    return dmljax.onnx.load(made)(*present), by_onnxruntime(made, present)[0]
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (5, 3), (2, 0)])
@@ -105,3 +106,100 @@ def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
     result, expected = both(operator, [x, np.array([1])])
     np.testing.assert_array_equal(result, expected)
     assert result.dtype == expected.dtype
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [(-3, -3, -1), (-9, -9, -2), (9, -9, -1), (-1, 0, -1)])
+def test_a_slice_backwards_begins_at_the_first_element_or_later(start: int, end: int, step: int) -> None:
+    bounds = [np.array([one]) for one in (start, end, 0, step)]
+    result, expected = both("Slice", [X[:2], *bounds])
+    np.testing.assert_array_equal(result, expected)
+
+
+RAMP = np.arange(10, dtype=np.float32).reshape(1, 1, 2, 5) ** 2
+
+
+def resized(x: Any, scales: list[float], roi: list[float] | None = None, **attributes: Any) -> tuple[Any, Any]:
+    more = [None if roi is None else np.array(roi, np.float32), np.array(scales, np.float32)]
+    return both("Resize", [x, *more], **attributes)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_half_pixels_of_tensorflow_are_not_subtracted_and_move_only_dimensions_that_are_scaled(mode: str) -> None:
+    # The position is (x + 0.5) / scale.
+    way = "tf_half_pixel_for_nn"
+    result, expected = resized(
+        RAMP, [1, 1, 1, 0.6], mode=mode, coordinate_transformation_mode=way, nearest_mode="floor"
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, -(2**24) - 1])
+def test_nearest_elements_of_a_crop_keep_their_bits(value: int) -> None:
+    x = np.array([[value, 1, 2, value]], np.int32)
+    crop: dict[str, Any] = {"coordinate_transformation_mode": "tf_crop_and_resize", "mode": "nearest"}
+    result, expected = resized(x, [1, 0.75], [0, 0, 1, 1], **crop)
+    np.testing.assert_array_equal(result, expected)
+    row = np.array([[np.inf, 1, 2, np.nan]], np.float32)
+    result, expected = resized(row, [1, 0.75], [0, 0, 1, 1], **crop)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_the_end_of_a_crop_is_inside() -> None:
+    # In floats, -0.14648986 + (1 + 0.14648986) is more than 1.
+    crop: dict[str, Any] = {
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "mode": "linear",
+        "extrapolation_value": 9.0,
+    }
+    result, expected = resized(RAMP[0, 0, :, :4].T, [0.5, 1], [-0.14648986, 0, 1, 1], **crop)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
+    assert result[-1].tolist() == RAMP[0, 0, :, 3].tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_averages_of_integers_are_rounded_to_nearest(mode: str, dtype: Any) -> None:
+    # ONNX does not say how; ONNX Runtime rounds toward 0 where it takes integers.
+    x, scales = np.array([[0, 3, 10, -9]], dtype), np.array([1, 2], np.float32)
+
+    def run(x: Any) -> Any:
+        return dmljax.onnx.load(one_node("Resize", [x, None, scales], domain="", mode=mode))(x, scales)
+
+    result, exact = run(x), run(x.astype(np.float32))
+    np.testing.assert_array_equal(result, np.rint(exact))
+    assert result.dtype == dtype
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_no_images_are_resized_to_none(mode: str) -> None:
+    images = np.zeros((0, 2, 3, 4), np.float32)
+    result, expected = resized(images, [1, 1, 2, 0.5], mode=mode)
+    assert result.shape == expected.shape == (0, 2, 6, 2)
+    sizes = np.array([0, 2, 5, 5])
+    run = dmljax.onnx.load(one_node("Resize", [images, None, None, sizes], domain="", mode=mode))
+    assert run(images, sizes).shape == (0, 2, 5, 5)
+    with pytest.raises(DmlError, match="X must not be empty where it is resized"):
+        run(images, np.array([1, 2, 5, 5]))
+
+
+def test_corners_of_a_single_element_are_that_element() -> None:
+    options: dict[str, Any] = {
+        "antialias": 1,
+        "exclude_outside": 1,
+        "mode": "linear",
+        "coordinate_transformation_mode": "align_corners",
+    }
+    result, expected = resized(RAMP[..., 2:3], [1, 1, 2, 3], **options)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_samples_may_have_another_type_than_the_grid(dtype: Any) -> None:
+    grid = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 2, 3, 2)
+
+    def run(x: Any) -> Any:
+        return dmljax.onnx.load(one_node("GridSample", [x, grid], domain="", mode="bicubic"))(x, grid)
+
+    result = run(RAMP.astype(dtype))
+    np.testing.assert_allclose(result, run(RAMP), rtol=2e-3)
+    assert result.dtype == jax.dtypes.canonicalize_dtype(dtype)

@@ -67,6 +67,8 @@ def _resize(
 ) -> Array:
     axes = [*range(x.ndim)] if resize.axes is None else [normal(axis, x.ndim) for axis in resize.axes]
     ratios, new = _sizes(x, scales, sizes, axes, resize.keep_aspect_ratio_policy)
+    if any(isinstance(size, int) and size == 0 for size in new):
+        return jnp.zeros(tuple(new), x.dtype)
     transformation = resize.coordinate_transformation_mode
     one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
     before, after, factors = _offsets(x.shape, new, ratios, roi, axes, transformation)
@@ -82,14 +84,15 @@ def _resize(
             raise Unsupported(Problem("antialias", "must be 0 for open sizes", resize.antialias))
         return _weighted_by_neighbors(x, new, factors, before, after, kind, (direction, shift), settings)
     # DirectML's filter width follows the scale, and ONNX's the ratio of the sizes.
-    is_other_filter = kind == "linear" and resize.antialias and (resize.exclude_outside or factors != ratios)
-    if kind == "cubic" or is_cropped or is_other_filter:
+    is_other_filter = resize.antialias and (resize.exclude_outside or factors != ratios)
+    is_wide_integer = jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1
+    if kind == "cubic" or is_cropped or (kind == "linear" and (is_other_filter or is_wide_integer)):
         stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
         return _weighted(x, new, factors, stretches, before, after, kind, (direction, shift), settings)
     return dml.resample3(
         x,
         output_sizes=new,
-        scales=factors,
+        scales=[one if one < math.inf else 1.0 for one in factors],  # any scale finds a single element
         interpolation_mode=directml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
         input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
@@ -110,10 +113,12 @@ def _sizes(
     given: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
     if len(given) != len(axes):
         raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
-    if any(not one > 0 or one == math.inf for one in given):
+    are_empty = [isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes]
+    if has_sizes and any(is_empty and one != 0 for is_empty, one in zip(are_empty, given, strict=True)):
+        raise InvalidDesc(Problem("X", "must not be empty where it is resized", x.shape))
+    left = [one for is_empty, one in zip(are_empty, given, strict=True) if not (has_sizes and is_empty)]
+    if any(not one > 0 or one == math.inf for one in left):
         raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(given)))
-    if any(isinstance(size, int) and size == 0 for size in x.shape):
-        raise InvalidDesc(Problem("X", "must not be empty", x.shape))
     if not has_sizes:
         for axis, ratio in zip(axes, given, strict=True):
             ratios[axis] = ratio
@@ -163,11 +168,12 @@ def _offsets(
                 last = ratios[i] * own - 1  # the size may be fractional
                 before[i], after[i] = 0.0, 0.0
                 is_scaled = (own > 1) & (last > 0) & (size != 1)
-                scales[i] = _chosen(is_scaled, last / _chosen(own > 1, own - 1, 1), 1.0)
+                only = _chosen((own == 1) & (size > 1), np.inf, 1.0)  # all positions are 0
+                scales[i] = _chosen(is_scaled, last / _chosen(own > 1, own - 1, 1), only)
             case "asymmetric":
                 before[i], after[i] = 0.0, 0.0
             case "tf_half_pixel_for_nn":
-                before[i], after[i] = 0.5, 0.0
+                before[i] = _chosen(ratios[i] == 1, 0.5, 0.0)  # nothing moves along other dimensions
             case "half_pixel_symmetric":
                 before[i] = 0.5 - own / 2 * (1 - size / (ratios[i] * own))
             case "pytorch_half_pixel":
@@ -207,24 +213,38 @@ def _weighted(
     nearest: tuple[directml.AxisDirection, float],
     settings: tuple[float, bool, float | None],
 ) -> Array:
-    """Resizes by a matrix product per dimension, for what DirectML lacks: cubic weights, and other border handling."""
+    """Resizes by a matrix product per dimension, for what DirectML lacks.
+
+    That is cubic weights, averages of wide integers, and other border handling.
+    """
     coefficient, exclude_outside, outside = settings
     dtype = x.dtype
-    result = x.astype(promoted(dtype, jnp.float32))
+    result = x if kind == "nearest" else x.astype(promoted(dtype, jnp.float32))
     is_outside = np.zeros((1,) * x.ndim, bool)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
-        places = (np.arange(size) - after[axis]) / scales[axis] - before[axis]
+        # Round away the errors of float64, so that the end of a crop is not outside.
+        places = np.round((np.arange(size) - after[axis]) / scales[axis] - before[axis], 10)
         if outside is not None:
             shape = [1] * x.ndim
             shape[axis] = size
             is_outside = is_outside | ((places < 0) | (places > old - 1)).reshape(shape)
         if old == size and scales[axis] == 1 and np.array_equal(places, np.arange(size)):
             continue
+        if kind == "nearest":
+            indices, _ = _neighbors(places, old, kind, nearest, coefficient, 1.0, exclude_outside)
+            result = jnp.take(result, indices[:, 0], axis=axis)
+            continue
         weights = _weights(places, old, kind, nearest, coefficient, stretches[axis], exclude_outside)
         result = jnp.moveaxis(jnp.tensordot(result, jnp.asarray(weights, result.dtype), (axis, 1)), -1, axis)
     if outside is not None:
         result = jnp.where(jnp.asarray(is_outside), jnp.asarray(outside, result.dtype), result)
-    return result.astype(dtype)
+    return _rounded(result, dtype)
+
+
+def _rounded(x: Array, dtype: Any) -> Array:
+    """Converts results to the input's type; averages of integers are rounded to nearest, as DirectML's."""
+    is_average = jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(dtype, jnp.floating)
+    return (jnp.round(x) if is_average else x).astype(dtype)
 
 
 def _weights(
@@ -302,7 +322,7 @@ def _weighted_by_neighbors(
         if outside is not None:
             is_outside = ((places < 0) | (places > number(old - 1, np.float32))).reshape(spread)
             result = jnp.where(is_outside, jnp.asarray(outside, result.dtype), result)
-    return result.astype(x.dtype)
+    return _rounded(result, x.dtype)
 
 
 def _cubic(numpy: Any, distance: Any, a: float) -> Any:

@@ -339,7 +339,10 @@ def slices(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None,
     for start, end, axis, step in zip(*bounds, strict=True):
         if step == 0:
             raise InvalidDesc(Problem("steps", "must not be 0", strides))
-        windows[normal(axis, len(shape))] = slice(start, end, step)
+        axis = normal(axis, len(shape))
+        if all(isinstance(one, int) for one in (start, step, shape[axis])) and step < 0:
+            start = max(start, -shape[axis])  # before the first element, where Python would find none
+        windows[axis] = slice(start, end, step)
     return windows
 
 

@@ -70,11 +70,12 @@ def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_c
             # The weight of a NaN coordinate is NaN, and so is the sample.
             taps.append((jnp.clip(jnp.nan_to_num(tap), 0, size - 1).astype(jnp.int32), weight))
         along.append(taps)
-    pixels = jnp.moveaxis(x, 1, -1)
+    wide = promoted(x.dtype, places[0].dtype)
+    pixels = jnp.moveaxis(x, 1, -1).astype(wide)
     batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1))
     total: Array | int = 0
     for corner in itertools.product(*along):
-        weight = math.prod((one for _, one in corner), start=jnp.ones((), places[0].dtype))
+        weight = math.prod((one for _, one in corner), start=jnp.ones((), places[0].dtype)).astype(wide)
         total += pixels[(batch, *(tap for tap, _ in corner))] * weight[..., None]
     return jnp.moveaxis(total, -1, 1).astype(x.dtype)
 
