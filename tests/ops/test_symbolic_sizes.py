@@ -71,7 +71,7 @@ def attended(query: Any, key: Any, value: Any, relative: Any) -> Any:
 def with_past(*arrays: Any) -> Any:
     query, key, value, past_key, past_value, lengths = arrays
     past = {"past_key": past_key, "past_value": past_value, "past_sequence_lengths": lengths}
-    heads = {"query_head_count": 4, "key_value_head_count": 2}
+    heads: Any = {"query_head_count": 4, "key_value_head_count": 2}
     return tuple(dmljax.multihead_attention1(query, key, value, **past, **heads, has_present=True))
 
 
@@ -312,7 +312,7 @@ FUNCTIONS: dict[str, Row] = {
     "cast": (lambda x: dmljax.cast(x, dtype="float16"), "a, b", (X,)),
     "element_wise_if": (dmljax.element_wise_if, "a, b; a, b; a, b", (X > 4, X, X)),
     "adam_optimizer": (
-        lambda *x: tuple(dmljax.adam_optimizer(*x, np.float32(3))),
+        lambda x, m, v, g: tuple(dmljax.adam_optimizer(x, m, v, g, np.float32(3))),
         "a, b; a, b; a, b; a, b",
         (X, X, X, X),
     ),
@@ -537,7 +537,7 @@ def test_each_open_size_serves_several(name: str, opened: str, *, is_gradient: b
         result = found.call(*given)
         assert jax.tree.map(jnp.shape, result) == jax.tree.map(jnp.shape, expected)
         for one, other in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(*(np.asarray(x, np.float64) for x in (one, other)), rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=1e-4, atol=1e-4)
 
 
 # Functions that need a constraint, the symbolic sizes, and the refusal that names it
@@ -599,7 +599,7 @@ def test_undecidable_sizes_are_refused_with_a_constraint_that_helps(name: str) -
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_transposed_convolutions_need_filters_of_known_space(direction: str) -> None:
+def test_transposed_convolutions_need_filters_of_known_space(direction: Any) -> None:
     def convolution(image: Any, filter: Any) -> Any:
         return jnp.sum(dmljax.convolution(image, filter, direction=direction))
 
