@@ -87,9 +87,14 @@ def meeting(image: range, windows: range, taps: range) -> tuple[range, range, ra
     A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
     stride stays, since XLA skips it.
 
-    Where a convolution crops the start of an image entirely, XLA on CPU reads uninitialized memory, and it ignores a
-    padding of (-1, 1) or (1, -1) around one row. JAX crops the start of images in derivatives if the padding is as wide
-    as the windows.
+    Where a convolution crops the start of an image entirely, XLA on CPU of JAX 0.8.0 and 0.10.2 reads uninitialized
+    memory, and that of 0.10.2 and 0.12.0.1 ignores a padding of (-1, 1) or (1, -1) around one row. Both of these should
+    be 0:
+
+        lax.conv_general_dilated(jnp.ones((1, 4, 1, 4)), jnp.ones((1, 4, 1, 2)), (1, 1), [(-1, 1), (0, 0)])
+        lax.conv_general_dilated(jnp.ones((1, 32, 1, 1)), jnp.ones((1, 32, 1, 1)), (1, 1), [(-1, 1), (0, 0)])
+
+    JAX crops the start of images in derivatives if the padding is as wide as the windows.
     """
     while image and windows and taps:
         kept = (
