@@ -99,7 +99,7 @@ class Count:
             return _quotient(self, other)
         if self.factor % other == 0:
             return Count(self.base, self.factor // other, self.offset // other)
-        return _quotient(self, other)
+        return _quotient(self, other) if other > 0 else _quotient(-self, -other)
 
     def __rfloordiv__(self, other: Any) -> Any:
         return _quotient(other, self)

@@ -26,10 +26,6 @@ from dmljax.onnx.symbols import as_sizes, has_counts, kind_of, sizes_array
 Sizes = tuple[Any, ...]  # integers and counts
 
 
-def _sizes(value: Any) -> Sizes:
-    return tuple(value.shape)
-
-
 def _array(value: Any) -> Array:
     return value.array if isinstance(value, Padded) else as_array(value)
 
@@ -107,8 +103,7 @@ def _fitted(value: Any, sizes: Sizes) -> Array:
     ELEMENTWISE, "BitCast", "BitShift", "Cast", "Dropout", "IsInf", "Mean", "Mod", "Affine", "Add", "Sub", "Mul", "Div"
 )
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
-    shapes = [_sizes(x) for x in inputs if x is not None]
-    sizes = _broadcast(shapes)
+    sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
     return tuple(padded(one, sizes) for one in (results if isinstance(results, tuple) else (results,)))
 
@@ -127,19 +122,15 @@ def _passed(run: Run, *inputs: Value, **_: Any) -> Results:
 # Sizes
 
 
-def _known_sizes(shape: Any) -> Sizes:
-    return as_sizes(shape)
-
-
 @of_padded("ConstantOfShape")
 def _constant_of_shape(run: Run, shape: Any, **_: Any) -> Results:
-    sizes = _known_sizes(shape)
+    sizes = as_sizes(shape)
     return padded(run(sizes_array([*map(bound_of, sizes)])), sizes)
 
 
 @of_padded("Range")
 def _range(run: Run, start: Any, limit: Any, delta: Any) -> Results:
-    (first,), (last,), (step,) = map(_known_sizes, (start, limit, delta))
+    (first,), (last,), (step,) = map(as_sizes, (start, limit, delta))
     if isinstance(step, Count):
         raise _refusal("a step that depends on values", step)
     count = larger(-((first - last) // step), 0)
@@ -147,18 +138,14 @@ def _range(run: Run, start: Any, limit: Any, delta: Any) -> Results:
     return _entered(places.astype(jax.dtypes.canonicalize_dtype(kind_of(limit))), [count])
 
 
-def _total(sizes: Sequence[Any]) -> Any:
-    return math.prod(sizes)
-
-
 def _new_sizes(x: Any, shape: Any, allowzero: int) -> Sizes:
-    sizes = [*_known_sizes(shape)]
+    sizes = [*as_sizes(shape)]
     for i, size in enumerate(sizes):
         if is_zero(size) and not allowzero:
             sizes[i] = x.shape[i]
     open_places = [i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1]
     for i in open_places:
-        sizes[i] = _total(x.shape) // _total(replaced(sizes, i))
+        sizes[i] = math.prod(x.shape) // math.prod(replaced(sizes, i))
     return tuple(sizes)
 
 
@@ -170,12 +157,12 @@ def _reshape(run: Run, x: Any, shape: Any = None, *, allowzero: int = 0, **_: An
 @of_padded("Flatten")
 def _flatten(run: Run, x: Any, *, axis: int = 1) -> Results:
     axis = axis if axis >= 0 else axis + x.ndim
-    return _reshaped(x, (_total(x.shape[:axis]), _total(x.shape[axis:])))
+    return _reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 def _reshaped(x: Any, sizes: Sizes) -> Results:
     array = _array(x)
-    if _keeps_rows(_sizes(x), sizes):
+    if _keeps_rows(x.shape, sizes):
         return padded(array.reshape([*map(bound_of, sizes)]), sizes)
     # The padding is elsewhere: find the place of each true element.
     place: Any = jnp.zeros((), jnp.int32)
@@ -203,7 +190,7 @@ def _keeps_rows(before: Sizes, after: Sizes) -> bool:
         places = [i for i, size in enumerate(sizes) if isinstance(size, Count)]
         if len(places) > 1:
             return False
-        splits.append((_total(sizes[: places[0]]), _total(sizes[places[0] :])))
+        splits.append((math.prod(sizes[: places[0]]), math.prod(sizes[places[0] :])))
     return bool(splits[0][0] == splits[1][0]) and is_same(splits[0][1], splits[1][1])
 
 
@@ -237,7 +224,7 @@ def _transpose(run: Run, x: Any, *, perm: Sequence[int] | None = None) -> Result
 
 @of_padded("Expand")
 def _expand(run: Run, x: Any, shape: Any) -> Results:
-    sizes = _broadcast([_sizes(x), _known_sizes(shape)])
+    sizes = _broadcast([x.shape, as_sizes(shape)])
     return _entered(jnp.broadcast_to(_fitted(x, sizes), [*map(bound_of, sizes)]), sizes)
 
 
@@ -268,7 +255,7 @@ def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis:
 
 def _joined(inputs: Sequence[Any], axis: int) -> Results:
     """Joins arrays along an axis: each is written over the padding of the one before."""
-    others = _broadcast([replaced(_sizes(x), axis, 1) for x in inputs])
+    others = _broadcast([replaced(x.shape, axis, 1) for x in inputs])
     total: Any = 0
     room = sum(bound_of(x.shape[axis]) for x in inputs)
     result = jnp.zeros(replaced([*map(bound_of, others)], axis, room), inputs[0].dtype)
@@ -433,7 +420,7 @@ def _nonzero(run: Run, x: Any, **_: Any) -> Any:
 @of_padded("Compress")
 def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_: Any) -> Results:
     if axis is None:
-        x = _reshaped(x, (_total(x.shape),))
+        x = _reshaped(x, (math.prod(x.shape),))
     result = run(_array(x), _filled(condition, False), axis=axis)
     place = 0 if axis is None else normal(axis, x.ndim)
     return padded(result.array, replaced(x.shape, place, result.shape[place]))
@@ -441,7 +428,7 @@ def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_:
 
 @of_padded("Unique")
 def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
-    x = _reshaped(x, (_total(x.shape),)) if axis is None else x
+    x = _reshaped(x, (math.prod(x.shape),)) if axis is None else x
     place = 0 if axis is None else normal(axis, x.ndim)
     _require_whole(x, *(i for i in range(x.ndim) if i != place))
     # Padding repeats the first element, which adds no element, but to the count of the first.
@@ -515,7 +502,7 @@ for _operators, _neutral in (
 def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
     chosen = _reduced_axes(x, axes, options)
     total = reduced(directml.ReduceFunction.SUM, _filled(x, 0, chosen), chosen, keepdims)
-    count = jnp.maximum(value_of(_total([x.shape[axis] for axis in chosen])), 1).astype(total.dtype)
+    count = jnp.maximum(value_of(math.prod([x.shape[axis] for axis in chosen])), 1).astype(total.dtype)
     return padded(total / count, _kept_sizes(x, chosen, keepdims))
 
 
@@ -548,8 +535,8 @@ def _softmax(run: Run, x: Any, *, axis: int | None = None) -> Results:
 @of_padded("MatMul")
 def _matmul(run: Run, a: Any, b: Any) -> Results:
     inner = [a.ndim - 1, max(b.ndim - 2, 0)]
-    batch = _broadcast([_sizes(a)[:-2], _sizes(b)[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
-    rows, columns = _sizes(a)[-2:-1], _sizes(b)[-1:] if b.ndim > 1 else ()
+    batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
+    rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     common = _common([a.shape[inner[0]], b.shape[inner[1]]])
     fitted_a = _fitted_product(a, (*batch, *(one for one in rows), common), inner[0])
     fitted_b = _fitted_product(b, (*batch, common, *columns), inner[1])
