@@ -6,7 +6,8 @@ An edge passes on a buffer, as in DirectML: its reader may view the bytes with d
 import base64
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from dmljax import diagrams
 from dmljax.checks import array, checked_arguments
-from dmljax.descriptors.array_arguments import Bind, Given, require_64_bits, require_match
+from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits, require_match
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
 from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
@@ -30,7 +31,39 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
-class Graph(Lowerable):
+class Computation(Lowerable):
+    """A graph, or an ONNX model for given sizes: it computes outputs from inputs and constants, which have names."""
+
+    inputs: Mapping[str, TensorDesc]
+    constants: Mapping[str, Any]
+    bounded: Collection[str] = ()  # the outputs whose true sizes depend on values; their descs have the largest sizes
+
+    @property
+    @abstractmethod
+    def results(self) -> Mapping[str, TensorDesc]:
+        """The descs of the outputs."""
+
+    @property
+    @abstractmethod
+    def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        """The types of the constants as `computation` takes them."""
+
+    @abstractmethod
+    def computation(self, *, rounds_between_nodes: bool = False) -> Any:
+        """The jitted function of a dict of constants and of the inputs.
+
+        The leaves of its result are an array for each output, followed by its true sizes if it is in `bounded`.
+
+        With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the
+        rounding, for example between a multiplication and an addition.
+        """
+
+    @abstractmethod
+    def folded(self) -> "Computation":
+        """The same computation, with constants in place of whatever is better computed once."""
+
+
+class Graph(Computation):
     """Operators and the edges between their tensors.
 
     `nodes` are descriptors by name. `edges` map each of their inputs to its source: the name of a graph input or
@@ -215,7 +248,7 @@ class Graph(Lowerable):
     def require_available(self) -> None:
         for name, node in self.nodes.items():
             with within(self.title), inside(("nodes", name, node.short_name)):
-                require_64_bits(node.leaves())
+                require_64_bits((leaf.path, leaf.tensor) for leaf in node.leaves())
 
     # As a function of arrays
 
@@ -225,36 +258,33 @@ class Graph(Lowerable):
 
     def compiled(self) -> Callable[..., Any]:
         folded, own = self.folded(), functools.cache(self._arrays)
-        compiled, constants = computation(folded), own() if folded is self else folded._arrays()
+        compiled, constants = folded.computation(), own() if folded is self else folded._arrays()
 
         def computed(*inputs: Any, **replaced: Any) -> Any:
-            whole = computation(self) if replaced else None
+            whole = self.computation() if replaced else None
             results = whole(own() | replaced, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
         return computed
 
-    def binder(self) -> Bind:
-        return self._bind
+    def computation(self, *, rounds_between_nodes: bool = False) -> Any:
+        results = zip(self.outputs.values(), self.results.values(), strict=True)
+        return _compile(
+            tuple((name, self.nodes[name]) for name in self.order),
+            frozenset(self.edges.items()),
+            tuple(self.sources.items()),
+            tuple(self.inputs),
+            tuple(results),
+            rounds_between_nodes,
+        )
 
-    def _bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Given:
-        """All inputs in order, and the constants that the call replaces, by name."""
-        known = [*self.inputs, *self.constants]
-        for name in kwargs:
-            if name not in known:
-                raise InvalidType(Problem(name, "unknown input", remedy=f"the inputs are {', '.join(known)}"))
-        if len(args) > len(self.inputs):
-            raise InvalidType(Problem((), f"takes at most {len(self.inputs)} arrays by position", len(args)))
-        by_position = dict(zip(self.inputs, args, strict=False))
-        for name in self.inputs:
-            if (name in by_position) == (name in kwargs):
-                rule = "given both by position and by name" if name in kwargs else "no array for this input"
-                raise InvalidType(Problem(name, rule))
-        given = {
-            name: require_match((name,), self.sources[name], array(name, value))
-            for name, value in (by_position | kwargs).items()
-        }
-        return [given.pop(name) for name in self.inputs], given
+    @property
+    def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        return {name: self.sources[name].shape_dtype for name in self.constants}
+
+    def binder(self) -> Bind:
+        constants = {name: self.sources[name] for name in self.constants}
+        return functools.partial(bind_by_name, self.inputs, constants)
 
     def describe(self, function: Any) -> None:
         """Gives the function that `lower` returns its name and docstring."""
@@ -286,7 +316,7 @@ class Graph(Lowerable):
             outputs={source: source for source in made},
         )
         with jax.ensure_compile_time_eval():
-            values = computation(part)({}, *self._arrays().values())
+            values = part.computation()({}, *self._arrays().values())
         constants = {name: value for name, value in self.constants.items() if name in read}
         return Graph(
             nodes={name: self.nodes[name] for name in kept},
@@ -441,23 +471,6 @@ def _output_problems(graph: Graph) -> Iterator[Problem]:
 
 
 # Lowering
-
-
-def computation(graph: Graph, *, rounds_between_nodes: bool = False) -> Any:
-    """The jitted function that computes a graph from a dict of constants and the inputs; returns a tuple.
-
-    With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the rounding,
-    for example between a multiplication and an addition.
-    """
-    results = zip(graph.outputs.values(), graph.results.values(), strict=True)
-    return _compile(
-        tuple((name, graph.nodes[name]) for name in graph.order),
-        frozenset(graph.edges.items()),
-        tuple(graph.sources.items()),
-        tuple(graph.inputs),
-        tuple(results),
-        rounds_between_nodes,
-    )
 
 
 @functools.lru_cache(maxsize=256)

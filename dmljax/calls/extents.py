@@ -34,7 +34,7 @@ def require_addressable(jaxpr: Jaxpr, arguments: Mapping[str, Any]) -> None:
 def _arrays(jaxpr: Jaxpr) -> Iterator[tuple[str, Any]]:
     for variable in jaxpr.outvars:
         yield "the result", variable.aval
-    for equation in _equations(jaxpr):
+    for equation in equations(jaxpr):
         for variable in equation.outvars:
             yield "an intermediate array", variable.aval
         for padded in _padded(equation):
@@ -50,14 +50,14 @@ def _integers(arguments: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
             yield (name,), value
 
 
-def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
     """The equations of a computation and of those inside it."""
     for equation in jaxpr.eqns:
         yield equation
         for given in equation.params.values():
             for one in given if isinstance(given, tuple | list) else (given,):
                 if isinstance(one, ClosedJaxpr | Jaxpr):
-                    yield from _equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
+                    yield from equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
 
 
 def _is_too_large(array: jax.core.ShapedArray) -> bool:

@@ -39,6 +39,27 @@ def bind_arrays(
     ], {}
 
 
+def bind_by_name(
+    inputs: Mapping[str, TensorDesc], others: Mapping[str, TensorDesc], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Given:
+    """The arrays of all inputs in order, and those for the names in `others` that a call gives."""
+    known = {**inputs, **others}
+    for name in kwargs:
+        if name not in known:
+            raise InvalidType(Problem(name, "unknown input", remedy=f"the inputs are {', '.join(known)}"))
+    if len(args) > len(inputs):
+        raise InvalidType(Problem((), f"takes at most {len(inputs)} arrays by position", len(args)))
+    by_position = dict(zip(inputs, args, strict=False))
+    for name in inputs:
+        if (name in by_position) == (name in kwargs):
+            rule = "given both by position and by name" if name in kwargs else "no array for this input"
+            raise InvalidType(Problem(name, rule))
+    given = {
+        name: require_match((name,), known[name], array(name, value)) for name, value in (by_position | kwargs).items()
+    }
+    return [given.pop(name) for name in inputs], given
+
+
 def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Arrays by position, one for each leaf, or by name, with a sequence for an array of tensors."""
     if args:
@@ -70,14 +91,14 @@ def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
     return given
 
 
-def require_64_bits(leaves: Iterable[Leaf]) -> None:
+def require_64_bits(tensors: Iterable[tuple[Path, TensorDesc]]) -> None:
     """Refuses tensors of 64-bit types unless `jax_enable_x64` is set."""
     if x64_enabled():
         return
-    for leaf in leaves:
-        if leaf.tensor.data_type.bits > 32:
+    for path, tensor in tensors:
+        if tensor.data_type.bits > 32:
             rule = (
                 f"{NEEDS_X64}, by"
                 ' jax.config.update("jax_enable_x64", True), JAX_ENABLE_X64=1, or --x64 on the command line'
             )
-            raise Unsupported(Problem((*leaf.path, "DataType"), rule, leaf.tensor.data_type.name))
+            raise Unsupported(Problem((*path, "DataType"), rule, tensor.data_type.name))

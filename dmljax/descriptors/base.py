@@ -445,7 +445,7 @@ class Operator(Lowerable):
 
     def require_available(self) -> None:
         with within(self.title):
-            require_64_bits(self.leaves())
+            require_64_bits((leaf.path, leaf.tensor) for leaf in self.leaves())
 
     @property
     def input_count(self) -> int:

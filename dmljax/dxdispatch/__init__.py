@@ -14,9 +14,11 @@ We accept what DxDispatch's parser accepts, which is more than its schema allows
   DirectML.
 - A file that cannot be written ends the run; DxDispatch continues.
 - Resources may have the types INT4 and UINT4: two values to a byte, the first in the low half.
-- An ONNX model becomes a DirectML graph for the sizes of each dispatch, and does not run in ONNX Runtime. Among the
-  dispatchables, the graph for the first sizes has the model's name; the names of further graphs include their sizes. A
-  deferred resource keeps the size of the first output bound to it.
+- An ONNX model is compiled for the sizes of each dispatch, and does not run in ONNX Runtime. Among the dispatchables,
+  the model for the first sizes has the model's name; the names for further sizes include them. A deferred resource
+  keeps the size of the first output bound to it.
+- A buffer for an output whose sizes depend on values, such as NonZero's, must have room for the largest output. The
+  output takes the buffer's first bytes, and the rest stays unchanged; a deferred resource shrinks to the output.
 - A resource may be bound to an ONNX model's input that has an initializer as its default. DxDispatch ignores such a
   binding.
 - `fuse` combines several dispatches into one.

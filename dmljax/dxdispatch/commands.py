@@ -9,7 +9,7 @@ from dmljax.checks import boolean, uints
 from dmljax.descriptors.members import json_string
 from dmljax.dxdispatch.bindings import read_bindings
 from dmljax.dxdispatch.context import Context, Readers, given_of_kind, of_kind, optional
-from dmljax.dxdispatch.dispatchables import graph_of_network
+from dmljax.dxdispatch.dispatchables import dispatchable_of_network
 from dmljax.dxdispatch.files import check_writable, target_path
 from dmljax.dxdispatch.model import Command, Dispatch, Print, WriteFile
 from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_bindings
@@ -86,8 +86,8 @@ def _dispatch_of_network(
     singles = single_bindings(given)
     shapes = _shapes(context, place, names, singles)
     bound = {one for one, source in given.items() if source is not None}
-    own = None if shapes is None else graph_of_network(context, place, name, network, shapes, bound)
-    points = None if own is None else context.graphs[own].points
+    own = None if shapes is None else dispatchable_of_network(context, place, name, network, shapes, bound)
+    points = None if own is None else context.networks[own].points
     with context.part(*place):
         require_shapes_of_outputs(points or (), shapes or {})
     size_deferred(context, place, points, singles)

@@ -87,8 +87,8 @@ class Context:
         self.commands: dict[int, Any] = {}
         # By dispatchable, even one with findings: the names that bindings may have, and whether each takes a list.
         self.names: dict[str, Mapping[str, bool]] = {}
-        self.graphs: dict[str, Dispatchable] = {}  # from ONNX models, for the sizes of dispatches
-        self.sized: dict[tuple[Any, ...], str | None] = {}  # the names of the graphs, by network and sizes
+        self.networks: dict[str, Dispatchable] = {}  # from ONNX models, for the sizes of dispatches
+        self.sized: dict[tuple[Any, ...], str | None] = {}  # their names, by network and sizes
         self.sizes_of_outputs: dict[str, int] = {}  # by deferred resource
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
@@ -96,10 +96,10 @@ class Context:
         self.bytes_left = MAX_MODEL_BYTES
 
     def finished(self) -> DispatchModel:
-        """The model; its dispatchables include the graphs of its ONNX models."""
+        """The model; its dispatchables include its ONNX models for the sizes of dispatches."""
         own = {name: one for name, one in self.dispatchables.items() if isinstance(one, Dispatchable)}
         commands = list(self.commands.values())
-        return replace(self.model, resources=self.resources, dispatchables=own | self.graphs, commands=commands)
+        return replace(self.model, resources=self.resources, dispatchables=own | self.networks, commands=commands)
 
     # Findings
 

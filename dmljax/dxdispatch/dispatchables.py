@@ -8,6 +8,9 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import jax
+
+from dmljax.calls.extents import equations
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
@@ -147,10 +150,10 @@ def _network(context: Context, place: Place, value: Any) -> Network:
     return network
 
 
-def graph_of_network(
+def dispatchable_of_network(
     context: Context, place: Place, name: str, network: Network, shapes: Sizes, bound: Container[str]
 ) -> str | None:
-    """The name of the dispatchable that runs an ONNX model for these input sizes; None if it has findings.
+    """The name of the dispatchable that runs an ONNX model for inputs of these sizes; None if it has findings.
 
     The first such dispatchable has the model's name; the names of others also include their sizes.
     """
@@ -162,12 +165,12 @@ def graph_of_network(
         if key not in context.sized:
             context.sized[key] = None
             with context.part("dispatchables", name, "sourcePath"):
-                graph = network.graph(sizes)
-                _require_valid(context, graph)
+                model = network.sized(sizes)
+                _require_affordable(model.traced.jaxpr.jaxpr)
                 spelled = ", ".join(f"{one} {'x'.join(map(str, its))}" for one, its in sizes.items())
-                used = ChainMap[str, Any](context.graphs, context.dispatchables)
-                own = unused_name(f"{name} ({spelled})", used) if name in context.graphs else name
-                context.graphs[own], context.sized[key] = Dispatchable(graph), own
+                used = ChainMap[str, Any](context.networks, context.dispatchables)
+                own = unused_name(f"{name} ({spelled})", used) if name in context.networks else name
+                context.networks[own], context.sized[key] = Dispatchable(model), own
         return context.sized[key]
     return None
 
@@ -186,6 +189,16 @@ def _require_valid(context: Context, desc: Operator | Graph) -> None:
     )
     if problems:
         raise InvalidDesc(*problems)
+
+
+def _require_affordable(jaxpr: Any) -> None:
+    """Refuses the program of an ONNX model if one of its arrays is too large."""
+    for equation in equations(jaxpr):
+        for variable in equation.outvars:
+            array = variable.aval
+            if isinstance(array, jax.core.ShapedArray) and array.size * array.dtype.itemsize > MAX_RESOURCE_BYTES:
+                rule = f"must compute with arrays of at most {MAX_RESOURCE_BYTES} bytes"
+                raise InvalidDesc(Problem((), rule, array.str_short()))
 
 
 def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:

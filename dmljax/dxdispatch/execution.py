@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
-from dmljax.dxdispatch.files import target_in, whole_elements, write_values
-from dmljax.dxdispatch.model import Binding, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
-from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.graph import Graph, computation
-from dmljax.tensor import TensorDesc
+from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
+from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
+from dmljax.errors import InvalidDesc, Problem, inside, require
+from dmljax.graph import Computation
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 
@@ -98,7 +97,7 @@ class Execution:
         # DirectML copies OWNED_BY_DML inputs at initialization, when buffers still hold their initial values.
         owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
-        self._graphs: dict[tuple[str, bool], Any] = {}  # compiled; a global cache would keep constants in memory
+        self._compiled: dict[tuple[str, bool], Any] = {}  # a global cache would keep constants in memory
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
@@ -106,9 +105,9 @@ class Execution:
         with self.model.part(*self.model.desc_place(dispatchable)):
             if isinstance(one.desc, Operator):
                 return _compiled(one.desc, self.device, is_x64)
-            if (dispatchable, is_x64) not in self._graphs:
-                self._graphs[dispatchable, is_x64] = _compiled_graph(one, one.desc, self.device)
-            return self._graphs[dispatchable, is_x64]
+            if (dispatchable, is_x64) not in self._compiled:
+                self._compiled[dispatchable, is_x64] = _with_constants(one, one.desc, self.device)
+            return self._compiled[dispatchable, is_x64]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
@@ -154,9 +153,9 @@ class Execution:
         dispatchable = self.model.dispatchables[command.dispatchable]
         owned = dispatchable.bindings
         inputs = [
-            _read(point.tensor, self._owned, owned[point.key])
+            _read(point, self._owned, owned[point.key])
             if point.key in owned
-            else _read(point.tensor, self.buffers, command.bindings[point.key])
+            else _read(point, self.buffers, command.bindings[point.key])
             if point.key in command.bindings
             else np.zeros(point.tensor.sizes, point.tensor.dtype)
             for point in dispatchable.points
@@ -168,11 +167,28 @@ class Execution:
             begin = time.perf_counter()
             outputs = jax.block_until_ready(compiled(*arrays))
             seconds = time.perf_counter() - begin
-        made = [point for point in dispatchable.points if not point.is_input]
-        for point, output in zip(made, jax.tree.leaves(outputs), strict=True):
-            if point.key in command.bindings:
-                point.tensor.write(_bytes_at(self.buffers, command.bindings[point.key]), np.asarray(output))
+        leaves = iter(jax.tree.leaves(outputs))
+        for point in dispatchable.points:
+            if not point.is_input:
+                output = np.asarray(next(leaves))
+                sizes = np.asarray(next(leaves)) if point.is_bounded else None
+                if point.key in command.bindings:
+                    self._store(point, command.bindings[point.key], output, sizes)
         return seconds
+
+    def _store(self, point: BindPoint, binding: Binding, output: NDArray[Any], sizes: NDArray[Any] | None) -> None:
+        """Writes an output to its buffer; a deferred resource shrinks to the size that values decide."""
+        name, resource = binding.resource, self.model.resources[binding.resource]
+        if sizes is None:
+            if missing := resource.size_in_bytes - self.buffers[name].size:
+                self.buffers[name] = np.pad(self.buffers[name], (0, missing))
+            point.tensor.write(_bytes_at(self.buffers, binding), output)
+            return
+        data = bytes_of(output[tuple(map(slice, sizes))].copy())
+        if resource.is_deferred:
+            self.buffers[name] = data
+        else:
+            self.buffers[name][binding.offset_in_bytes :][: data.size] = data
 
     def _write(self, command: WriteFile) -> Written:
         path = self._target(command)
@@ -186,8 +202,9 @@ class Execution:
         return target_in(self._output_path, command.target_path)
 
 
-def _read(tensor: TensorDesc, buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> NDArray[Any]:
-    return tensor.read(_bytes_at(buffers, binding))
+def _read(point: BindPoint, buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> NDArray[Any]:
+    with inside(("bindings", *point.path)):  # a deferred resource may have shrunk
+        return point.tensor.read(_bytes_at(buffers, binding))
 
 
 def _bytes_at(buffers: Mapping[str, NDArray[np.uint8]], binding: Binding) -> memoryview:
@@ -200,17 +217,18 @@ def _on_device(x: Any, device: jax.Device) -> Any:
 
 
 def trace(dispatchable: Dispatchable) -> Any:
-    """Traces the operator or graph of a dispatchable; the result has `jaxpr`, and `lower()` gives its StableHLO module.
+    """Traces a dispatchable; the result has `jaxpr`, and `lower()` gives its StableHLO module.
 
-    A graph takes its constants as the first argument, so that the module does not contain their values.
+    A graph or an ONNX model takes its constants as the first argument, so that the module does not contain their
+    values.
     """
     desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
-        if isinstance(desc, Graph):
+        if isinstance(desc, Computation):
             validate(desc)
-            function = computation(desc, rounds_between_nodes=dispatchable.rounds_between_nodes)
+            function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
             inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
-            return function.trace({name: desc.sources[name].shape_dtype for name in desc.constants}, *inputs)
+            return function.trace(desc.types_of_constants, *inputs)
         inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
         return jax.jit(lower(desc)).trace(*inputs)
 
@@ -221,12 +239,12 @@ def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     return _compile(Dispatchable(desc), device)
 
 
-def _compiled_graph(dispatchable: Dispatchable, graph: Graph, device: jax.Device) -> Any:
-    """Compiles a graph, and puts its constants on the device."""
+def _with_constants(dispatchable: Dispatchable, desc: Computation, device: jax.Device) -> Any:
+    """Compiles a graph or an ONNX model, and puts its constants on the device."""
     with jax.default_device(device):
-        graph = graph.folded()
-    constants = {name: _on_device(value, device) for name, value in graph.constants.items()}
-    return partial(_compile(replace(dispatchable, desc=graph), device), constants)
+        desc = desc.folded()
+    constants = {name: _on_device(value, device) for name, value in desc.constants.items()}
+    return partial(_compile(replace(dispatchable, desc=desc), device), constants)
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:

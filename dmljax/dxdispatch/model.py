@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dmljax.descriptors import Operator, lower
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_path
-from dmljax.graph import Graph
+from dmljax.graph import Computation
 from dmljax.tensor import TensorDesc
 from dmljax.text import escape_controls
 from dmljax.types import DataType, Results, TensorFlags
@@ -31,6 +31,7 @@ class Resource:
     initial_values: NDArray[np.uint8] = field(repr=False)
     offset_in_bytes: int = 0
     padding_bits: int = 0
+    is_deferred: bool = False  # an output sets its size
 
     @property
     def value_count(self) -> int:
@@ -57,13 +58,14 @@ Bindings = Mapping[str, Binding]  # by the keys of bind points, such as "input"
 
 
 class BindPoint(NamedTuple):
-    """A tensor that can be bound to a resource: an operator's tensor, or a graph's input or output."""
+    """A tensor that can be bound to a resource: an operator's tensor, or an input or output of a graph or a model."""
 
     name: str  # in bindings; all tensors of an array share it
     key: str  # unique to this tensor
     path: Place
     tensor: TensorDesc
     is_input: bool
+    is_bounded: bool = False  # the true sizes depend on values, and the tensor has the largest ones
 
     @property
     def is_owned(self) -> bool:
@@ -76,11 +78,11 @@ class BindPoint(NamedTuple):
         return self.tensor.total_tensor_size_in_bytes or self.tensor.minimum_size_in_bytes
 
 
-def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
-    """The tensors of an operator or a graph: inputs in order, then outputs in order."""
-    if isinstance(desc, Graph):
+def bind_points(desc: Operator | Computation) -> tuple[BindPoint, ...]:
+    """The tensors of an operator, a graph or a model: inputs in order, then outputs in order."""
+    if isinstance(desc, Computation):
         return tuple(
-            BindPoint(name, name, (name,), tensor, is_input)
+            BindPoint(name, name, (name,), tensor, is_input, not is_input and name in desc.bounded)
             for is_input, tensors in ((True, desc.inputs), (False, desc.results))
             for name, tensor in tensors.items()
         )
@@ -93,9 +95,12 @@ def bind_points(desc: Operator | Graph) -> tuple[BindPoint, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Dispatchable:
-    """An operator or a graph of a model, callable as by `dmljax.directml.lower`, under any JAX transformation."""
+    """An operator, a graph or an ONNX model, callable as by `dmljax.directml.lower`, under any JAX transformation.
 
-    desc: Operator | Graph
+    Outputs of an ONNX model whose sizes depend on values have the largest possible sizes, with zeros after the result.
+    """
+
+    desc: Operator | Computation
     bindings: Bindings = field(default_factory=dict)  # for OWNED_BY_DML inputs, which are read at initialization
     rounds_between_nodes: bool = False  # as if each joined dispatch stored its result in a buffer
 

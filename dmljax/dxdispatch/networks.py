@@ -1,4 +1,4 @@
-"""ONNX models as dispatchables: each dispatch runs the model's DirectML graph for the sizes of its inputs."""
+"""ONNX models as dispatchables: each dispatch runs the model for the sizes of its inputs."""
 
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ import jax
 
 from dmljax.dxdispatch.model import BindPoint
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.graph import Graph
 from dmljax.types import x64_enabled
 
 Sizes = Mapping[str, tuple[int, ...]]  # by input name
@@ -32,7 +31,7 @@ class Network:
     def __init__(self, path: Path, names: Mapping[str, int], denotations: Mapping[str, int]) -> None:
         from dmljax.onnx import load  # onnx is an optional dependency
 
-        self._path, self._load = path, partial(load, path)
+        self._path, self._load = path, partial(load, path, maximum_sizes="largest")
         self._is_wide, self._model = x64_enabled(), self._load()
         self._inputs = [one.overridden(names, denotations) for one in self._model.inputs]
         self._defaults = [one.overridden(names, denotations) for one in self._model.defaults]
@@ -67,12 +66,15 @@ class Network:
         return [*self._inputs, *(one for one in self._defaults if one.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
-        """The size of each input in bytes; 0 if it is not a tensor, which `graph` refuses."""
+        """The size of each input in bytes; 0 if it is not a tensor, which `sized` refuses."""
         used = self._used(sizes)
         return {one.name: one.dtype.itemsize * prod(sizes[one.name]) if one.dtype else 0 for one in used}
 
-    def graph(self, sizes: Sizes) -> Graph:
-        """The graph for inputs of these sizes."""
+    def sized(self, sizes: Sizes) -> Any:
+        """The model for inputs of these sizes."""
+        from dmljax.onnx.counts import NotKnown
+        from dmljax.onnx.sized import SizedModel
+
         # Keep 64-bit types regardless of JAX's setting; an Execution reports where it needs them.
         is_wide = x64_enabled() or any(
             one.dtype is not None and one.dtype.kind in "iuf" and one.dtype.itemsize == 8
@@ -82,24 +84,23 @@ class Network:
             if is_wide != self._is_wide:  # keep only one model, because its weights may be large
                 self._is_wide, self._model = is_wide, self._load()
             try:
-                return self._model.graph(sizes)
-            except Unsupported as error:
+                return SizedModel(self._model, sizes)
+            except NotKnown as error:
                 raise Unsupported(*self._advised(error.problems)) from None
 
     def _advised(self, problems: Sequence[Problem]) -> Iterator[Problem]:
-        """The problems of nodes without a DirectML graph, with advice for the command line instead of for Python."""
-        yield from (replace(one, remedy=None) for one in problems if one.path)
+        """Problems of sizes that nothing bounds, with advice for the command line instead of for Python."""
+        yield from (replace(one, remedy=None) for one in problems)
         name = shlex.quote(self._path.name)
-        yield Problem(
-            (), "a dispatch runs the model's DirectML graph", remedy=f"dmljax run {name} runs the model itself"
-        )
+        rule = "sizes need bounds before the model runs, because buffers have fixed sizes"
+        yield Problem((), rule, remedy=f"dmljax run {name} needs none")
 
 
 # Bindings
 
 
 def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses a shape for an output if the model computes a different one; a graph's scalar has shape [1]."""
+    """Refuses a shape for an output if the model computes a different one; a scalar has shape [1]."""
     wrong = [
         Problem(
             (point.name, "shape"),

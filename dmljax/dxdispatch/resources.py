@@ -145,7 +145,8 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
                 context.take_bytes("name", size)
                 declared = context.resources[resource].data_type
                 own_type = point.tensor.data_type if declared is DataType.UNKNOWN else declared
-                context.resources[resource] = Resource(own_type, -(-size // 4) * 4, np.zeros(size, np.uint8))
+                values = np.zeros(size, np.uint8)
+                context.resources[resource] = Resource(own_type, -(-size // 4) * 4, values, is_deferred=True)
                 context.sizes_of_outputs[resource] = size
         elif size < (first := context.sizes_of_outputs.get(resource, 0)):
             rule = f"must have {first} bytes, like the first output in {show(resource)}"

@@ -15,7 +15,7 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.estimation.targets import Place
-from dmljax.graph import Graph, computation
+from dmljax.graph import Computation
 from dmljax.meshes import divided, require_fitting
 from dmljax.text import show
 
@@ -33,10 +33,10 @@ class Program(NamedTuple):
 
 def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
     """The program of a function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
-    if isinstance(function, Graph):
+    if isinstance(function, Computation):
         validate(function)
-        constants = {name: function.sources[name].shape_dtype for name in function.constants}
-        return Program(computation(function), constants, tuple(one.shape_dtype for one in function.inputs.values()))
+        types = tuple(one.shape_dtype for one in function.inputs.values())
+        return Program(function.computation(), function.types_of_constants, types)
     if isinstance(function, Operator):
         inputs = tuple(tensor.shape_dtype for tensor in function.tensors(is_input=True).values())
         function = lower(function)

@@ -1,6 +1,6 @@
 """ONNX models as callables that take arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_ha
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.padded import is_padded_array, sizes_of
-from dmljax.onnx.parameters import Array, Elements
+from dmljax.onnx.parameters import Array, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
 from dmljax.onnx.registry import LARGEST
 from dmljax.text import did_you_mean, show
@@ -281,6 +281,23 @@ class Model:
             given = array(("weights", name), weights[name])
             if given.shape != own.shape:
                 raise InvalidDesc(Problem(("weights", name), f"must have shape {own.shape}", given.shape))
+
+
+def separated(
+    model: Model, *, is_folded: bool
+) -> tuple[Mapping[str, Array], Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]]:
+    """Arrays that depend only on the weights, and a function of these and of the inputs by name.
+
+    For callers that compile the model themselves, without weights inside the program. The arrays are the weights, or if
+    `is_folded`, what a call of the model reads. Results may be padded. Random numbers are always the same.
+    """
+    given = model._plan.given(model.weights) if is_folded else Given(model.weights, model.weights, False)
+
+    def compute(arrays: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
+        key = jax.random.key(0) if model.is_random else None
+        return model._plan.run_with_sizes(Given(given.weights, arrays, given.is_of_own).with_key(key), (), inputs)
+
+    return given.arguments, compute
 
 
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:

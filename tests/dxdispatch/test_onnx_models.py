@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from models import dispatch, findings, listed, loaded, run, written, zeros
 from onnx import helper
-from onnx_models import FLOAT, INT64, model, small_network, value
+from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 from dmljax.cli import main
 from dmljax.dxdispatch import Execution, InvalidModel, fuse, load
@@ -240,7 +241,7 @@ def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> N
         (denoted(DATA_BATCH=3), {}, "sourcePath.x0 must have size 2 in the dimension denoted DATA_BATCH; got 3"),
         (denoted(DATA_CHANNEL=3), {}, "sourcePath.x0 must have size 2 in the dimension denoted DATA_CHANNEL; got 3"),
         ({"graphOptimizationLevel": "all"}, {}, "dispatchables.concat.graphOptimizationLevel must be an integer"),
-        ({"sourcePath": "nonzero.onnx"}, {}, "dispatchables.concat.sourcePath.nodes.z.NonZero"),
+        ({"sourcePath": "reshape.onnx"}, {}, "dispatchables.concat.sourcePath.nodes.z.Reshape"),
         ({}, {"x0": rows("a", 3, 2)}, "bindings.x1.shape must have size 3 for N, as in the inputs before it; got"),
         (
             {},
@@ -258,23 +259,133 @@ def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> N
     ],
 )
 def test_invalid_models_are_refused_with_the_reason(changes: Any, bindings: Any, message: str, tmp_path: Path) -> None:
-    nonzero = model(
-        [helper.make_node("NonZero", ["x"], ["z"], "z")], [value("x", FLOAT, [2])], [value("z", INT64, None)]
-    )
-    onnx.save(nonzero, tmp_path / "nonzero.onnx")
+    onnx.save(reshape(), tmp_path / "reshape.onnx")
     resources = DATA | {"small": listed("FLOAT32", [1])}
     found = findings(tmp_path, resources, {"concat": CONCAT | changes}, [dispatch("concat", **bindings)])
     assert message in found[0]
 
 
-def test_a_model_without_a_graph_is_refused_with_the_command_that_runs_it(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Unique", ["n"], ["y"], "once")]
-    onnx.save(model(nodes, [value("x", FLOAT, [2])], [value("y", FLOAT, [None])]), tmp_path / "unique.onnx")
-    found = findings(tmp_path, DATA, {"unique": CONCAT | {"sourcePath": "unique.onnx"}}, [dispatch("unique", x="a")])
-    assert "sourcePath.nodes.once.Unique.n must be known while tracing" in found[0]
-    assert found[-1].endswith("runs the model's DirectML graph (dmljax run unique.onnx runs the model itself)")
+def reshape() -> onnx.ModelProto:
+    node = helper.make_node("Reshape", ["x", "sizes"], ["z"], "z")
+    return model([node], [value("x", FLOAT, [2]), value("sizes", INT64, [2])], [value("z", FLOAT, None)])
+
+
+def test_a_model_whose_sizes_have_no_bounds_is_refused_with_the_command_that_runs_it(tmp_path: Path) -> None:
+    onnx.save(reshape(), tmp_path / "reshape.onnx")
+    found = findings(tmp_path, DATA, {"sized": CONCAT | {"sourcePath": "reshape.onnx"}}, [dispatch("sized", x="a")])
+    assert "sourcePath.nodes.z.Reshape.sizes must be known while tracing" in found[0]
+    assert "sizes depend on the values of sizes" in found[1]
+    assert found[-1].endswith("because buffers have fixed sizes (dmljax run reshape.onnx needs none)")
     assert "jit" not in "".join(found)
-    assert "model.graph" not in "".join(found)
+    assert "load(" not in "".join(found)
+
+
+UNIQUE = model(
+    [
+        helper.make_node("Unique", ["x"], ["values", "first", "places", "counts"]),
+        helper.make_node("Cast", ["counts"], ["count"], to=FLOAT),
+    ],
+    [value("x", FLOAT, ["N"])],
+    [value("values", FLOAT, [None]), value("count", FLOAT, [None])],
+)
+
+
+@pytest.mark.parametrize("given", [[3, 1, 3, 2, 1, 3], [5] * 6, [6, 5, 4, 3, 2, 1]])
+def test_a_deferred_resource_takes_the_size_that_values_decide(given: list[float], tmp_path: Path) -> None:
+    path = tmp_path / "unique.onnx"
+    onnx.save(UNIQUE, path)
+    resources = {
+        "x": listed("FLOAT32", given),
+        "values": listed("FLOAT32", "deferred"),
+        "count": listed("UNKNOWN", "deferred"),
+    }
+    shown = [{"type": "print", "resource": name} for name in ("values", "count")]
+    command = dispatch("unique", x=rows("x", 6), values="values", count="count")
+    saved = {"type": "writeFile", "resource": "values", "targetPath": "values.npy"}
+    unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}}
+    read = loaded(tmp_path, resources, unique, [command, *shown, command, saved])
+    for one in (read, fuse(read)):
+        execution = run(one, output_path=tmp_path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        expected = session.run(None, {"x": np.array(given, np.float32)})
+        for name, due in zip(("values", "count"), expected, strict=True):
+            np.testing.assert_array_equal(execution.values(name), due, strict=True)
+        np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), expected[0], strict=True)
+    text = "".join(result_pieces(execution.result(1), "cpu", 0, 1))
+    assert text == f"Resource 'values': {', '.join(f'{one:g}' for one in sorted({*given}))}"
+
+
+def test_a_result_whose_size_values_decide_takes_the_beginning_of_a_larger_buffer(tmp_path: Path) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Cast", ["places"], ["y"], to=FLOAT)]
+    onnx.save(model(nodes, [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)]), tmp_path / "nonzero.onnx")
+    resources = {"x": listed("FLOAT32", [0, 1, 0, 2, 0, 3]), "y": listed("FLOAT32", [-1] * 16)}
+    nonzero = {"nonzero": CONCAT | {"sourcePath": "nonzero.onnx"}}
+    bound = {"name": "y", "elementOffset": 4}
+    execution = ran(tmp_path, nonzero, [dispatch("nonzero", x="x", y=bound)], resources)
+    assert execution.values("y").tolist() == [-1] * 4 + [0, 1, 1, 1, 0, 2] + [-1] * 6
+    small = resources | {"y": listed("FLOAT32", [-1] * 8)}
+    (found,) = findings(tmp_path, small, nonzero, [dispatch("nonzero", x="x", y="y")])
+    assert "commands[0].bindings.y must have 48 bytes; got 32, in 'y' from byte 0 on" in found
+
+
+def test_a_smaller_result_than_its_reader_needs_is_refused_when_it_runs(tmp_path: Path) -> None:
+    onnx.save(UNIQUE, tmp_path / "unique.onnx")
+    unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}, "concat": CONCAT}
+    commands = [
+        dispatch("unique", x=rows("x", 6), values="later"),
+        dispatch("concat", x0=rows("later", 3, 2), x1=rows("b", 3, 2), y="c"),
+    ]
+    for given, is_enough in (([1, 2, 3, 4, 5, 6], True), ([1, 1, 2, 3, 4, 5], False)):
+        execution = Execution(loaded(tmp_path, DATA | {"x": listed("FLOAT32", given)}, unique, commands))
+        execution.result(0)
+        if is_enough:
+            execution.result(1)
+            continue
+        with pytest.raises(InvalidModel, match=r"commands\[1\].bindings.x0.buffer must hold at least 24 bytes.*got 20"):
+            execution.result(1)
+
+
+def test_a_deferred_resource_grows_again_for_a_result_of_fixed_size(tmp_path: Path) -> None:
+    onnx.save(UNIQUE, tmp_path / "unique.onnx")
+    unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}, "concat": CONCAT}
+    commands = [
+        dispatch("unique", x=rows("x", 4), values="later"),
+        dispatch("concat", x0="a", x1="b", y="later"),
+        dispatch("unique", x=rows("x", 4), count="later"),
+    ]
+    execution = Execution(loaded(tmp_path, DATA | {"x": listed("FLOAT32", [1, 1, 1, 1])}, unique, commands))
+    for index, expected in enumerate([[1], [1, 2, 7, 8], [4], [1, 2, 7, 8]]):
+        execution.result(index if index < 3 else 1)
+        assert execution.values("later").tolist() == expected
+
+
+def test_a_model_too_large_to_compute_is_refused_before_it_runs(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Expand", ["x", "sizes"], ["large"]), helper.make_node("ReduceSum", ["large"], ["y"])]
+    sizes = {"sizes": np.array([2**20, 2**12])}
+    onnx.save(model(nodes, [value("x", FLOAT, [1])], [value("y", FLOAT, [1, 1])], sizes), tmp_path / "large.onnx")
+    (found,) = findings(tmp_path, DATA, {"large": CONCAT | {"sourcePath": "large.onnx"}}, [dispatch("large", x="a")])
+    assert "must compute with arrays of at most 2147483648 bytes; got float32[1048576,4096]" in found
+
+
+def test_booleans_scalars_and_random_numbers_are_stored_as_directml_stores_them(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "limit"], ["is_above"]),
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("RandomUniformLike", ["x"], ["noise"]),
+    ]
+    inputs = [value("x", FLOAT, [3]), value("limit", FLOAT, [])]
+    outputs = [value("is_above", BOOL, [3]), value("sum", FLOAT, []), value("noise", FLOAT, [3])]
+    onnx.save(model(nodes, inputs, outputs), tmp_path / "mixed.onnx")
+    resources = {"x": listed("FLOAT32", [1, 2, 3]), "limit": listed("FLOAT32", [1.5])}
+    resources |= {"is_above": zeros("UINT8", 4), "sum": zeros("FLOAT32", 1), "noise": zeros("FLOAT32", 3)}
+    bindings = dispatch("mixed", **{name: name for name in resources})
+    execution = ran(tmp_path, {"mixed": CONCAT | {"sourcePath": "mixed.onnx"}}, [bindings], resources)
+    assert execution.values("is_above").tolist() == [0, 1, 1, 0]
+    assert execution.values("sum").tolist() == [6]
+    noise = execution.values("noise").tolist()
+    assert len({*noise}) == 3
+    execution.result(0)
+    assert execution.values("noise").tolist() == noise
 
 
 def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
