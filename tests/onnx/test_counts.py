@@ -2,13 +2,23 @@
 
 import itertools
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
 
 from dmljax.onnx.counts import Count, UndecidedCount, larger, smaller, value_of
 
-OPERATIONS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, larger, smaller]
+OPERATIONS: list[Callable[[Any, Any], Any]] = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.floordiv,
+    operator.mod,
+    larger,
+    smaller,
+]
 
 
 def count(value: int) -> Count:
@@ -16,8 +26,8 @@ def count(value: int) -> Count:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_counts_compute_as_integers_do_and_stay_within_their_bounds(operation: operator.attrgetter) -> None:
-    plain = {larger: max, smaller: min}.get(operation, operation)
+def test_counts_compute_as_integers_do_and_stay_within_their_bounds(operation: Callable[[Any, Any], Any]) -> None:
+    plain: Any = max if operation is larger else min if operation is smaller else operation
     for value, factor, offset, other in itertools.product((1, 5, 7), (-2, 1, 3), (-4, 0, 6), (-3, 1, 2, 5)):
         for is_swapped in (False, True):
             one, own = count(value) * factor + offset, value * factor + offset
