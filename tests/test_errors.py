@@ -31,7 +31,7 @@ from dmljax.errors import (
     unusable_file,
     within,
 )
-from dmljax.onnx.counts import NotKnown
+from dmljax.onnx.counts import NotKnown, UndecidedCount
 from dmljax.onnx.registry import KeyNeeded
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
@@ -42,7 +42,7 @@ ERRORS: list[DmlError] = [
     unusable_file(SIZES, FileNotFoundError(2, "No such file or directory"), "none.bin"),
     Unsupported(Problem("Type", "must be known", "'x'")),
     KeyNeeded(Problem("key", "must be given", "none")),
-    NotKnown(Problem("sizes", "must be known while tracing", "a traced array")),
+    *(kind(Problem("sizes", "must be known while tracing", "a traced array")) for kind in (NotKnown, UndecidedCount)),
     InvalidJson(Problem((), "expected a value", "']'"), 3, 7),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
 ]

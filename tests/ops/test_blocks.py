@@ -181,7 +181,7 @@ def test_a_python_number_is_a_zero_point_of_the_inputs_type(call: Any) -> None:
         (lambda: dmljax.quantize(ROWS, 1.0, all_of(INT4)[0], dtype="uint4"), "be of uint4, as the output is; got int4"),
         (lambda: dmljax.dequantize(all_of(INT4), 1.0, np.array(0, np.int8)), "must be of int4, as input is; got int8"),
         (lambda: dmljax.dequantize(ROWS, 1.0), "dequantize: input must be of an integer type; got float"),
-        (lambda: dmljax.dequantize(all_of(INT4), 2), "dequantize: scale must be of a floating type; got"),
+        (lambda: dmljax.dequantize(all_of(INT4), np.array(2)), "dequantize: scale must be of a floating type; got"),
         (lambda: dmljax.dynamic_quantize_linear(all_of(np.int8)), "input must be of a floating type; got int8"),
         (lambda: dmljax.dynamic_quantize_linear(ROWS, dtype="int32"), "an integer type of at most 16 bits; got int32"),
         # Others do not take 4-bit integers.

@@ -410,7 +410,8 @@ def test_sums_of_float32_are_as_accurate_as_rounding_allows(
     computed = dmljax.convolution(x, w, start_padding=padding, end_padding=padding, group_count=groups)
     wide = x.astype(np.float64), w.astype(np.float64)
     exact = jax.lax.conv_general_dilated(*wide, (1, 1), [(padding, padding)] * 2, feature_group_count=groups)
-    np.testing.assert_allclose(computed, exact, rtol=24 / 2**24)
+    # Processors with AVX-512 stay below 24 units, those with AVX2 below 25.
+    np.testing.assert_allclose(computed, exact, rtol=25 / 2**24)
 
 
 # What is compiled
@@ -712,7 +713,7 @@ def of_integers(**changes: Any) -> Any:
         (of_integers, {"input": BYTES.astype(np.int16)}, "input must be of int8 or uint8; got int16"),
         (of_integers, {"input_zero_point": np.int8(0)}, "input_zero_point must be of uint8, as input is; got int8"),
         (quantized, {"bias": np.zeros(2, np.int16)}, "bias must be of int32; got int16"),
-        (quantized, {"input_scale": 1}, "input_scale must be of a floating type; got int"),
+        (quantized, {"input_scale": np.array(1)}, "input_scale must be of a floating type; got int"),
         (
             quantized,
             {"output_zero_point": np.array(1, np.int8), "dtype": "uint8"},
