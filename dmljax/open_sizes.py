@@ -22,6 +22,7 @@ Undecided: type[Exception] = _errors.InconclusiveDimensionOperation
 _COMPARISON = re.compile(r"comparison '(.+?)' (>=|<=|>|<|==) '(.+?)' is inconclusive")
 _CONSTANT = re.compile(r"'(.+?)' used in a context that requires a constant")
 _SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
+_CHOICE = re.compile(r"\b(?:max|min)\(")
 _CONSTANT_TERM = re.compile(r"(.+) ([+-]) (\d+)")
 
 Shapes = Mapping[Path, Sequence[int]]
@@ -52,9 +53,12 @@ def fits(size: int, most: int) -> bool:
 
 
 def equalities(*pairs: tuple[int, int]) -> str | None:
-    """Returns how to make both sizes of each pair equal, if that only takes constraints on open sizes."""
+    """Returns how to make both sizes of each pair equal, if that only takes equations of open sizes.
+
+    A maximum or minimum is decided by an inequality instead.
+    """
     apart = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
-    if not apart or not all(is_symbolic_dim(one) for one, _ in apart):
+    if not apart or not all(is_symbolic_dim(one) for one, _ in apart) or _CHOICE.search(str(apart)):
         return None
     return constrained(*(f"{one} == {other}" for one, other in apart))
 
