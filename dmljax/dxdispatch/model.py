@@ -97,7 +97,8 @@ def bind_points(desc: Operator | Computation) -> tuple[BindPoint, ...]:
 class Dispatchable:
     """An operator, a graph or an ONNX model, callable as by `dmljax.directml.lower`, under any JAX transformation.
 
-    Outputs of an ONNX model whose sizes depend on values have the largest possible sizes, with zeros after the result.
+    Outputs of an ONNX model whose sizes depend on values have the largest possible sizes, with 0 after the result, or
+    -1 after the boxes of NonMaxSuppression.
     """
 
     desc: Operator | Computation
