@@ -29,7 +29,10 @@ nitpick_ignore_regex = [
         "py:class",
         r"(jax|jaxlib|numpy|collections|os|pathlib)\..*|ArrayLike|DTypeLike|NDArray",
     ),
-    ("py:class", r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation)"),
+    (
+        "py:class",
+        r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation)",
+    ),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files
 myst_heading_anchors = 3
