@@ -1,4 +1,4 @@
-"""Sizes that depend on values: the number of nonzero elements, of boxes that are kept, and what follows from these.
+"""Sizes that depend on values, such as the number of nonzero elements or of boxes that are kept.
 
 Under `jax.jit`, an array whose size depends on values has a fixed, larger size, and the true size is a number that the
 program computes. A `Count` is such a number. It computes like an integer, so that sizes which follow from it are known

@@ -55,7 +55,7 @@ class Padded:
 
 
 def padded(array: Array, sizes: Sequence[Any], fill: int = 0) -> Array | Padded:
-    """An array with these true sizes; a plain array if none of them is a count."""
+    """Makes an array with these true sizes; returns it as it is unless one of them is a count."""
     return Padded(array, sizes, fill) if any(isinstance(one, Count) for one in sizes) else array
 
 

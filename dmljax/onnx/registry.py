@@ -209,7 +209,7 @@ class Registry:
         return own or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
 
 
-ELEMENTWISE = "elementwise"  # among the rules, that of all elementwise operators
+ELEMENTWISE = "elementwise"  # the key of the rule for all elementwise operators
 REGISTRY = Registry()
 
 
