@@ -23,6 +23,9 @@ class NotKnown(Unsupported):
     """A value must be known while tracing, but is not."""
 
 
+OUTSIDE = "call the model outside jit"  # where all sizes are known, and bounds are not needed
+
+
 class UndecidedCount(NotKnown, Undecided):  # type: ignore[misc, valid-type]  # its module depends on JAX's version
     """A comparison that bounds do not decide, of a size that depends on values."""
 
@@ -149,8 +152,7 @@ class Count:
 
 
 def _undecided(count: Count, what: str) -> UndecidedCount:
-    remedy = "call the model outside jit, or load it without maximum_sizes"
-    return UndecidedCount(Problem((), f"values decide {what} while the program runs", count, remedy=remedy))
+    return UndecidedCount(Problem((), f"values decide {what} while the program runs", count, remedy=OUTSIDE))
 
 
 def is_zero(number: Any) -> bool:

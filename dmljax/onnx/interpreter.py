@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.lowerings.channels import are_channels_last, network_of
-from dmljax.onnx.counts import NotKnown, UndecidedCount
+from dmljax.onnx.counts import OUTSIDE, NotKnown, UndecidedCount
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.padded import Padded, is_padded
@@ -329,7 +329,6 @@ def _has_objects(value: Value) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
-OUTSIDE = "call the model outside jit, without maximum_sizes"
 FIX = "pass it as a NumPy array outside jit, or fix it with load(..., constants={name: value})"
 
 

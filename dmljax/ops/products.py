@@ -67,7 +67,7 @@ def _matrices(
 
 
 def _of_rank(rank: int, x: Array) -> Array:
-    """Returns `x` with `rank` dimensions: with more leading 1s, or without those that are too many."""
+    """Returns `x` with `rank` dimensions: adds leading 1s, or drops those beyond the rank."""
     leading = range(x.ndim - rank)
     if all(x.shape[i] == 1 for i in leading):
         x = lax.squeeze(x, leading)

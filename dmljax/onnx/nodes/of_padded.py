@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dmljax import directml
 from dmljax.errors import Problem
 from dmljax.lowerings.sizes import replaced
-from dmljax.onnx.counts import Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
+from dmljax.onnx.counts import OUTSIDE, Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
 from dmljax.onnx.interpreter import as_array
 from dmljax.onnx.nodes.reduction import reduced
 from dmljax.onnx.nodes.shapes import normal, slices
@@ -47,7 +47,7 @@ def _require_whole(value: Any, *axes: int) -> None:
 
 
 def _refusal(what: str, given: Any = None) -> NotKnown:
-    return NotKnown(Problem((), f"cannot take {what}", given, remedy="call the model outside jit"))
+    return NotKnown(Problem((), f"cannot take {what}", given, remedy=OUTSIDE))
 
 
 def _lowest(dtype: Any) -> Any:
