@@ -20,6 +20,7 @@ from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Le
 from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.inference import Sizes, led, names_of_members, require_sizes
+from dmljax.lowerings.products import full_precision
 from dmljax.scalars import Scalar, ScaleBias, Size2D
 from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
@@ -430,7 +431,8 @@ class Operator(Lowerable):
                 arrays |= zip(self.spread[field], given, strict=False)
                 continue
             arrays[field] = given if isinstance(given, Sequence) else _reshaped(given, natural.get(field, given.shape))
-        result = type(self).function(**arrays, **self.attributes())
+        with full_precision():
+            result = type(self).function(**arrays, **self.attributes())
         outputs = self.leaves(is_input=False)
         if not outputs:  # a fused activation
             return result

@@ -17,7 +17,6 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.products import chosen_precision
 from dmljax.lowerings.sharding import may_be_sharded, varying_alike
 from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.types import widened
@@ -76,7 +75,7 @@ Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # takes keys 
 
 def _at_once(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
-    multiply = partial(jnp.einsum, precision=chosen_precision(precision))
+    multiply = partial(jnp.einsum, precision=precision)
     query, key, value = (_positions_second(x) for x in (given["query"], _joined(keys, -2), _joined(values, -2)))
     scores = _scores(_multiplied(partial(multiply, "bq...d,bk...d->b...qk"), query, key), given)
     weights = jax.nn.softmax(scores, -1)
@@ -116,7 +115,7 @@ def _joined(arrays: Sequence[Array], axis: int) -> Array:
 
 def _product(a: Array, b: Array, precision: Any) -> Array:
     """`a @ b`, in at least float32."""
-    return _multiplied(partial(jnp.matmul, precision=chosen_precision(precision)), a, b)
+    return _multiplied(partial(jnp.matmul, precision=precision), a, b)
 
 
 def _multiplied(multiply: Callable[..., Array], a: Array, b: Array) -> Array:

@@ -1,10 +1,11 @@
-"""Matrix products: floats in full precision, and integers exactly.
+"""Matrix products: floats in the precision that JAX's setting says, and integers exactly.
 
 The last two dimensions are the matrices; those before them are batches, which broadcast as in NumPy.
 """
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial, reduce
 from typing import Any
 
@@ -25,14 +26,14 @@ from dmljax.types import widened
 # Floats
 
 
-def chosen_precision(precision: Any) -> Any:
-    """`precision`; if None, JAX's setting for all matrix products; if that is None, HIGHEST.
+def full_precision() -> AbstractContextManager[Any]:
+    """The context for tracing what DirectML promises in FLOAT32: full precision, unless JAX's setting is set.
 
-    By default, JAX rounds the factors to TF32 on a GPU and to bfloat16 on a TPU.
+    By default, JAX rounds the factors of float32 products to TF32 on a GPU and to bfloat16 on a TPU.
     """
-    if precision is None and jax.config.jax_default_matmul_precision is None:  # type: ignore[attr-defined]
-        return lax.Precision.HIGHEST
-    return precision
+    own = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    context: AbstractContextManager[Any] = jax.default_matmul_precision("highest" if own is None else own)
+    return context
 
 
 def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
@@ -40,7 +41,7 @@ def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:
     wide = widened(a.dtype)
 
     def multiply(a: Array, b: Array) -> Array:
-        return jnp.matmul(a, b, precision=chosen_precision(precision), preferred_element_type=wide)
+        return jnp.matmul(a, b, precision=precision, preferred_element_type=wide)
 
     return _partitioned_product(multiply, a, b)
 

@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.products import chosen_precision
 from dmljax.lowerings.sharding import may_be_sharded, reshaped_alike
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
@@ -134,7 +133,7 @@ def _product(x: Array, weights: Array, precision: Any) -> Array:
     """`x`, (..., batch, features), times the transposed weights, (outputs, features), in at least float32."""
     dimensions = (((x.ndim - 1,), (weights.ndim - 1,)), ((), ()))
     wide = widened(x.dtype)
-    return lax.dot_general(x, weights, dimensions, precision=chosen_precision(precision), preferred_element_type=wide)
+    return lax.dot_general(x, weights, dimensions, precision=precision, preferred_element_type=wide)
 
 
 def state_product(state: Array, weights: Array, precision: Any) -> Array:
@@ -142,7 +141,7 @@ def state_product(state: Array, weights: Array, precision: Any) -> Array:
     if weights.shape[0] == 1:
         return _product(state[0], weights[0], precision)[None]
     dimensions = (((2,), (weights.ndim - 1,)), ((0,), (0,)))
-    return lax.dot_general(state, weights, dimensions, precision=chosen_precision(precision))
+    return lax.dot_general(state, weights, dimensions, precision=precision)
 
 
 def gates_apart(x: Array, gates: int, axis: int) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits
 from dmljax.errors import Path, Problem, Unsupported, inside, within
 from dmljax.graph import Computation
+from dmljax.lowerings.products import full_precision
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.model import Model, separated
 from dmljax.onnx.padded import is_padded_array, sizes_of
@@ -36,7 +37,8 @@ class SizedModel(Computation):
         self.inputs = {name: _desc_of(("inputs", name), one) for name, one in self._structs.items()}
 
         def onnx_model(constants: Mapping[str, Array], *inputs: Array) -> tuple[Any, ...]:
-            return self._computed(constants, inputs)
+            with full_precision():
+                return self._computed(constants, inputs)
 
         self._computation = jax.jit(onnx_model)  # made once, so that it is traced once
         made = dict(zip(self._names, self.traced.out_info, strict=True))

@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
-from dmljax.lowerings.products import chosen_precision, scaled, sum_as_floats
+from dmljax.lowerings.products import scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
 from dmljax.open_sizes import equalities, fits
@@ -142,8 +142,7 @@ def convolution(
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
     elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`,
     the shape of the result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit
-    floats and the bias are computed in float32 and rounded once, before the activation. `precision` is JAX's; by
-    default, products of float32 are computed in float32 on all platforms.
+    floats and the bias are computed in float32 and rounded once, before the activation. `precision` is as in `gemm`.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()
@@ -166,7 +165,6 @@ def convolution(
     wide = widened(input.dtype)
     if isinstance(precision, lax.DotAlgorithmPreset):
         raise InvalidType(Problem("precision", "must be a jax.lax.Precision or the name of one", precision.name))
-    precision = chosen_precision(precision)
 
     def compute(input: Array, filter: Array, *bias: Array) -> Array:
         if mode is ConvolutionMode.CONVOLUTION:

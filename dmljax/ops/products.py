@@ -177,8 +177,8 @@ def gemm(
     """Multiplies matrices of floats, `alpha * (a @ b) + beta * c`, and applies an activation.
 
     Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. Everything is
-    computed in at least float32 and rounded once, before the activation. With `precision`, or under
-    `jax.default_matmul_precision`, GPUs and TPUs may round the factors of float32.
+    computed in at least float32 and rounded once, before the activation. `precision` is JAX's: by default, GPUs and
+    TPUs round the factors of float32; pass "highest", or set `jax_default_matmul_precision`, for full precision.
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
     >>> gemm(

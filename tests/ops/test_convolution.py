@@ -441,20 +441,6 @@ def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
             assert text.count("stablehlo.convolution") == 1
 
 
-def test_the_precision_is_float32_unless_a_call_or_jax_asks_for_less() -> None:
-    x, w = jax.ShapeDtypeStruct((1, 2, 5), np.float32), jax.ShapeDtypeStruct((3, 2, 3), np.float32)
-
-    def text(**arguments: Any) -> str:
-        return modules(lambda x, w: dmljax.convolution(x, w, **arguments), x, w)["cuda"]
-
-    assert "precision HIGHEST" in text()
-    assert "precision HIGHEST" not in text(precision="default")
-    assert "precision HIGH>" in text(precision=jax.lax.Precision.HIGH)
-    with jax.default_matmul_precision("tensorfloat32"):
-        assert "precision HIGHEST" not in text()
-        assert "precision HIGHEST" in text(precision="highest")
-
-
 @pytest.mark.parametrize("name", ["depthwise", "pointwise"])
 def test_large_images_need_little_temporary_memory(name: str) -> None:
     filters = (32, 1, 3, 3) if name == "depthwise" else (64, 32, 1, 1)

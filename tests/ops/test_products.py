@@ -139,30 +139,6 @@ def test_a_sum_of_nothing_is_zero(call: Any) -> None:
     assert_same_bits(whole, np.zeros((2, 3), np.int32))
 
 
-def test_float32_is_computed_in_float32_by_default() -> None:
-    shapes = [jax.ShapeDtypeStruct((4, 4), np.float32)] * 2
-
-    def lowered(**arguments: Any) -> str:
-        exported = jax.export.export(jax.jit(lambda a, b: dmljax.gemm(a, b, **arguments)), platforms=["tpu"])(*shapes)
-        return str(exported.mlir_module())
-
-    assert "precision = [HIGHEST, HIGHEST]" in lowered()
-    assert "precision = [HIGH, HIGH]" in lowered(precision="high")
-    assert "HIGH" not in lowered(precision=jax.lax.Precision.DEFAULT)
-    assert "tf32" in lowered(precision=jax.lax.DotAlgorithmPreset.TF32_TF32_F32)
-    with jax.default_matmul_precision("high"):
-        assert "precision = [HIGH, HIGH]" in lowered()
-        assert "precision = [HIGHEST, HIGHEST]" in lowered(precision="highest")
-
-
-def test_jaxs_precision_setting_is_read_at_each_call() -> None:
-    a = np.ones((2, 2), np.float32)
-    dmljax.gemm(a, a)
-    with jax.default_matmul_precision("bfloat16"):
-        assert "Precision.DEFAULT" in str(jax.make_jaxpr(dmljax.gemm)(a, a))
-    assert "Precision.HIGHEST" in str(jax.make_jaxpr(dmljax.gemm)(a, a))
-
-
 @FULL
 def test_a_fused_activation_applies_to_the_rounded_result(call: Any) -> None:
     a, b, c = (normal(np.float16, 4, 4) for _ in range(3))

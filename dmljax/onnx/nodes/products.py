@@ -101,7 +101,8 @@ def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
 
 @handles("Einsum")
 def _einsum(*inputs: Array, equation: str) -> Array:
-    return jnp.einsum(equation.replace(" ", ""), *inputs)
+    dtype = jnp.result_type(*inputs)
+    return jnp.einsum(equation.replace(" ", ""), *inputs, preferred_element_type=widened(dtype)).astype(dtype)
 
 
 @handles("Det")

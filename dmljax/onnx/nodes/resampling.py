@@ -235,7 +235,8 @@ def _weighted(
             result = jnp.take(result, indices[:, 0], axis=axis)
             continue
         weights = _weights(places, old, kind, nearest, coefficient, stretches[axis], exclude_outside)
-        result = jnp.moveaxis(jnp.tensordot(result, jnp.asarray(weights, result.dtype), (axis, 1)), -1, axis)
+        matrix = jnp.asarray(weights, result.dtype)
+        result = jnp.moveaxis(jnp.tensordot(result, matrix, (axis, 1), precision="highest"), -1, axis)
     if outside is not None:
         result = jnp.where(jnp.asarray(is_outside), jnp.asarray(outside, result.dtype), result)
     return _rounded(result, dtype)

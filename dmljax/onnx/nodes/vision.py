@@ -152,7 +152,7 @@ def _deformable_convolution(
         samples = samples * mask.reshape(batch * offset_group, 1, *sizes, *space)
     samples = samples.reshape(batch, group, channels // group, taps, *space)
     filters = filter.reshape(group, filter.shape[0] // group, filter.shape[1], taps)
-    result = jnp.einsum("ngct...,goct->ngo...", samples, filters, precision="highest")
+    result = jnp.einsum("ngct...,goct->ngo...", samples, filters)
     result = result.reshape(batch, filter.shape[0], *space)
     return result if bias is None else result + bias.reshape(1, -1, *[1] * rank)
 
