@@ -225,9 +225,11 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
     place = SingleDeviceSharding(chip.devices[0])
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
     start = time.perf_counter()
-    # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results,
-    # because a function without arrays would otherwise be compiled for this CPU.
-    lowered = jax.jit(lambda *arrays: function(*arrays), out_shardings=place).lower(*shapes)
+    # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results of
+    # a function without arrays, which would otherwise be compiled for this CPU. Of others, XLA would keep a choice of
+    # one way as a kernel where its result is placed.
+    results = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
+    lowered = jax.jit(lambda *arrays: function(*arrays), **results).lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start
     cost = cost_of(text or "")

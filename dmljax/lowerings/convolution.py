@@ -54,13 +54,17 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
     if 0 in (*image.shape, *filter.shape):
         space = (one.blocks if is_forward else one.input_size for one in sliding.windows)
         return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
-    plain = partial(_convolution, steps=_steps(sliding)) if is_forward else partial(_plain_transposed, sliding=sliding)
+    plain = _plain if is_forward else _plain_transposed
+
+    def on_gpu(image: Array, filter: Array) -> Array:
+        # Libraries add up in float32 whatever they return. XLA calls them for bfloat16 only if they return it.
+        return plain(image, filter, sliding, sums=image.dtype).astype(wide)
 
     @jax.checkpoint  # save no intermediates for the backward pass
     def on_cpu(image: Array, filter: Array) -> Array:
         return (_on_cpu if is_forward else _transposed_on_cpu)(image.astype(wide), filter.astype(wide), sliding)
 
-    result: Array = choose(image, filter, cpu=on_cpu, default=plain)
+    result: Array = choose(image, filter, cpu=on_cpu, gpu=on_gpu, default=partial(plain, sliding=sliding, sums=wide))
     return result
 
 
@@ -76,24 +80,31 @@ class _Steps(NamedTuple):
     filter_dilation: tuple[int, ...]
     group_count: int
     precision: PrecisionLike
+    sums: Any  # the type of the result
     is_on_cpu: bool
 
 
-def _steps(sliding: Sliding, *, is_on_cpu: bool = False) -> _Steps:
+def _steps(sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> _Steps:
     windows, group_count, precision = sliding
     strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
     padding = tuple((one.start_padding, one.end_padding) for one in windows)
-    return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, is_on_cpu)
+    return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
 
 
-def _plain_transposed(image: Array, filter: Array, sliding: Sliding, *, is_on_cpu: bool = False) -> Array:
+def _plain(image: Array, filter: Array, sliding: Sliding, sums: Any) -> Array:
+    return _convolution(image, filter, _steps(sliding, sums))
+
+
+def _plain_transposed(
+    image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False
+) -> Array:
     _require_known_windows(filter)
     padding = []
     for one, count in zip(sliding.windows, image.shape[2:], strict=True):
         before = one.extent - 1 - one.start_padding
         dilated = (count - 1) * one.stride + 1
         padding.append((before, one.input_size + one.extent - 1 - before - dilated))
-    steps = _steps(sliding, is_on_cpu=is_on_cpu)
+    steps = _steps(sliding, sums, is_on_cpu=is_on_cpu)
     steps = steps._replace(padding=tuple(padding), strides=steps.image_dilation, image_dilation=steps.strides)
     return _convolution(image, lax.rev(_swapped(filter, sliding.group_count), range(2, filter.ndim)), steps)
 
@@ -110,7 +121,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     parts = [_meeting(*one) for one in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
     if 0 in (one.windows for one in parts):
         sizes = image.shape[0], filter.shape[0], *(one.windows + sum(one.beside) for one in parts)
-        return jnp.zeros_like(image, widened(image.dtype), shape=sizes)
+        return jnp.zeros_like(image, steps.sums, shape=sizes)
     image, filter = image[:, :, *(one.image for one in parts)], filter[:, :, *(one.taps for one in parts)]
     found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(one.padding for one in parts)))
     beside = [(0, 0, 0), (0, 0, 0), *((*one.beside, 0) for one in parts)]
@@ -165,10 +176,10 @@ def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array
 
 @_convolution_of_meeting.defjvp
 def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    # JAX does not transpose a convolution whose result is wider than its operands, so differentiate with wide operands.
-    value, wide = _convolution_of_meeting(*primals, steps), widened(primals[0].dtype)
+    # JAX does not transpose a convolution whose result is wider than its operands, so widen the operands.
+    value = _convolution_of_meeting(*primals, steps)
     _require_known_windows(primals[1])  # JAX's derivative pads by them
-    (image, filter), (of_image, of_filter) = ([x.astype(wide) for x in both] for both in (primals, tangents))
+    (image, filter), (of_image, of_filter) = ([x.astype(steps.sums) for x in both] for both in (primals, tangents))
     if any(stride > 1 and is_symbolic(size) for stride, size in zip(steps.strides, image.shape[2:], strict=True)):
         image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
         steps = steps._replace(padding=((0, 0),) * len(steps.padding))
@@ -225,7 +236,7 @@ def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequen
         dimension_numbers=(wanted[0], wanted[1], wanted[2]),
         feature_group_count=steps.group_count,
         precision=steps.precision,
-        preferred_element_type=widened(image.dtype),
+        preferred_element_type=steps.sums,
     )
     return lax.transpose(found, [wanted[2].index(axis) for axis in own[2]])
 
@@ -262,10 +273,9 @@ def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs
 
 def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
     """Computes the product of two matrices: the filters, and all elements of each window."""
-    wide = widened(image.dtype)
-    image, filter = image.astype(wide), filter.astype(wide)
+    image, filter = image.astype(steps.sums), filter.astype(steps.sums)
     apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
-    dilated = lax.pad(image, jnp.zeros((), wide), apart)
+    dilated = lax.pad(image, jnp.zeros((), image.dtype), apart)
     sizes = zip(dilated.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, strict=True)
     windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True))
     return _product_of_columns(dilated, filter, Sliding(windows, steps.group_count, steps.precision))
@@ -335,7 +345,7 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: b
     windows, group_count, _ = sliding
     channels = filter.shape[1]
     if any(is_symbolic(one.size) for one in windows):
-        return _convolution(image, filter, _steps(sliding, is_on_cpu=True))
+        return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
     if are_channels_last() and (lowering := _with_channels_last(filter, sliding)) is not None:
         return with_channels_last(lowering, image)
     if group_count > 1 and at_most(channels, _FEW_CHANNELS) and at_most(_terms(filter), _MOST_PRODUCTS):
@@ -349,7 +359,7 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: b
     is_narrow = at_most(filter.shape[0], _FEW_OUTPUTS) and at_most(channels, _MOST_NARROW_CHANNELS)
     if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
         return _in_rows(image, filter, sliding)
-    return _convolution(image, filter, _steps(sliding, is_on_cpu=True))
+    return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
 
 
 def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
@@ -393,7 +403,7 @@ def _inside(one: Window, i: int) -> range:
 def _transposed_on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
     phases = math.prod(one.stride for one in sliding.windows)
     if phases > _MOST_PHASES or any(map(is_symbolic, (*image.shape[2:], *filter.shape[2:]))):
-        return _plain_transposed(image, filter, sliding, is_on_cpu=True)
+        return _plain_transposed(image, filter, sliding, image.dtype, is_on_cpu=True)
     return _in_phases(image, filter, sliding)
 
 
@@ -563,7 +573,7 @@ def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
     outputs, channels, rows, *space = filter.shape
     each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
     of_rows = sliding._replace(windows=(first._replace(size=1, dilation=1), *others))
-    found = _convolution(image, each, _steps(of_rows, is_on_cpu=True))
+    found = _convolution(image, each, _steps(of_rows, image.dtype, is_on_cpu=True))
     parts = found.reshape(replaced(found.shape, 1, rows, outputs))
     shifted = (
         lax.slice_in_dim(parts[:, row], row * first.dilation, row * first.dilation + first.blocks, axis=2)
@@ -650,7 +660,7 @@ def integer_convolved(
 
 
 def _of_integers(image: Array, filter: Array, sliding: Sliding) -> Array:
-    return _convolution(image.astype(np.int32), filter.astype(np.int32), _steps(sliding))
+    return _plain(image.astype(np.int32), filter.astype(np.int32), sliding, sums=np.int32)
 
 
 def _terms(filter: Array) -> int:
