@@ -1,7 +1,8 @@
 """Recurrent networks of one layer: a state that passes through the steps of a sequence, in one or two directions.
 
-The data of a step has the dimensions (directions, batch, features), and a sequence has the steps before them. A
-function updates the state in each step, so that this module knows nothing about gates.
+In the loop, the data of a step has the dimensions (directions, batch, features), or (batch, features) if there is one
+direction: with a dimension of 1 before the others, a TPU takes twice as long for a step. A sequence has the steps
+before them. A function updates the state in each step, so that this module knows nothing about gates.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,12 +38,17 @@ FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direc
 
 
 class Cell(NamedTuple):
-    """A network's step: a function of its states and of the products of its input with the weights, plus `bias`."""
+    """A network's step.
 
-    step: Callable[[Array, State], State]
+    It takes the products of the input with the weights, plus `bias`, the states, `recurrence`, and `is_on_cpu`.
+    """
+
+    step: Callable[[Array, State, Array, bool], State]
+    recurrence: Array
     bias: Array
     has_summands: bool = False  # whether a step returns two summands of its only state
     bias_is_in_step: bool = False  # on every platform, not only on a CPU
+    only_multiplies_output: bool = False  # whether steps only multiply the first state, which then may be rounded
 
 
 def _total(summands: State) -> State:
@@ -82,39 +88,57 @@ def recur(
         products = tuple(_product(x, weights, precision) for x, weights in inputs)
     within = None if is_within is None else _in_order([is_within] * len(reverses), reverses)
 
+    together, apart = (jnp.stack, lambda x: x[:, None]) if reverses == BOTH else (lambda x: x[0], lambda x: x[None, None])
+
     def looped(*, is_on_cpu: bool) -> tuple[Array | None, State]:
+        # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
+        wide = widened(input.dtype)
+        recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
         bias_is_in_step = is_on_cpu or cell.bias_is_in_step
         carries_summands = is_on_cpu and cell.has_summands
         states = _total if carries_summands else lambda carried: carried
 
         def one_step(before: State, given: Any) -> tuple[State, Array | None]:
             products, is_within = given
-            summed = jnp.stack(products) + cell.bias if bias_is_in_step else jnp.stack(products)
-            after = cell.step(summed, states(before))
+            summed = together(products).astype(wide)
+            summed = summed + cell.bias if bias_is_in_step else summed
+            after = cell.step(summed, states(before), recurrence, is_on_cpu)
             after = _total(after) if cell.has_summands and not carries_summands else after
+            after = tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
             output = states(after)[0].astype(input.dtype) if has_sequence else None
             if is_within is not None:
-                is_within = jnp.stack(is_within)
+                is_within = together(is_within)
                 output = None if output is None else jnp.where(is_within, output, zero)
                 after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
             return after, output
 
-        start = (jnp.zeros_like(initial[0]), *initial) if carries_summands else initial
-        biased = tuple(x + bias for x, bias in zip(products, cell.bias[:, None], strict=True))
-        steps = products if bias_is_in_step else biased, within
+        def in_order(sequence: Array) -> Array:
+            if reverses != BOTH:
+                return sequence[:, None]
+            return jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
+
+        def ended(carried: State) -> State:
+            found = (x.astype(input.dtype) for x in states(carried))
+            return tuple(x if reverses == BOTH else x[None] for x in found)
+
+        first, *others = initial
+        first = first.astype(recurrence.dtype) if cell.only_multiplies_output else first
+        start = (jnp.zeros_like(first), first, *others) if carries_summands else (first, *others)
+        biased = tuple(x + bias for x, bias in zip(products, apart(cell.bias), strict=True))
+        each = products if bias_is_in_step else biased
+        steps = each if is_on_cpu else tuple(x.astype(input.dtype) for x in each), within
         if not is_symbolic(input.shape[0]) and input.shape[0] == 1:
             carried, output = one_step(start, jax.tree.map(lambda x: x[0], steps))
-            return output if output is None else output[None], states(carried)
+            return None if output is None else in_order(output[None]), ended(carried)
         carried, sequence = lax.scan(one_step, start, steps, reverse=reverses == BACKWARD)
-        if sequence is not None and reverses == BOTH:
-            sequence = jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
-        return sequence, states(carried)
+        return None if sequence is None else in_order(sequence), ended(carried)
 
     # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
     # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element: a step of 16 *
     # 64 elements takes 16 us if the state of a GRU is carried, and 5 us if its summands are.
     elsewhere = partial(looped, is_on_cpu=False)
-    return elsewhere() if cell.bias_is_in_step else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
+    is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
+    return elsewhere() if is_alike else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
 
 
 def _in_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:
@@ -137,11 +161,15 @@ def _product(x: Array, weights: Array, precision: Any) -> Array:
 
 
 def state_product(state: Array, weights: Array, precision: Any) -> Array:
-    """The product of a state with the transposed weights, (directions, outputs, features)."""
-    if weights.shape[0] == 1:
-        return _product(state[0], weights[0], precision)[None]
+    """The product of a state, in the type of the weights, with the transposed weights, in at least float32.
+
+    The weights are (outputs, features), or (directions, outputs, features) for a state of both directions.
+    """
+    narrow, wide = state.astype(weights.dtype), widened(weights.dtype)
+    if state.ndim == 2:
+        return _product(narrow, weights, precision)
     dimensions = (((2,), (weights.ndim - 1,)), ((0,), (0,)))
-    return lax.dot_general(state, weights, dimensions, precision=precision)
+    return lax.dot_general(narrow, weights, dimensions, precision=precision, preferred_element_type=wide)
 
 
 def gates_apart(x: Array, gates: int, axis: int) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -141,7 +142,7 @@ def _checked(
 class _Weights(NamedTuple):
     """What a step needs besides the products of its input, in the type of the computation."""
 
-    recurrence: Array
+    recurrence: Array  # in the type of the input
     input_bias: Array
     state_bias: Array
     peephole: Array | None
@@ -153,10 +154,6 @@ class _Weights(NamedTuple):
     def bias(self) -> Array:
         """Both biases, added up before the loop."""
         return self.input_bias + self.state_bias
-
-    def products(self, state: Array, outputs: slice = slice(None)) -> Array:
-        """The products of a state with the weights of these outputs."""
-        return state_product(state, self.recurrence[:, outputs], self.precision)
 
 
 _BATCH = {"input": 1, "hidden_init": 1, "cell_mem_init": 1, "sequence_lengths": 0}  # the dimension of the batch
@@ -184,29 +181,32 @@ def _run(
         input, weight, *others = varying_alike(arrays)
         named = dict(zip([*given][2:], others, strict=True))
         lengths = named.pop("sequence_lengths", None)
+        recurrence = named.pop("recurrence")
         named = {name: x.astype(wide) for name, x in named.items()}
-        directions, outputs, hidden = named["recurrence"].shape
+        directions, outputs, hidden = recurrence.shape
         zeros = jnp.zeros_like(input, wide, shape=(directions, input.shape[1], hidden))
         bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
         peephole = named["peephole"][:, None] if "peephole" in named else None
-        recurrence = named["recurrence"]
         has_gates_apart = may_have_gates_apart and may_be_sharded(weight)
         if has_gates_apart:
             weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
             bias = gates_apart(bias, 2 * gates, 2)
-        input_bias, state_bias = jnp.split(bias, 2, 2)
+        biases = jnp.split(bias, 2, 2)
+        initial = [named.get(name, zeros) for name in states]
+        if directions == 1:
+            recurrence, peephole, biases, initial = jax.tree.map(lambda x: x[0], (recurrence, peephole, biases, initial))
         threshold = named.get("clip_threshold")
         sequence, last = recur(
-            make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
+            make_cell(_Weights(recurrence, *biases, peephole, threshold, precision, has_gates_apart)),
             input,
             weight,
-            tuple(named.get(name, zeros) for name in states),
+            tuple(initial),
             lengths,
             reverses=reverses,
             has_sequence=has_sequence,
             precision=precision,
         )
-        results = (*([sequence] if has_sequence else []), *(state.astype(dtype) for state in last))
+        results = (*([sequence] if has_sequence else []), *last)
         return results if len(results) > 1 else results[0]
 
     of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in given.items() if name in _BATCH)
@@ -397,7 +397,10 @@ def rnn_of(
     (f,) = functions
 
     def make_cell(weights: _Weights) -> Cell:
-        return Cell(lambda x, state: (f(x + weights.products(state[0])),), weights.bias, bias_is_in_step=True)
+        def step(products: Array, states: State, recurrence: Array, _: bool) -> State:
+            return (f(products + state_product(states[0], recurrence, weights.precision)),)
+
+        return Cell(step, weights.recurrence, weights.bias, bias_is_in_step=True, only_multiplies_output=True)
 
     states = ("hidden_init",)
     return RecurrentNetwork(
@@ -477,18 +480,19 @@ def gru_of(
         if linear_before_reset:
             bias = jnp.concatenate([bias[..., gates], weights.input_bias[..., new]], -1)
 
-        def step(products: Array, states: State) -> State:
+        def step(products: Array, states: State, recurrence: Array, _: bool) -> State:
             (hidden,) = states
+            multiply = partial(state_product, precision=weights.precision)
             if linear_before_reset:
-                of_state = weights.products(hidden)
+                of_state = multiply(hidden, recurrence)
                 update, reset = jnp.split(f(products[..., gates] + of_state[..., gates]), 2, -1)
                 candidate = g(products[..., new] + reset * (of_state[..., new] + weights.state_bias[..., new]))
             else:
-                update, reset = jnp.split(f(products[..., gates] + weights.products(hidden, gates)), 2, -1)
-                candidate = g(products[..., new] + weights.products(reset * hidden, new))
+                update, reset = jnp.split(f(products[..., gates] + multiply(hidden, recurrence[..., gates, :])), 2, -1)
+                candidate = g(products[..., new] + multiply(reset * hidden, recurrence[..., new, :]))
             return (1 - update) * candidate, update * hidden
 
-        return Cell(step, bias, has_summands=True)
+        return Cell(step, weights.recurrence, bias, has_summands=True)
 
     states = ("hidden_init",)
     return RecurrentNetwork(
@@ -553,30 +557,32 @@ def lstm(
         def clipped(x: Array) -> Array:
             return x if threshold is None else jnp.clip(x, -threshold, threshold)
 
-        def step(products: Array, state: State) -> State:
+        def step(products: Array, state: State, recurrence: Array, is_on_cpu: bool) -> State:
             hidden, cell = state
             size = hidden.shape[-1]
-            total = products + weights.products(hidden)
+            total = products + state_product(hidden, recurrence, weights.precision)
             count = 2 if couple_input_forget else 3
 
             def gate(i: int, cell: Array) -> Array:
                 part = slice(i * size, (i + 1) * size)
-                return f(clipped(total[..., part] + peephole[..., part] * cell))
+                of_gate = total[..., part]
+                return f(clipped(of_gate if peephole is None else of_gate + peephole[..., part] * cell))
 
+            out = None
             if weights.has_gates_apart:
-                into, out, *kept = (f(clipped(total[:, :, i])) for i in range(count))
-                content = g(clipped(total[:, :, 3]))
+                into, out, *kept = (f(clipped(total[..., i, :])) for i in range(count))
+                content = g(clipped(total[..., 3, :]))
             else:
                 content = g(clipped(total[..., 3 * size :]))
-                if peephole is None:
-                    # One function of all gates takes a quarter of the time of one for each: XLA on CPU vectorizes it.
+                if peephole is None and is_on_cpu:
+                    # One function of all gates takes a quarter of the time of one for each: XLA vectorizes it.
                     into, out, *kept = jnp.split(f(clipped(total[..., : count * size])), count, -1)
                 else:
                     into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
             cell = (1 - into if couple_input_forget else kept[0]) * cell + into * content
-            return (out if peephole is None else gate(1, cell)) * h(cell), cell
+            return (gate(1, cell) if out is None else out) * h(cell), cell
 
-        return Cell(step, weights.bias)
+        return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=True)
 
     states, may_have_gates_apart = ("hidden_init", "cell_mem_init"), peephole is None
     results = _run(
