@@ -93,9 +93,9 @@ def test_onnx_models_take_jaxs_precision() -> None:
 
 def test_algorithms_are_taken_and_the_setting_is_read_at_each_call() -> None:
     algorithm = jax.lax.DotAlgorithmPreset.TF32_TF32_F32
-    exported = jax.export.export(
-        jax.jit(lambda a, b: dmljax.gemm(a, b, precision=algorithm)), platforms=["cuda"]
-    )(MATRIX, MATRIX)
+    exported = jax.export.export(jax.jit(lambda a, b: dmljax.gemm(a, b, precision=algorithm)), platforms=["cuda"])(
+        MATRIX, MATRIX
+    )
     assert "tf32" in exported.mlir_module()
     a = np.ones((2, 2), np.float32)
     dmljax.gemm(a, a)

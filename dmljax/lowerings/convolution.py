@@ -95,9 +95,7 @@ def _plain(image: Array, filter: Array, sliding: Sliding, sums: Any) -> Array:
     return _convolution(image, filter, _steps(sliding, sums))
 
 
-def _plain_transposed(
-    image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False
-) -> Array:
+def _plain_transposed(image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> Array:
     _require_known_windows(filter)
     padding = []
     for one, count in zip(sliding.windows, image.shape[2:], strict=True):

@@ -88,7 +88,9 @@ def recur(
         products = tuple(_product(x, weights, precision) for x, weights in inputs)
     within = None if is_within is None else _in_order([is_within] * len(reverses), reverses)
 
-    together, apart = (jnp.stack, lambda x: x[:, None]) if reverses == BOTH else (lambda x: x[0], lambda x: x[None, None])
+    together, apart = (
+        (jnp.stack, lambda x: x[:, None]) if reverses == BOTH else (lambda x: x[0], lambda x: x[None, None])
+    )
 
     def looped(*, is_on_cpu: bool) -> tuple[Array | None, State]:
         # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.

@@ -142,7 +142,7 @@ def convolution(
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
     elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`,
     the shape of the result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit
-    floats and the bias are computed in float32 and rounded once, before the activation. `precision` is as in `gemm`.
+    floats are computed in float32. `precision` is as in `gemm`.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()

@@ -1,7 +1,7 @@
 """Recurrent networks of one layer: RNN, GRU and LSTM.
 
-They compute in at least float32, which also holds the state from step to step; only outputs are rounded to 16 bits.
-Weights and states have a dimension for one or two directions.
+They compute in at least float32. On a CPU, this type also holds the states, and only outputs are rounded to 16 bits; a
+GPU and a TPU also round what they multiply. Weights and states have a dimension for one or two directions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,7 +173,7 @@ def _run(
     """Returns the output of each step, or None, and then the last `states`."""
     reverses = _DIRECTIONS[direction]
     given = _checked(gates, direction, values)
-    dtype, wide = given["input"].dtype, widened(given["input"].dtype)
+    wide = widened(given["input"].dtype)
     if clip_threshold is not None:
         given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
@@ -194,7 +194,9 @@ def _run(
         biases = jnp.split(bias, 2, 2)
         initial = [named.get(name, zeros) for name in states]
         if directions == 1:
-            recurrence, peephole, biases, initial = jax.tree.map(lambda x: x[0], (recurrence, peephole, biases, initial))
+            recurrence, peephole, biases, initial = jax.tree.map(
+                lambda x: x[0], (recurrence, peephole, biases, initial)
+            )
         threshold = named.get("clip_threshold")
         sequence, last = recur(
             make_cell(_Weights(recurrence, *biases, peephole, threshold, precision, has_gates_apart)),

@@ -10,7 +10,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.parameters import Array, Attributes, Quantized
 from dmljax.onnx.registry import handles
-from dmljax.types import FLOATS
+from dmljax.types import FLOATS, widened
 
 # ruff: noqa: N815  # attributes are spelled as ONNX has them
 
