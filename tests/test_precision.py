@@ -67,8 +67,8 @@ def directml_programs() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "a graph", directml.lower(graph)
     builder = pydirectml.GraphBuilder(pydirectml.Device(False))
     tensor = pydirectml.TensorDesc(pydirectml.TensorDataType.FLOAT32, [1, 1, 4, 4])
-    inputs = [pydirectml.input_tensor(builder, i, tensor) for i in range(2)]
-    yield "PyDirectML", builder.build(pydirectml.ExecutionFlags.NONE, [pydirectml.gemm(*inputs)]).function
+    a, b = (pydirectml.input_tensor(builder, i, tensor) for i in range(2))
+    yield "PyDirectML", builder.build(pydirectml.ExecutionFlags.NONE, [pydirectml.gemm(a, b)]).function
     yield (
         "an ONNX model in a DxDispatch model",
         directml.lower(SizedModel(load(product_model()), {"a": (4, 4), "b": (4, 4)})),

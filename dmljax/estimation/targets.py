@@ -228,7 +228,7 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
     # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results of
     # a function without arrays, which would otherwise be compiled for this CPU. Of others, XLA would keep a choice of
     # one way as a kernel where its result is placed.
-    results = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
+    results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
     lowered = jax.jit(lambda *arrays: function(*arrays), **results).lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start

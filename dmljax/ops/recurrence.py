@@ -191,15 +191,14 @@ def _run(
         if has_gates_apart:
             weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
             bias = gates_apart(bias, 2 * gates, 2)
-        biases = jnp.split(bias, 2, 2)
+        input_bias, state_bias = jnp.split(bias, 2, 2)
         initial = [named.get(name, zeros) for name in states]
         if directions == 1:
-            recurrence, peephole, biases, initial = jax.tree.map(
-                lambda x: x[0], (recurrence, peephole, biases, initial)
-            )
+            own = recurrence, input_bias, state_bias, peephole, initial
+            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], own)
         threshold = named.get("clip_threshold")
         sequence, last = recur(
-            make_cell(_Weights(recurrence, *biases, peephole, threshold, precision, has_gates_apart)),
+            make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
             input,
             weight,
             tuple(initial),
