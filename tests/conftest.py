@@ -99,7 +99,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--full-for", metavar="FILES", default="", help="run the cases marked `full` for these changed files"
     )
     parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run at most this many of them")
-    parser.addoption("--half", metavar="NUMBER", type=int, help="run every second test: the even or odd ones")
+    parser.addoption("--third", metavar="NUMBER", type=int, help="run every third test, beginning with this one")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")
     parser.addoption(
         "--expect-transformations", metavar="FILE", type=Path, help="fail where the results differ from this page"
@@ -134,8 +134,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in left_out if item not in chosen]
     deselected = {*left_out}
     kept = [item for item in items if item not in deselected]
-    if (number := config.getoption("--half")) is not None:
-        kept = kept[number % 2 :: 2]
+    if (number := config.getoption("--third")) is not None:
+        kept = kept[number % 3 :: 3]
     config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
     items[:] = kept
 

@@ -52,10 +52,7 @@ def for_operators(few: Iterable[str]) -> pytest.MarkDecorator:
 for_each_operator = for_operators(OPERATORS)
 LATEST = max(FeatureLevel)
 # Operators whose arguments share types in different ways.
-WITH_NUMBERS = (
-    *("ELEMENT_WISE_QUANTIZE_LINEAR", "ELEMENT_WISE_QUANTIZED_LINEAR_ADD", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"),
-    *("CONVOLUTION_INTEGER", "ELEMENT_WISE_POW", "MULTIHEAD_ATTENTION"),
-)
+WITH_NUMBERS = (*("ELEMENT_WISE_QUANTIZE_LINEAR", "ELEMENT_WISE_POW", "MULTIHEAD_ATTENTION"),)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
@@ -396,7 +393,7 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     assert_agree(operator, results, expected)
 
 
-@for_operators(FEW)
+@for_operators(FEW[:3])
 def test_computes_the_same_where_jit_is_disabled(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
@@ -591,7 +588,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     assert_same_trees(pickle.loads(pickle.dumps(jax.device_get(result))), result)
 
 
-@transformation("export", of=OF_EVERY_KIND)
+@transformation("export")
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]

@@ -333,8 +333,8 @@ def test_antialiasing_applies_only_to_shrinking_averages() -> None:
 # Transformations
 
 
-@pytest.mark.parametrize("mode", InterpolationMode)
-@pytest.mark.parametrize("sizes", [(6, 10), (2, 5), (3, 4)])
+@pytest.mark.parametrize("mode", few_of(InterpolationMode, LINEAR))
+@pytest.mark.parametrize("sizes", few_of([(6, 10), (2, 5), (3, 4)], (2, 5)))
 def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tuple[int, int]) -> None:
     x = np.random.default_rng(0).integers(-9, 9, (2, 3, 3, 5)).astype(np.float32)
 
@@ -426,7 +426,7 @@ def test_positions_are_computed_once_and_not_stored_as_constants() -> None:
 # Products with matrices of weights, on a TPU
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64] if X64 else [np.float32])
+@pytest.mark.parametrize("dtype", few_of([np.float32, np.float64] if X64 else [np.float32], np.float32))
 @pytest.mark.parametrize(
     "taps",
     [
@@ -484,7 +484,6 @@ def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -
         ((1, 3, 1024, 1024), (1, 3, 2048, 2048), True),
         ((1, 512), (1, 700), True),
         ((1, 1024), (1, 2048), False),
-        ((512, 2048), (512, 4096), False),
         ((1, 1, 4, 2048), (1, 1, 8, 4096), False),
     ],
 )
