@@ -93,9 +93,14 @@ class Node:
     index: int = 0  # position in the file's graph
 
     @property
+    def label(self) -> str:
+        """The node's name; an unnamed node goes by its first output."""
+        return self.name or next(iter(filter(None, self.outputs)), "")
+
+    @property
     def place(self) -> tuple[str, ...]:
-        """The node's path in errors; an unnamed node goes by its first output."""
-        return ("nodes", self.name or next(iter(filter(None, self.outputs)), ""), self.operator)
+        """The node's path in errors."""
+        return ("nodes", self.label, self.operator)
 
     @property
     def subgraphs(self) -> Iterator["OnnxGraph"]:

@@ -6,10 +6,11 @@ A value that is known while tracing, as sizes must be, is a NumPy array; any oth
 
 import functools
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from hashlib import sha256
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ from dmljax.types import x64_enabled
 MAX_FOLDED = 4096  # elements of a value that stays known; anything larger is data, not sizes
 KEY = "\0key"  # the name of a graph's random key among its values
 
+T = TypeVar("T")
 
 _GIVEN_TYPES: ContextVar[Mapping[DType, DType] | None] = ContextVar("_GIVEN_TYPES", default=None)
 
@@ -65,6 +67,7 @@ class Program:
         self.leading = leading
         self.left_open: dict[str, Problem] = {}  # comparisons of symbols that the exported program must decide
         self._images: dict[OnnxGraph, frozenset[str]] = {}
+        self._found: dict[Hashable, Any] = {}  # what functions say of values computed from known ones
 
     def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
         """A context for tracing nodes that are compiled together."""
@@ -117,8 +120,9 @@ class Program:
             run = functools.partial(self._run_subgraph, node, values)
             known = functools.partial(_known_of, next(filter(None, node.outputs), ""))
             key: Any = values.get(KEY)
-            arguments["call"] = Call(node, run, known, self._bound_of(node), key)
-        with jax.named_scope(f"[{node.place[1]}]"), jax.named_scope(node.operator):
+            evaluated = functools.partial(self._evaluated, values)
+            arguments["call"] = Call(node, run, known, evaluated, self._bound_of(node), key)
+        with jax.named_scope(f"[{node.label}]"), jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
             try:
@@ -166,6 +170,20 @@ class Program:
         if any(one is None or np.size(one) > MAX_FOLDED for one in results):  # type: ignore[arg-type]  # reads the shape
             return None
         return tuple(map(known, results))
+
+    def _evaluated(self, values: Mapping[str, Value], graph: OnnxGraph, function: Callable[[Elements], T]) -> T | None:
+        """Applies a function to the output of a graph that reads only known numbers; None if it reads others."""
+        given = {name: values[name] for name in sorted(graph.free_names)}
+        if not all(is_known(one) and not _has_objects(one) for one in given.values()):
+            return None
+        arrays = map(np.asarray, given.values())
+        key = (graph, function, *((one.dtype, one.shape, sha256(one.tobytes()).digest()) for one in arrays))
+        if key not in self._found:
+            with jax.ensure_compile_time_eval():
+                output = jax.jit(lambda: as_array(*self.run(graph, (), given)))()
+            self._found[key] = function(np.asarray(output))
+        found: T | None = self._found[key]
+        return found
 
     def _run_subgraph(
         self,

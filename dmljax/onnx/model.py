@@ -19,6 +19,7 @@ from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_mod
 from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
+from dmljax.onnx.joining import constants_of_masks, joined
 from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
@@ -86,17 +87,18 @@ class Model:
         defaults = {one.name for one in self.defaults}
         deciding, kept = deciding_names(graph, finder, known.keys() - defaults)
         self.outputs = graph.outputs
-        stay = {*fixed, *defaults, *deciding}
+        whole = joined(graph, finder.find)
+        stay = {*fixed, *defaults, *deciding} | constants_of_masks(whole, known)
         names = [name for name, one in known.items() if name not in stay and _is_weight(one, name in kept)]
         file = _copied(proto) if proto is source else proto
         saving.drop_weights(file, reader, names)
         self._file = _copied(file)
         del proto, file  # protobuf frees their memory only now, before the weights are copied
-        graph = OnnxGraph(graph.nodes, graph.inputs, graph.outputs)  # without references to the arrays
+        graph, whole = (OnnxGraph(one.nodes, one.inputs, one.outputs) for one in (graph, whole))  # without the arrays
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}
         inputs = Inputs(self.inputs, self.defaults)
-        self._plan = Plan(program, graph, inputs, known, deciding, dict(self.weights))
+        self._plan = Plan(program, graph, whole, inputs, known, deciding, dict(self.weights))
 
     def __repr__(self) -> str:
         inputs, outputs = ("; ".join(map(str, one)) for one in (self.inputs, self.outputs))

@@ -60,6 +60,8 @@ class Given(NamedTuple):
 class Plan:
     """Computes a model; `constants` are the graph's known values that are not weights.
 
+    `joined` is the graph that runs: that of the file, with each attention as one node.
+
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
     """
@@ -68,19 +70,21 @@ class Plan:
         self,
         program: Program,
         graph: OnnxGraph,
+        joined: OnnxGraph,
         inputs: Inputs,
         constants: Mapping[str, Elements],
         deciding: frozenset[str],
         weights: Mapping[str, Array],
     ) -> None:
         self.program, self.graph, self.constants = program, graph, constants
+        self._joined = joined
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
         self._weight_types = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Program(program.find, {}, program.leading), graph)
+        self._static_part = StaticPart(Program(program.find, {}, program.leading), joined)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
@@ -123,7 +127,7 @@ class Plan:
         defaults = {one.name for one in self._inputs.defaults}
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.program, self.graph, constants, self._loaded)
+            folded = fold(self.program, self._joined, constants, self._loaded)
         loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: one for name, one in loaded.items() if name in read}, **folded.values}
@@ -186,7 +190,7 @@ class Plan:
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.graph, {})
+        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self._joined, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
         self.program.left_open.clear()
         with self.program.traced(graph), weights_of_types(self._given_types(arguments)):

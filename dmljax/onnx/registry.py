@@ -149,6 +149,7 @@ class Call:
     node: Node
     run: Callable[..., list[Value]]  # computes a subgraph from inputs, in a loop's iteration if given
     known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
+    evaluated: Callable[..., Any]  # what a function says of a subgraph's output, or None if that is not known
     bound: int | str | None = None  # the caller's bound for a size that depends on values, if any; may be LARGEST
     graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
 

@@ -40,7 +40,7 @@ def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, 
     return dmljax.onnx.load(proto)
 
 
-def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> directml.Graph:
+def require_same(model: Model, *inputs: Any, constants: Sequence[str] = (), tolerance: float = 0) -> directml.Graph:
     """The graph of a model for these inputs; checks that it is valid and computes the same bits as the model."""
     names = [one.name for one in model.inputs]
     graph = model.graph({name: np.shape(value) for name, value in zip(names, inputs, strict=True)})
@@ -49,7 +49,10 @@ def require_same(model: Model, *inputs: Any, constants: Sequence[str] = ()) -> d
     expected = model.apply(model.weights, *inputs)
     several = expected if isinstance(expected, tuple) else (expected,)
     for result, wanted in zip(results.values() if isinstance(results, dict) else [results], several, strict=True):
-        assert_same_bits(result, as_tensor(wanted))
+        if tolerance:
+            np.testing.assert_allclose(result, as_tensor(wanted), rtol=tolerance, atol=tolerance)
+        else:
+            assert_same_bits(result, as_tensor(wanted))
     return graph
 
 
@@ -149,7 +152,8 @@ def test_a_block_of_a_language_model() -> None:
         },
     )
     mask = np.triu(np.full((5, 5), -np.inf, "float32"), 1)
-    graph = require_same(model, RNG.integers(0, 11, (2, 5)).astype("int32"), mask)
+    # The model computes its attention as one operation, which rounds elsewhere.
+    graph = require_same(model, RNG.integers(0, 11, (2, 5)).astype("int32"), mask, tolerance=1e-5)
     # Transposed factors are read by strides; a factor that no strides describe is copied.
     (scores,) = (node for name, node in graph.nodes.items() if name == "scores")
     assert scores.tensors()["a"].strides is not None

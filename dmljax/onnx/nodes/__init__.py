@@ -7,6 +7,7 @@ from dmljax.onnx.nodes import (
     elementwise as elementwise,
     few_bits as few_bits,
     indexing as indexing,
+    joined_attention as joined_attention,
     normalization as normalization,
     of_padded as of_padded,
     packing as packing,

@@ -1,0 +1,384 @@
+"""Attention that a model writes out in several nodes, computed as one operation."""
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.lowerings.attention import Mask, attention
+from dmljax.lowerings.sizes import is_symbolic
+from dmljax.onnx.cutting import alive
+from dmljax.onnx.file import Node, OnnxGraph, TensorType, dtype_of
+from dmljax.onnx.interpreter import as_array, is_known
+from dmljax.onnx.joining import HIDDEN, JOINED, Written
+from dmljax.onnx.padded import Padded
+from dmljax.onnx.parameters import Array, Elements, Passed, Results, Tensor, Value
+from dmljax.onnx.registry import Call, handles
+from dmljax.onnx.symbols import Symbols, has_counts
+from dmljax.types import FLOATS, widened
+
+_MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
+_ABSORBING = -1e30  # float32 numbers up to this one stay the same if a score is added
+
+
+class _Other(Exception):
+    """The nodes compute something other than an attention."""
+
+
+@handles("Attention", domain=JOINED)
+def _joined_attention(*inputs: Passed, body: OnnxGraph, written: Written, call: Call) -> Results:
+    try:
+        _require(not all(isinstance(one, np.ndarray) for one in inputs))  # known values stay known
+        return _attention(_Nodes(body, written, dict(zip(call.node.inputs, inputs, strict=True)), call))
+    except _Other:
+        return tuple(call.run(body, ()))
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _Other
+
+
+class _Nodes:
+    """The nodes of an attention and their values; a node runs only if its result is asked for."""
+
+    def __init__(self, body: OnnxGraph, written: Written, values: dict[str, Value], call: Call) -> None:
+        self.written = written
+        self._body, self._values, self._call = body, values, call
+        self._makers = {name: node for node in body.nodes for name in node.outputs if name}
+
+    def maker(self, name: str) -> Node | None:
+        return self._makers.get(name)
+
+    def tensor(self, name: str) -> Tensor:
+        if name not in self._values:
+            part = OnnxGraph(alive(self._body.nodes, [name]), (), (TensorType(name, None, None),))
+            (self._values[name],) = self._call.run(part, ())
+        value = self._values[name]
+        if value is None or isinstance(value, list | Padded) or has_counts(value):
+            raise _Other
+        return value
+
+    def array(self, name: str) -> Array:
+        """A float matrix, or a batch of them."""
+        value = self.tensor(name)
+        _require(value.ndim > 1 and value.dtype in FLOATS)
+        return as_array(value)
+
+    def number(self, name: str) -> float | Array | None:
+        """A single number, as an array if it is not known; None for any other tensor."""
+        value = self.tensor(name)
+        if value.ndim > 1 or math.prod(value.shape) != 1:
+            return None
+        is_float = is_known(value) and not isinstance(value, Symbols)
+        return float(np.asarray(value).reshape(())) if is_float else as_array(value).reshape(())
+
+    def known_number(self, name: str) -> float:
+        number = self.number(name)
+        if not isinstance(number, float):
+            raise _Other
+        return number
+
+    def triangle(self, name: str, sizes: tuple[int, int]) -> "_Triangle | None":
+        """The mask as a triangle for so many queries and keys, if it is known to be one."""
+        graph = self.written.masks.get(name)
+        if graph is None or any(map(is_symbolic, sizes)) or math.prod(sizes) > _MAX_KNOWN:
+            return None
+        found: _Triangle | None = self._call.evaluated(graph, _triangle)
+        return found if found is not None and found.sizes == sizes else None
+
+
+# Queries, keys and values
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A factor of a product: the array with its dimensions in this order, times all scales.
+
+    If `shared` is more than 1, each head stands for so many equal ones.
+    """
+
+    array: Array
+    order: tuple[int, ...]
+    scales: tuple[float | Array, ...] = ()
+    shared: int = 1
+
+    @property
+    def ordered(self) -> Array:
+        return jnp.transpose(self.array, self.order)
+
+    def transposed(self, order: Sequence[int]) -> "_Factor":
+        return replace(self, order=tuple(self.order[i] for i in order))
+
+    @property
+    def swapped(self) -> "_Factor":
+        """The factor with its matrices transposed."""
+        *batch, row, column = range(len(self.order))
+        return self.transposed((*batch, column, row))
+
+
+def _factor(nodes: _Nodes, name: str, *, may_share: bool) -> _Factor:
+    """Undoes the nodes that scale, transpose or repeat queries, keys or values."""
+    node = nodes.maker(name)
+    undo = None if node is None else _UNDO.get(node.operator)
+    found = None if node is None or undo is None else undo(nodes, node, may_share=may_share)
+    if found is not None:
+        return found
+    array = nodes.array(name)
+    return _Factor(array, tuple(range(array.ndim)))
+
+
+def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
+    for data, number in (node.inputs, node.inputs[::-1]) if node.operator == "Mul" else (node.inputs,):
+        scale = _scale(nodes, node, number)
+        if scale is not None:
+            inner = _factor(nodes, data, may_share=may_share)
+            return replace(inner, scales=(*inner.scales, scale))
+    return None
+
+
+def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
+    """What a node multiplies by if it multiplies or divides by a single number."""
+    number = nodes.number(name)
+    if node.operator == "Mul" or number is None:
+        return number
+    _require(not isinstance(number, float) or number != 0)
+    return 1 / number
+
+
+def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
+    inner = _factor(nodes, node.inputs[0], may_share=may_share)
+    return inner.transposed(node.attributes.get("perm", range(len(inner.order))[::-1]))
+
+
+def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
+    """Undoes the transposition of all matrices as one batch, and the repetition of heads."""
+    before = nodes.maker(node.inputs[0])
+    if before is None:
+        return None
+    result = nodes.array(node.outputs[0]).shape
+    if before.operator == "Expand":
+        array = nodes.array(before.inputs[0])
+        if not may_share or array.ndim != 5 or len(result) != 4 or array.shape[2] != 1:
+            return None
+        heads, repeated = array.shape[1], result[1]
+        are_known = isinstance(heads, int) and isinstance(repeated, int) and heads > 0
+        if not are_known or result != (array.shape[0], repeated, *array.shape[3:]) or repeated % heads:
+            return None
+        return _Factor(jnp.squeeze(array, 2), (0, 1, 2, 3), (), repeated // heads)
+    first = nodes.maker(before.inputs[0])
+    if first is None or tuple(before.attributes.get("perm", ())) != (0, 2, 1):
+        return None
+    *batch, rows, columns = nodes.array(first.inputs[0]).shape
+    as_one = nodes.array(first.outputs[0]).shape
+    if as_one[1:] != (rows, columns) or result != (*batch, columns, rows):
+        return None
+    return _factor(nodes, first.inputs[0], may_share=may_share).swapped
+
+
+_UNDO = {"Div": _unscaled, "Mul": _unscaled, "Reshape": _unreshaped, "Transpose": _untransposed}
+
+
+# Masks
+
+
+class _Triangle(NamedTuple):
+    """A mask with which each query sees one more key than the query before it."""
+
+    sizes: tuple[int, int]  # queries and keys
+    first: int  # keys that the first query sees
+    is_seen: bool  # whether true means seen, or hidden
+    added: float  # to hidden scores, by a mask of floats
+
+
+def _triangle(mask: Elements) -> _Triangle | None:
+    if mask.ndim < 2 or math.prod(mask.shape[:-2]) != 1 or mask.size == 0:
+        return None
+    rows = mask.reshape(mask.shape[-2:])
+    added = 0.0 if rows.dtype == bool else float(rows.min())
+    is_seen = bool(rows[0, 0]) if rows.dtype == bool else True
+    seen = rows == is_seen if rows.dtype == bool else rows == 0
+    first = int(np.count_nonzero(seen[0]))
+    queries, keys = rows.shape
+    expected = np.arange(keys) < np.arange(first, first + queries)[:, None]
+    is_one = first > 0 and np.array_equal(seen, expected) and (rows.dtype == bool or np.all(seen | (rows == added)))
+    return _Triangle((queries, keys), first, is_seen, added) if is_one else None
+
+
+@dataclass
+class _Scores:
+    """What happens to the products of queries and keys before the softmax."""
+
+    scales: list[float | Array] = field(default_factory=list)
+    biases: list[Array] = field(default_factory=list)
+    are_seen: list[Array] = field(default_factory=list)
+    first: int | None = None  # if the mask is causal, the number of keys that the first query sees
+    added: float = -math.inf  # to hidden scores
+
+
+def _scores(nodes: _Nodes, sizes: tuple[int, int]) -> _Scores:
+    """Reads the nodes from the softmax back to the product of so many queries and keys."""
+    found, steps, numbers, sums = _Scores(), nodes.written.scores, set[float](), list[str]()
+    for node, before in pairwise(steps):
+        place = node.inputs.index(before.outputs[0])
+        match node.operator:
+            case "Cast":
+                _require(dtype_of(node.attributes["to"]) in FLOATS)
+            case "Mul" | "Div":
+                scale = _scale(nodes, node, node.inputs[1 - place])
+                if scale is None:
+                    raise _Other
+                found.scales.append(scale)
+            case "Add":
+                _require(not found.scales and numbers <= {-math.inf})
+                sums.append(node.inputs[1 - place])
+            case "Where":
+                _require(not found.scales)
+                numbers.add(nodes.known_number(node.inputs[3 - place]))
+                _require(len(numbers) == 1 and (max(numbers) <= _ABSORBING or (max(numbers) <= HIDDEN and not sums)))
+                _add_mask(found, nodes, node.inputs[0], sizes, is_seen=place == 1)
+    found.added = max(numbers, default=found.added)
+    for name in sums:
+        _add_bias(found, nodes, name, sizes, is_only_mask=not numbers)
+    return found
+
+
+def _add_mask(scores: _Scores, nodes: _Nodes, name: str, sizes: tuple[int, int], *, is_seen: bool) -> None:
+    triangle = nodes.triangle(name, sizes)
+    if triangle is not None and triangle.is_seen == is_seen:
+        scores.first = triangle.first if scores.first is None else min(scores.first, triangle.first)
+    else:
+        mask = as_array(nodes.tensor(name)).astype(bool)
+        scores.are_seen.append(mask if is_seen else ~mask)
+
+
+def _add_bias(scores: _Scores, nodes: _Nodes, name: str, sizes: tuple[int, int], *, is_only_mask: bool) -> None:
+    triangle = nodes.triangle(name, sizes)
+    if triangle is not None and is_only_mask and scores.first is None:
+        scores.first, scores.added = triangle.first, triangle.added
+    else:
+        bias = as_array(nodes.tensor(name))
+        _require(bias.dtype in FLOATS)
+        scores.biases.append(bias)
+
+
+# Attention
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The dimensions of scores before the last two.
+
+    If `rank` is at most 4, they are batches, heads of keys, and the heads of queries that share one of keys.
+    """
+
+    rank: int
+    shared: int = 1
+
+    def spread(self, x: Array) -> Array:
+        """Gives queries, a mask or a bias these dimensions before the last two."""
+        _require(x.ndim <= self.rank)
+        x = x.reshape((1,) * (self.rank - x.ndim) + x.shape)
+        if self.rank > 4:
+            return x
+        x = x.reshape(x.shape[:-2] + (1,) * (4 - self.rank) + x.shape[-2:])
+        if self.shared == 1 or x.shape[1] == 1:
+            return x[:, :, None]
+        _require(x.shape[1] % self.shared == 0)
+        return x.reshape((x.shape[0], x.shape[1] // self.shared, self.shared, *x.shape[2:]))
+
+    def merged(self, x: Array) -> Array:
+        """Reverses `spread`."""
+        if self.rank > 4:
+            return x
+        return x.reshape((x.shape[0], x.shape[1] * x.shape[2])[: self.rank - 2] + x.shape[3:])
+
+
+def _attention(nodes: _Nodes) -> Array:
+    last, product, softmax = nodes.written.weights[0], nodes.written.scores[-1], nodes.written.softmax
+    names = (*product.inputs, last.inputs[1])
+    query, key, value = (_factor(nodes, name, may_share=True) for name in names)
+    if key.shared != value.shared:
+        query, key, value = (_factor(nodes, name, may_share=False) for name in names)
+    rank = max(len(one.order) for one in (query, key, value))
+    _require(softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) in (-1, rank - 1))
+    layout = _Layout(rank, key.shared)
+    keys, values = (_Layout(rank).spread(one) for one in (key.swapped.ordered, value.ordered))
+    queries = _batched_as(keys, layout.spread(query.ordered), key.shared)
+    _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
+    _require(queries.dtype == keys.dtype == values.dtype)
+    sizes = (*queries.shape[:-1], keys.shape[-2])
+    scores = _scores(nodes, (sizes[-2], sizes[-1]))
+    scales = (*scores.scales, *query.scales, *key.scales)
+    scale = math.prod(one for one in scales if isinstance(one, float))
+    for one in scales:
+        queries = queries if isinstance(one, float) else queries * one.astype(queries.dtype)
+    wide = widened(queries.dtype)
+
+    def fitting(x: Array) -> Array:
+        x = layout.spread(x)
+        _require(all(own in (1, size) for own, size in zip(x.shape, sizes, strict=True)))
+        return x
+
+    biases = [fitting(one).astype(wide) for one in scores.biases]
+    bias = reduce(operator.add, biases) if biases else None
+    are_seen = [fitting(one) for one in scores.are_seen]
+    is_seen = reduce(operator.and_, are_seen) if are_seen else None
+    mask = Mask(jnp.asarray(scores.added, wide), is_seen, end=_ends(scores.first, sizes))
+    if math.isfinite(scores.added) and is_seen is not None and bias is None:
+        # A query that sees no key attends to all of them alike, as all of its scores are the same number.
+        queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
+    is_open = None
+    if _is_guarded(nodes) and not (bias is None and is_seen is None):
+        # A query that sees no key gives 0. Show it all keys before, so that derivatives are not NaN.
+        is_open = _any_seen(mask, bias, sizes)
+        bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
+        mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
+    hides = mask.is_seen is not None or mask.end is not None
+    result = attention(queries, [keys], [values], jnp.asarray(scale, wide), bias, mask if hides else None)
+    result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))
+    return layout.merged(reduce(operator.mul, value.scales, result)).astype(values.dtype)
+
+
+def _batched_as(keys: Array, queries: Array, shared: int) -> Array:
+    """Repeats queries for all batches and heads of the keys; all heads may have the same keys, but not all batches."""
+    try:
+        batch = jnp.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
+    except ValueError:
+        raise _Other from None
+    _require(batch[0] == keys.shape[0])
+    _require(shared == 1 or queries.shape[1:3] == (keys.shape[1], shared))
+    return jnp.broadcast_to(queries, (*batch, *queries.shape[-2:]))
+
+
+def _ends(first: int | None, sizes: Sequence[int]) -> Array | None:
+    """The position after the last key that each query sees; None if each sees all."""
+    *batch, queries, keys = sizes
+    if first is None or first >= keys:
+        return None
+    with jax.ensure_compile_time_eval():  # so that kernels can tell that the mask is causal
+        return jnp.arange(first, first + queries, dtype=jnp.int32).reshape((*(1 for _ in batch), queries, 1))
+
+
+def _is_guarded(nodes: _Nodes) -> bool:
+    """Whether NaN among the weights becomes 0."""
+    guards = [node for node in nodes.written.weights if node.operator == "Where"]
+    _require(all(nodes.known_number(node.inputs[1]) == 0 for node in guards))
+    casts = (node for node in nodes.written.weights if node.operator == "Cast")
+    _require(all(dtype_of(node.attributes["to"]) in FLOATS for node in casts))
+    return bool(guards)
+
+
+def _any_seen(mask: Mask, bias: Array | None, sizes: Sequence[int]) -> Array:
+    """Whether each query sees any key, along the dimensions of the scores."""
+    parts = [] if bias is None else [bias > -jnp.inf]
+    parts += [] if mask.is_seen is None else [mask.is_seen]
+    parts += [] if mask.end is None else [jnp.arange(sizes[-1], dtype=jnp.int32) < mask.end]
+    return jnp.any(reduce(operator.and_, parts), -1, keepdims=True)
