@@ -24,6 +24,12 @@ from dmljax.lowerings import attention as lowerings  # noqa: E402
 Calls = list[Mapping[str, Any]]
 
 
+@pytest.fixture(autouse=True)
+def few_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joins attention of any number of positions."""
+    monkeypatch.setattr("dmljax.onnx.nodes.joined_attention._FEWEST", 1)
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """The arguments of each attention that is computed as one operation."""
@@ -379,7 +385,16 @@ def test_open_sizes_stay_open(calls: Calls) -> None:
     inputs = arrays({"q": (2, 4, 7, 8), "k": (2, 4, 7, 8), "v": (2, 4, 7, 3)})
     result = jax.export.deserialize(program.serialize()).call(*inputs.values())
     np.testing.assert_allclose(result, by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [one["is_seen"] is None for one in calls] == [False]
+    assert calls == []
+
+
+def test_few_positions_run_node_by_node(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmljax.onnx.nodes.joined_attention._FEWEST", 6)
+    nodes, constants = FORMS["plain"]
+    inputs = arrays(read(nodes))
+    result = dmljax.onnx.load(network(nodes, read(nodes), constants))(**inputs)
+    assert result.shape == (2, 4, 5, 3)
+    assert calls == []  # for 5 queries
 
 
 def test_float16_is_added_up_in_float32(calls: Calls) -> None:

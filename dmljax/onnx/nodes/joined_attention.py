@@ -24,6 +24,9 @@ from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import Symbols, has_counts
 from dmljax.types import FLOATS, widened
 
+# Queries, and keys, from which on attention is one kernel on a GPU and a TPU, and blocks on a CPU. XLA fuses the nodes of
+# fewer better than those of attention: 58 kernels on an H100, not 70, for 4 layers of 64 positions.
+_FEWEST = 128
 _MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
 _ABSORBING = -1e30  # float32 numbers up to this one stay the same if a score is added
 
@@ -315,6 +318,7 @@ def _attention(nodes: _Nodes) -> Array:
     _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
     _require(queries.dtype == keys.dtype == values.dtype)
     sizes = (*queries.shape[:-1], keys.shape[-2])
+    _require(not any(map(is_symbolic, sizes[-2:])) and min(sizes[-2:]) >= _FEWEST)
     scores = _scores(nodes, (sizes[-2], sizes[-1]))
     scales = (*scores.scales, *query.scales, *key.scales)
     scale = math.prod(one for one in scales if isinstance(one, float))
