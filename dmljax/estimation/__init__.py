@@ -3,6 +3,7 @@
 from dmljax.estimation.cost import Cost, cost_of
 from dmljax.estimation.programs import Estimate, NodeCost, estimate
 from dmljax.estimation.report import table
+from dmljax.estimation.roof import roof
 from dmljax.estimation.targets import TARGETS, Compiled, Target, compile_for
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "compile_for",
     "cost_of",
     "estimate",
+    "roof",
     "table",
 ]

@@ -48,6 +48,7 @@ class Cost:
     gathered: int = 0  # elements gathered or scattered one by one
     cycles: int = 0  # the TPU compiler's estimate
     unestimated_bytes: int = 0  # bytes of kernels without an estimate from the TPU compiler
+    declared: int = 0  # operations that these kernels declare themselves
     loops: int = 0
     unbounded_loops: int = 0  # loops counted as one iteration, because their length is unknown
     conditionals: int = 0
@@ -66,7 +67,7 @@ class Cost:
 
 
 REPEATED = (
-    *("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes"),
+    *("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes", "declared"),
     *("products", "full_products", "halves", "exchanged"),
 )
 STRUCTURE = ("loops", "unbounded_loops", "conditionals", "sorts")
@@ -110,6 +111,14 @@ def _total(costs: Iterable[Cost]) -> Cost:
     return sum(costs, Cost())
 
 
+_PALLAS = re.compile(r"([^/()]+)\)*/pallas_call$")
+
+
+def called_kernels(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The names of the Pallas kernels that a program calls, in the order of their first calls."""
+    return tuple(dict.fromkeys(found[1] for step in steps if (found := _PALLAS.search(step.name))))
+
+
 Steps = Mapping[str, list[Step]]
 
 
@@ -149,8 +158,28 @@ def _kernel(one: Instruction, computation: Computation, module: Module, fused: M
     if one.opcode in FREE or one.custom_call_target == "AllocateBuffer":
         return Cost(cycles=cycles)
     every, main = _moved(one, computation, module)
+    if declared := _declared(one):
+        return replace(declared, kernels=1, bytes=declared.bytes or main, unestimated_bytes=declared.bytes or every)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
     return kernel + _computed(one, computation, fused)
+
+
+_DECLARED = re.compile(r'"cost_estimate":\{([^}]*)\}')
+
+
+def _declared(one: Instruction) -> Cost | None:
+    """The cost that a Pallas kernel declares. On a GPU, JAX drops it."""
+    if not (found := _DECLARED.search(one.attributes)):
+        return None
+    figures = {name: int(number) for name, number in re.findall(r'"(\w+)":"?(\d+)', found[1])}
+    operations = figures.get("flops", 0)
+    return Cost(
+        bytes=figures.get("bytes_accessed", 0),
+        element_operations=figures.get("transcendentals", 0),
+        products=operations,
+        halves=operations,
+        declared=operations,
+    )
 
 
 def _loop(one: Instruction, module: Module, scheduled: Steps) -> list[Step]:

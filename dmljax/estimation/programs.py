@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from dmljax.errors import within
 from dmljax.estimation import report
-from dmljax.estimation.cost import Cost, Step, steps_of
+from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
 from dmljax.estimation.placement import Placed, Program, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
+from dmljax.estimation.roof import roof_of
 from dmljax.estimation.targets import Place, Target, Times, place_of
 
 
@@ -34,8 +35,9 @@ class Estimate(NamedTuple):
     """The cost of a program on each chip of a target; prints as a table.
 
     If the program does not compile, `reason` says why, `refused` names the node, and all other figures are 0. `times`
-    splits the seconds by what bounds them; their sum, `seconds`, is a lower bound. `nodes` lists the nodes that take
-    time, costliest first. All figures are per chip.
+    splits the seconds by what bounds them; their sum, `seconds`, is a lower bound. `roof` is the seconds that the
+    arguments, results and products take at least, however they are computed. `nodes` lists the nodes that take time,
+    costliest first, and `called` the Pallas kernels. All figures are per chip.
 
     >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()[
     ...     "reason"
@@ -53,6 +55,8 @@ class Estimate(NamedTuple):
     cost: Cost = Cost()
     times: Times = Times()
     nodes: tuple[NodeCost, ...] = ()
+    roof: float = 0
+    called: tuple[str, ...] = ()
     refused: str = ""
 
     @property
@@ -174,6 +178,8 @@ def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *,
         cost=sum((step.cost for step in steps), Cost()),
         times=Times(*map(sum, zip(*times, strict=True))) if times else Times(),
         nodes=_dearest(steps, times),
+        roof=roof_of(traced.jaxpr, place.target) / len(place.devices),  # if they divide all of the work
+        called=called_kernels(steps),
     )
 
 

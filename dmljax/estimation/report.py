@@ -12,7 +12,9 @@ LESS_MEMORY = "use a smaller batch, or a mesh that divides the weights"
 NOTE = """\
 The time is a lower bound computed from XLA's compiled program, not a measurement. Kernels run one after another, and
 each takes the longest of its launch, bytes, operations and exchange at the chip's published rates, or on a TPU the
-cycles that its compiler expects. A kernel's time counts toward the node of its last operation."""
+cycles that its compiler expects. A Pallas kernel counts with the cost that it declares, or with its operands and
+results. A kernel's time counts toward the node of its last operation. The roof is the time for reading the arguments
+and writing the results once, or for the products at the chip's peak rate, whichever is longer."""
 
 
 def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
@@ -74,7 +76,7 @@ def _width(column: Sequence[str]) -> int:
 
 
 def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> Iterator[str]:
-    """Yields a sentence for each estimate that does not compile or does not fit in memory."""
+    """Yields a sentence for each estimate that does not compile, does not fit in memory, or calls Pallas kernels."""
     for i, one in enumerate(estimates):
         name = f"{one.target}, batch {batches[i]}," if batches and batches[i] else one.target
         if one.reason:
@@ -82,6 +84,8 @@ def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> 
         elif not one.fits:
             needed, there = _amount(one.peak_bytes, "B"), _amount(one.memory_bytes, "B")
             yield f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})"
+        if one.called:
+            yield f"{name} kernels called: {', '.join(one.called)}"
 
 
 def _shortened(name: str) -> str:
@@ -123,4 +127,5 @@ ROWS: Sequence[tuple[str, Callable[["Estimate"], str]]] = (
     ("  for memory", lambda one: _share(one.times.memory, one)),
     ("  for arithmetic", lambda one: _share(one.times.arithmetic, one)),
     ("  for exchange", lambda one: _share(one.times.exchange, one)),
+    ("roof", lambda one: _time(one.roof)),
 )

@@ -20,7 +20,7 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require
-from dmljax.estimation.cost import Cost, cost_of
+from dmljax.estimation.cost import Cost, steps_of
 from dmljax.extras import command_for
 from dmljax.text import did_you_mean, one_line
 
@@ -77,12 +77,25 @@ class Target:
         """The elementwise operations of a GPU per second."""
         return self.gpu.cores * self.gpu.lanes * self.clock if self.gpu else math.inf
 
-    def seconds(self, cost: Cost) -> float:
-        """Estimates the seconds of a program, to compare programs; on a GPU, excludes matrix products."""
+    def products_per_second(self, bits: int, is_full: bool = False) -> float:
+        """The peak rate of products of factors with so many bits, as JAX computes them with or without full precision.
+
+        By default, JAX rounds float32 factors to TF32 on a GPU and to bfloat16 on a TPU. At full precision, a GPU
+        multiplies elementwise, and a TPU multiplies six pairs of bfloat16 parts.
+        """
         if self.gpu is None:
-            return cost.cycles / self.clock + cost.unestimated_bytes / self.bytes_per_second
-        launches, memory = cost.kernels * SECONDS_PER_KERNEL, cost.bytes / (COPIED * self.bytes_per_second)
-        return launches + memory + cost.element_operations / (SUSTAINED * self.element_rate)
+            return self.halves_per_second / (6 if is_full else 1 if bits > 8 else 0.5)
+        return 2 * self.element_rate if is_full or bits > 32 else self.halves_per_second * 16 / max(bits, 8)
+
+    def seconds(self, cost: Cost) -> float:
+        """Estimates the seconds of a kernel, to compare programs by the sum over their kernels."""
+        if self.gpu is None:
+            declared = cost.declared / self.halves_per_second
+            return cost.cycles / self.clock + max(cost.unestimated_bytes / self.bytes_per_second, declared)
+        memory = cost.bytes / (COPIED * self.bytes_per_second)
+        elements = cost.element_operations / (SUSTAINED * self.element_rate)
+        products = cost.full_products / self.products_per_second(32, True) + cost.halves / self.halves_per_second
+        return cost.kernels * SECONDS_PER_KERNEL + max(memory + elements, products)
 
     def times(self, cost: Cost) -> Times:
         """The minimum times of a kernel at the peak rates; the longest of them bounds the kernel.
@@ -232,5 +245,5 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
     lowered = jax.jit(lambda *arrays: function(*arrays), **results).lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start
-    cost = cost_of(text or "")
-    return Compiled(cost, chip.target.seconds(cost), seconds)
+    costs = [step.cost for step in steps_of(text or "")]
+    return Compiled(sum(costs, Cost()), sum(map(chip.target.seconds, costs)), seconds)

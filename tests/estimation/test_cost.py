@@ -1,7 +1,9 @@
 """The cost of a compiled module is counted as its chip would run it."""
 
+import dataclasses
+
 from dmljax.estimation import Cost, cost_of
-from dmljax.estimation.cost import steps_of
+from dmljax.estimation.cost import Step, called_kernels, steps_of
 
 ADD = """\
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -197,6 +199,37 @@ def test_tpu_costs_use_main_memory_bytes_and_compiler_cycles() -> None:
         %y = f32[8]{0:T(8,128)S(1)} negate(%near), backend_config={"estimated_cycles":"70"}
         ROOT %z = f32[8]{0:T(8,128)} sine(%y)""")
     assert (found.kernels, found.bytes, found.cycles, found.unestimated_bytes) == (2, 64, 70, 64)
+
+
+def kernel(config: str) -> Cost:
+    """The cost of a call of a Pallas kernel."""
+    return cost(f"""main (x: f32[8], y: f32[8]) -> f32[8]
+        %x = f32[8]{{0}} parameter(0)
+        %y = f32[8]{{0:S(1)}} parameter(1)
+        ROOT %k = f32[8]{{0}} custom-call(%x, %y), custom_call_target="tpu_custom_call", backend_config={config}""")
+
+
+def test_a_pallas_kernel_costs_what_it_declares_or_else_its_operands_and_results() -> None:
+    declared = '"cost_estimate":{"flops":"700","transcendentals":"30","bytes_accessed":"9000"}'
+    found = kernel(f'{{"custom_call_config":{{"body":"TUz","flops":1,{declared}}}}}')
+    expected = Cost(kernels=1, bytes=9000, unestimated_bytes=9000, element_operations=30)
+    assert found == dataclasses.replace(expected, products=700, halves=700, declared=700)
+    for config in ('{"custom_call_config":{"body":"TUz"}}', '{grid_x = 4 : i32, name = "mha_forward"}'):
+        assert kernel(config) == Cost(kernels=1, bytes=64, unestimated_bytes=96)
+    nothing = '"cost_estimate":{"flops":"0","transcendentals":"0","bytes_accessed":"0"}'
+    assert kernel(f"{{{nothing}}}") == Cost(kernels=1, bytes=64, unestimated_bytes=96)
+
+
+def test_pallas_kernels_are_known_by_their_functions() -> None:
+    names = (
+        "jit(f)/jit(flash_attention)/pallas_call",
+        "jit(f)/transpose(jvp(jit(attention)))/flash_dq_block=512/pallas_call",
+        "jit(f)/transpose(jvp(mha_backward))/pallas_call",
+        "jit(f)/tanh",
+        "jit(f)/jit(flash_attention)/pallas_call",
+    )
+    expected = ("flash_attention", "flash_dq_block=512", "mha_backward")
+    assert called_kernels(Step(name, Cost()) for name in names) == expected
 
 
 def product(operands: tuple[str, str], instruction: str) -> Cost:

@@ -66,6 +66,13 @@ def test_a_gpu_is_compared_by_launches_bytes_and_operations_a_tpu_by_cycles() ->
     assert TARGETS["v5e"].seconds(cost) == pytest.approx(1e-6 + 1e-6)
 
 
+def test_products_take_time_where_it_exceeds_that_of_the_bytes() -> None:
+    cost = Cost(bytes=2_800_000, unestimated_bytes=819_000, halves=2 * 989_170_000, declared=2 * 197_000_000)
+    assert TARGETS["h100"].seconds(cost) == pytest.approx(2e-6)
+    assert TARGETS["h100"].seconds(Cost(full_products=4 * 33454 * 10**3)) == pytest.approx(2e-6, rel=1e-3)
+    assert TARGETS["v5e"].seconds(cost) == pytest.approx(2e-6)
+
+
 def test_a_gpu_needs_time_for_each_part_of_a_cost_at_the_published_rates() -> None:
     h100 = TARGETS["h100"]
     cost = Cost(kernels=2, bytes=3352320, element_operations=33454, exchanged=450_000, halves=1, full_products=1)

@@ -1,0 +1,110 @@
+"""The least time of a program's work on a chip: its arrays moved once, or its matrix products at the peak rate."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from dmljax.estimation.targets import TARGETS, Target, chips_of
+
+
+class Factors(NamedTuple):
+    """The type of a product's factors."""
+
+    bits: int
+    is_full: bool = False  # whether float32 factors are not rounded
+
+
+def roof(target: str, function: Callable[..., Any], *inputs: Any, share: float = 1) -> float:
+    """The seconds that a function's work takes at least on one chip, however it is computed.
+
+    That is the longer of two times: reading each input and writing each result once, and the function's products at the
+    chip's peak rate. `share` is the part of these products that are needed: half of them in causal attention.
+
+    >>> x = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
+    >>> f"{roof('h100', jnp.matmul, x, x) * 1e6:.0f} us"
+    '139 us'
+    """
+    return roof_of(jax.make_jaxpr(function)(*inputs), TARGETS[chips_of(target)[0]], share)
+
+
+def roof_of(program: ClosedJaxpr, chip: Target, share: float = 1) -> float:
+    """The roof of a traced program."""
+    products = products_of(program.jaxpr).items()
+    operations = sum(count / chip.products_per_second(*factors) for factors, count in products)
+    return max(bytes_of(program) / chip.bytes_per_second, share * operations)
+
+
+def bytes_of(program: ClosedJaxpr) -> float:
+    """The bytes of a program's results, and of the arguments and constants that it reads."""
+    jaxpr = program.jaxpr
+    atoms = (*jaxpr.outvars, *(atom for equation in jaxpr.eqns for atom in equation.invars))
+    read = {atom for atom in atoms if not isinstance(atom, Literal)}
+    inputs = [one for one in (*jaxpr.constvars, *jaxpr.invars) if one in read]
+    return sum(one.aval.size * bits_of(one.aval.dtype) / 8 for one in (*inputs, *jaxpr.outvars))
+
+
+def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
+    """The operations of matrix products and convolutions, by their factors; a multiply-add counts as two.
+
+    Loops of unknown length count as one iteration, and conditionals as the branch with the most operations.
+    """
+    total: Counter[Factors] = Counter()
+    for equation in jaxpr.eqns:
+        found = [products_of(one) for one in _jaxprs(equation.params)]
+        if equation.primitive.name in _TERMS:
+            terms = _TERMS[equation.primitive.name](equation)
+            total[_factors(equation)] += 2 * equation.outvars[0].aval.size * terms
+        elif declared := equation.params.get("cost_estimate"):
+            total[_factors(equation)] += declared.flops
+        elif equation.primitive.name == "cond":
+            total += max(found, key=Counter.total)
+        else:
+            times = equation.params.get("length") or _grid(equation)
+            for one in found:
+                total += Counter({factors: times * count for factors, count in one.items()})
+    return total
+
+
+def _grid(equation: Any) -> int:
+    """How often a Pallas kernel runs; once for all other operations."""
+    return math.prod(getattr(equation.params.get("grid_mapping"), "grid", ()))
+
+
+def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
+    values = parameters.values() if isinstance(parameters, dict) else parameters
+    for value in values:
+        if isinstance(value, (Jaxpr, ClosedJaxpr)):
+            yield getattr(value, "jaxpr", value)
+        elif isinstance(value, (tuple, list)):
+            yield from _jaxprs(value)
+
+
+def _terms_of_product(equation: Any) -> int:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    return math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+
+
+def _terms_of_convolution(equation: Any) -> int:
+    """The elements of a filter that meet the image, and not the zeros between the elements of a dilated one."""
+    filters = equation.invars[1].aval
+    outputs = filters.shape[equation.params["dimension_numbers"].rhs_spec[0]]
+    return int(filters.size // outputs // math.prod(equation.params["lhs_dilation"]))
+
+
+_TERMS = {"dot_general": _terms_of_product, "conv_general_dilated": _terms_of_convolution}
+
+
+def _factors(equation: Any) -> Factors:
+    bits = max(bits_of(one.aval.dtype) for one in equation.invars[:2])
+    return Factors(bits, bits == 32 and "HIGHEST" in str(equation.params.get("precision")))
+
+
+def bits_of(dtype: Any) -> int:
+    """The bits of an element."""
+    kinds = ((jnp.integer, jnp.iinfo), (jnp.floating, jnp.finfo))
+    return next((limits(dtype).bits for kind, limits in kinds if jnp.issubdtype(dtype, kind)), 8 * dtype.itemsize)
