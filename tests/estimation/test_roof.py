@@ -72,7 +72,7 @@ def test_products_inside_other_operations_count(function: Any) -> None:
     assert products(function, *MATRICES) == OF_MATRICES
 
 
-def test_a_convolution_multiplies_each_result_by_the_filter_of_its_channel() -> None:
+def test_a_convolution_counts_the_filter_of_each_result() -> None:
     forward = partial(lax.conv_general_dilated, window_strides=(2, 2), padding=[(1, 1), (1, 1)])
     x, w = array(8, 6, 16, 16), array(4, 2, 3, 3)
     grouped = partial(forward, feature_group_count=3)
