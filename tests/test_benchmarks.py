@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import jax
 import pytest
 
 BENCHMARKS = Path(__file__).parent / "benchmarks"
@@ -25,6 +28,21 @@ def test_every_operator_is_measured_beside_its_rivals() -> None:
     assert measured.startswith("ELEMENT_WISE_BIT_XOR  jax.numpy ")
     assert "  torch " in measured
     assert "ARGMAX  jax.numpy " in measured
+
+
+def test_a_device_is_measured_on_little_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    device: Any = import_module("device")
+    output = tmp_path / "device.md"
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        device.main(["--small", "--target", "h100", "--output", str(output)])
+    text = output.read_text()
+    assert text.startswith("On cpu, with JAX ")
+    assert "Of 3 operators, 3 give the CPU's results, and 0 differ" in text
+    assert "| work | dmljax, us | x JAX's | x PyTorch's | x estimate | x the roof |" in text
+    assert text.count("\n| gemm 64, float32 | ") == text.count("\n| attention 1x16x2x8, gradient, float32 | ") == 1
+    assert "Left out" not in text
+    assert "Error" not in text
 
 
 @pytest.mark.full

@@ -22,12 +22,19 @@ for module in ("torch", "onnxruntime", "onnx", "optax"):
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 compilers: Any = import_module("compilers")
 BUDGET = json.loads(compilers.BUDGET.read_text())
-# The compiler for TPUs takes longest for these.
+# The compiler for TPUs takes longest for these, or another operator shares their lowering.
 SLOW = {
     *("NONZERO_COORDINATES", "SLICE_GRAD", "TOP_K", "TOP_K1"),
     *("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1"),
-    *("ResNet-18", "ResNet-18, gradient", "U-Net, gradient", "GPT of 4 layers, gradient"),
+    *("ROI_ALIGN_GRAD", "ROI_ALIGN", "QUANTIZED_LINEAR_CONVOLUTION", "LP_POOLING", "LP_POOLING1"),
+    *("RESAMPLE", "RESAMPLE1", "RESAMPLE2", "RESAMPLE_GRAD", "AVERAGE_POOLING", "MAX_POOLING1"),
+    *(set(compilers.NETWORKS) - {"LSTM of 2 layers"}),
+    *compilers.REAL_SIZES,
 }
+FEW_SIZES = (
+    *("gemm 4096, float32", "gemm 4096, bfloat16", "convolution 3x3 of 64x64x56x56, bfloat16"),
+    *("softmax of 8192x8192, bfloat16", "layer norm of 8192x8192, bfloat16"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +44,13 @@ def as_the_benchmark() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", few_of(compilers.works(), *(set(compilers.works()) - SLOW)))
+@pytest.mark.parametrize("name", few_of(compilers.works(), *(set(compilers.works()) - SLOW), *FEW_SIZES))
 def test_each_program_compiles_within_its_budget(name: str) -> None:
     if jax.__version__ != BUDGET["jax"]:
         pytest.skip(f"the budget is for JAX {BUDGET['jax']}; python tests/benchmarks/compilers.py writes another")
     needed, allowed = compilers.needed(name), BUDGET["budget"][name]
     for target, figures in needed.items():
-        for what, value, most in zip(compilers.COUNTS, figures, allowed[target], strict=True):
+        for what, value, most in zip(compilers.LIMITED, figures, allowed[target], strict=False):
             assert value <= most, f"{value} {what} on {target}; the budget is {most}"
     assert needed == allowed, f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
 

@@ -13,7 +13,7 @@ from dmljax.estimation.targets import TARGETS, Target, chips_of
 
 
 class Factors(NamedTuple):
-    """The type of a product's factors."""
+    """The type of a product's factors, or of the narrower factor."""
 
     bits: int
     is_full: bool = False  # whether float32 factors are not rounded
@@ -100,7 +100,7 @@ _TERMS = {"dot_general": _terms_of_product, "conv_general_dilated": _terms_of_co
 
 
 def _factors(equation: Any) -> Factors:
-    bits = max(bits_of(one.aval.dtype) for one in equation.invars[:2])
+    bits = min(bits_of(one.aval.dtype) for one in equation.invars[:2])
     return Factors(bits, bits == 32 and "HIGHEST" in str(equation.params.get("precision")))
 
 

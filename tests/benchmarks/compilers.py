@@ -2,8 +2,8 @@
 
 `python tests/benchmarks/compilers.py` writes `compilers.json` beside this file and `notebooks/compilers.md` from it. It
 lowers the budget in `compilers_budget.json`, which tests/test_compilers.py holds dmljax to, where less is needed. Words
-choose operators and networks, and then nothing is written without `--update`. `--meshes` prints what the networks
-exchange on several chips instead. It needs the extra `accelerators`.
+choose operators, real sizes and networks, and then nothing is written without `--update`. `--meshes` prints what the
+networks exchange on several chips instead. It needs the extra `accelerators`.
 """
 
 import argparse
@@ -22,30 +22,48 @@ import jax
 import meshes
 from every import every
 from plain_networks import NETWORKS
+from real_sizes import REAL_SIZES
 from workloads import Function, Work
 
 sys.path.insert(1, str(Path(__file__).parents[1] / "tables"))
-from compiler_table import CHIPS, COUNTS, DMLJAX, FILE, PAGE, Figures, Results, Rivals, lines, text
+from compiler_table import (
+    CHIPS,
+    COUNTS,
+    DMLJAX,
+    FILE,
+    PAGE,
+    REFUSED,
+    ROOF,
+    Figures,
+    Results,
+    Rivals,
+    lines,
+    ratio,
+    text,
+)
 
-from dmljax.estimation import Compiled, compile_for
+from dmljax.estimation import Compiled, compile_for, roof
 
 BUDGET = Path(__file__).with_name("compilers_budget.json")
 
 
+MOST = 1.05  # times JAX's time that real sizes may take, unless the budget has more
+LIMITED = (*COUNTS, "x JAX's time")
+
+
 def compiled(target: str, function: Function, inputs: Sequence[Any]) -> Compiled:
-    """Compiles from scratch, with dmljax's full precision, because a TPU would round an idiom's factors."""
+    """Compiles from scratch, with no setting of JAX."""
     jax.clear_caches()
-    with jax.default_matmul_precision("highest"):
-        return compile_for(target, function, *inputs)
+    return compile_for(target, function, *inputs)
 
 
-def figures(target: str, function: Function, inputs: Sequence[Any]) -> Figures | None:
-    """The cost of the compiled function, or None if XLA cannot compile it; all but the last are deterministic."""
+def figures(target: str, function: Function, inputs: Sequence[Any]) -> Figures:
+    """The cost of the compiled function, or why XLA cannot compile it; all but the last are deterministic."""
     try:
         found = compiled(target, function, inputs)
     except jax.errors.JaxRuntimeError as error:
         print(f"\n{target}: {str(error).strip()[:200]}", file=sys.stderr)
-        return None
+        return {REFUSED: "out of memory" if "RESOURCE_EXHAUSTED" in str(error) else "does not compile"}
     cost = found.cost
     return {
         "kernels": cost.kernels,
@@ -59,25 +77,38 @@ def figures(target: str, function: Function, inputs: Sequence[Any]) -> Figures |
     }
 
 
+def roofs(work: Work) -> dict[str, float]:
+    """The microseconds that the work takes at least on each chip, by the idiom's shapes."""
+    function = work.jax or work.dmljax
+    return {target: round(1e6 * roof(target, function, *work.inputs, share=work.share), 3) for target in CHIPS}
+
+
 def measure(work: Work) -> Mapping[str, Rivals]:
     """The figures of both rivals on both chips."""
-    found = {
-        target: {name: figures(target, function, work.inputs) for name, function in work.of_jax.items()}
-        for target in CHIPS
+    return {
+        target: {name: figures(target, function, work.inputs) for name, function in work.of_jax.items()} | {ROOF: least}
+        for target, least in roofs(work).items()
     }
-    return {target: {name: of for name, of in rivals.items() if of} for target, rivals in found.items()}
 
 
 def works() -> dict[str, Callable[[], Work]]:
-    """The operators, and then the networks."""
-    return every() | NETWORKS
+    """The operators, the real sizes, and the networks."""
+    return every() | REAL_SIZES | NETWORKS
 
 
-def needed(name: str) -> dict[str, list[int]]:
-    """The counts of dmljax that the budget limits, on each chip."""
-    work = works()[name]()
-    costs = {target: compiled(target, work.dmljax, work.inputs).cost for target in CHIPS}
-    return {target: [getattr(cost, one) for one in COUNTS] for target, cost in costs.items()}
+def needed(name: str) -> dict[str, list[float]]:
+    """What the budget limits, on each chip, beside the idiom's time in the results file."""
+    work, known = works()[name](), json.loads(FILE.read_text())[name]
+    found = {target: {DMLJAX: figures(target, work.dmljax, work.inputs)} for target in CHIPS}
+    return {target: limited(name, {**known[target], **own}) for target, own in found.items()}
+
+
+def limited(name: str, rivals: Rivals) -> list[float]:
+    """What the budget limits: the counts of dmljax and, for real sizes, its time over JAX's; nothing if refused."""
+    if REFUSED in rivals[DMLJAX]:
+        return []
+    times = ratio(rivals) if name in REAL_SIZES else None
+    return [*(rivals[DMLJAX][one] for one in COUNTS), *([] if times is None else [max(MOST, round(times, 2))])]
 
 
 def write(found: Results) -> None:
@@ -93,8 +124,8 @@ def lower_budget(results: Results) -> None:
     old = json.loads(BUDGET.read_text())
     budget = old["budget"] if old["jax"] == jax.__version__ else {}
     for name, chips in results.items():
-        found = {target: [rivals[DMLJAX][one] for one in COUNTS] for target, rivals in chips.items()}
-        allowed = budget.get(name, found)
+        found = {target: limited(name, rivals) for target, rivals in chips.items()}
+        allowed = {target: budget.get(name, {}).get(target) or figures for target, figures in found.items()}
         budget[name] = {target: [*map(min, figures, allowed[target])] for target, figures in found.items()}
     entries = (f"  {json.dumps(name)}: {json.dumps(budget[name])}" for name in works() if name in budget)
     BUDGET.write_text(f'{{\n "jax": "{jax.__version__}",\n "budget": {{\n' + ",\n".join(entries) + "\n }\n}\n")

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 from jax import lax
 from workloads import SEED, OnnxNode, Work
 
@@ -23,6 +22,8 @@ def reordered(name: str, parameter: Any) -> Any:
 
 def network(name: str, steps: int, batch: int, size: int) -> Work:
     """All states of a network with as many features in as out."""
+    import torch
+
     input = np.random.default_rng(SEED).standard_normal((steps, batch, size)).astype(np.float32)
     rival = getattr(torch.nn, name)(size, size).requires_grad_(False)
     weight, recurrence, *biases = (reordered(name, x.numpy())[None] for x in rival.parameters())
@@ -41,7 +42,7 @@ def network(name: str, steps: int, batch: int, size: int) -> Work:
 
 def products(x: Any, w: Any, b: Any) -> Any:
     """The products of rows with the transposed weights, and their bias."""
-    return jnp.matmul(x, w.T, precision="highest") + b
+    return jnp.matmul(x, w.T) + b
 
 
 def plain_lstm(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
@@ -55,7 +56,7 @@ def plain_lstm(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
         hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
         return (hidden, cell), hidden
 
-    start = (jnp.zeros((x.shape[1], size)),) * 2
+    start = (jnp.zeros((x.shape[1], size), x.dtype),) * 2
     return lax.scan(step, start, products(x, w[0], b[0, : 4 * size]), reverse=reverse)[1][:, None]
 
 
@@ -71,7 +72,7 @@ def plain_gru(x: Any, w: Any, r: Any, b: Any, *, reverse: bool = False) -> Any:
         hidden = (1 - update) * new + update * hidden
         return hidden, hidden
 
-    start = jnp.zeros((x.shape[1], size))
+    start = jnp.zeros((x.shape[1], size), x.dtype)
     return lax.scan(step, start, products(x, w[0], b[0, : 3 * size]), reverse=reverse)[1][:, None]
 
 

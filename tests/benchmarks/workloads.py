@@ -7,11 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import onnx
-import onnxruntime
-import torch
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
 DMLJAX, IDIOM, TORCH, ONNX = "dmljax", "jax.numpy", "torch", "onnxruntime"
 RIVALS = (IDIOM, TORCH, ONNX)
@@ -26,7 +22,7 @@ OPSET = 18
 
 def as_numpy(result: Any) -> Array:
     """A result of any rival."""
-    return np.asarray(result.numpy() if isinstance(result, onnxruntime.OrtValue) else result)
+    return np.asarray(result.numpy() if hasattr(result, "numpy") else result)
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,14 @@ class OnnxNode:
 class Work:
     """One operator on one set of inputs. The functions take `inputs` by position, each in its library's arrays."""
 
-    inputs: tuple[Array, ...]
+    inputs: tuple[Any, ...]  # arrays, or their shapes for what is only compiled
     dmljax: Function
     jax: Function | None = None
     torch: Function | None = None
     onnx: OnnxNode | None = None
     comparable: Function = as_numpy
     tolerance: float = 0  # both absolute and relative
+    share: float = 1  # of the idiom's products that are needed: half of them in causal attention
 
     @property
     def of_jax(self) -> dict[str, Function]:
@@ -61,10 +58,12 @@ class Work:
     def calls(self) -> dict[str, Callable[[], Any]]:
         """A call without arguments for each rival that can do the work, on data in that library's own arrays."""
         calls = {name: _jitted(function, self.inputs) for name, function in self.of_jax.items()}
-        tensors = [torch.from_numpy(x) for x in self.inputs]
-        # PyTorch indexes by int64, and would widen narrower indices at every call.
-        tensors = [x.long() if i > 0 and x.dtype == torch.int32 and x.ndim else x for i, x in enumerate(tensors)]
         if self.torch is not None:
+            import torch
+
+            tensors = [torch.from_numpy(x) for x in self.inputs]
+            # PyTorch indexes by int64, and would widen narrower indices at every call.
+            tensors = [x.long() if i > 0 and x.dtype == torch.int32 and x.ndim else x for i, x in enumerate(tensors)]
             calls[TORCH] = partial(self.torch, *tensors)
         if self.onnx is not None:
             session = _session(self.onnx, self.inputs)
@@ -86,6 +85,10 @@ def _jitted(function: Function, inputs: Sequence[Array]) -> Callable[[], Any]:
 
 def _session(node: OnnxNode, inputs: Sequence[Array]) -> Callable[[], Any] | None:
     """A call of ONNX Runtime, or None where it has no kernel for these types."""
+    import onnx
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
     given = node.feeds(*inputs)
     feeds = {name: x for name, x in given.items() if x is not None}
     described = [

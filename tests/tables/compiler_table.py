@@ -3,8 +3,9 @@
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from dmljax import directml
 from dmljax.describe import markdown_table
@@ -12,10 +13,12 @@ from dmljax.estimation.targets import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TAR
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
+REFUSED, ROOF = "refused", "roof"
+FAR = 3  # times the roof
 
-Figures = Mapping[str, float]
-Rivals = Mapping[str, Figures]  # dmljax's cost, and the idiom's if there is one that XLA can compile
-Results = Mapping[str, Mapping[str, Rivals]]  # by operator or network, and chip
+Figures = Mapping[str, Any]  # numbers, or only the reason why XLA cannot compile it
+Rivals = Mapping[str, Any]  # dmljax's figures, the idiom's if there is one, and the roof in microseconds
+Results = Mapping[str, Mapping[str, Rivals]]  # by operator, real size or network, and chip
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "compilers.json"
 PAGE = Path(__file__).parents[2] / "notebooks" / "compilers.md"
@@ -27,23 +30,27 @@ TEXT = """\
 
 These are estimates: we have run nothing on a GPU or a TPU. XLA's compilers for both run on any x86-64 CPU, and a
 compiled program shows how many kernels it launches and how many bytes they move. `python
-tests/benchmarks/compilers.py` compiles a workload of about 2^20 float32 elements for every operator, and what a JAX
-user would write instead, and writes this page.
+tests/benchmarks/compilers.py` compiles a workload for every operator, and what a JAX user would write instead with no
+setting, and writes this page.
 
 {summary}
 
-- **time**: dmljax's estimated time over the idiom's, then both in microseconds. It is empty where JAX has no idiom or
-  XLA cannot compile the idiom for the chip.
+- **x JAX's**: dmljax's estimated time over the idiom's, then both in microseconds; only dmljax's where JAX has no idiom
+  or XLA cannot compile the idiom for the chip.
+- **x the roof**: dmljax's time over the least time for the work, however it is computed: each array moves once, or the
+  products that the formula needs run at the chip's peak rate, whichever takes longer. The time between small kernels
+  counts, so small work is far from the roof.
 - **kernels**: dmljax's, then the idiom's after a slash if the numbers differ. Loops, conditionals and sorts are listed
   where there are any.
 
-On the H100, the estimate is a lower bound: {launch} us for each kernel, the bytes of its operands and results at
-{copied} TB/s, and an operation for each element and lane at {clock} GHz; XLA's own `exp` or `tanh` counts as one.
-Products of matrices and convolutions count by their bytes only.
-On the v5e, the estimate is the cycles that XLA's own compiler expects, at
-{tpu_clock} GHz, and for gathers, scatters and sorts, which it does not
-estimate, their bytes at {tpu_bandwidth} GB/s. dmljax and the idioms both compute
-products with `precision="highest"`.
+{peaks}
+
+On the H100, the estimate is a lower bound: {launch} us for each kernel, then the bytes of its operands and results at
+{copied} TB/s with an operation for each element and lane at {clock} GHz, where XLA's own `exp` or `tanh` counts as one,
+or the kernel's products at the peak rate, whichever takes longer.
+On the v5e, the estimate is the cycles that XLA's own compiler expects, at {tpu_clock} GHz. XLA does not estimate
+gathers, scatters and sorts, which take the time for their bytes, and Pallas kernels, which take the time for the bytes
+and operations that they declare.
 
 Where dmljax costs clearly more, it computes something else:
 
@@ -54,9 +61,13 @@ Where dmljax costs clearly more, it computes something else:
 - Products of 8-bit integers with zero points multiply int8 and subtract sums of rows and columns. The idiom multiplies
   int32, whose arithmetic the estimate for the H100 does not count.
 
-## Operators
+## Real sizes
 
-{operators}
+Products, attention, rows and decoding in the sizes and types that users compute with.
+
+{real_sizes}
+
+{far}
 
 ## Networks
 
@@ -64,12 +75,30 @@ Networks that PyTorch exports to ONNX, beside the same networks in plain JAX: in
 of all weights.
 
 {networks}
+
+## Operators
+
+About 2^20 float32 elements each.
+
+{operators}
 """
+
+
+def compiled(rivals: Rivals) -> list[Figures]:
+    """dmljax's figures and the idiom's, where XLA can compile them."""
+    return [rivals[name] for name in (DMLJAX, IDIOM) if name in rivals and REFUSED not in rivals[name]]
 
 
 def ratio(rivals: Rivals, figure: str = "microseconds") -> float | None:
     """dmljax's cost relative to the idiom's."""
-    return rivals[DMLJAX][figure] / rivals[IDIOM][figure] if len(rivals) == 2 else None
+    both = compiled(rivals)
+    return both[0][figure] / both[1][figure] if len(both) == 2 else None
+
+
+def over_roof(rivals: Rivals, name: str = DMLJAX) -> float | None:
+    """A rival's time over the least time for the work."""
+    microseconds = rivals.get(name, {}).get("microseconds")
+    return microseconds and microseconds / rivals[ROOF]
 
 
 def worst_first(results: Results) -> list[str]:
@@ -92,36 +121,44 @@ def targets(results: Results) -> list[str]:
 def beside(rivals: Rivals, figure: str, unit: float = 1) -> str:
     """dmljax's figure and the idiom's, such as `3 / 1`, or one number if they are equal."""
     digits = 0 if figure in COUNTS else 1
-    return " / ".join(dict.fromkeys(f"{of[figure] / unit:.{digits}f}" for of in rivals.values()))
+    return " / ".join(dict.fromkeys(f"{of[figure] / unit:.{digits}f}" for of in compiled(rivals)))
 
 
 def structure(rivals: Rivals) -> str:
     """The kernels, and the loops, conditionals and sorts that either rival has."""
-    shown = [name for name in COUNTS if name == "kernels" or any(of[name] for of in rivals.values())]
+    shown = [name for name in COUNTS if name == "kernels" or any(of[name] for of in compiled(rivals))]
     counts = {name: beside(rivals, name) for name in shown}
     return ", ".join(f"{count} {name.removesuffix('s') if count == '1' else name}" for name, count in counts.items())
 
 
 def cells(rivals: Rivals) -> Iterator[str]:
     """A table's cells for one operator and one chip."""
-    if DMLJAX not in rivals:
-        yield from ("does not compile", *[""] * 4)
+    if REFUSED in rivals[DMLJAX]:
+        yield from (rivals[DMLJAX][REFUSED], *[""] * 5)
         return
     value, compiling = ratio(rivals), ratio(rivals, "compile seconds")
     yield "" if value is None else f"{value:.2f}"
     yield beside(rivals, "microseconds")
+    yield f"{over_roof(rivals):.1f}"
     yield structure(rivals)
     yield beside(rivals, "bytes", 1e6)
     seconds = f"{rivals[DMLJAX]['compile seconds']:.1f}"
     yield seconds if compiling is None else f"{seconds} ({compiling:.1f})"
 
 
+def refusal(rivals: Rivals) -> str:
+    """Why XLA cannot compile the idiom, such as `; JAX: out of memory`."""
+    reason = rivals.get(IDIOM, {}).get(REFUSED)
+    return f"; JAX: {reason}" if reason else ""
+
+
 def lines(results: Results) -> Iterator[str]:
     """Lines for a terminal."""
     for name in worst_first(results):
         for target, rivals in results[name].items():
-            times, us, counts, megabytes, compiling = cells(rivals)
-            yield f"{name:36} {target:5} {times:>6}  {us + ' us':22} {counts:34} {megabytes + ' MB':16} {compiling} s"
+            times, us, above, counts, megabytes, compiling = cells(rivals)
+            costs = f"{us + ' us' + refusal(rivals):22} {counts:34} {megabytes + ' MB':16} {compiling} s"
+            yield f"{name:52} {target:5} {times:>6} {above:>6}  {costs}"
     yield from summary(results)
 
 
@@ -129,23 +166,56 @@ def summary(results: Results) -> Iterator[str]:
     """A sentence for each chip."""
     for target in targets(results):
         times, compiling = mean(results, target, "microseconds"), mean(results, target, "compile seconds")
-        counts = f"{sum(IDIOM in chips[target] for chips in results.values())} operators"
-        chip = CHIPS[target]
-        yield f"{chip}: {times:.2f} x the idiom's time in the geometric mean of {counts}, {compiling:.1f} x to compile."
+        count = sum(ratio(chips[target]) is not None for chips in results.values())
+        told = f"{times:.2f} x JAX's time in the geometric mean of {count}, {compiling:.1f} x to compile"
+        yield f"{CHIPS[target]}: {told}."
+
+
+def far(results: Results) -> Iterator[str]:
+    """A sentence for each chip that names the work for which both rivals are far from the roof."""
+    for target in targets(results):
+        times = {
+            name: [over_roof(chips[target], rival) or 0 for rival in (DMLJAX, IDIOM)] for name, chips in results.items()
+        }
+        named = "; ".join(f"{name} ({both[1]:.1f} x)" for name, both in times.items() if min(both) > FAR)
+        if named:
+            yield f"On the {CHIPS[target]}, XLA is far from the roof with JAX's own formula as well: {named}."
 
 
 def text() -> str:
     """The text of the page."""
     results: Results = json.loads(FILE.read_text())
-    operators = {name: chips for name, chips in results.items() if name in OPERATORS}
-    networks = {name: chips for name, chips in results.items() if name not in OPERATORS}
-    sentences = "\n".join(f"- {sentence}" for sentence in summary(operators))
+    groups: dict[str, dict[str, Any]] = {"operators": {}, "real sizes": {}, "networks": {}}
+    for name, chips in results.items():
+        groups[group(name)][name] = chips
+    operators, sizes, networks = groups.values()
+    means = (f"- {kind}: {sentence}" for kind, those in groups.items() for sentence in summary(those))
     return TEXT.format(
-        summary=sentences,
-        operators=table(operators, "function"),
-        networks=table(networks, "network"),
+        summary="\n".join(means),
+        peaks="\n".join(markdown_table([peaks(target) for target in CHIPS], PEAKS)),
+        real_sizes=table(sizes, sizes, "work"),
+        far="\n".join(far(sizes)),
+        operators=table(operators, worst_first(operators), "function"),
+        networks=table(networks, worst_first(networks), "network"),
         **rates(),
     )
+
+
+def group(name: str) -> str:
+    """What a name belongs to; real sizes end with their type."""
+    if name in OPERATORS:
+        return "operators"
+    return "real sizes" if name.rpartition(", ")[2] in ("float32", "float16", "bfloat16") else "networks"
+
+
+PEAKS = ("peak rates", "memory, TB/s", "16 bits, TFLOP/s", "float32 by default", "float32, highest precision", "int8")
+
+
+def peaks(chip: str) -> tuple[str, ...]:
+    """A row with the rates behind the roof."""
+    target = TARGETS[chip]
+    rates = (target.products_per_second(*factors) for factors in ((16,), (32,), (32, True), (8,)))
+    return CHIPS[chip], f"{target.bytes_per_second / 1e12:.3g}", *(f"{rate / 1e12:.0f}" for rate in rates)
 
 
 def rates() -> dict[str, str]:
@@ -161,10 +231,11 @@ def rates() -> dict[str, str]:
     return {name: f"{rate:.3g}" for name, rate in found.items()}
 
 
-def table(results: Results, what: str) -> str:
+def table(results: Results, names: Iterable[str], what: str) -> str:
     """A table in Markdown."""
-    head = (what, *(f"{CHIPS[target]}: {column}" for target in targets(results) for column in ("time", "kernels")))
-    return "\n".join(markdown_table([row(name, results[name]) for name in worst_first(results)], head))
+    columns = ("x JAX's", "x the roof", "kernels")
+    head = (what, *(f"{CHIPS[target]}: {column}" for target in targets(results) for column in columns))
+    return "\n".join(markdown_table([row(name, results[name]) for name in names], head))
 
 
 def row(name: str, chips: Mapping[str, Rivals]) -> tuple[str, ...]:
@@ -172,6 +243,7 @@ def row(name: str, chips: Mapping[str, Rivals]) -> tuple[str, ...]:
     function = name.lower()
     found = [f"[`{function}`](operators/{function}.md)" if name in OPERATORS else name]
     for rivals in chips.values():
-        times, us, counts, *_ = cells(rivals)
-        found += [f"{times} ({us} us)" if times and us else times or f"{us} us", counts]
+        times, us, above, counts, *_ = cells(rivals)
+        us = us and f"{us} us{refusal(rivals)}"
+        found += [f"{times} ({us})" if times and us else times or us, above, counts]
     return tuple(found)

@@ -1,0 +1,289 @@
+"""The day a GPU is at hand: what dmljax computes on it, and how fast, in less than eight minutes.
+
+`python tests/benchmarks/device.py` compares all operators with this machine's CPU, and then times real sizes and
+networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown
+for `RESULTS.md`, or writes it to `--output FILE`. It needs the extra `test`, and PyTorch for its column and the
+networks. `--small` tries everything on little work, on any device.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import real_sizes
+from timing import Effort, medians
+from workloads import DMLJAX, IDIOM, SEED, TORCH, Function, Work
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "ops"))
+from families import CASES
+from helpers import units_off
+
+from dmljax import directml
+from dmljax.describe import markdown_table
+from dmljax.estimation import TARGETS, Target, roof
+from dmljax.estimation.cost import steps_of
+
+UNITS = 16  # in the last place, or this much of a result's largest element, that values may be apart
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to try, and the seconds for each part."""
+
+    operators: Sequence[str]
+    works: Mapping[str, Callable[[], Work]]
+    seconds_of_values: float
+    seconds_of_works: float
+    effort: Effort
+    batch_seconds: float  # of calls between two synchronizations
+
+
+class Budget:
+    """Yields items until the time is up, and remembers the others."""
+
+    def __init__(self, items: Iterable[str], seconds: float) -> None:
+        self.left_out = list(items)
+        self.seconds = seconds
+
+    def __iter__(self) -> Iterator[str]:
+        end = time.monotonic() + self.seconds
+        while self.left_out and time.monotonic() < end:
+            yield self.left_out.pop(0)
+
+    def told(self) -> str:
+        return f"Left out when {self.seconds:.0f} s were over: {', '.join(self.left_out)}." if self.left_out else ""
+
+
+# What operators compute
+
+
+def desc_of(operator: str) -> directml.Operator:
+    """A descriptor of the highest rank, of float32 where the operator takes it."""
+    case, support = CASES[operator], directml.OPERATORS[operator].support
+    table = support[max(support)]
+    kinds = {field: [one for one in table[field].data_types if one.bits <= 32] for field in case.free}
+    chosen = {
+        field: directml.DataType.FLOAT32 if directml.DataType.FLOAT32 in types else min(types)
+        for field, types in kinds.items()
+    }
+    return case.make(chosen, table[case.free[0]].ranks[-1])
+
+
+def apart(operator: str, device: Any, cpu: Any) -> float:
+    """How far the results on a device are from those on the CPU: units in the last place, or of the largest element."""
+    desc = desc_of(operator)
+    inputs = list(CASES[operator].inputs(desc, np.random.default_rng(SEED)).values())
+    found = []
+    for place in (device, cpu):
+        with jax.default_device(place):
+            results = jax.jit(directml.lower(desc))(*jax.device_put(inputs, place))
+            found.append([np.asarray(one) for one in jax.tree.leaves(results)])
+    return max((_apart(*both) for both in zip(*found, strict=True)), default=0)
+
+
+def _apart(one: Any, other: Any) -> float:
+    if not jnp.issubdtype(other.dtype, jnp.floating):
+        return 0 if np.array_equal(one, other) else np.inf
+    with np.errstate(all="ignore"):
+        error = units_off(one, other)
+        largest = np.max(np.abs(other), initial=0, where=np.isfinite(other))
+        of_largest = np.abs(one - other).astype(float) / (float(largest) * float(jnp.finfo(other.dtype).eps))
+    return float(np.max(np.fmin(error, of_largest), initial=0))
+
+
+def values(plan: Plan, device: Any) -> Iterator[str]:
+    """Sentences on the operators whose results differ from the CPU's."""
+    budget, cpu = Budget(plan.operators, plan.seconds_of_values), jax.devices("cpu")[0]
+    units: dict[str, float] = {}
+    refused: dict[str, str] = {}
+    for operator in budget:
+        try:
+            units[operator] = apart(operator, device, cpu)
+        except Exception as error:  # whatever it is, the other operators are worth trying
+            refused[operator] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}"
+    same = sum(error == 0 for error in units.values())
+    near = sum(0 < error <= UNITS for error in units.values())
+    most = f"{near} differ by at most {UNITS} units in the last place, their own or the largest element's"
+    yield f"Of {len(units)} operators, {same} give the CPU's results, and {most}."
+    far = {operator: f"{error:.3g} units" for operator, error in units.items() if not error <= UNITS}
+    for operator, what in (far | refused).items():
+        yield f"- {operator.removeprefix('DML_OPERATOR_')}: {what}"
+    yield budget.told()
+
+
+# How fast they are
+
+
+class Row(NamedTuple):
+    """Microseconds of each rival, and the least that the compiled program and the work take."""
+
+    name: str
+    times: Mapping[str, float]
+    bound: float | None
+    roof: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        ours = self.times[DMLJAX]
+        ratios = (self.times.get(IDIOM), self.times.get(TORCH), self.bound, self.roof)
+        return (self.name, f"{ours:.1f}", *("" if other is None else f"{ours / other:.2f}" for other in ratios))
+
+
+HEAD = ("work", "dmljax, us", "x JAX's", "x PyTorch's", "x estimate", "x the roof")
+
+
+def filled(shape: Any, device: Any) -> Any:
+    """Random numbers near 0 of a shape, or small integers; arrays as they are."""
+    if not isinstance(shape, jax.ShapeDtypeStruct):
+        return jax.device_put(shape, device)
+    with jax.default_device(device):
+        if jnp.issubdtype(shape.dtype, jnp.integer):
+            return jnp.full(shape.shape, 7, shape.dtype)
+        return jax.random.uniform(jax.random.key(SEED), shape.shape, shape.dtype, 0.01, 0.1)
+
+
+def repeated(call: Callable[[], Any], wait: Callable[[Any], Any], seconds: float) -> tuple[Callable[[], Any], int]:
+    """A call that repeats another for about this long and waits for the last result, and how often it does."""
+    for _ in range(2):  # compiles and warms up
+        wait(call())
+    start = time.perf_counter()
+    wait(call())
+    count = max(1, min(1000, int(seconds / (time.perf_counter() - start))))
+
+    def run() -> None:
+        for _ in range(count - 1):
+            call()
+        wait(call())
+
+    return run, count
+
+
+def timed(name: str, work: Work, device: Any, target: str | None, plan: Plan) -> Row:
+    """Times a workload's rivals by turns."""
+    arrays = jax.tree.map(lambda one: filled(one, device), work.inputs)
+    calls: dict[str, tuple[Callable[[], Any], int]] = {}
+    bound = None
+    for rival, function in work.of_jax.items():
+        compiled = jax.jit(function, keep_unused=True).lower(*arrays).compile()
+        if rival == DMLJAX and target is not None:
+            bound = 1e6 * lower_bound(TARGETS[target], compiled.as_text() or "")
+        calls[rival] = repeated(partial(compiled, *arrays), jax.block_until_ready, plan.batch_seconds)
+    if work.torch is not None and find_spec("torch"):
+        calls[TORCH] = repeated(*torch_call(work.torch, arrays, device), plan.batch_seconds)
+    seconds = medians({rival: run for rival, (run, _) in calls.items()}, plan.effort)
+    times = {rival: 1e6 * seconds[rival] / count for rival, (_, count) in calls.items()}
+    shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), arrays)
+    least = target and 1e6 * roof(target, work.jax or work.dmljax, *shapes, share=work.share)
+    return Row(name, times, bound, least or None)
+
+
+def lower_bound(target: Target, text: str) -> float:
+    """The seconds that `dmljax.estimate` gives a compiled program at least."""
+    return sum(max(target.times(step.cost)) for step in steps_of(text))
+
+
+def torch_call(function: Function, arrays: Any, device: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """PyTorch's call with the same numbers on the same kind of device, and how to wait for its result."""
+    import torch
+
+    place = "cuda" if device.platform == "gpu" and torch.cuda.is_available() else "cpu"
+    tensors = [
+        torch.from_numpy(np.array(one, np.float32 if jnp.issubdtype(one.dtype, jnp.floating) else None)).to(
+            place, getattr(torch, one.dtype.name)
+        )
+        for one in arrays
+    ]
+    wait = (lambda _: torch.cuda.synchronize()) if place == "cuda" else (lambda result: result)
+    return torch.no_grad()(partial(function, *tensors)), wait
+
+
+def target_of(device: Any) -> str | None:
+    """The chip whose rates apply to a device."""
+    models = {name: one.gpu.name.split()[1].split("-")[0] for name, one in TARGETS.items() if one.gpu}
+    return next((name for name, model in models.items() if model in device.device_kind), None)
+
+
+def speeds(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
+    """The table, and what it lacks."""
+    budget = Budget(plan.works, plan.seconds_of_works)
+    rows: list[Row] = []
+    refused: list[str] = []
+    for name in budget:
+        try:
+            rows.append(timed(name, plan.works[name](), device, target, plan))
+        except Exception as error:  # out of memory, say
+            refused.append(f"- {name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:120]}")
+    yield from markdown_table([row.cells for row in rows], HEAD)
+    yield ""
+    for rival in (IDIOM, TORCH):
+        ratios = [row.times[DMLJAX] / row.times[rival] for row in rows if rival in row.times]
+        if ratios:
+            mean = statistics.geometric_mean(ratios)
+            yield f"- {mean:.2f} x the time of {rival} in the geometric mean of {len(ratios)}."
+    yield from refused
+    yield budget.told()
+
+
+def networks() -> Mapping[str, Callable[[], Work]]:
+    """Networks of ONNX models, if PyTorch and ONNX are there to make them."""
+    if not all(map(find_spec, ("torch", "onnx", "onnxruntime"))):
+        return {}
+    from plain_networks import NETWORKS
+
+    return NETWORKS
+
+
+def first_of_each(works: Mapping[str, Callable[[], Work]]) -> Mapping[str, Callable[[], Work]]:
+    """Puts the most telling works first, in case the time is up before the others."""
+    return dict(sorted(works.items(), key=lambda item: not item[0].startswith(("attention", "gemm", "decoding"))))
+
+
+def plan_of(*, is_small: bool) -> Plan:
+    """Everything, or little work that any device does in seconds."""
+    if is_small:
+        works = {
+            "gemm 64, float32": partial(real_sizes.product, 64, "float32"),
+            "attention 1x16x2x8, gradient, float32": lambda: real_sizes.gradients(
+                real_sizes.attention(1, 16, 2, 8, "float32")
+            ),
+        }
+        return Plan([*directml.OPERATORS][::60], works, 60, 60, Effort(rounds=3, block_seconds=0.001), 0.001)
+    works = {**first_of_each(real_sizes.REAL_SIZES), **networks()}
+    return Plan([*directml.OPERATORS], works, 170, 250, Effort(rounds=5, block_seconds=0.03), 0.01)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the Markdown there instead of printing it")
+    parser.add_argument("--target", choices=TARGETS, help="the chip whose rates apply, if its name does not say")
+    parser.add_argument("--small", action="store_true", help="try everything on little work, on any device")
+    given = parser.parse_args(arguments)
+    device, plan = jax.devices()[0], plan_of(is_small=given.small)
+    start = time.monotonic()
+    lines = [f"On {device.device_kind}, with JAX {jax.__version__}.", ""]
+    for part in (values(plan, device), speeds(plan, device, given.target or target_of(device))):
+        for line in part:
+            print(line, file=sys.stderr, flush=True)  # in case the run is cut short
+            lines.append(line)
+    lines.append(f"It took {time.monotonic() - start:.0f} s.")
+    text = "\n".join(lines) + "\n"
+    if given.output:
+        given.output.write_text(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
