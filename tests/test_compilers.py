@@ -60,8 +60,8 @@ def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixtur
     before = [file.read_bytes() for file in files]
     compilers.main(["bit_xor"])
     on_h100, on_v5e, *means = capsys.readouterr().out.splitlines()
-    assert on_h100.split()[:3] == ["ELEMENT_WISE_BIT_XOR", "h100", "1.00"]
-    assert on_v5e.split()[:3] == ["ELEMENT_WISE_BIT_XOR", "v5e", "1.00"]
+    assert on_h100.split()[:4] == ["ELEMENT_WISE_BIT_XOR", "h100", "1.00", "1.6"]
+    assert on_v5e.split()[:4] == ["ELEMENT_WISE_BIT_XOR", "v5e", "1.00", "1.7"]
     assert [mean.split(":")[0] for mean in means] == ["NVIDIA H100", "TPU v5e"]
     assert [file.read_bytes() for file in files] == before
 
@@ -80,3 +80,23 @@ def test_a_budget_only_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "jax": jax.__version__,
         "budget": {"GEMM": {"h100": [3, 0, 0, 0]}},
     }
+
+
+def test_real_sizes_take_no_longer_than_jax_unless_the_budget_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilers, "BUDGET", tmp_path / "budget.json")
+    name, counts = "gemm 4096, float32", dict(zip(compilers.COUNTS, [3, 0, 0, 0], strict=True))
+
+    def rivals(ours: float) -> dict[str, Any]:
+        return {"dmljax": counts | {"microseconds": ours}, "jax.numpy": counts | {"microseconds": 2.0}, "roof": 1.0}
+
+    assert compilers.limited(name, rivals(1.0)) == [3, 0, 0, 0, 1.05]
+    assert compilers.limited(name, rivals(3.0)) == [3, 0, 0, 0, 1.5]
+    assert compilers.limited("GEMM", rivals(3.0)) == [3, 0, 0, 0]
+    assert compilers.limited(name, rivals(3.0) | {"jax.numpy": {"refused": "out of memory"}}) == [3, 0, 0, 0]
+    assert compilers.limited(name, {"dmljax": {"refused": "out of memory"}}) == []
+    compilers.BUDGET.write_text(json.dumps({"jax": jax.__version__, "budget": {name: {"h100": [3, 0, 0, 0, 1.2]}}}))
+    for ours, most in ((3.0, 1.2), (2.2, 1.1), (2.0, 1.05)):
+        compilers.lower_budget({name: {"h100": rivals(ours)}})
+        assert json.loads(compilers.BUDGET.read_text())["budget"][name] == {"h100": [3, 0, 0, 0, most]}

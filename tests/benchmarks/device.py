@@ -10,7 +10,8 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import real_sizes
+from real_sizes import REAL_SIZES, attention, gradients, product
 from timing import Effort, medians
 from workloads import DMLJAX, IDIOM, SEED, TORCH, Function, Work
 
@@ -34,6 +35,7 @@ from dmljax.describe import markdown_table
 from dmljax.estimation import TARGETS, Target, roof
 from dmljax.estimation.cost import steps_of
 
+THREADS = 8  # that compile operators
 UNITS = 16  # in the last place, or this much of a result's largest element, that values may be apart
 
 
@@ -49,20 +51,20 @@ class Plan:
     batch_seconds: float  # of calls between two synchronizations
 
 
-class Budget:
-    """Yields items until the time is up, and remembers the others."""
+def tried(function: Callable[[], Any], end: float) -> Any:
+    """The function's result, or a sentence if it fails, because the others are worth trying; None after the end."""
+    if time.monotonic() > end:
+        return None
+    try:
+        return function()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}"
 
-    def __init__(self, items: Iterable[str], seconds: float) -> None:
-        self.left_out = list(items)
-        self.seconds = seconds
 
-    def __iter__(self) -> Iterator[str]:
-        end = time.monotonic() + self.seconds
-        while self.left_out and time.monotonic() < end:
-            yield self.left_out.pop(0)
-
-    def told(self) -> str:
-        return f"Left out when {self.seconds:.0f} s were over: {', '.join(self.left_out)}." if self.left_out else ""
+def left_out(found: Mapping[str, Any], seconds: float) -> str:
+    """The names without a result."""
+    names = [name for name, one in found.items() if one is None]
+    return f"Left out when {seconds:.0f} s were over: {', '.join(names)}." if names else ""
 
 
 # What operators compute
@@ -89,12 +91,12 @@ def apart(operator: str, device: Any, cpu: Any) -> float:
         with jax.default_device(place):
             results = jax.jit(directml.lower(desc))(*jax.device_put(inputs, place))
             found.append([np.asarray(one) for one in jax.tree.leaves(results)])
-    return max((_apart(*both) for both in zip(*found, strict=True)), default=0)
+    return max((_apart(*both) for both in zip(*found, strict=True)), default=0.0)
 
 
 def _apart(one: Any, other: Any) -> float:
     if not jnp.issubdtype(other.dtype, jnp.floating):
-        return 0 if np.array_equal(one, other) else np.inf
+        return 0.0 if np.array_equal(one, other) else np.inf
     with np.errstate(all="ignore"):
         error = units_off(one, other)
         largest = np.max(np.abs(other), initial=0, where=np.isfinite(other))
@@ -104,22 +106,20 @@ def _apart(one: Any, other: Any) -> float:
 
 def values(plan: Plan, device: Any) -> Iterator[str]:
     """Sentences on the operators whose results differ from the CPU's."""
-    budget, cpu = Budget(plan.operators, plan.seconds_of_values), jax.devices("cpu")[0]
-    units: dict[str, float] = {}
-    refused: dict[str, str] = {}
-    for operator in budget:
-        try:
-            units[operator] = apart(operator, device, cpu)
-        except Exception as error:  # whatever it is, the other operators are worth trying
-            refused[operator] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}"
+    end, cpu = time.monotonic() + plan.seconds_of_values, jax.devices("cpu")[0]
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = pool.map(lambda operator: tried(lambda: apart(operator, device, cpu), end), plan.operators)
+        found = dict(zip(plan.operators, results, strict=True))
+    units = {operator: one for operator, one in found.items() if isinstance(one, float)}
     same = sum(error == 0 for error in units.values())
     near = sum(0 < error <= UNITS for error in units.values())
     most = f"{near} differ by at most {UNITS} units in the last place, their own or the largest element's"
     yield f"Of {len(units)} operators, {same} give the CPU's results, and {most}."
-    far = {operator: f"{error:.3g} units" for operator, error in units.items() if not error <= UNITS}
-    for operator, what in (far | refused).items():
-        yield f"- {operator.removeprefix('DML_OPERATOR_')}: {what}"
-    yield budget.told()
+    for operator, one in found.items():
+        if isinstance(one, str) or (isinstance(one, float) and not one <= UNITS):
+            what = one if isinstance(one, str) else f"{one:.3g} units"
+            yield f"- {operator.removeprefix('DML_OPERATOR_')}: {what}"
+    yield left_out(found, plan.seconds_of_values)
 
 
 # How fast they are
@@ -175,7 +175,7 @@ def timed(name: str, work: Work, device: Any, target: str | None, plan: Plan) ->
     calls: dict[str, tuple[Callable[[], Any], int]] = {}
     bound = None
     for rival, function in work.of_jax.items():
-        compiled = jax.jit(function, keep_unused=True).lower(*arrays).compile()
+        compiled = jax.jit(function).lower(*arrays).compile()
         if rival == DMLJAX and target is not None:
             bound = 1e6 * lower_bound(TARGETS[target], compiled.as_text() or "")
         calls[rival] = repeated(partial(compiled, *arrays), jax.block_until_ready, plan.batch_seconds)
@@ -198,12 +198,12 @@ def torch_call(function: Function, arrays: Any, device: Any) -> tuple[Callable[[
     import torch
 
     place = "cuda" if device.platform == "gpu" and torch.cuda.is_available() else "cpu"
-    tensors = [
-        torch.from_numpy(np.array(one, np.float32 if jnp.issubdtype(one.dtype, jnp.floating) else None)).to(
-            place, getattr(torch, one.dtype.name)
-        )
-        for one in arrays
-    ]
+
+    def tensor(one: Any) -> Any:
+        array = np.array(one, np.float32 if jnp.issubdtype(one.dtype, jnp.floating) else None)
+        return torch.from_numpy(array).to(place, getattr(torch, one.dtype.name))
+
+    tensors = jax.tree.map(tensor, arrays)
     wait = (lambda _: torch.cuda.synchronize()) if place == "cuda" else (lambda result: result)
     return torch.no_grad()(partial(function, *tensors)), wait
 
@@ -216,14 +216,12 @@ def target_of(device: Any) -> str | None:
 
 def speeds(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
     """The table, and what it lacks."""
-    budget = Budget(plan.works, plan.seconds_of_works)
-    rows: list[Row] = []
-    refused: list[str] = []
-    for name in budget:
-        try:
-            rows.append(timed(name, plan.works[name](), device, target, plan))
-        except Exception as error:  # out of memory, say
-            refused.append(f"- {name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:120]}")
+    end = time.monotonic() + plan.seconds_of_works
+    found = {
+        name: tried(lambda build=build, name=name: timed(name, build(), device, target, plan), end)
+        for name, build in plan.works.items()
+    }
+    rows = [one for one in found.values() if isinstance(one, Row)]
     yield from markdown_table([row.cells for row in rows], HEAD)
     yield ""
     for rival in (IDIOM, TORCH):
@@ -231,8 +229,8 @@ def speeds(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
         if ratios:
             mean = statistics.geometric_mean(ratios)
             yield f"- {mean:.2f} x the time of {rival} in the geometric mean of {len(ratios)}."
-    yield from refused
-    yield budget.told()
+    yield from (f"- {name}: {reason}" for name, reason in found.items() if isinstance(reason, str))
+    yield left_out(found, plan.seconds_of_works)
 
 
 def networks() -> Mapping[str, Callable[[], Work]]:
@@ -244,23 +242,18 @@ def networks() -> Mapping[str, Callable[[], Work]]:
     return NETWORKS
 
 
-def first_of_each(works: Mapping[str, Callable[[], Work]]) -> Mapping[str, Callable[[], Work]]:
-    """Puts the most telling works first, in case the time is up before the others."""
-    return dict(sorted(works.items(), key=lambda item: not item[0].startswith(("attention", "gemm", "decoding"))))
-
-
 def plan_of(*, is_small: bool) -> Plan:
     """Everything, or little work that any device does in seconds."""
     if is_small:
         works = {
-            "gemm 64, float32": partial(real_sizes.product, 64, "float32"),
-            "attention 1x16x2x8, gradient, float32": lambda: real_sizes.gradients(
-                real_sizes.attention(1, 16, 2, 8, "float32")
-            ),
+            "gemm 64, float32": partial(product, 64, "float32"),
+            "attention 1x16x2x8, gradient, float32": lambda: gradients(attention(1, 16, 2, 8, "float32")),
         }
         return Plan([*directml.OPERATORS][::60], works, 60, 60, Effort(rounds=3, block_seconds=0.001), 0.001)
-    works = {**first_of_each(real_sizes.REAL_SIZES), **networks()}
-    return Plan([*directml.OPERATORS], works, 170, 250, Effort(rounds=5, block_seconds=0.03), 0.01)
+    # The most telling work comes first, in case the time is up before the rest.
+    first = {name: work for name, work in REAL_SIZES.items() if name.startswith(("attention", "gemm", "decoding"))}
+    works = {**first, **networks(), **REAL_SIZES}
+    return Plan([*directml.OPERATORS], works, 150, 250, Effort(rounds=5, block_seconds=0.03), 0.01)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

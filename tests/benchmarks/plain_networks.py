@@ -7,7 +7,7 @@ as long plain JAX, PyTorch and ONNX Runtime take.
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -133,10 +133,12 @@ def network(make: Make, plain: Callable[..., Any], weights: Callable[[Any], Any]
     module, file, inputs = exported(make)
     model = dmljax.onnx.load(file)
     state = weights({key: value.numpy() for key, value in module.state_dict().items()})
+    on = cache(module.to)  # a device
     return Work(
         (dict(model.weights), state, *(value.numpy() for value in inputs.values())),  # type: ignore[arg-type]
         lambda weights, _, *arrays: model.apply(weights, *arrays),
         jax=lambda _, state, *arrays: plain(state, *arrays),
+        torch=lambda _, __, *tensors: on(tensors[0].device)(*tensors),
     )
 
 
