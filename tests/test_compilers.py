@@ -52,7 +52,8 @@ def test_each_program_compiles_within_its_budget(name: str) -> None:
     for target, figures in needed.items():
         for what, value, most in zip(compilers.LIMITED, figures, allowed[target], strict=False):
             assert value <= most, f"{value} {what} on {target}; the budget is {most}"
-    assert needed == allowed, f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
+    remedy = f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
+    assert needed == allowed, remedy if all(needed.values()) else "does not compile"
 
 
 def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

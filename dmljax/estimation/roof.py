@@ -45,7 +45,8 @@ def bytes_of(program: ClosedJaxpr) -> float:
     atoms = (*jaxpr.outvars, *(atom for equation in jaxpr.eqns for atom in equation.invars))
     read = {atom for atom in atoms if not isinstance(atom, Literal)}
     inputs = [one for one in (*jaxpr.constvars, *jaxpr.invars) if one in read]
-    return sum(one.aval.size * bits_of(one.aval.dtype) / 8 for one in (*inputs, *jaxpr.outvars))
+    types: list[Any] = [one.aval for one in (*inputs, *jaxpr.outvars)]
+    return float(sum(one.size * bits_of(one.dtype) / 8 for one in types))
 
 
 def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
@@ -62,7 +63,7 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
         elif declared := equation.params.get("cost_estimate"):
             total[_factors(equation)] += declared.flops
         elif equation.primitive.name == "cond":
-            total += max(found, key=Counter.total)
+            total += max(found, key=lambda branch: branch.total())
         else:
             times = equation.params.get("length") or _grid(equation)
             for one in found:
@@ -71,15 +72,18 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
 
 
 def _grid(equation: Any) -> int:
-    """How often a Pallas kernel runs; once for all other operations."""
-    return math.prod(getattr(equation.params.get("grid_mapping"), "grid", ()))
+    """How often a Pallas kernel runs, except for sizes known only at run time; once for all other operations."""
+    grid = getattr(equation.params.get("grid_mapping"), "grid", ())
+    return math.prod(size for size in grid if isinstance(size, int))
 
 
 def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
     values = parameters.values() if isinstance(parameters, dict) else parameters
     for value in values:
-        if isinstance(value, (Jaxpr, ClosedJaxpr)):
-            yield getattr(value, "jaxpr", value)
+        if isinstance(value, Jaxpr):
+            yield value
+        elif isinstance(value, ClosedJaxpr):
+            yield value.jaxpr
         elif isinstance(value, (tuple, list)):
             yield from _jaxprs(value)
 

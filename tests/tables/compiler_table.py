@@ -47,7 +47,8 @@ setting, and writes this page.
 
 On the H100, the estimate is a lower bound: {launch} us for each kernel, then the bytes of its operands and results at
 {copied} TB/s with an operation for each element and lane at {clock} GHz, where XLA's own `exp` or `tanh` counts as one,
-or the kernel's products at the peak rate, whichever takes longer.
+or the kernel's products at the peak rate, whichever takes longer. JAX passes no cost of Pallas kernels on to a GPU;
+their products count by the roof of the whole.
 On the v5e, the estimate is the cycles that XLA's own compiler expects, at {tpu_clock} GHz. XLA does not estimate
 gathers, scatters and sorts, which take the time for their bytes, and Pallas kernels, which take the time for the bytes
 and operations that they declare.
