@@ -58,12 +58,13 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
     for equation in jaxpr.eqns:
         found = [products_of(one) for one in _jaxprs(equation.params)]
         if equation.primitive.name in _TERMS:
-            terms = _TERMS[equation.primitive.name](equation)
-            total[_factors(equation)] += 2 * equation.outvars[0].aval.size * terms
+            result: Any = equation.outvars[0].aval
+            total[_factors(equation)] += 2 * result.size * _TERMS[equation.primitive.name](equation)
         elif declared := equation.params.get("cost_estimate"):
             total[_factors(equation)] += declared.flops
         elif equation.primitive.name == "cond":
-            total += max(found, key=lambda branch: branch.total())
+            most = max(found, key=lambda branch: branch.total())
+            total += most
         else:
             times = equation.params.get("length") or _grid(equation)
             for one in found:
