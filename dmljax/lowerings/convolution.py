@@ -139,10 +139,13 @@ class _Meeting(NamedTuple):
 def _meeting(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Meeting:
     start, end = padding
     count = ((size - 1) * gap + start + end - (taps - 1) * dilation) // stride + 1
+    all_of_it = _Meeting(slice(None), slice(None), padding, count, (0, 0))
     if is_symbolic(size):
-        return _Meeting(slice(None), slice(None), padding, count, (0, 0))
+        return all_of_it
     every = range(start, start + size * gap, gap), range(0, count * stride, stride), range(0, taps * dilation, dilation)
     image, windows, offsets = met = meeting(*every)
+    if met == every and min(padding) >= 0:
+        return all_of_it  # with padding that no window reads: a GPU's library takes only the same at both ends
     if not all(met):
         return _Meeting(slice(0), slice(0), (0, 0), 0, (count, 0))
     of_image, of_windows, of_taps = (

@@ -169,8 +169,9 @@ def repeated(call: Callable[[], Any], wait: Callable[[Any], Any], seconds: float
     return run, count
 
 
-def timed(name: str, work: Work, device: Any, target: str | None, plan: Plan) -> Row:
+def timed(name: str, build: Callable[[], Work], device: Any, target: str | None, plan: Plan) -> Row:
     """Times a workload's rivals by turns."""
+    work = build()
     arrays = jax.tree.map(lambda one: filled(one, device), work.inputs)
     calls: dict[str, tuple[Callable[[], Any], int]] = {}
     bound = None
@@ -217,10 +218,7 @@ def target_of(device: Any) -> str | None:
 def speeds(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
     """The table, and what it lacks."""
     end = time.monotonic() + plan.seconds_of_works
-    found = {
-        name: tried(lambda build=build, name=name: timed(name, build(), device, target, plan), end)
-        for name, build in plan.works.items()
-    }
+    found = {name: tried(partial(timed, name, build, device, target, plan), end) for name, build in plan.works.items()}
     rows = [one for one in found.values() if isinstance(one, Row)]
     yield from markdown_table([row.cells for row in rows], HEAD)
     yield ""
@@ -245,7 +243,7 @@ def networks() -> Mapping[str, Callable[[], Work]]:
 def plan_of(*, is_small: bool) -> Plan:
     """Everything, or little work that any device does in seconds."""
     if is_small:
-        works = {
+        works: dict[str, Callable[[], Work]] = {
             "gemm 64, float32": partial(product, 64, "float32"),
             "attention 1x16x2x8, gradient, float32": lambda: gradients(attention(1, 16, 2, 8, "float32")),
         }

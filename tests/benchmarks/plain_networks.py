@@ -135,7 +135,7 @@ def network(make: Make, plain: Callable[..., Any], weights: Callable[[Any], Any]
     state = weights({key: value.numpy() for key, value in module.state_dict().items()})
     on = cache(module.to)  # a device
     return Work(
-        (dict(model.weights), state, *(value.numpy() for value in inputs.values())),  # type: ignore[arg-type]
+        (dict(model.weights), state, *(value.numpy() for value in inputs.values())),
         lambda weights, _, *arrays: model.apply(weights, *arrays),
         jax=lambda _, state, *arrays: plain(state, *arrays),
         torch=lambda _, __, *tensors: on(tensors[0].device)(*tensors),

@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import cases_convolution as oracles
@@ -439,6 +440,14 @@ def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
         bytes_, filter = jax.ShapeDtypeStruct((1, 64, 8, 8), np.uint8), jax.ShapeDtypeStruct((32, 64, 3, 3), np.int8)
         for text in modules(lambda x, w: dmljax.convolution_integer(x, None, w), bytes_, filter).values():
             assert text.count("stablehlo.convolution") == 1
+
+
+def test_padding_that_strides_skip_stays_the_same_at_both_ends() -> None:
+    """For which a GPU's library needs no other kernel."""
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((1, 8, 56, 56), (8, 8, 3, 3))]
+    convolve = partial(dmljax.convolution, strides=2, start_padding=1, end_padding=1)
+    for text in modules(convolve, *shapes).values():
+        assert "pad = [[1, 1], [1, 1]]" in text
 
 
 @pytest.mark.parametrize("name", ["depthwise", "pointwise"])

@@ -98,8 +98,8 @@ def ratio(rivals: Rivals, figure: str = "microseconds") -> float | None:
 
 def over_roof(rivals: Rivals, name: str = DMLJAX) -> float | None:
     """A rival's time over the least time for the work."""
-    microseconds = rivals.get(name, {}).get("microseconds")
-    return microseconds and microseconds / rivals[ROOF]
+    microseconds: float | None = rivals.get(name, {}).get("microseconds")
+    return None if microseconds is None else microseconds / rivals[ROOF]
 
 
 def worst_first(results: Results) -> list[str]:

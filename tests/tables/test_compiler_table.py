@@ -1,6 +1,7 @@
 """The page of operators' costs on a GPU and a TPU is up to date."""
 
 import json
+from typing import Any
 
 import compiler_table
 import pytest
@@ -10,7 +11,7 @@ def figures(**more: float) -> dict[str, float]:
     return {"kernels": 1, "bytes": 2e6, "microseconds": 2, "loops": 0, "conditionals": 0, "sorts": 0} | more
 
 
-FEW = {
+FEW: dict[str, Any] = {
     "GEMM": {"h100": {"dmljax": figures(), "jax.numpy": figures(microseconds=4)}, "v5e": {"dmljax": figures()}},
     "softmax, float32": {
         "h100": {"dmljax": figures(microseconds=6), "jax.numpy": figures(microseconds=5)},
