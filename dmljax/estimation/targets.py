@@ -20,7 +20,7 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require
-from dmljax.estimation.cost import Cost, steps_of
+from dmljax.estimation.cost import Cost, called_kernels, steps_of
 from dmljax.extras import command_for
 from dmljax.text import did_you_mean, one_line
 
@@ -230,6 +230,7 @@ class Compiled:
     cost: Cost
     estimated_seconds: float
     compile_seconds: float
+    called: tuple[str, ...]  # Pallas kernels
 
 
 def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
@@ -245,5 +246,6 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
     lowered = jax.jit(lambda *arrays: function(*arrays), **results).lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start
-    costs = [step.cost for step in steps_of(text or "")]
-    return Compiled(sum(costs, Cost()), sum(map(chip.target.seconds, costs)), seconds)
+    steps = steps_of(text or "")
+    estimated = sum(chip.target.seconds(step.cost) for step in steps)
+    return Compiled(sum((step.cost for step in steps), Cost()), estimated, seconds, called_kernels(steps))

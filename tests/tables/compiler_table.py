@@ -38,8 +38,8 @@ setting, and writes this page.
 - **x JAX's**: dmljax's estimated time over the idiom's, then both in microseconds; only dmljax's where JAX has no idiom
   or XLA cannot compile the idiom for the chip.
 - **x the roof**: dmljax's time over the least time for the work, however it is computed: each array moves once, or the
-  products that the formula needs run at the chip's peak rate, whichever takes longer. The time between small kernels
-  counts, so small work is far from the roof.
+  products that the formula needs run at the chip's peak rate, whichever takes longer. Launches count, so small work is
+  far from the roof; what reads only a part of an array may be below it.
 - **kernels**: dmljax's, then the idiom's after a slash if the numbers differ. Loops, conditionals and sorts are listed
   where there are any.
 
@@ -173,14 +173,16 @@ def summary(results: Results) -> Iterator[str]:
 
 
 def far(results: Results) -> Iterator[str]:
-    """A sentence for each chip that names the work for which both rivals are far from the roof."""
+    """A sentence for each chip that names the work for which both rivals are far from the roof, whatever its type."""
     for target in targets(results):
-        times = {
-            name: [over_roof(chips[target], rival) or 0 for rival in (DMLJAX, IDIOM)] for name, chips in results.items()
-        }
-        named = "; ".join(f"{name} ({both[1]:.1f} x)" for name, both in times.items() if min(both) > FAR)
-        if named:
-            yield f"On the {CHIPS[target]}, XLA is far from the roof with JAX's own formula as well: {named}."
+        both_far: dict[str, list[str]] = {}
+        for name, chips in results.items():
+            of_jax, ours = (over_roof(chips[target], rival) or 0 for rival in (IDIOM, DMLJAX))
+            if min(of_jax, ours) > FAR:
+                both_far.setdefault(name.rpartition(", ")[0], []).append(f"{of_jax:.1f}")
+        if both_far:
+            named = "; ".join(f"{name} ({' and '.join(times)} x)" for name, times in both_far.items())
+            yield f"- On the {CHIPS[target]}, XLA is far from the roof with JAX's own formula as well: {named}."
 
 
 def text() -> str:
