@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from helpers import few_of
+
+import dmljax
+from dmljax.estimation import compile_for
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -54,6 +58,18 @@ def test_each_program_compiles_within_its_budget(name: str) -> None:
             assert value <= most, f"{value} {what} on {target}; the budget is {most}"
     remedy = f"lower the budget: python tests/benchmarks/compilers.py --update {name!r}"
     assert needed == allowed, remedy if all(needed.values()) else "does not compile"
+
+
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+def test_attention_is_one_kernel(target: str) -> None:
+    x = jax.ShapeDtypeStruct((1, 1024, 4 * 128), np.float32)
+
+    def attended(x: Any) -> Any:
+        return dmljax.multihead_attention(x, x, x, head_count=4)
+
+    assert compile_for(target, attended, x).cost.kernels == 1
+    slopes = compile_for(target, jax.grad(lambda x: attended(x).sum()), x).cost
+    assert slopes.bytes < 3 * (4 * 4 * 1024**2)  # the formula moves the scores more often
 
 
 def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

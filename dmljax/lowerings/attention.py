@@ -1,4 +1,6 @@
-"""Attention: the softmax of scaled products of queries and keys, times values, in blocks if there are many scores.
+"""Attention: the softmax of scaled products of queries and keys, times values: in one kernel, or by the formula.
+
+The formula computes one block of queries after another if there are many scores.
 
 Queries, keys and values have the shape (..., positions, size); the dimensions before the last two, such as batches and
 heads, broadcast. Scores have the shape (..., queries, keys). Inside `jax.shard_map`, each device along an axis of the
@@ -16,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.lowerings import fused_attention
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded, varying_alike
 from dmljax.lowerings.sizes import is_symbolic, replaced
@@ -43,11 +46,14 @@ def attention(
     mask: Mask | None = None,
     precision: Any = None,
     axis_name: str | None = None,
+    *,
+    keys_in_rows: bool = False,
 ) -> Array:
     """The softmax of `query @ key.mT * scale + bias` along the keys, times the values, in at least float32.
 
-    `keys` and `values` may be several arrays, which are joined along the positions. With `axis_name`, each device along
-    that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
+    `keys` and `values` may be several arrays, which are joined along the positions. `keys_in_rows` says that their
+    heads lie beside each other in memory, as those of queries do, and not apart as in a cache. With `axis_name`, each
+    device along that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
     """
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
     given = {name: x for name, x in optional.items() if x is not None}
@@ -63,7 +69,14 @@ def attention(
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
     if _exceed(_MOST_ELSEWHERE, *scores):
         elsewhere = partial(_in_blocks, at_once, _MOST_ELSEWHERE)
-    result: Array = choose(given, keys, values, cpu=on_cpu, default=elsewhere)
+    in_rows = ("query", *(_PASSED if keys_in_rows else ()))
+    gpu, tpu = (
+        partial(_in_kernel, elsewhere, chip, in_rows)
+        if _fits_kernel(types, scores, query, keys, values, precision)
+        else None
+        for chip, types in _TYPES_IN_KERNELS.items()
+    )
+    result: Array = choose(given, keys, values, cpu=on_cpu, gpu=gpu, tpu=tpu, default=elsewhere)
     return result
 
 
@@ -73,12 +86,64 @@ Arrays = dict[str, Array]  # by the names of the arguments above
 Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # takes keys and values as sequences of arrays
 
 
+# Kernels
+
+_TYPES_IN_KERNELS = {"gpu": (np.float16, jnp.bfloat16, np.float32), "tpu": (jnp.bfloat16, np.float32)}
+_FEWEST_IN_KERNELS = 128  # queries, and keys; for fewer, the formula takes no longer
+_LARGEST_IN_KERNELS = 256  # elements of a query or a value
+
+
+def _fits_kernel(
+    types: Sequence[Any],
+    scores: Sequence[int],
+    query: Array,
+    keys: Sequence[Array],
+    values: Sequence[Array],
+    precision: Any,
+) -> bool:
+    """Whether a kernel for operands of these types computes this attention, faster than the formula."""
+    dtype, sizes = query.dtype, (query.shape[-1], values[0].shape[-1])
+    if len(scores) != 5 or any(map(is_symbolic, (*scores, *sizes))) or dtype not in types or 0 in scores:
+        return False
+    chosen = jax.config.jax_default_matmul_precision if precision is None else precision  # type: ignore[attr-defined]
+    is_precise = dtype == np.float32 and chosen not in (None, "default", "fastest", lax.Precision.DEFAULT)
+    return (
+        not is_precise
+        and all(x.dtype == dtype and x.shape[:3] == (*query.shape[:2], 1) for x in (*keys, *values))
+        and min(scores[-2:]) >= _FEWEST_IN_KERNELS
+        and min(sizes) > 0
+        and max(sizes) <= _LARGEST_IN_KERNELS
+    )
+
+
+def _in_kernel(
+    formula: Way, chip: str, in_rows: tuple[str, ...], given: Arrays, keys: Sequence[Array], values: Sequence[Array]
+) -> Array:
+    """Computes attention in one kernel; the weights of 16-bit values have 16 bits, too."""
+    query = given["query"]
+    operands = {"key": _joined(keys, -2), "value": _joined(values, -2)}
+    for name, x in given.items():
+        x = x.reshape((1,) * (query.ndim - x.ndim) + x.shape)
+        if name in ("bias", "is_seen"):
+            x = jnp.broadcast_to(x, (*x.shape[:-1], operands["key"].shape[-2]))
+        operands[name] = x
+
+    def of_operands(operands: Arrays) -> Array:
+        return formula(operands, [operands["key"]], [operands["value"]]).astype(query.dtype)
+
+    way = fused_attention.Way(chip, tuple(operands), in_rows, of_operands)
+    return fused_attention.fused_attention(way, operands).astype(widened(query.dtype))
+
+
+# The formula
+
+
 def _at_once(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=precision)
     query, key, value = (_positions_second(x) for x in (given["query"], _joined(keys, -2), _joined(values, -2)))
     scores = _scores(_multiplied(partial(multiply, "bq...d,bk...d->b...qk"), query, key), given)
-    weights = jax.nn.softmax(scores, -1)
+    weights = jax.nn.softmax(scores, -1).astype(value.dtype)  # 16-bit factors stay so, as in JAX's attention
     result = _multiplied(partial(multiply, "b...qk,bk...d->bq...d"), weights, value)
     return jnp.moveaxis(result, 1, -2)
 
@@ -149,7 +214,8 @@ def _scores(products: Array, given: Arrays) -> Array:
 # GiB.
 
 _MOST_ON_CPU = 2**21  # scores that a CPU computes at once
-_MOST_ELSEWHERE = 2**27
+_MOST_ELSEWHERE = 2**30  # 4 GiB of them in float32
+_MOST_IN_RING = 2**27  # elsewhere, on one of the devices of a ring
 _MOST_QUERIES = 512  # in a block
 
 _ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end", "highest")
@@ -304,7 +370,7 @@ def _of_keys(given: Arrays, device: Array) -> Arrays:
 
 def _among_devices(axis_name: str, precision: Any, given: Arrays) -> Array:
     """Computes the attention to the keys of all devices along an axis of the mesh."""
-    on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_ELSEWHERE))
+    on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_IN_RING))
     # Each device gets its own blocks, even of an array that all of them share.
     floats, others = _apart(varying_alike(given, lax.axis_index(axis_name)))
     result: Array = choose(floats, others, cpu=partial(_in_ring, on_cpu), default=partial(_in_ring, elsewhere))

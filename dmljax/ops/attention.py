@@ -1,8 +1,9 @@
 """Multi-head attention: MULTIHEAD_ATTENTION, and MULTIHEAD_ATTENTION1 with grouped heads and a buffer of past keys.
 
-16-bit floats are computed in float32, and each result is rounded once. Above a number that depends on the platform,
-scores are computed in blocks of queries and keys, forward and backward, and are never in memory all at once. On an
-explicit mesh, the result is sharded like the queries, and present keys and values like the keys.
+16-bit floats are computed in float32, and each result is rounded once; kernels of a GPU and a TPU also round the
+softmax. There, and above a number of scores that depends on the platform, the scores are never in memory all at once,
+forward or backward. On an explicit mesh, the result is sharded like the queries, and present keys and values like the
+keys.
 """
 
 import math
@@ -218,19 +219,20 @@ def _attended(
         query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
         keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
         if has_present:
-            keys, values = [lax.concatenate(keys, 2)], [lax.concatenate(values, 2)]
+            keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
         result = attention(
-            query.reshape(sizes.batch, sizes.key_heads, sizes.heads // sizes.key_heads, *query.shape[2:]),
-            [x[:, :, None] for x in keys],
-            [x[:, :, None] for x in values],
+            query,
+            keys,
+            values,
             named["scale"],
             _over_scores(named.get("relative_position_bias"), sizes),
             _mask(mask_type, sizes, named, is_causal=is_causal, first=first),
             precision,
             axis_name,
+            keys_in_rows=not any(name.startswith("past_") for name in named),
         )
         output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"])
-        results = [x.astype(dtype) for x in (output, *(keys + values if has_present else []))]
+        results = [x.astype(dtype) for x in (output, *(x[:, :, 0] for x in keys + values if has_present))]
         return tuple(results) if has_present else results[0]
 
     axes = {name: dimension_axes(x) for name, x in given.items()}
@@ -298,7 +300,7 @@ def _inverse_root(size: int, wide: Any) -> Any:
 
 
 def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
-    """Returns the queries, keys or values plus their bias, in the shape (batch, heads, positions, size)."""
+    """Returns the queries, keys or values plus their bias, by batch, head of keys, head of queries, and position."""
     if role not in source:
         return None
     x, shapes = given[source[role]], sizes.shapes()
@@ -311,12 +313,13 @@ def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mappin
         first = sum(shapes[one][-1] for one in before)
         bias = lax.slice_in_dim(given["bias"], first, first + shapes[role][-1])
         x = x.astype(wide) + bias.astype(wide).reshape(1, 1, *x.shape[2:])
-    return jnp.swapaxes(x, 1, 2)
+    # Split the heads before moving them, so that XLA cancels this with the opposite in a kernel for rows of heads.
+    return jnp.moveaxis(x.reshape(*x.shape[:2], sizes.key_heads, heads // sizes.key_heads, size), 1, 3)
 
 
 def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) -> list[Array]:
     """Returns the past and then the new keys or values, in one array or two."""
-    past = given.get(f"past_{role}")
+    past = given[f"past_{role}"][:, :, None] if f"past_{role}" in given else None
     if "past_sequence_lengths" in given:
         return [_in_buffer(past, new, sizes, given["past_sequence_lengths"])]
     if past is None or new is None:
@@ -327,14 +330,14 @@ def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) 
 def _in_buffer(past: Array | None, new: Array, sizes: _Sizes, lengths: Array) -> Array:
     """Writes the new keys or values into the buffer, after the past ones of each batch."""
     if past is None:
-        past = jnp.zeros_like(new[:, :, :0])
-    past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=2).astype(new.dtype)
-    buffer = jnp.pad(past, ((0, 0), (0, 0), (0, max(sizes.total - sizes.past, 0)), (0, 0)))
+        past = jnp.zeros_like(new[:, :, :, :0])
+    past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=3).astype(new.dtype)
+    buffer = jnp.pad(past, (*[(0, 0)] * 3, (0, max(sizes.total - sizes.past, 0)), (0, 0)))
 
     def written(buffer: Array, new: Array, length: Array) -> Array:
         places = _near(length, sizes) + lax.iota(jnp.int32, sizes.keys)
         places = jnp.where(places < 0, jnp.full_like(places, sizes.total), places)  # a negative one is out of range
-        return buffer.at[:, places].set(new, mode="drop", unique_indices=True)
+        return buffer.at[:, :, places].set(new, mode="drop", unique_indices=True)
 
     return jax.vmap(written)(buffer, new, lengths)
 

@@ -395,14 +395,42 @@ def test_large_score_matrices_are_never_materialized() -> None:
 # Platforms other than a CPU
 
 
+def lowered_text(platform: str, *shapes: tuple[int, ...], dtype: Any = np.float32, **options: Any) -> str:
+    """What attention lowers to; `shapes` are the batches and positions of queries and of keys."""
+    arrays = [jax.ShapeDtypeStruct((*shape, 12 * 64), dtype) for shape in (*shapes, shapes[-1])]
+    traced = jax.jit(lambda *arrays: attention(*arrays, head_count=12, **options)).trace(*arrays)
+    return str(traced.lower(lowering_platforms=(platform,)).as_text())
+
+
 @pytest.mark.parametrize(
     ("positions", "platform", "is_loop"),
-    [(512, "cpu", True), (512, "cuda", False), (512, "tpu", False), (4096, "cuda", True)],
+    [(512, "cpu", True), (4096, "cuda", False), (4096, "tpu", False), (16384, "cuda", True)],
 )
 def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platform: str, is_loop: bool) -> None:
-    x = jax.ShapeDtypeStruct((1, positions, 12 * 64), np.float32)
-    traced = jax.jit(lambda x: attention(x, x, x, head_count=12)).trace(x)
-    assert ("stablehlo.while" in traced.lower(lowering_platforms=(platform,)).as_text()) is is_loop
+    text = lowered_text(platform, (1, positions), (1, positions), precision="highest")
+    assert ("stablehlo.while" in text) is is_loop
+
+
+KERNELS = {"cuda": "__gpu$xla.gpu.triton", "tpu": "tpu_custom_call", "cpu": "custom_call"}
+
+
+@pytest.mark.parametrize(
+    ("change", "has_kernel"),
+    [
+        ({}, True),
+        ({"dtype": jnp.bfloat16, "precision": "highest"}, True),
+        ({"is_causal": True}, True),
+        ({"precision": "highest"}, False),  # kernels round float32, as JAX does by default
+        ({"shapes": ((2, 1), (2, 512))}, False),
+        ({"shapes": ((2, 512), (2, 64))}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("platform", KERNELS)
+def test_a_kernel_computes_what_fits_it(platform: str, change: Any, has_kernel: bool) -> None:
+    given = {"shapes": ((2, 512), (2, 512))} | change
+    text = lowered_text(platform, *given.pop("shapes"), **given)
+    assert (KERNELS[platform] in text) is (has_kernel and platform != "cpu")
 
 
 @FULL

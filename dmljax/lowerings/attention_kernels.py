@@ -1,0 +1,703 @@
+"""Attention in one kernel of Pallas, forward and backward, whose scores are never in memory: for GPUs and TPUs.
+
+Each program has a block of queries and walks over blocks of keys, or the other way around. Arrays have five dimensions:
+batches, heads of keys, heads of queries that share one of them, positions, and elements.
+
+JAX's own kernels do not fit: none takes lengths, heads that share keys and a causal mask that begins after past
+positions together, and all hide keys completely, where DirectML adds a number. JAX 0.12 deprecates those for GPUs.
+
+Import this module only where a program is lowered for such a chip, because importing Pallas takes a second.
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as mosaic, triton
+
+Arrays = dict[str, Array]  # by the names of the operands
+Block = dict[str, Any]  # the values that a program has of each operand: matrices, columns or rows, and numbers
+Types = dict[str, jax.ShapeDtypeStruct]
+
+# Operands: "query", "key", "value", and "slope", the derivative by the result; "bias" and "is_seen", with an element
+# for each score or for each key; "begin" and "end", the bounds of the keys that a query attends to, "level", the
+# logarithm of the sum of its powers, and "mean", the mean of its slopes, with one element for each query; "scale" and
+# "added".
+
+_OF_KEYS = ("key", "value")
+_OF_SCORES = ("bias", "is_seen")
+_OF_QUERIES = ("begin", "end", "level", "mean", "by_scale", "by_added")
+_NUMBERS = ("scale", "added")
+_SPANS = ("first", "after")
+
+HIDES = -1e4  # added to a score, this leaves the key without weight beside any visible key
+
+
+class Sizes(NamedTuple):
+    """The sizes of an attention, and of its blocks."""
+
+    batch: int
+    heads: int
+    group: int  # heads of queries that share a head of keys
+    queries: int
+    keys: int
+    size: int
+    value_size: int
+    rows: int  # queries in a block
+    columns: int  # keys in a block
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The numbers of blocks of queries and of keys."""
+        return -(-self.queries // self.rows), -(-self.keys // self.columns)
+
+    def products(self, *sizes: int) -> int:
+        """The operations of products over all scores that sum over vectors of these sizes."""
+        return 2 * self.batch * self.heads * self.group * self.queries * self.keys * sum(sizes)
+
+
+def _sizes(given: Arrays, rows: int, columns: int) -> Sizes:
+    (batch, heads, group, queries, size), key, value = (given[name].shape for name in ("query", "key", "value"))
+    return Sizes(batch, heads, group, queries, key[3], size, value[4], rows, columns)
+
+
+# What a program computes with a block of queries and a block of keys, on every chip
+
+
+def _product(a: Any, b: Any, axis_of_b: int = 0) -> Any:
+    # Kernels take float32 only at JAX's default precision, and the setting does not concern 16-bit factors.
+    axes = (((1,), (axis_of_b,)), ((), ()))
+    return lax.dot_general(a, b, axes, precision=lax.Precision.DEFAULT, preferred_element_type=np.float32)
+
+
+def _scores(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any]:
+    """The scores of the keys from `first` on, and which of them are visible; None if all are."""
+    scores = _product(block["query"], block["key"], 1) * block["scale"]
+    if "bias" in block:
+        scores += block["bias"].astype(np.float32)
+    position = first + lax.broadcasted_iota(np.int32, scores.shape, 1)
+    visible = [jnp.broadcast_to(block["is_seen"].astype(np.int32) != 0, scores.shape)] if "is_seen" in block else []
+    visible += [position >= block["begin"]] if "begin" in block else []
+    visible += [position < block["end"]] if "end" in block else []
+    seen = functools.reduce(operator.and_, visible) if visible else None
+    if seen is not None:
+        scores += jnp.where(seen, np.float32(0), block["added"])
+    if sizes.keys % sizes.columns:
+        scores = jnp.where(position < sizes.keys, scores, -np.inf)
+    return scores, seen
+
+
+def _power(x: Any) -> Any:
+    return jnp.exp2(x * np.float32(math.log2(math.e)))
+
+
+def _finite(highest: Any) -> Any:
+    """Replaces -inf by 0, so that the exponentials of scores that are all -inf are 0 and not NaN."""
+    return jnp.where(highest == -np.inf, np.float32(0), highest)
+
+
+Sums = tuple[Any, Any, Any]  # for each query: the highest score, the sum of powers, and the sum of values times those
+
+
+def _no_sums(sizes: Sizes, width: int) -> Sums:
+    column = jnp.zeros((sizes.rows, 1), np.float32)
+    return column - np.inf, column, jnp.zeros((sizes.rows, width), np.float32)
+
+
+def _with_keys(sums: Sums, scores: Any, value: Any) -> Sums:
+    highest, weight, total = sums
+    new_highest = jnp.maximum(highest, jnp.max(scores, 1, keepdims=True))
+    shift = _finite(new_highest)
+    powers, kept = _power(scores - shift), _power(highest - shift)
+    weight = weight * kept + jnp.sum(powers, 1, keepdims=True)
+    return new_highest, weight, total * kept + _product(powers.astype(value.dtype), value)
+
+
+def _results(sums: Sums) -> tuple[Any, Any]:
+    """The attention, and the logarithm of the sum of powers."""
+    highest, weight, total = sums
+    return total / weight, _finite(highest) + jnp.log(weight)
+
+
+def _slopes(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
+    """The weights, the slopes by the scores, and which keys are visible."""
+    scores, seen = _scores(block, first, sizes)
+    weights = _power(scores - block["level"])
+    return weights, weights * (_product(block["slope"], block["value"], 1) - block["mean"]), seen
+
+
+def _product_of_slopes(slopes: Any, other: Any) -> Any:
+    dtype = np.float32 if other.dtype == np.float16 else other.dtype  # float16 may not hold them
+    return _product(slopes.astype(dtype), other.astype(dtype))
+
+
+Slopes = tuple[Any, ...]  # sums over some queries or keys
+
+
+def _slopes_by_keys(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> Slopes:
+    weights, slopes, _ = _slopes(block, first, sizes)
+    by_key, by_value = sums
+    by_value += _product(weights.T.astype(block["slope"].dtype), block["slope"])
+    return by_key + _product_of_slopes(slopes.T, block["query"]), by_value
+
+
+def _slopes_by_queries(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> Slopes:
+    """Sums without the factor `scale`, and the sums of the slopes by hidden scores."""
+    _, slopes, seen = _slopes(block, first, sizes)
+    by_query, by_added = sums
+    if seen is not None:
+        by_added += jnp.sum(jnp.where(seen, np.float32(0), slopes), 1, keepdims=True)
+    return by_query + _product_of_slopes(slopes, block["key"]), by_added
+
+
+# Blocks without a visible key
+
+
+def _spans(given: Arrays, sizes: Sizes) -> Arrays:
+    """The blocks of keys that each block of queries attends to: "first" and "after"; nothing if these are all.
+
+    Where a query sees no key, all of its scores have the same number added, and no key can be left out.
+    """
+    if "is_seen" in given or not ("begin" in given or "end" in given):
+        return {}
+    (count, last), keys = sizes.blocks, np.int32(sizes.keys)
+    everywhere = jnp.zeros((1, 1, 1, 1, 1), np.int32)
+    bounds = given.get("begin", everywhere), given.get("end", everywhere + keys)
+    batch = max(x.shape[0] for x in (*bounds, given["added"]))
+    begin, end = (jnp.broadcast_to(x, (batch, 1, 1, sizes.queries, 1)).reshape(batch, -1) for x in bounds)
+    filling = ((0, 0), (0, count * sizes.rows - sizes.queries))
+    begin, end = (jnp.clip(jnp.pad(x, filling, mode="edge"), 0, keys).reshape(batch, count, -1) for x in (begin, end))
+    all_count = jnp.any(end <= begin, -1) | (given["added"][:, 0, 0, :, 0] > HIDES)
+    columns = np.int32(sizes.columns)
+    first, after = jnp.min(begin, -1) // columns, (jnp.max(end, -1) + (columns - 1)) // columns
+    return {"first": jnp.where(all_count, 0, first), "after": jnp.where(all_count, np.int32(last), after)}
+
+
+def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
+    """Likewise, the blocks of queries that attend to each block of keys, from the first to the last of them."""
+    if not spans:
+        return {}
+    first, after = (spans[name][:, :, None] for name in ("first", "after"))
+    block = lax.broadcasted_iota(np.int32, (1, 1, sizes.blocks[1]), 2)
+    attends = (first <= block) & (block < after)
+    begin, behind = (jnp.argmax(x, 1).astype(np.int32) for x in (attends, attends[:, ::-1]))
+    after = jnp.where(jnp.any(attends, 1), np.int32(sizes.blocks[0]) - behind, begin)
+    return {"first": begin, "after": after}
+
+
+def _estimate(operations: int, powers: int, arrays: Iterable[Any], share: float) -> pl.CostEstimate:
+    return pl.CostEstimate(
+        flops=int(operations * share),
+        transcendentals=int(powers * share),
+        bytes_accessed=sum(x.size * x.dtype.itemsize for x in arrays),
+    )
+
+
+# GPUs: programs read blocks from whole arrays
+
+
+class _OnGpu(NamedTuple):
+    """How programs of a GPU read and write blocks of arrays: heads as they lie in memory."""
+
+    sizes: Sizes
+    in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
+
+    def place(self, ref: Any, name: str, g: Any, *inside: Any) -> Any:
+        """The positions and elements of one head in an array, with the head index 0 if all share one."""
+        g = g if ref.shape[1 if name in self.in_rows else 0] > 1 else _zero()
+        positions, *rest = inside
+        return ref.at[(positions, g, *rest) if name in self.in_rows else (g, positions, *rest)]
+
+    def matrix(self, refs: Mapping[str, Any], name: str, block: Any, g: Any) -> Any:
+        """A block of queries, keys or values, with zeros beyond the ends."""
+        ref, (start, count, mask) = refs[name], self.positions(name, block)
+        width, size = ref.shape[-1], self.sizes.value_size if name in ("value", "slope") else self.sizes.size
+        if size < width:
+            inside = (lax.iota(np.int32, width) < size)[None, :]
+            mask = inside if mask is None else mask[:, None] & inside
+        elif mask is not None:
+            mask = mask[:, None]
+        place = self.place(ref, name, g, pl.ds(start, count), pl.ds(_zero(), ref.shape[-1]))
+        if mask is None:
+            return triton.load(place)
+        return triton.load(place, mask=jnp.broadcast_to(mask, (count, width)), other=0)
+
+    def positions(self, name: str, block: Any) -> tuple[Any, int, Any]:
+        """The first position of a block, their number, and which of them there are; None if all."""
+        is_key = name in (*_OF_KEYS, *_OF_SCORES)
+        count, total = (self.sizes.columns, self.sizes.keys) if is_key else (self.sizes.rows, self.sizes.queries)
+        start = block * np.int32(count)
+        return start, count, None if total % count == 0 else start + lax.iota(np.int32, count) < total
+
+    def column(self, refs: Mapping[str, Any], name: str, block: Any, g: Any) -> Any:
+        ref, (start, count, mask) = refs[name], self.positions(name, block)
+        if ref.shape[1] == 1:
+            return jnp.full((1, 1), ref[0, 0])
+        place = self.place(ref, name, g, pl.ds(start, count))
+        return (triton.load(place) if mask is None else triton.load(place, mask=mask, other=0))[:, None]
+
+    def of_scores(self, refs: Mapping[str, Any], name: str, i: Any, j: Any, g: Any) -> Any:
+        """A block of an array with an element for each score, or for each key."""
+        ref, (start, count, mask) = refs[name], self.positions(name, j)
+        columns = jnp.full((count,), True) if mask is None else mask
+        if ref.shape[1] == 1:
+            return triton.load(self.place(ref, name, g, _zero(), pl.ds(start, count)), mask=columns, other=0)[None, :]
+        first, rows, inside = self.positions("query", i)
+        both = jnp.broadcast_to(columns[None, :], (rows, count))
+        both = both if inside is None else both & inside[:, None]
+        return triton.load(self.place(ref, name, g, pl.ds(first, rows), pl.ds(start, count)), mask=both, other=0)
+
+    def queries(self, refs: Mapping[str, Any], i: Any, g: Any) -> Block:
+        """What a block of queries has for itself."""
+        matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "slope") if name in refs}
+        columns = {name: self.column(refs, name, i, g) for name in _OF_QUERIES if name in refs}
+        return matrices | columns | {name: refs[name][0, 0, 0] for name in _NUMBERS if name in refs}
+
+    def keys(self, refs: Mapping[str, Any], j: Any) -> Block:
+        return {name: self.matrix(refs, name, j, 0) for name in _OF_KEYS}
+
+    def scores(self, refs: Mapping[str, Any], i: Any, j: Any, g: Any) -> Block:
+        return {name: self.of_scores(refs, name, i, j, g) for name in _OF_SCORES if name in refs}
+
+    def write(self, refs: Mapping[str, Any], name: str, like: str, block: Any, g: Any, x: Any) -> None:
+        ref, (start, count, inside) = refs[name], self.positions(like, block)
+        mask = jnp.full((count,), True) if inside is None else inside
+        if x.shape[1] == 1:
+            triton.store(self.place(ref, name, g, pl.ds(start, count)), x[:, 0], mask=mask)
+            return
+        size = self.sizes.value_size if name in ("result", "value") else self.sizes.size
+        mask = mask[:, None] & (lax.iota(np.int32, x.shape[1]) < size)[None, :]
+        place = self.place(ref, name, g, pl.ds(start, count), pl.ds(_zero(), ref.shape[-1]))
+        triton.store(place, x.astype(ref.dtype), mask=mask)
+
+    def call(
+        self,
+        name: str,
+        kernel: Callable[[Mapping[str, Any], Any], None],
+        programs: int,
+        operands: Arrays,
+        results: Types,
+        *,
+        estimate: tuple[int, int, float],
+        warps: int,
+        interpret: bool,
+    ) -> Arrays:
+        """Runs `kernel` in so many programs for each head of keys and each batch; it gets its number among them."""
+        lying = {one: self.lying(one, x) for one, x in operands.items()}
+        types = {one: jax.eval_shape(functools.partial(self.lying, one), x) for one, x in results.items()}
+        names = [*lying, *types]
+
+        def body(*refs: Any) -> None:
+            kernel(dict(zip(names, refs, strict=True)), pl.program_id(0) % np.int32(programs))
+
+        written = pl.pallas_call(
+            body,
+            grid=(programs * self.sizes.heads * self.sizes.batch,),
+            in_specs=[self.spec(one, x.shape, programs) for one, x in lying.items()],
+            out_specs=[self.spec(one, x.shape, programs) for one, x in types.items()],
+            out_shape=[*types.values()],
+            compiler_params=triton.CompilerParams(num_warps=warps, num_stages=2),
+            cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
+            interpret=interpret,
+            name=name,
+        )(*lying.values())
+        return {one: self.standing(one, x) for one, x in zip(types, written, strict=True)}
+
+    def lying(self, name: str, x: Any) -> Any:
+        """An array as it lies in memory; columns lie as rows."""
+        if name in self.in_rows:
+            return jnp.moveaxis(x, 3, 1)
+        return x[..., 0] if name in _OF_QUERIES else x
+
+    def standing(self, name: str, x: Array) -> Array:
+        return jnp.moveaxis(x, 1, 3) if name in self.in_rows else x[..., None] if name in _OF_QUERIES else x
+
+    def spec(self, name: str, shape: tuple[int, ...], programs: int) -> pl.BlockSpec:
+        """A batch and a head of keys, whole; the elements of vectors up to a power of two."""
+        axis = 2 if name in self.in_rows else 1
+        block: list[int | None] = [*shape]
+        block[0] = None
+        if name not in _SPANS:
+            block[axis] = None
+        if name not in (*_SPANS, *_NUMBERS, *_OF_SCORES, *_OF_QUERIES):
+            block[-1] = max(16, pl.next_power_of_2(shape[-1]))
+
+        def index(number: Any) -> tuple[Any, ...]:
+            of_head = number // np.int32(programs)
+            found: list[Any] = [np.int32(0)] * len(shape)
+            if shape[0] > 1:
+                found[0] = of_head // np.int32(self.sizes.heads)
+            if name not in _SPANS and shape[axis] > 1:
+                found[axis] = of_head % np.int32(self.sizes.heads)
+            return tuple(found)
+
+        return pl.BlockSpec(tuple(block), index)
+
+
+def _zero() -> Array:
+    """An index in 32 bits, as all indices of one array must be."""
+    return jnp.zeros((), np.int32)
+
+
+def _span(refs: Mapping[str, Any], block: Any, count: int) -> tuple[Any, Any]:
+    return (refs["first"][block], refs["after"][block]) if "first" in refs else (np.int32(0), np.int32(count))
+
+
+def _on_gpu(given: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _OnGpu:
+    return _OnGpu(_sizes(given, *blocks), frozenset(in_rows))
+
+
+def _forward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    wide, vast = given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
+    rows, columns, warps = (64, 32, 4) if wide else (64, 64, 8) if vast else (128, 64, 8)
+    chip = _on_gpu(given, (rows, columns), in_rows)
+    sizes = chip.sizes
+    count = sizes.blocks[0] * sizes.group
+
+    def kernel(refs: Mapping[str, Any], number: Any) -> None:
+        # The last queries come first, because those of a causal attention have the most keys.
+        number = np.int32(count - 1) - number
+        i, g = number // np.int32(sizes.group), number % np.int32(sizes.group)
+        own = chip.queries(refs, i, g)
+
+        def step(j: Any, sums: Sums) -> Sums:
+            block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
+            scores, _ = _scores(block, j * np.int32(columns), sizes)
+            return _with_keys(sums, scores, block["value"])
+
+        width = refs["value"].shape[-1]
+        sums = lax.fori_loop(*_span(refs, i, sizes.blocks[1]), step, _no_sums(sizes, width))
+        for name, x in zip(("result", "level"), _results(sums), strict=True):
+            if name in types:
+                chip.write(refs, name, "query", i, g, x)
+
+    operands = given | _spans(given, sizes)
+    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(given))
+    return chip.call("attention", kernel, count, operands, types, estimate=estimate, warps=warps, interpret=interpret)
+
+
+def _share(given: Arrays) -> float:
+    """About which share of the scores counts: with bounds for each query, the mask is mostly causal."""
+    return 0.5 if any(name in given and given[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
+
+
+def _backward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    wide, vast = given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
+    rows, columns, warps = (32, 32, 4) if wide or vast else (64, 64, 4)
+    chip = _on_gpu(given, (rows, columns), in_rows)
+    sizes = chip.sizes
+    (blocks, blocks_of_keys), spans = sizes.blocks, _spans(given, sizes)
+    powers, share = sizes.products(1) // 2, _share(given)
+
+    def by_queries(refs: Mapping[str, Any], number: Any) -> None:
+        number = np.int32(blocks * sizes.group - 1) - number
+        i, g = number // np.int32(sizes.group), number % np.int32(sizes.group)
+        own = chip.queries(refs, i, g)
+
+        def step(j: Any, sums: Slopes) -> Slopes:
+            block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
+            return _slopes_by_queries(sums, block, j * np.int32(columns), sizes)
+
+        none = jnp.zeros(own["query"].shape, np.float32), jnp.zeros((rows, 1), np.float32)
+        by_query, by_added = lax.fori_loop(*_span(refs, i, blocks_of_keys), step, none)
+        by_scale = jnp.sum(own["query"].astype(np.float32) * by_query, 1, keepdims=True)
+        sums = {"by_query": by_query * own["scale"], "by_scale": by_scale, "by_added": by_added}
+        for name in {*sums} & {*types}:
+            chip.write(refs, name, "query", i, g, sums[name])
+
+    def by_keys(refs: Mapping[str, Any], j: Any) -> None:
+        own = chip.keys(refs, j)
+        first, after = _span(refs, j, blocks)
+
+        def step(number: Any, sums: Slopes) -> Slopes:
+            i, g = first + number // np.int32(sizes.group), number % np.int32(sizes.group)
+            block = own | chip.queries(refs, i, g) | chip.scores(refs, i, j, g)
+            return _slopes_by_keys(sums, block, j * np.int32(columns), sizes)
+
+        none = tuple(jnp.zeros(own[name].shape, np.float32) for name in _OF_KEYS)
+        by_key, by_value = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
+        sums = {"by_key": by_key * refs["scale"][0, 0, 0], "by_value": by_value}
+        for name in {*sums} & {*types}:
+            chip.write(refs, name, "key", j, 0, sums[name])
+
+    results: Arrays = {}
+    for name, kernel, programs, own_spans, sums, values in (
+        ("attention_slopes_by_queries", by_queries, blocks * sizes.group, spans, _BY_QUERIES, 1),
+        ("attention_slopes_by_keys", by_keys, blocks_of_keys, _spans_of_keys(spans, sizes), _BY_KEYS, 2),
+    ):
+        wanted = {one: x for one, x in types.items() if one in sums}
+        if wanted:
+            estimate = sizes.products(sizes.size * 2, sizes.value_size * values), powers, share
+            results |= chip.call(
+                name, kernel, programs, given | own_spans, wanted, estimate=estimate, warps=warps, interpret=interpret
+            )
+    return results
+
+
+_BY_QUERIES = ("by_query", "by_scale", "by_added")
+_BY_KEYS = ("by_key", "by_value")
+
+
+# TPUs: programs get blocks of arrays, and leave their sums for the next program
+
+
+class _OnTpu(NamedTuple):
+    """How blocks of arrays come into programs of a TPU, which run one after another."""
+
+    sizes: Sizes
+    in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
+
+    def is_flat(self, name: str, x: Any) -> bool:
+        """Whether heads are columns of a matrix; the chip reads columns in multiples of 128."""
+        return name in self.in_rows and x.shape[-1] % 128 == 0
+
+    def lying(self, name: str, x: Any) -> Any:
+        if name in (*_NUMBERS, *_SPANS):
+            return x.reshape(-1)
+        return jnp.moveaxis(x, 3, 1).reshape(x.shape[0], x.shape[3], -1) if self.is_flat(name, x) else x
+
+    def standing(self, like: Any, x: Array) -> Array:
+        if x.ndim == like.ndim:
+            return x
+        batch, heads, group, positions, size = like.shape
+        return jnp.moveaxis(x.reshape(batch, positions, heads, group, size), 1, 3)
+
+    def spec(self, name: str, x: Any, places: Callable[..., tuple[Any, ...]]) -> pl.BlockSpec:
+        *_, group, positions, width = x.shape
+        sizes = self.sizes
+        is_key = name in (*_OF_KEYS, *_BY_KEYS)
+        count = 1 if positions == 1 else sizes.columns if is_key else sizes.rows
+
+        def index(*programs: Any) -> tuple[Any, ...]:
+            b, h, g, i, j = places(*programs)
+            position = np.int32(0) if positions == 1 else j if is_key else i
+            if self.is_flat(name, x):
+                return b, position, h * np.int32(group) + (g if group > 1 else np.int32(0))
+            each = (one if size > 1 else np.int32(0) for one, size in zip((b, h, g), x.shape, strict=False))
+            return *each, position, j if name in _OF_SCORES else np.int32(0)
+
+        if self.is_flat(name, x):
+            return pl.BlockSpec((None, count, width), index)
+        return pl.BlockSpec((None, None, None, count, sizes.columns if name in _OF_SCORES else width), index)
+
+    def block(self, refs: Mapping[str, Any], b: Any, i: Any, j: Any) -> Block:
+        """The operands of a program, with zeros beyond the ends."""
+        sizes, found = self.sizes, {}
+        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "slope"):
+            if name in refs:
+                x = refs[name][...]
+                if name in _OF_KEYS:
+                    x = _there(x, j, sizes.keys)
+                elif x.shape[0] > 1:
+                    x = _there(x, i, sizes.queries)
+                found[name] = x
+        return found | {name: self.number(refs, name, b) for name in _NUMBERS if name in refs}
+
+    def number(self, refs: Mapping[str, Any], name: str, b: Any) -> Any:
+        return refs[name][b if refs[name].shape[0] > 1 else 0]
+
+    def call(
+        self,
+        name: str,
+        kernel: Callable[..., None],
+        order: tuple[int, ...],
+        operands: Arrays,
+        results: Types,
+        scratch: list[tuple[int, int]],
+        *,
+        estimate: tuple[int, int, float],
+        interpret: bool,
+    ) -> Arrays:
+        """Runs a program for each batch, heads of keys and of queries, block of queries and block of keys, in `order`.
+
+        `kernel` gets their indices, the references, and whether the last two walk over something that it attends to.
+        """
+        sizes = self.sizes
+        counts = (sizes.batch, sizes.heads, sizes.group, *sizes.blocks)
+        is_by_keys = order[-1] == 3
+        smaller = {one: x for one, x in operands.items() if one in (*_NUMBERS, *_SPANS)}
+        arrays = {one: x for one, x in operands.items() if one not in smaller}
+        lying = {one: self.lying(one, x) for one, x in (smaller | arrays).items()}
+        types = {one: jax.eval_shape(functools.partial(self.lying, one), x) for one, x in results.items()}
+        names = [*lying, *types]
+
+        def span(refs: Mapping[str, Any], b: Any, block: Any) -> tuple[Any, Any]:
+            if "first" not in refs:
+                return np.int32(0), np.int32(counts[order[-1]])
+            count = smaller["first"].shape[1]
+            place = block + (b * np.int32(count) if smaller["first"].shape[0] > 1 else np.int32(0))
+            return refs["first"][place], refs["after"][place]
+
+        def indices(*programs: Any) -> tuple[Any, ...]:
+            return tuple(programs[order.index(axis)] for axis in range(5))
+
+        def places(*given: Any) -> tuple[Any, ...]:
+            """Where the blocks of a program are: if it computes nothing, those of the nearest that does."""
+            b, h, g, i, j = indices(*given[:5])
+            refs = dict(zip(smaller, given[5:], strict=True))
+            if "first" in refs:
+                first, after = span(refs, b, j if is_by_keys else i)
+                if is_by_keys:
+                    i = jnp.clip(i, first, jnp.maximum(after - 1, first))
+                else:
+                    j = jnp.clip(j, first, jnp.maximum(after - 1, first))
+            return b, h, g, i, j
+
+        def body(*refs: Any) -> None:
+            named = dict(zip(names, refs, strict=False))
+            b, _, g, i, j = indices(*map(pl.program_id, range(5)))
+            first, after = span(named, b, j if is_by_keys else i)
+            walking = i if is_by_keys else j
+            kernel(named, refs[len(names) :], (b, g, i, j), (first <= walking) & (walking < after))
+
+        written = pl.pallas_call(
+            body,
+            grid_spec=mosaic.PrefetchScalarGridSpec(
+                num_scalar_prefetch=len(smaller),
+                grid=tuple(counts[axis] for axis in order),
+                in_specs=[self.spec(one, x, places) for one, x in arrays.items()],
+                out_specs=[self.spec(one, x, places) for one, x in results.items()],
+                scratch_shapes=[mosaic.VMEM(shape, jnp.dtype(np.float32)) for shape in scratch],
+            ),
+            out_shape=[*types.values()],
+            compiler_params=mosaic.CompilerParams(dimension_semantics=_ALONG_KEYS if is_by_keys else _ALONG_QUERIES),
+            cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
+            interpret=interpret,
+            name=name,
+        )(*lying.values())
+        return {one: self.standing(results[one], x) for one, x in zip(types, written, strict=True)}
+
+
+def _there(x: Any, block: Any, total: int) -> Any:
+    """Zeros for positions beyond the end, where a block has any value."""
+    count = x.shape[0]
+    if total % count == 0:
+        return x
+    position = block * np.int32(count) + lax.broadcasted_iota(np.int32, x.shape, 0)
+    wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+    return jnp.where(position < total, wide, jnp.zeros_like(wide)).astype(x.dtype)
+
+
+def _multiple(size: int, most: int) -> int:
+    """The size of the blocks for a number of positions."""
+    return min(most, -(-size // 128) * 128)
+
+
+def _on_tpu(given: Arrays, in_rows: Iterable[str], rows: int, columns: int) -> _OnTpu:
+    queries, keys = given["query"].shape[3], given["key"].shape[3]
+    return _OnTpu(_sizes(given, _multiple(queries, rows), _multiple(keys, columns)), frozenset(in_rows))
+
+
+def _walk(
+    refs: Sequence[Any],
+    ends: tuple[Any, Any, Any],
+    none: Callable[[], tuple[Any, ...]],
+    step: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+    finish: Callable[..., None],
+) -> None:
+    """One of the programs that sum something: `ends` are whether it is the first, adds something, and is the last."""
+
+    def write(values: tuple[Any, ...]) -> None:
+        for ref, x in zip(refs, values, strict=True):
+            ref[...] = x
+
+    is_first, adds, is_last = ends
+    pl.when(is_first)(lambda: write(none()))
+    pl.when(adds)(lambda: write(step(tuple(ref[...] for ref in refs))))
+    pl.when(is_last)(lambda: finish(*(ref[...] for ref in refs)))
+
+
+def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Writes those of the values that are results of the kernel."""
+    for name in {*values} & {*refs}:
+        refs[name][...] = values[name].astype(refs[name].dtype)
+
+
+def _forward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    chip = _on_tpu(given, in_rows, 512, 512)
+    sizes = chip.sizes
+
+    def kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
+        b, _, i, j = place
+
+        def step(sums: Any) -> Sums:
+            block = chip.block(refs, b, i, j)
+            scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
+            return _with_keys(sums, scores, block["value"])
+
+        def finish(*sums: Any) -> None:
+            _write(refs, dict(zip(("result", "level"), _results(sums), strict=True)))
+
+        ends = j == 0, attends, j == sizes.blocks[1] - 1
+        _walk(sums, ends, lambda: _no_sums(sizes, sizes.value_size), step, finish)
+
+    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(given))
+    scratch = [(sizes.rows, 1), (sizes.rows, 1), (sizes.rows, sizes.value_size)]
+    operands = given | _spans(given, sizes)
+    return chip.call("attention", kernel, _BY_ROWS, operands, types, scratch, estimate=estimate, interpret=interpret)
+
+
+def _backward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    chip = _on_tpu(given, in_rows, 512, 512)
+    sizes, spans = chip.sizes, _spans(given, chip.sizes)
+    count, count_of_keys = sizes.blocks
+    of_queries = [(sizes.rows, sizes.size), (sizes.rows, 1)]
+    of_keys = [(sizes.columns, sizes.size), (sizes.columns, sizes.value_size)]
+
+    def zeros(shapes: list[tuple[int, int]]) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(shape, np.float32) for shape in shapes)
+
+    def by_queries(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
+        b, _, i, j = place
+
+        def step(sums: Any) -> Slopes:
+            return _slopes_by_queries(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+
+        def finish(by_query: Any, by_added: Any) -> None:
+            by_scale = jnp.sum(refs["query"][...].astype(np.float32) * by_query, 1, keepdims=True)
+            scaled = by_query * chip.number(refs, "scale", b)
+            _write(refs, {"by_query": scaled, "by_scale": by_scale, "by_added": by_added})
+
+        _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(of_queries), step, finish)
+
+    def by_keys(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
+        b, g, i, j = place
+
+        def step(sums: Any) -> Slopes:
+            return _slopes_by_keys(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+
+        def finish(by_key: Any, by_value: Any) -> None:
+            _write(refs, {"by_key": by_key * chip.number(refs, "scale", b), "by_value": by_value})
+
+        ends = (g == 0) & (i == 0), attends, (g == sizes.group - 1) & (i == count - 1)
+        _walk(sums, ends, lambda: zeros(of_keys), step, finish)
+
+    results: Arrays = {}
+    for name, kernel, order, own_spans, sums, scratch, values in (
+        ("attention_slopes_by_queries", by_queries, _BY_ROWS, spans, _BY_QUERIES, of_queries, 1),
+        ("attention_slopes_by_keys", by_keys, _BY_COLUMNS, _spans_of_keys(spans, sizes), _BY_KEYS, of_keys, 2),
+    ):
+        wanted = {one: x for one, x in types.items() if one in sums}
+        if wanted:
+            operations = sizes.products(sizes.size * 2, sizes.value_size * values)
+            estimate = operations, sizes.products(1) // 2, _share(given)
+            results |= chip.call(
+                name, kernel, order, given | own_spans, wanted, scratch, estimate=estimate, interpret=interpret
+            )
+    return results
+
+
+_BY_ROWS, _BY_COLUMNS = (0, 1, 2, 3, 4), (0, 1, 4, 2, 3)  # orders of programs
+_ALONG_QUERIES: Any = ("parallel", "parallel", "parallel", "parallel", "arbitrary")  # what runs in any order
+_ALONG_KEYS: Any = ("parallel", "parallel", "parallel", "arbitrary", "arbitrary")
+
+
+FORWARD = {"gpu": _forward_on_gpu, "tpu": _forward_on_tpu}
+BACKWARD = {"gpu": _backward_on_gpu, "tpu": _backward_on_tpu}

@@ -1,0 +1,339 @@
+"""Attention as an operation of its own in JAX's programs, which becomes one kernel on a GPU and on a TPU.
+
+A kernel is traced where a program is lowered for its chip, so that programs for other platforms do not pay for it, and
+derivatives of any order and in both modes exist: a kernel computes the derivatives of reverse mode, and the formula all
+others. On a CPU, Pallas interprets the kernels; only tests do that.
+
+Arrays have the dimensions that `attention_kernels` describes; the first one may be 1 instead of the batch.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+Arrays = dict[str, Array]  # by name
+
+
+class Way(NamedTuple):
+    """How attention is computed, except for the arrays."""
+
+    chip: str  # "gpu" or "tpu"
+    names: tuple[str, ...]  # of the operands
+    in_rows: tuple[str, ...]  # names of operands whose heads lie beside each other in memory, as in a row
+    formula: Callable[[Arrays], Array]
+
+    def operands(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.names, arrays, strict=False))
+
+    def results_in_rows(self) -> list[str]:
+        """The names of all arrays whose heads lie in rows: results lie as what they belong to."""
+        return [*self.in_rows, *(f"by_{name}" for name in self.in_rows), "result", "slope"]
+
+
+def fused_attention(way: Way, given: Arrays) -> Array:
+    """Attention with the type of the queries."""
+    return cast(Array, _attend.bind(*given.values(), way=way, has_level=False, marker=_marker())[0])
+
+
+_SHARED = ("bias", "is_seen", "begin", "end", "scale", "added")  # operands that all batches may share
+_NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everything
+
+
+# The result, and with `has_level` the logarithm of the sum of each query's powers
+
+
+def _types_of_results(*types: Any, way: Way, has_level: bool, marker: Any = None) -> list[Any]:
+    given = way.operands(types)
+    query, shape = given["query"], given["query"].shape[:-1]
+    result = query.update(shape=(*shape, given["value"].shape[-1]), weak_type=False)
+    return [result, query.update(shape=(*shape, 1), dtype=np.dtype(np.float32))][: 1 + has_level]
+
+
+def _attended(*arrays: Array, way: Way, has_level: bool, interpret: bool) -> list[Array]:
+    from dmljax.lowerings import attention_kernels as kernels  # slow to import
+
+    given = _readable(way.operands(arrays))
+    *shape, _ = given["query"].shape
+    types = {"result": jax.ShapeDtypeStruct((*shape, given["value"].shape[-1]), given["query"].dtype)}
+    types |= {"level": jax.ShapeDtypeStruct((*shape, 1), np.float32)} if has_level else {}
+    results = kernels.FORWARD[way.chip](given, types, way.results_in_rows(), interpret)
+    return [results[name] for name in types]
+
+
+def _attended_by_formula(*arrays: Array, way: Way, has_level: bool) -> list[Array]:
+    """Likewise, with a level that nothing reads."""
+    given = way.operands(arrays)
+    level = jnp.zeros((*given["query"].shape[:-1], 1), np.float32)
+    return [way.formula(given), level][: 1 + has_level]
+
+
+def _readable(given: Arrays) -> Arrays:
+    """Makes bytes of booleans, which kernels do not read."""
+    return {name: x.astype(np.int8) if x.dtype == bool else x for name, x in given.items()}
+
+
+def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_level: bool, marker: Any) -> Any:
+    result, level = _attend.bind(*primals, way=way, has_level=True, marker=marker)
+    moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
+    (tangent,) = _move.bind(*primals, result, level, *moving.values(), way=way, moving=tuple(moving))
+    # Only derivatives read the level, and theirs do not go through it.
+    count = 1 + has_level
+    return [result, level][:count], [tangent, ad.Zero(jax.typeof(level).to_tangent_aval())][:count]
+
+
+# The tangent of the result: linear in the tangents of the operands that `moving` names, which follow result and level
+
+
+def _types_of_tangent(*types: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
+    return _types_of_results(*types, way=way, has_level=False)
+
+
+def _moved(*arrays: Array, way: Way, moving: tuple[str, ...]) -> list[Array]:
+    given, tangents = way.operands(arrays), dict(zip(moving, arrays[len(way.names) + 2 :], strict=True))
+    primals = {name: given[name] for name in moving}
+    return [jax.jvp(lambda some: way.formula(given | some), (primals,), (tangents,))[1]]
+
+
+def _transposed(slopes: Sequence[Any], *arrays: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
+    known = arrays[: len(way.names) + 2]
+    (slope,) = slopes
+    if type(slope) is ad.Zero:
+        return [None] * len(arrays)
+    found = _pull.bind(*known, slope, way=way, moving=moving, marker=_marker())
+    given = way.operands(known)
+    sums = [_sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)]
+    return [None] * len(known) + sums
+
+
+def _sum_to(x: Array, shape: Sequence[int]) -> Array:
+    """The sums over dimensions that a shared operand does not have."""
+    axes = tuple(i for i, size in enumerate(shape) if size != x.shape[i])
+    return jnp.sum(x, axes, keepdims=True) if axes else x
+
+
+# The slopes by the operands that `moving` names, from the one by the result: for numbers, one for each head
+
+
+def _type_of_slope(name: str, given: dict[str, Any]) -> Any:
+    query, x = given["query"], given[name]
+    return query.update(shape=(*query.shape[:3], 1, 1), dtype=x.dtype) if name in _NUMBERS else x
+
+
+def _types_of_slopes(*types: Any, way: Way, moving: tuple[str, ...], marker: Any) -> list[Any]:
+    given = way.operands(types)
+    return [_type_of_slope(name, given).update(weak_type=False) for name in moving]
+
+
+def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker: Any = None) -> list[Array]:
+    given, slope = way.operands(arrays), arrays[-1]
+    heads = given["query"].shape[:3]
+    primals = {
+        name: jnp.broadcast_to(given[name], (*heads, 1, 1)) if name in _NUMBERS else given[name] for name in moving
+    }
+    _, pull = jax.vjp(lambda some: way.formula(given | some), primals)
+    (found,) = pull(slope)
+    return [found[name] for name in moving]
+
+
+def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) -> list[Array]:
+    from dmljax.lowerings import attention_kernels as kernels  # slow to import
+
+    given = _readable(way.operands(arrays))
+    result, level, slope = arrays[len(way.names) :]
+    mean = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
+    column = jax.ShapeDtypeStruct(level.shape, level.dtype)
+    types = {
+        f"by_{name}": column if name in _NUMBERS else jax.ShapeDtypeStruct(given[name].shape, given[name].dtype)
+        for name in moving
+    }
+    operands = given | {"level": level, "mean": mean, "slope": slope}
+    found = kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
+    return [
+        jnp.sum(found[f"by_{name}"], 3, keepdims=True) if name in _NUMBERS else found[f"by_{name}"] for name in moving
+    ]
+
+
+def _derived_by_formula(
+    primitive: Primitive,
+    compute: Callable[..., list[Array]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    **given: Any,
+) -> Any:
+    """The values of `primitive`, and the tangents of the function that it computes."""
+    moving = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
+
+    def of_moving(*some: Any) -> list[Array]:
+        every = dict(zip(moving, some, strict=True))
+        return compute(*(every.get(i, x) for i, x in enumerate(primals)), **given)
+
+    _, moved = jax.jvp(of_moving, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))
+    return primitive.bind(*primals, **given), moved
+
+
+# vmap: all batches in one dimension
+
+
+def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | None], **given: Any) -> Any:
+    way: Way = given["way"]
+    moving: Collection[str] = given.get("moving", ())
+    is_pull = primitive is _pull
+    names = [*way.names, *([] if primitive is _attend else ["result", "level", *(["slope"] if is_pull else moving)])]
+    count = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
+    place = way.names.index("query")
+    batch = arrays[place].shape[0 if axes[place] is None else int(axes[place] == 0)]
+    apart = {name for name, axis in zip(names, axes, strict=True) if axis is not None} | {*moving}
+
+    def together(name: str, x: Any, axis: int | None) -> Any:
+        if name in _SHARED and name not in apart and x.shape[0] == 1:
+            return x
+        x = jnp.broadcast_to(x, (count, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        x = jnp.broadcast_to(x, (count, batch, *x.shape[2:]))
+        return x.reshape(count * batch, *x.shape[2:])
+
+    every = [together(name, x, axis) for name, x, axis in zip(names, arrays, axes, strict=True)]
+    results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*every, **given)]
+    if is_pull:
+        shapes = {
+            name: x.shape if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
+            for name, x, axis in zip(names, arrays, axes, strict=False)
+        }
+        results = [
+            x if name in _NUMBERS or shapes[name][0] == batch else jnp.sum(x, 1, keepdims=True)
+            for name, x in zip(moving, results, strict=True)
+        ]
+    return results, [0] * len(results)
+
+
+# Lowering
+
+
+def _lowered(
+    compute: Callable[..., list[Array]],
+    by_formula: Callable[..., list[Array]],
+    platform: str,
+    context: Any,
+    *arrays: Any,
+    **given: Any,
+) -> Any:
+    """Lowers to a kernel on each device, which has its own batches and heads of keys.
+
+    The formula, which XLA divides by itself, takes the kernel's place where the mesh is unknown or belongs to
+    `jax.shard_map` only in part; in programs that are exported, for a GPU because JAX promises nothing about the format
+    of its kernels, and for several devices because a function of this process divides a kernel; in branches that a
+    program for several platforms has for others, which never run; and for the slopes by a bias, one for each score.
+    """
+    module, axes = context.module_context, context.module_context.axis_context
+    given = {name: x for name, x in given.items() if name != "marker"}
+    chip, is_exported = given["way"].chip, module.lowering_parameters.for_export
+
+    def kernel(*arrays: Array) -> list[Array]:
+        return compute(*arrays, interpret=platform == "cpu", **given)
+
+    function: Callable[..., Any] = kernel
+    is_elsewhere = _CHIPS.get(platform) != chip and tuple(module.platforms) != ("cpu",)
+    is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
+    is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
+    has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
+    if has_formula or "bias" in given.get("moving", ()):
+        function = partial(by_formula, **given)
+    elif is_on_mesh:
+        function = partial(by_formula, **given) if axes.abstract_mesh is None else _divided(kernel, **given)
+    # A kernel knows nothing of the mesh that its operands vary over.
+    plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
+    own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
+    return mlir.lower_fun(function, multiple_results=True)(own, *arrays)
+
+
+_CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # AMD's GPUs have too little memory for the blocks
+
+
+_DIMENSIONS = {
+    **dict.fromkeys(("query", "by_query"), "bhgqd"),
+    **dict.fromkeys(("key", "by_key"), "bhgkd"),
+    **dict.fromkeys(("value", "by_value"), "bhgkv"),
+    **dict.fromkeys(("result", "slope"), "bhgqv"),
+}  # and of other arrays "bhgqk"; a dimension of size 1 is none of these
+
+
+def _divided(
+    function: Callable[..., list[Array]], *, way: Way, moving: tuple[str, ...] | None = None, has_level: bool = False
+) -> Callable[..., Any]:
+    """`function` on a mesh of devices."""
+    names = [*way.names, *(() if moving is None else ("result", "level", "slope"))]
+    results = ["result", "level"][: 1 + has_level] if moving is None else [f"by_{name}" for name in moving]
+
+    def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
+        ones = (f"x{i}" for i in itertools.count())
+
+        def dimensions(name: str, sizes: Sequence[int]) -> str:
+            letters = _DIMENSIONS.get(name, "bhgqk")
+            return " ".join(next(ones) if size == 1 else one for one, size in zip(letters, sizes, strict=True))
+
+        sides = (zip(names, operands, strict=True), zip(results, outcomes, strict=True))
+        return " -> ".join(", ".join(dimensions(name, x.shape) for name, x in side) for side in sides)
+
+    def of_device(*arrays: Array) -> list[Array]:
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # and not the one of `jax.set_mesh`
+            return function(*arrays)
+
+    def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
+        axes = (*operands[names.index("query")].sharding.spec, None, None)[:2]
+
+        def sharding(x: Any) -> NamedSharding:
+            return NamedSharding(
+                mesh, PartitionSpec(*(one if size > 1 else None for one, size in zip(axes, x.shape, strict=False)))
+            )
+
+        return mesh, of_device, [*map(sharding, outcomes)], tuple(map(sharding, operands))
+
+    divided = custom_partitioning(function)
+    divided.def_partition(divide, sharding_rule=rule)
+    return cast(Callable[..., Any], divided)
+
+
+@functools.cache
+def _marker() -> Any:
+    """A program with a division over devices: JAX then tells the devices to what lowers primitives that have it."""
+    divided = custom_partitioning(lambda x: x)
+    divided.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
+    return jax.make_jaxpr(divided)(np.zeros(1, np.float32))
+
+
+def _evaluated(primitive: Primitive, *arrays: Any, **given: Any) -> Any:
+    """Computes at once, where nothing is traced, as under `jax.disable_jit`."""
+    with jax.disable_jit(False):
+        return jax.jit(lambda *every: primitive.bind(*every, **given))(*arrays)
+
+
+def _primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
+    made = Primitive(name)
+    made.multiple_results = True
+    made.def_impl(partial(_evaluated, made))
+    made.def_abstract_eval(types)
+    batching.primitive_batchers[made] = partial(_folded, made)
+    return made
+
+
+_attend = _primitive("attention", _types_of_results)
+_move = _primitive("attention_tangent", _types_of_tangent)
+_pull = _primitive("attention_slopes", _types_of_slopes)
+mlir.register_lowering(_move, mlir.lower_fun(_moved, multiple_results=True))
+for platform in ("cpu", "rocm", *_CHIPS):
+    mlir.register_lowering(_attend, partial(_lowered, _attended, _attended_by_formula, platform), platform=platform)
+    mlir.register_lowering(_pull, partial(_lowered, _pulled, _pulled_by_formula, platform), platform=platform)
+ad.primitive_jvps[_attend] = _derived
+ad.primitive_jvps[_move] = partial(_derived_by_formula, _move, _moved)
+ad.primitive_jvps[_pull] = partial(_derived_by_formula, _pull, _pulled_by_formula)
+ad.primitive_transposes[_move] = _transposed

@@ -1,0 +1,224 @@
+"""Kernels of attention for GPUs and TPUs, in Pallas's interpreter on this CPU."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import FULL, collectives, few_of, mesh_of
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import dmljax
+from dmljax.lowerings import attention as lowerings
+
+RNG = np.random.default_rng(13)
+CHIPS = ("gpu", "tpu")
+
+# Accepts any arguments, which a type checker does not follow through dictionaries.
+grouped: Any = dmljax.multihead_attention1
+
+
+def normal(*shape: int, dtype: Any = np.float32) -> Any:
+    return jnp.asarray(RNG.normal(size=shape), dtype)
+
+
+@pytest.fixture
+def kernels_for(monkeypatch: pytest.MonkeyPatch, lower_for: Callable[[str], None]) -> Callable[[str], None]:
+    """When called, makes later calls use the kernels of a chip, for any number of positions."""
+
+    def begin(chip: str) -> None:
+        monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 1)
+        lower_for(chip)
+
+    return begin
+
+
+def agree(actual: Any, expected: Any, dtype: Any, unit: float = 0.0) -> None:
+    unit = unit or float(jnp.finfo(dtype).eps)
+    for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(actual), strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        one, other = (np.asarray(x, np.float64) for x in (one, other))
+        most = max(float(np.abs(one).max()), 1.0) * (1 if one.ndim else 4)  # a number is a sum over everything
+        np.testing.assert_allclose(other, one, rtol=0, atol=64 * unit * most, err_msg=jax.tree_util.keystr(path))
+
+
+BATCH, HEADS, KEY_HEADS, QUERIES, KEYS = 2, 4, 2, 140, 150  # no block divides the positions
+KINDS: dict[str, Callable[[], dict[str, Any]]] = {
+    "plain": dict,
+    "causal": lambda: {"is_causal": True},
+    "lengths": lambda: {"mask": np.array([KEYS - 9, 3], np.int32), "mask_type": "key_sequence_length"},
+    "no key": lambda: {"mask": np.array([0, KEYS], np.int32), "mask_type": "key_sequence_length", "is_causal": True},
+    "weak": lambda: {
+        "mask": np.array([0, 20], np.int32),
+        "mask_type": "key_sequence_length",
+        "mask_filter_value": -3.0,
+    },
+    "bounds": lambda: {"mask": np.array([[99, KEYS], [2, 130]], np.int32), "mask_type": "key_sequence_end_start"},
+    "positions": lambda: {"mask": RNG.random((BATCH, 1, QUERIES, KEYS)) < 0.6},
+    "infinity": lambda: {"mask": RNG.random((HEADS, 1, KEYS)) < 0.6, "mask_filter_value": -np.inf},
+    "a bias": lambda: {"relative_position_bias": normal(HEADS, QUERIES, KEYS), "is_causal": True},
+    "a bias of keys": lambda: {"relative_position_bias": normal(BATCH, 1, 1, KEYS)},
+}
+CASES = [
+    *((chip, kind, 80, "float32") for chip in CHIPS for kind in KINDS),
+    *((chip, "causal", size, dtype) for chip in CHIPS for size in (64, 128, 256) for dtype in ("float16", "bfloat16")),
+]
+
+
+def slopes(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The result of a function of arrays, and the derivatives of a sum of it."""
+
+    def summed(*arrays: Any) -> Any:
+        result = function(*arrays)
+        return jnp.sum(jnp.sin(result.astype(np.float32))), result
+
+    (_, result), found = jax.value_and_grad(summed, tuple(range(len(arrays))), has_aux=True)(*arrays)
+    return result, found
+
+
+@pytest.mark.parametrize(
+    "case", few_of(CASES, ("gpu", "causal", 64, "bfloat16"), ("tpu", "no key", 80, "float32")), ids=str
+)
+def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[[str], None]) -> None:
+    chip, kind, size, dtype = case
+    given = KINDS[kind]()
+    given = {name: x.astype(dtype) if name.endswith("bias") else x for name, x in given.items()}
+    shapes = (BATCH, QUERIES, HEADS * size), (BATCH, KEYS, KEY_HEADS * size), (BATCH, KEYS, KEY_HEADS * 48)
+    arrays = [*(normal(*shape, dtype=dtype) for shape in shapes), jnp.float32(0.2)]
+
+    def attended(query: Any, key: Any, value: Any, scale: Any) -> Any:
+        heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
+        return grouped(query, key, value, scale=scale, **given, **heads)
+
+    expected = jax.jit(partial(slopes, attended))(*arrays)
+    kernels_for(chip)
+    # Where all keys are hidden, scores are rounded beside 10000.
+    unit = 2**-14 if kind == "no key" else 0.0
+    agree(jax.jit(lambda *arrays: slopes(attended, *arrays))(*arrays), expected, jnp.dtype(dtype), unit)
+
+
+SMALL = normal(2, 9, 2 * 8), normal(2, 11, 8), normal(2, 11, 8)
+TWO_HEADS: Any = {"query_head_count": 2, "key_value_head_count": 1}
+
+
+def small(*arrays: Any) -> Any:
+    return grouped(*arrays, **TWO_HEADS, is_causal=True)
+
+
+def agree_for(chip: str, function: Callable[..., Any], begin: Callable[[str], None], *arrays: Any) -> None:
+    """Checks that `function` of arrays computes the same with the kernels of a chip as on a CPU."""
+    expected = jax.jit(function)(*arrays)
+    begin(chip)
+    agree(jax.jit(lambda *arrays: function(*arrays))(*arrays), expected, np.float32)
+
+
+TRANSFORMED: dict[str, Callable[..., Any]] = {
+    "tangents": lambda *x: jax.jvp(small, x, x),
+    "linear": lambda *x: jax.linearize(small, *x)[1](*x),
+    "tangents of slopes": lambda *x: jax.jvp(partial(slopes, small), x, x),
+    "slopes of slopes": lambda *x: slopes(lambda *x: slopes(small, *x)[1][1], *x),
+    "slopes by one": lambda q, k, v: slopes(lambda k: small(q, k, v), k),
+    "rematerialized": lambda *x: slopes(jax.checkpoint(small), *x),
+    "a batch": lambda q, k, v: jax.vmap(partial(slopes, small), (0, None, None))(jnp.stack([q, -q]), k, v),
+}
+
+
+@pytest.mark.parametrize("name", few_of(TRANSFORMED, "tangents of slopes", "a batch"))
+def test_kernels_have_every_transformation(name: str, kernels_for: Callable[[str], None]) -> None:
+    agree_for("gpu", TRANSFORMED[name], kernels_for, *SMALL)
+
+
+def test_a_kernel_reads_a_cache(kernels_for: Callable[[str], None]) -> None:
+    past, new = normal(2, 1, 20, 8), normal(2, 4, 8)
+    sizes: Any = {"past_sequence_lengths": np.array([3, 16], np.int32), "total_sequence_length": 20}
+
+    def attended(query: Any, past: Any, new: Any) -> Any:
+        cache = {"past_key": past, "past_value": past}
+        return grouped(query, new, new, **cache, **sizes, **TWO_HEADS, mask_filter_value=-np.inf)
+
+    agree_for("gpu", attended, kernels_for, normal(2, 4, 2 * 8), past, new)
+
+
+def test_without_jit_a_kernel_computes_the_same(kernels_for: Callable[[str], None]) -> None:
+    expected = small(*SMALL)
+    kernels_for("gpu")
+    with jax.disable_jit():
+        agree(small(*SMALL), expected, np.float32)
+
+
+# Meshes
+
+
+@pytest.mark.parametrize("axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Auto), ids=lambda x: x.name)
+def test_each_device_has_a_kernel_for_its_batches_and_heads(
+    axis_type: AxisType, kernels_for: Callable[[str], None]
+) -> None:
+    mesh = mesh_of(axis_type, batch=2, heads=4)
+    given = [normal(2, 8, count * 8) for count in (8, 4, 4)]
+    ends = np.array([8, 5], np.int32)
+
+    def attended(query: Any, key: Any, value: Any, ends: Any) -> Any:
+        heads = {"query_head_count": 8, "key_value_head_count": 4}
+        mask = {"mask": ends, "mask_type": "key_sequence_length"}
+        return slopes(lambda *arrays: grouped(*arrays, **heads, **mask), query, key, value)
+
+    expected = jax.jit(attended)(*given, ends)
+    kernels_for("gpu")
+    rows = NamedSharding(mesh, P("batch", None, "heads"))
+    placed = [*(jax.device_put(x, rows) for x in given), jax.device_put(ends, NamedSharding(mesh, P("batch")))]
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(lambda *arrays: attended(*arrays)).lower(*placed).compile()
+        agree(compiled(*placed), expected, np.float32)
+    assert collectives(compiled) == []
+    assert compiled(*placed)[0].sharding.spec == rows.spec
+
+
+@FULL
+def test_devices_sum_the_slopes_by_a_bias(kernels_for: Callable[[str], None]) -> None:
+    mesh = mesh_of(AxisType.Auto, batch=2)
+    given = (*SMALL, normal(2, 9, 11))
+
+    def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
+        return slopes(lambda *x: grouped(*x[:3], relative_position_bias=x[3], **TWO_HEADS), query, key, value, bias)
+
+    expected = jax.jit(attended)(*given)
+    kernels_for("gpu")
+    placed = [jax.device_put(x, NamedSharding(mesh, P("batch"))) for x in SMALL]
+    agree(jax.jit(lambda *x: attended(*x))(*placed, given[3]), expected, np.float32)
+
+
+@FULL
+def test_a_device_of_a_manual_mesh_has_a_kernel(kernels_for: Callable[[str], None]) -> None:
+    mesh, rows = mesh_of(AxisType.Auto, batch=2), P("batch")
+    expected = jax.jit(partial(slopes, small))(*SMALL)
+    kernels_for("gpu")
+    mapped = jax.shard_map(small, mesh=mesh, in_specs=rows, out_specs=rows)
+    agree(jax.jit(partial(slopes, mapped))(*SMALL), expected, np.float32)
+
+
+# Programs for several platforms
+
+
+def test_an_exported_program_has_the_kernels_that_jax_keeps_readable() -> None:
+    x = jax.ShapeDtypeStruct((1, 256, 64), jnp.bfloat16)
+    attended = jax.jit(lambda x: grouped(x, x, x, query_head_count=1))
+    text = jax.export.export(attended, platforms=["cpu", "cuda", "tpu"])(x).mlir_module()
+    assert "tpu_custom_call" in text
+    assert "triton" not in text
+
+
+def test_a_program_for_a_cpu_does_not_import_pallas() -> None:
+    code = """
+import sys, dmljax, jax, jax.numpy as jnp
+x = jnp.ones((1, 256, 64))
+jax.grad(lambda x: dmljax.multihead_attention(x, x, x, head_count=1).sum())(x)
+sys.exit("jax.experimental.pallas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
