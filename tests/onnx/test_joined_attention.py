@@ -36,10 +36,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     made: Calls = []
     own = lowerings.attention
 
-    def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any = None, mask: Any = None) -> Any:
+    def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any, mask: Any, *, keys_in_rows: bool) -> Any:
         parts = {} if mask is None else mask._asdict()
-        made.append({"query": query, "key": keys[0], "bias": bias, **parts})
-        return own(query, keys, values, scale, bias, mask)
+        made.append({"query": query, "key": keys[0], "bias": bias, "keys_in_rows": keys_in_rows, **parts})
+        return own(query, keys, values, scale, bias, mask, keys_in_rows=keys_in_rows)
 
     monkeypatch.setattr("dmljax.onnx.nodes.joined_attention.attention", attention)
     return made
@@ -177,12 +177,12 @@ def test_batches_broadcast(calls: Calls, shapes: Mapping[str, Sequence[int]]) ->
 
 
 def test_keys_of_positions_before_heads_are_transposed_once(calls: Calls) -> None:
-    shapes = {"q": (2, 4, 5, 8), "k": (2, 6, 4, 8), "v": (2, 4, 6, 3)}
-    nodes = f"t = Transpose<perm = [0, 2, 3, 1]>(k)  s = MatMul(q, t)  {REST}"
-    model, inputs = network(nodes, shapes), arrays(shapes)
-    loaded = dmljax.onnx.load(model)
-    np.testing.assert_allclose(loaded(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [one["key"].shape for one in calls] == [(2, 4, 1, 6, 8)]
+    shapes = {"q": (2, 4, 5, 8), "k": (2, 6, 4, 8), "v": (2, 6, 4, 3)}
+    scores = "t = Transpose<perm = [0, 2, 3, 1]>(k)  s = MatMul(q, t)  w = Softmax<axis = -1>(s)"
+    model = network(f"{scores}  u = Transpose<perm = [0, 2, 1, 3]>(v)  y = MatMul(w, u)", shapes)
+    inputs = arrays(shapes)
+    np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
+    assert [(one["key"].shape, one["keys_in_rows"]) for one in calls] == [((2, 4, 1, 6, 8), True)]
 
 
 def test_repeated_heads_are_not_repeated(calls: Calls) -> None:

@@ -346,7 +346,9 @@ def _attention(nodes: _Nodes) -> Array:
         bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
         mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
     hides = mask.is_seen is not None or mask.end is not None
-    result = attention(queries, [keys], [values], jnp.asarray(scale, wide), bias, mask if hides else None)
+    in_rows = all(one.order[1:2] == (2,) for one in (key, value))
+    numbers = jnp.asarray(scale, wide), bias, mask if hides else None
+    result = attention(queries, [keys], [values], *numbers, keys_in_rows=in_rows)
     result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))
     return layout.merged(reduce(operator.mul, value.scales, result)).astype(values.dtype)
 
