@@ -9,6 +9,7 @@ Arrays have the dimensions that `attention_kernels` describes; the first one may
 
 import functools
 import itertools
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -232,7 +233,8 @@ def _lowered(
     The formula, which XLA divides by itself, takes the kernel's place where the mesh is unknown or belongs to
     `jax.shard_map` only in part; in programs that are exported, for a GPU because JAX promises nothing about the format
     of its kernels, and for several devices because a function of this process divides a kernel; in branches that a
-    program for several platforms has for others, which never run; and for the slopes by a bias, one for each score.
+    program for several platforms has for others, which never run; for the slopes by a bias, one for each score; and,
+    from JAX 0.12 on, in programs for a GPU that are lowered where there is none.
     """
     module, axes = context.module_context, context.module_context.axis_context
     given = {name: x for name, x in given.items() if name != "marker"}
@@ -253,7 +255,15 @@ def _lowered(
     # A kernel knows nothing of the mesh that its operands vary over.
     plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
     own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
-    return mlir.lower_fun(function, multiple_results=True)(own, *arrays)
+    with warnings.catch_warnings():
+        # Users need not hear on which of JAX's compilers for GPUs a kernel depends.
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        try:
+            return mlir.lower_fun(function, multiple_results=True)(own, *arrays)
+        except RuntimeError as error:  # JAX 0.12 lowers kernels for a GPU only where there is one
+            if "No supported GPU devices found" not in str(error):
+                raise
+    return mlir.lower_fun(partial(by_formula, **given), multiple_results=True)(own, *arrays)
 
 
 _CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # AMD's GPUs have too little memory for the blocks

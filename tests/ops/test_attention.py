@@ -430,7 +430,8 @@ KERNELS = {"cuda": "__gpu$xla.gpu.triton", "tpu": "tpu_custom_call", "cpu": "cus
 def test_a_kernel_computes_what_fits_it(platform: str, change: Any, has_kernel: bool) -> None:
     given = {"shapes": ((2, 512), (2, 512))} | change
     text = lowered_text(platform, *given.pop("shapes"), **given)
-    assert (KERNELS[platform] in text) is (has_kernel and platform != "cpu")
+    is_lowered = platform == "tpu" or (platform == "cuda" and jax.__version_info__ < (0, 12))  # without a GPU
+    assert (KERNELS[platform] in text) is (has_kernel and is_lowered)
 
 
 @FULL
