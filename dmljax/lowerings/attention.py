@@ -119,7 +119,7 @@ def _fits_kernel(
 def _in_kernel(
     formula: Way, chip: str, in_rows: tuple[str, ...], given: Arrays, keys: Sequence[Array], values: Sequence[Array]
 ) -> Array:
-    """Computes attention in one kernel; the weights of 16-bit values have 16 bits, too."""
+    """Computes attention in one kernel, which rounds the weights of 16-bit values to 16 bits."""
     query = given["query"]
     operands = {"key": _joined(keys, -2), "value": _joined(values, -2)}
     for name, x in given.items():

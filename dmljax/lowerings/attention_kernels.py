@@ -255,7 +255,7 @@ class _OnGpu(NamedTuple):
         return triton.load(self.place(ref, name, g, pl.ds(first, rows), pl.ds(start, count)), mask=both, other=0)
 
     def queries(self, refs: Mapping[str, Any], i: Any, g: Any) -> Block:
-        """What a block of queries has for itself."""
+        """The operands of a block of queries, without those of keys."""
         matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "slope") if name in refs}
         columns = {name: self.column(refs, name, i, g) for name in _OF_QUERIES if name in refs}
         return matrices | columns | {name: refs[name][0, 0, 0] for name in _NUMBERS if name in refs}
@@ -539,7 +539,7 @@ class _OnTpu(NamedTuple):
             return tuple(programs[order.index(axis)] for axis in range(5))
 
         def places(*given: Any) -> tuple[Any, ...]:
-            """Where the blocks of a program are: if it computes nothing, those of the nearest that does."""
+            """The indices of a program's blocks; one that computes nothing takes those of the nearest that does."""
             b, h, g, i, j = indices(*given[:5])
             refs = dict(zip(smaller, given[5:], strict=True))
             if "first" in refs:
@@ -615,7 +615,7 @@ def _walk(
 
 
 def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Writes those of the values that are results of the kernel."""
+    """Writes the values that are results of the kernel."""
     for name in {*values} & {*refs}:
         refs[name][...] = values[name].astype(refs[name].dtype)
 

@@ -148,7 +148,7 @@ def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
 
 
 def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
-    """What a node multiplies by if it multiplies or divides by a single number."""
+    """The single number that a node multiplies by, or the inverse of the one it divides by; None for other nodes."""
     number = nodes.number(name)
     if node.operator == "Mul" or number is None:
         return number
