@@ -1,7 +1,6 @@
 """The enumerations of directml.h, and the sets of data types in support tables and functions."""
 
 import enum
-import string
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -92,9 +91,10 @@ class DataType(HeaderEnum, prefix="DML_TENSOR_DATA_TYPE_"):
         return bits_of(self.dtype)
 
 
-def bits_of(dtype: np.dtype[Any]) -> int:
+def bits_of(dtype: Any) -> int:
     """The number of bits of one element in a buffer; NumPy does not know it, because its elements have whole bytes."""
-    return int(dtype.name.lstrip(string.ascii_lowercase))
+    kinds = ((jnp.integer, jnp.iinfo), (jnp.floating, jnp.finfo))
+    return next((limits(dtype).bits for kind, limits in kinds if jnp.issubdtype(dtype, kind)), 8 * dtype.itemsize)
 
 
 class FeatureLevel(HeaderEnum, prefix="DML_FEATURE_LEVEL_"):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from dmljax.estimation.targets import TARGETS, Target, chips_of
+from dmljax.types import bits_of
 
 
 class Factors(NamedTuple):
@@ -107,9 +107,3 @@ _TERMS = {"dot_general": _terms_of_product, "conv_general_dilated": _terms_of_co
 def _factors(equation: Any) -> Factors:
     bits = min(bits_of(one.aval.dtype) for one in equation.invars[:2])
     return Factors(bits, bits == 32 and "HIGHEST" in str(equation.params.get("precision")))
-
-
-def bits_of(dtype: Any) -> int:
-    """The bits of an element."""
-    kinds = ((jnp.integer, jnp.iinfo), (jnp.floating, jnp.finfo))
-    return next((limits(dtype).bits for kind, limits in kinds if jnp.issubdtype(dtype, kind)), 8 * dtype.itemsize)
