@@ -57,10 +57,13 @@ def attention(
     """
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
     given = {name: x for name, x in optional.items() if x is not None}
-    if axis_name is not None:
-        return _among_devices(axis_name, precision, given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
+    chips = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
+    in_rows = ("query", *(_PASSED if keys_in_rows else ()))
+    if axis_name is not None:
+        given |= {"key": _joined(keys, -2), "value": _joined(values, -2)}
+        return _among_devices(axis_name, precision, chips, in_rows, given)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
     # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
     # XLA reuses the scores.
@@ -69,14 +72,8 @@ def attention(
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
     if _exceed(_MOST_ELSEWHERE, *scores):
         elsewhere = partial(_in_blocks, at_once, _MOST_ELSEWHERE)
-    in_rows = ("query", *(_PASSED if keys_in_rows else ()))
-    gpu, tpu = (
-        partial(_in_kernel, elsewhere, chip, in_rows)
-        if _fits_kernel(types, scores, query, keys, values, precision)
-        else None
-        for chip, types in _TYPES_IN_KERNELS.items()
-    )
-    result: Array = choose(given, keys, values, cpu=on_cpu, gpu=gpu, tpu=tpu, default=elsewhere)
+    kernels: dict[str, Any] = {chip: partial(_in_kernel, elsewhere, chip, in_rows) for chip in chips}
+    result: Array = choose(given, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
     return result
 
 
@@ -94,16 +91,21 @@ _LARGEST_IN_KERNELS = 256  # elements of a query or a value
 
 
 def _fits_kernel(
-    types: Sequence[Any],
+    chip: str,
     scores: Sequence[int],
     query: Array,
     keys: Sequence[Array],
     values: Sequence[Array],
     precision: Any,
 ) -> bool:
-    """Whether a kernel for operands of these types computes this attention, faster than the formula."""
+    """Whether a chip's kernel computes this attention, faster than the formula."""
     dtype, sizes = query.dtype, (query.shape[-1], values[0].shape[-1])
-    if len(scores) != 5 or any(map(is_symbolic, (*scores, *sizes))) or dtype not in types or 0 in scores:
+    if (
+        len(scores) != 5
+        or any(map(is_symbolic, (*scores, *sizes)))
+        or dtype not in _TYPES_IN_KERNELS[chip]
+        or 0 in scores
+    ):
         return False
     chosen = jax.config.jax_default_matmul_precision if precision is None else precision  # type: ignore[attr-defined]
     is_precise = dtype == np.float32 and chosen not in (None, "default", "fastest", lax.Precision.DEFAULT)
@@ -120,19 +122,25 @@ def _in_kernel(
     formula: Way, chip: str, in_rows: tuple[str, ...], given: Arrays, keys: Sequence[Array], values: Sequence[Array]
 ) -> Array:
     """Computes attention in one kernel, which rounds the weights of 16-bit values to 16 bits."""
-    query = given["query"]
-    operands = {"key": _joined(keys, -2), "value": _joined(values, -2)}
-    for name, x in given.items():
-        x = x.reshape((1,) * (query.ndim - x.ndim) + x.shape)
-        if name in ("bias", "is_seen"):
-            x = jnp.broadcast_to(x, (*x.shape[:-1], operands["key"].shape[-2]))
-        operands[name] = x
+    dtype = given["query"].dtype
+    operands = _operands(given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
 
     def of_operands(operands: Arrays) -> Array:
-        return formula(operands, [operands["key"]], [operands["value"]]).astype(query.dtype)
+        return formula(operands, [operands["key"]], [operands["value"]]).astype(dtype)
 
     way = fused_attention.Way(chip, tuple(operands), in_rows, of_operands)
-    return fused_attention.fused_attention(way, operands).astype(widened(query.dtype))
+    return fused_attention.fused_attention(way, operands).astype(widened(dtype))
+
+
+def _operands(given: Arrays) -> Arrays:
+    """The arrays in the shapes that kernels take."""
+    key = given["key"]
+    operands = {name: x.reshape((1,) * (key.ndim - x.ndim) + x.shape) for name, x in given.items()}
+    return operands | {
+        name: jnp.broadcast_to(x, (*x.shape[:-1], key.shape[-2]))
+        for name, x in operands.items()
+        if name in ("bias", "is_seen")
+    }
 
 
 # The formula
@@ -300,7 +308,9 @@ class _Ring(NamedTuple):
 
     axis_name: str
     precision: Any
-    most: int  # scores that a device computes at once
+    most: int  # scores that a device computes at once by the formula
+    chip: str | None = None  # whose kernel computes the sums
+    in_rows: tuple[str, ...] = ()  # as in `fused_attention.Way`
 
     def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
         """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed on.
@@ -317,18 +327,48 @@ class _Ring(NamedTuple):
 
         return cast(tuple[S, R], lax.fori_loop(0, count, one_step, (state, passed)))
 
+    def way(self, operands: Arrays) -> fused_attention.Way:
+        def formula(operands: Arrays) -> tuple[Array, ...]:
+            return tuple(_sums_of_block(self.precision, operands))
+
+        return fused_attention.Way(str(self.chip), tuple(operands), self.in_rows, formula, is_part=True)
+
     def sums(self, given: Arrays, device: Array) -> "_Sums":
         """Sums over the keys in `given`, which come from `device`."""
+        given = _of_keys(given, device)
+        if self.chip is None:
+            of_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
+            return cast(_Sums, _over_queries(of_block, self.most, given))
+        operands = _operands(given)
+        result, level = fused_attention.part_of_attention(self.way(operands), operands)
+        is_empty = level == -np.inf
+        weight, total = (jnp.where(is_empty, jnp.zeros_like(x), x) for x in (jnp.ones_like(level), result))
+        return _Sums(level, weight, total)
 
-        @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
-        def of_block(given: Arrays) -> _Sums:
-            scores = _scores(_product(given["query"], given["key"].mT, self.precision), given)
-            highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
-            powers = jnp.exp(scores - _finite(highest))
-            total = _product(powers, given["value"], self.precision)
-            return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
+    def slopes(
+        self, floats: Arrays, others: Arrays, device: Array, of_all: "_Sums", result: Array, slope: Array
+    ) -> Arrays:
+        """What the keys in `floats`, which come from `device`, add to the derivatives by all floats.
 
-        return cast(_Sums, _over_queries(of_block, self.most, _of_keys(given, device)))
+        `of_all` and `result` belong to the keys of all devices.
+        """
+        if self.chip is None:
+            # The result is a quotient of two sums over all keys, so each block's part of a sum has the sum's slope.
+            of_weight = -jnp.sum(slope * result, -1, keepdims=True) / of_all.weight
+            slopes = _Sums(jnp.zeros_like(of_all.highest), of_weight, slope / of_all.weight)
+            others = others | {"highest": of_all.highest}
+            _, pulled = jax.vjp(lambda floats: self.sums(floats | others, device), floats)
+            return cast(Arrays, pulled(slopes)[0])
+
+        def moving(floats: Arrays) -> tuple[Arrays, Arrays]:
+            operands = _operands(_of_keys(floats | others, device))
+            return {name: operands[name] for name in floats}, operands
+
+        some, pulled, operands = jax.vjp(moving, floats, has_aux=True)
+        level = _finite(of_all.highest) + jnp.log(of_all.weight)
+        slope = slope.astype(operands["query"].dtype)  # exact: the result was rounded to this type
+        found = fused_attention.slopes_of_part(self.way(operands), operands, tuple(some), result, level, slope)
+        return cast(Arrays, pulled({name: x.astype(some[name].dtype) for name, x in found.items()})[0])
 
 
 class _Sums(NamedTuple):
@@ -342,6 +382,15 @@ class _Sums(NamedTuple):
         highest = jnp.maximum(self.highest, other.highest)
         mine, others = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
         return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
+
+
+def _sums_of_block(precision: Any, given: Arrays) -> _Sums:
+    """Sums over the keys in `given`, by the formula; "highest" in it, if present, is taken as the highest score."""
+    scores = _scores(_product(given["query"], given["key"].mT, precision), given)
+    highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
+    powers = jnp.exp(scores - _finite(highest))
+    total = _product(powers, given["value"], precision)
+    return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
 
 
 def _no_sums(given: Arrays) -> _Sums:
@@ -368,12 +417,18 @@ def _of_keys(given: Arrays, device: Array) -> Arrays:
     return given | cut | {name: given[name] - first for name in ("begin", "end") if name in given}
 
 
-def _among_devices(axis_name: str, precision: Any, given: Arrays) -> Array:
+def _among_devices(
+    axis_name: str, precision: Any, chips: Sequence[str], in_rows: tuple[str, ...], given: Arrays
+) -> Array:
     """Computes the attention to the keys of all devices along an axis of the mesh."""
     on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_IN_RING))
+    kernels: dict[str, Any] = {
+        chip: partial(_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
+    }
     # Each device gets its own blocks, even of an array that all of them share.
     floats, others = _apart(varying_alike(given, lax.axis_index(axis_name)))
-    result: Array = choose(floats, others, cpu=partial(_in_ring, on_cpu), default=partial(_in_ring, elsewhere))
+    ways = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
+    result: Array = choose(floats, others, **ways)
     return result
 
 
@@ -396,17 +451,11 @@ def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
 
 def _backward(ring: _Ring, kept: Any, slope: Array) -> tuple[Arrays, None]:
     floats, others, sums, result = kept
-    # The result is a quotient of two sums over all keys, so each block's part of a sum has the slope of that sum.
-    slopes = _Sums(
-        jnp.zeros_like(sums.highest), -jnp.sum(slope * result, -1, keepdims=True) / sums.weight, slope / sums.weight
-    )
     at_home = {name: x for name, x in floats.items() if name not in _PASSED}
-    others = others | {"highest": sums.highest}
 
     def step(state: Arrays, device: Array, passed: Any) -> tuple[Arrays, Any]:
         block, summed = passed
-        _, pulled = jax.vjp(lambda floats: ring.sums(floats | others, device), at_home | block)
-        (more,) = pulled(slopes)
+        more = ring.slopes(at_home | block, others, device, sums, result, slope)
         added = {name: x + more[name].astype(x.dtype) for name, x in (state | summed).items()}
         return {name: added[name] for name in state}, (block, {name: added[name] for name in summed})
 

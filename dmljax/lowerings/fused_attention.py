@@ -32,7 +32,12 @@ class Way(NamedTuple):
     chip: str  # "gpu" or "tpu"
     names: tuple[str, ...]  # of the operands
     in_rows: tuple[str, ...]  # names of operands whose heads lie beside each other in memory, as in a row
-    formula: Callable[[Arrays], Array]
+    formula: Callable[[Arrays], Any]
+    is_part: bool = False  # whether other keys follow, so that results are in float32 and levels count
+
+    def dtype(self, of_operand: Any) -> Any:
+        """The type of a result or of the slopes by an operand."""
+        return np.dtype(np.float32) if self.is_part else of_operand
 
     def operands(self, arrays: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.names, arrays, strict=False))
@@ -47,6 +52,24 @@ def fused_attention(way: Way, given: Arrays) -> Array:
     return cast(Array, _attend.bind(*given.values(), way=way, has_level=False, marker=_marker())[0])
 
 
+def part_of_attention(way: Way, given: Arrays) -> tuple[Array, Array]:
+    """Attention to some of the keys, and the logarithm of the sum of each query's powers.
+
+    `way.formula` computes each query's highest score, or takes "highest" for it, and two sums: of the powers of e by
+    how much scores are above it, and of the values times those.
+    """
+    result, level = _attend.bind(*given.values(), way=way, has_level=True, marker=_marker())
+    return result, level
+
+
+def slopes_of_part(
+    way: Way, given: Arrays, moving: tuple[str, ...], result: Array, level: Array, slope: Array
+) -> Arrays:
+    """The slopes by the operands that `moving` names, from the result, its level and its slope for all keys."""
+    found = _pull.bind(*given.values(), result, level, slope, way=way, moving=moving, marker=_marker())
+    return {name: _sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)}
+
+
 _SHARED = ("bias", "is_seen", "begin", "end", "scale", "added")  # operands that all batches may share
 _NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everything
 
@@ -57,7 +80,8 @@ _NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everyt
 def _types_of_results(*types: Any, way: Way, has_level: bool, marker: Any = None) -> list[Any]:
     given = way.operands(types)
     query, shape = given["query"], given["query"].shape[:-1]
-    result = query.update(shape=(*shape, given["value"].shape[-1]), weak_type=False)
+    dtype = way.dtype(query.dtype)
+    result = query.update(shape=(*shape, given["value"].shape[-1]), dtype=dtype, weak_type=False)
     return [result, query.update(shape=(*shape, 1), dtype=np.dtype(np.float32))][: 1 + has_level]
 
 
@@ -66,15 +90,19 @@ def _attended(*arrays: Array, way: Way, has_level: bool, interpret: bool) -> lis
 
     given = _readable(way.operands(arrays))
     *shape, _ = given["query"].shape
-    types = {"result": jax.ShapeDtypeStruct((*shape, given["value"].shape[-1]), given["query"].dtype)}
+    types = {"result": jax.ShapeDtypeStruct((*shape, given["value"].shape[-1]), way.dtype(given["query"].dtype))}
     types |= {"level": jax.ShapeDtypeStruct((*shape, 1), np.float32)} if has_level else {}
     results = kernels.FORWARD[way.chip](given, types, way.results_in_rows(), interpret)
     return [results[name] for name in types]
 
 
-def _attended_by_formula(*arrays: Array, way: Way, has_level: bool) -> list[Array]:
-    """Likewise, with a level that nothing reads."""
+def _attended_by_formula(*arrays: Array, way: Way, has_level: bool, marker: Any = None) -> list[Array]:
+    """Likewise, with a level that nothing reads unless this is a part."""
     given = way.operands(arrays)
+    if way.is_part:
+        highest, weight, total = way.formula(given)
+        weight = jnp.where(weight == 0, jnp.ones_like(weight), weight)  # no key counts, and the level is -inf
+        return [total / weight, highest + jnp.log(weight)]
     level = jnp.zeros((*given["query"].shape[:-1], 1), np.float32)
     return [way.formula(given), level][: 1 + has_level]
 
@@ -85,6 +113,9 @@ def _readable(given: Arrays) -> Arrays:
 
 
 def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_level: bool, marker: Any) -> Any:
+    if way.is_part:
+        given = {"way": way, "has_level": has_level, "marker": marker}
+        return _derived_by_formula(_attend, _attended_by_formula, primals, tangents, **given)
     result, level = _attend.bind(*primals, way=way, has_level=True, marker=marker)
     moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
     (tangent,) = _move.bind(*primals, result, level, *moving.values(), way=way, moving=tuple(moving))
@@ -133,7 +164,8 @@ def _type_of_slope(name: str, given: dict[str, Any]) -> Any:
 
 def _types_of_slopes(*types: Any, way: Way, moving: tuple[str, ...], marker: Any) -> list[Any]:
     given = way.operands(types)
-    return [_type_of_slope(name, given).update(weak_type=False) for name in moving]
+    slopes = (_type_of_slope(name, given) for name in moving)
+    return [x.update(dtype=way.dtype(x.dtype), weak_type=False) for x in slopes]
 
 
 def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker: Any = None) -> list[Array]:
@@ -142,9 +174,14 @@ def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker
     primals = {
         name: jnp.broadcast_to(given[name], (*heads, 1, 1)) if name in _NUMBERS else given[name] for name in moving
     }
+    slopes: Any = slope
+    if way.is_part:  # the result is a quotient of two sums, and the level makes the divisor 1
+        result, given["highest"] = arrays[len(way.names) : -1]
+        slope = slope.astype(np.float32)
+        slopes = jnp.zeros_like(result[..., :1]), -jnp.sum(slope * result, -1, keepdims=True), slope
     _, pull = jax.vjp(lambda some: way.formula(given | some), primals)
-    (found,) = pull(slope)
-    return [found[name] for name in moving]
+    (found,) = pull(slopes)
+    return [found[name].astype(way.dtype(found[name].dtype)) for name in moving]
 
 
 def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) -> list[Array]:
@@ -155,7 +192,9 @@ def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) 
     mean = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
     column = jax.ShapeDtypeStruct(level.shape, level.dtype)
     types = {
-        f"by_{name}": column if name in _NUMBERS else jax.ShapeDtypeStruct(given[name].shape, given[name].dtype)
+        f"by_{name}": column
+        if name in _NUMBERS
+        else jax.ShapeDtypeStruct(given[name].shape, way.dtype(given[name].dtype))
         for name in moving
     }
     operands = given | {"level": level, "mean": mean, "slope": slope}

@@ -203,6 +203,38 @@ def test_a_device_of_a_manual_mesh_has_a_kernel(kernels_for: Callable[[str], Non
     agree(jax.jit(partial(slopes, mapped))(*SMALL), expected, np.float32)
 
 
+RINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "causal": ("tpu", {"is_causal": True, "mask_filter_value": -np.inf}),
+    "lengths": ("gpu", {"mask": np.array([11, 3], np.int32), "mask_type": "key_sequence_length"}),
+    "a mask": ("tpu", {"mask": RNG.random((2, 1, 16, 16)) < 0.6}),
+    "a bias": ("gpu", {"relative_position_bias": normal(2, 16, 16), "is_causal": True}),
+}
+
+
+@pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16"], "float32"))
+@pytest.mark.parametrize("kind", few_of(RINGS, "causal", "lengths"))
+def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Callable[[str], None]) -> None:
+    chip, given = RINGS[kind]
+    mesh, rows = mesh_of(AxisType.Auto, sequence=4), P(None, "sequence")
+    arrays = [normal(2, 16, count * 8, dtype=dtype) for count in (2, 1, 1)]
+    names = [name for name, x in given.items() if isinstance(x, np.ndarray | jax.Array)]
+    masks = [given[name].astype(dtype) if name.endswith("bias") else given[name] for name in names]
+    statics = {name: x for name, x in given.items() if name not in names}
+
+    def attended(*arrays: Any, **ring: Any) -> Any:
+        return grouped(*arrays[:3], **dict(zip(names, arrays[3:], strict=True)), **statics, **TWO_HEADS, **ring)
+
+    def of_masks(attended: Callable[..., Any]) -> Any:
+        return slopes(lambda *x: attended(*x, *masks), *arrays)
+
+    expected = of_masks(attended)
+    kernels_for(chip)
+    specs = [rows] * 3 + [P(*[None] * (x.ndim - 2), "sequence") if x.ndim > 1 else P() for x in masks]
+    ring = jax.shard_map(partial(attended, axis_name="sequence"), mesh=mesh, in_specs=tuple(specs), out_specs=rows)
+    with jax.set_mesh(mesh):
+        agree(jax.jit(lambda: of_masks(ring))(), expected, jnp.dtype(dtype))
+
+
 # Programs for several platforms
 
 
