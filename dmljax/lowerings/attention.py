@@ -59,12 +59,13 @@ def attention(
     given = {name: x for name, x in optional.items() if x is not None}
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
-    chips = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
+    fitting = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
+    chips = fitting if min(scores[-2:]) >= _FEWEST_IN_KERNELS else []
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))
     if axis_name is not None:
         given |= {"key": _joined(keys, -2), "value": _joined(values, -2)}
         return _among_devices(axis_name, precision, chips, in_rows, given)
-    on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision)
+    on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision, keys_in_rows)
     # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
     # XLA reuses the scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
@@ -73,6 +74,8 @@ def attention(
     if _exceed(_MOST_ELSEWHERE, *scores):
         elsewhere = partial(_in_blocks, at_once, _MOST_ELSEWHERE)
     kernels: dict[str, Any] = {chip: partial(_in_kernel, elsewhere, chip, in_rows) for chip in chips}
+    if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _shares(scores[-1])) > 1:
+        kernels["gpu"] = partial(_in_shares, count, precision, in_rows)
     result: Array = choose(given, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
     return result
 
@@ -98,7 +101,7 @@ def _fits_kernel(
     values: Sequence[Array],
     precision: Any,
 ) -> bool:
-    """Whether a chip's kernel computes this attention, faster than the formula."""
+    """Whether a chip's kernel takes operands of these types and sizes at this precision."""
     dtype, sizes = query.dtype, (query.shape[-1], values[0].shape[-1])
     if (
         len(scores) != 5
@@ -112,7 +115,6 @@ def _fits_kernel(
     return (
         not is_precise
         and all(x.dtype == dtype and x.shape[:3] == (*query.shape[:2], 1) for x in (*keys, *values))
-        and min(scores[-2:]) >= _FEWEST_IN_KERNELS
         and min(sizes) > 0
         and max(sizes) <= _LARGEST_IN_KERNELS
     )
@@ -143,26 +145,73 @@ def _operands(given: Arrays) -> Arrays:
     }
 
 
+_MOST_SHARES = 16
+_FEWEST_IN_SHARES = 256  # keys
+
+
+def _shares(keys: int) -> int:
+    """How many programs share the keys of a head where there are too few queries for many programs."""
+    count = math.gcd(keys, _MOST_SHARES)
+    while count > 1 and keys // count < _FEWEST_IN_SHARES:
+        count //= 2
+    return count
+
+
+def _in_shares(
+    count: int,
+    precision: Any,
+    in_rows: tuple[str, ...],
+    given: Arrays,
+    keys: Sequence[Array],
+    values: Sequence[Array],
+) -> Array:
+    """Computes the attention of few queries in a kernel, each of whose programs has a share of the keys.
+
+    A GPU's products would transpose keys and values whose heads lie beside each other: one token of 8 sequences with
+    4,096 keys each moves 425 MB by the formula, and 141 MB so, of which keys and values are 134 MB.
+    """
+    operands = _operands(given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
+    batch, size = operands["query"].shape[0], operands["key"].shape[3] // count
+    first = (np.arange(batch * count, dtype=np.int32) % count * size).reshape(-1, 1, 1, 1, 1)
+
+    def shared(name: str, x: Array) -> Array:
+        """The operand with the shares as batches."""
+        if name in ("scale", "added"):
+            return x
+        x = jnp.broadcast_to(x, (batch, *x.shape[1:]))
+        axis = {"key": 3, "value": 3, "bias": 4, "is_seen": 4}.get(name)
+        if axis is None:
+            x = jnp.repeat(x, count, 0)
+            return x - first if name in ("begin", "end") else x
+        parts = jnp.moveaxis(x.reshape(replaced(x.shape, axis, count, size)), axis, 1)
+        return parts.reshape(batch * count, *parts.shape[2:])
+
+    sums = _sums_in_kernel("gpu", precision, in_rows, {name: shared(name, x) for name, x in operands.items()})
+    highest, weight, total = (x.reshape(batch, count, *x.shape[1:]) for x in sums)
+    factors = jnp.exp(highest - _finite(jnp.max(highest, 1, keepdims=True)))
+    return jnp.sum(total * factors, 1) / jnp.sum(weight * factors, 1)
+
+
 # The formula
 
 
-def _at_once(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
+def _at_once(
+    precision: Any, keys_in_rows: bool, given: Arrays, keys: Sequence[Array], values: Sequence[Array]
+) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=precision)
-    query, key, value = (_positions_second(x) for x in (given["query"], _joined(keys, -2), _joined(values, -2)))
-    scores = _scores(_multiplied(partial(multiply, "bq...d,bk...d->b...qk"), query, key), given)
+    query, key, value = given["query"], _joined(keys, -2), _joined(values, -2)
+    of_scores, of_values = "...qd,...kd->...qk", "...qk,...kd->...qd"
+    if keys_in_rows:
+        # Callers transpose arrays with positions second, and XLA cancels the two transpositions. Without this, JAX
+        # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. A cache is transposed
+        # by nobody: with this, a decoding step on an H100 would move its values three times.
+        query, key, value = (jnp.moveaxis(x, -2, 1) for x in (query, key, value))
+        of_scores, of_values = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
+    scores = _scores(_multiplied(partial(multiply, of_scores), query, key), given)
     weights = jax.nn.softmax(scores, -1).astype(value.dtype)  # 16-bit factors stay so, as in JAX's attention
-    result = _multiplied(partial(multiply, "b...qk,bk...d->bq...d"), weights, value)
-    return jnp.moveaxis(result, 1, -2)
-
-
-def _positions_second(x: Array) -> Array:
-    """Returns `x` in the shape (batch, positions, ..., size).
-
-    Callers transpose arrays of that shape, and XLA cancels the two transpositions. Without this, JAX 0.10.2 chooses
-    layouts for a TPU v5e that make gradients up to 1.7 times as expensive.
-    """
-    return jnp.moveaxis(x, -2, 1)
+    result = _multiplied(partial(multiply, of_values), weights, value)
+    return jnp.moveaxis(result, 1, -2) if keys_in_rows else result
 
 
 def _in_parts(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
@@ -294,6 +343,58 @@ def _blocks_of(x: Array, axis: int, size: int) -> Array:
     return jnp.moveaxis(filled.reshape(replaced(x.shape, axis, count, size)), axis, 0)
 
 
+# Sums over some of the keys, which add up to the attention to all
+
+
+class _Sums(NamedTuple):
+    """Sums over some keys, for each query."""
+
+    highest: Array  # score
+    weight: Array  # the sum of exp(score - highest)
+    total: Array  # the sum of the values times that
+
+    def plus(self, other: "_Sums") -> "_Sums":
+        highest = jnp.maximum(self.highest, other.highest)
+        mine, others = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
+        return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
+
+
+def _sums_of_block(precision: Any, given: Arrays) -> _Sums:
+    """Sums over the keys in `given`, by the formula; "highest" in it, if present, is taken as the highest score."""
+    scores = _scores(_product(given["query"], given["key"].mT, precision), given)
+    highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
+    powers = jnp.exp(scores - _finite(highest))
+    total = _product(powers, given["value"], precision)
+    return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
+
+
+def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> _Sums:
+    """Likewise, in a chip's kernel."""
+    result, level = fused_attention.part_of_attention(_part(chip, precision, in_rows, operands), operands)
+    is_empty = level == -np.inf
+    weight, total = (jnp.where(is_empty, jnp.zeros_like(x), x) for x in (jnp.ones_like(level), result))
+    return _Sums(level, weight, total)
+
+
+def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.Way:
+    def formula(operands: Arrays) -> tuple[Array, ...]:
+        return tuple(_sums_of_block(precision, operands))
+
+    return fused_attention.Way(chip, tuple(operands), in_rows, formula, is_part=True)
+
+
+def _no_sums(given: Arrays) -> _Sums:
+    query, key, value = given["query"], given["key"], given["value"]
+    batch, wide = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2]), widened(query.dtype)
+    zero = jnp.broadcast_to(jnp.sum(jnp.zeros_like(query, wide), -1, keepdims=True), (*batch, query.shape[-2], 1))
+    return _Sums(zero - np.inf, zero, jnp.broadcast_to(zero, (*zero.shape[:-1], value.shape[-1])))
+
+
+def _finite(highest: Array) -> Array:
+    """Replaces -inf by 0, so that the exponentials of scores that are all -inf are 0 and not NaN."""
+    return jnp.where(highest == -np.inf, jnp.zeros_like(highest), highest)
+
+
 # A ring of devices
 
 # Each device has the keys and values of one block at a time. The backward pass sends them around once more, with their
@@ -327,26 +428,16 @@ class _Ring(NamedTuple):
 
         return cast(tuple[S, R], lax.fori_loop(0, count, one_step, (state, passed)))
 
-    def way(self, operands: Arrays) -> fused_attention.Way:
-        def formula(operands: Arrays) -> tuple[Array, ...]:
-            return tuple(_sums_of_block(self.precision, operands))
-
-        return fused_attention.Way(str(self.chip), tuple(operands), self.in_rows, formula, is_part=True)
-
-    def sums(self, given: Arrays, device: Array) -> "_Sums":
+    def sums(self, given: Arrays, device: Array) -> _Sums:
         """Sums over the keys in `given`, which come from `device`."""
         given = _of_keys(given, device)
         if self.chip is None:
             of_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
             return cast(_Sums, _over_queries(of_block, self.most, given))
-        operands = _operands(given)
-        result, level = fused_attention.part_of_attention(self.way(operands), operands)
-        is_empty = level == -np.inf
-        weight, total = (jnp.where(is_empty, jnp.zeros_like(x), x) for x in (jnp.ones_like(level), result))
-        return _Sums(level, weight, total)
+        return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(given))
 
     def slopes(
-        self, floats: Arrays, others: Arrays, device: Array, of_all: "_Sums", result: Array, slope: Array
+        self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, slope: Array
     ) -> Arrays:
         """What the keys in `floats`, which come from `device`, add to the derivatives by all floats.
 
@@ -367,42 +458,9 @@ class _Ring(NamedTuple):
         some, pulled, operands = jax.vjp(moving, floats, has_aux=True)
         level = _finite(of_all.highest) + jnp.log(of_all.weight)
         slope = slope.astype(operands["query"].dtype)  # exact: the result was rounded to this type
-        found = fused_attention.slopes_of_part(self.way(operands), operands, tuple(some), result, level, slope)
+        way = _part(self.chip, self.precision, self.in_rows, operands)
+        found = fused_attention.slopes_of_part(way, operands, tuple(some), result, level, slope)
         return cast(Arrays, pulled({name: x.astype(some[name].dtype) for name, x in found.items()})[0])
-
-
-class _Sums(NamedTuple):
-    """Sums over some keys, for each query."""
-
-    highest: Array  # score
-    weight: Array  # the sum of exp(score - highest)
-    total: Array  # the sum of the values times that
-
-    def plus(self, other: "_Sums") -> "_Sums":
-        highest = jnp.maximum(self.highest, other.highest)
-        mine, others = (jnp.exp(sums.highest - _finite(highest)) for sums in (self, other))
-        return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
-
-
-def _sums_of_block(precision: Any, given: Arrays) -> _Sums:
-    """Sums over the keys in `given`, by the formula; "highest" in it, if present, is taken as the highest score."""
-    scores = _scores(_product(given["query"], given["key"].mT, precision), given)
-    highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
-    powers = jnp.exp(scores - _finite(highest))
-    total = _product(powers, given["value"], precision)
-    return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
-
-
-def _no_sums(given: Arrays) -> _Sums:
-    query, key, value = given["query"], given["key"], given["value"]
-    batch, wide = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2]), widened(query.dtype)
-    zero = jnp.broadcast_to(jnp.sum(jnp.zeros_like(query, wide), -1, keepdims=True), (*batch, query.shape[-2], 1))
-    return _Sums(zero - np.inf, zero, jnp.broadcast_to(zero, (*zero.shape[:-1], value.shape[-1])))
-
-
-def _finite(highest: Array) -> Array:
-    """Replaces -inf by 0, so that the exponentials of scores that are all -inf are 0 and not NaN."""
-    return jnp.where(highest == -np.inf, jnp.zeros_like(highest), highest)
 
 
 def _of_keys(given: Arrays, device: Array) -> Arrays:

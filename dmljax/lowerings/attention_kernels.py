@@ -357,6 +357,8 @@ def _on_gpu(given: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _
 def _forward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
     wide, vast = given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
     rows, columns, warps = (64, 32, 4) if wide else (64, 64, 8) if vast else (128, 64, 8)
+    if given["query"].shape[3] <= 16:
+        rows, warps = 16, 4
     chip = _on_gpu(given, (rows, columns), in_rows)
     sizes = chip.sizes
     count = sizes.blocks[0] * sizes.group

@@ -104,6 +104,25 @@ def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[
     agree(jax.jit(lambda *arrays: slopes(attended, *arrays))(*arrays), expected, jnp.dtype(dtype), unit)
 
 
+SHARED = ["lengths", "no key", "positions", "infinity", "a bias", "a bias of keys", "causal"]
+
+
+@pytest.mark.parametrize("kind", few_of(SHARED, "no key", "infinity"))
+def test_programs_share_the_keys_of_few_queries(
+    kind: str, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = normal(BATCH, 3, HEADS * 16), normal(BATCH, KEYS, KEY_HEADS * 16), normal(BATCH, KEYS, KEY_HEADS * 8)
+    given = KINDS[kind]()
+    cut = {name: x[..., :3, :] for name, x in given.items() if np.shape(x)[-2:] == (QUERIES, KEYS)}
+    heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
+    attended = partial(slopes, lambda *arrays: grouped(*arrays, **given | cut, **heads))
+    expected = jax.jit(attended)(*arrays)
+    kernels_for("gpu")
+    monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 4)
+    monkeypatch.setattr(lowerings, "_FEWEST_IN_SHARES", 15)  # two shares of 75
+    agree(jax.jit(lambda *arrays: attended(*arrays))(*arrays), expected, np.float32, 2**-14 if kind == "no key" else 0)
+
+
 SMALL = normal(2, 9, 2 * 8), normal(2, 11, 8), normal(2, 11, 8)
 TWO_HEADS: Any = {"query_head_count": 2, "key_value_head_count": 1}
 
@@ -156,9 +175,10 @@ def test_without_jit_a_kernel_computes_the_same(kernels_for: Callable[[str], Non
 # Meshes
 
 
+@pytest.mark.parametrize("shares", few_of([1, 2], 1))
 @pytest.mark.parametrize("axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Auto), ids=lambda x: x.name)
 def test_each_device_has_a_kernel_for_its_batches_and_heads(
-    axis_type: AxisType, kernels_for: Callable[[str], None]
+    axis_type: AxisType, shares: int, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mesh = mesh_of(axis_type, batch=2, heads=4)
     given = [normal(2, 8, count * 8) for count in (8, 4, 4)]
@@ -171,6 +191,9 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
 
     expected = jax.jit(attended)(*given, ends)
     kernels_for("gpu")
+    if shares > 1:
+        monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 9)
+        monkeypatch.setattr(lowerings, "_FEWEST_IN_SHARES", 8 // shares)
     rows = NamedSharding(mesh, P("batch", None, "heads"))
     placed = [*(jax.device_put(x, rows) for x in given), jax.device_put(ends, NamedSharding(mesh, P("batch")))]
     with jax.set_mesh(mesh):
