@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -233,8 +233,13 @@ class Compiled:
     called: tuple[str, ...]  # Pallas kernels
 
 
-def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
-    """Compiles `function` for one chip; only the types of the arrays or `jax.ShapeDtypeStruct`s matter."""
+def compile_for(
+    target: str, function: Callable[..., Any], *arguments: Any, donate_argnums: Sequence[int] = ()
+) -> Compiled:
+    """Compiles `function` for one chip; only the types of the arrays or `jax.ShapeDtypeStruct`s matter.
+
+    Results may take the memory of the arguments with the indices in `donate_argnums`, as in `jax.jit`.
+    """
     chip = place_of(target)
     place = SingleDeviceSharding(chip.devices[0])
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
@@ -243,7 +248,8 @@ def compile_for(target: str, function: Callable[..., Any], *arguments: Any) -> C
     # a function without arrays, which would otherwise be compiled for this CPU. Of others, XLA would keep a choice of
     # one way as a kernel where its result is placed.
     results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
-    lowered = jax.jit(lambda *arrays: function(*arrays), **results).lower(*shapes)
+    jitted = jax.jit(lambda *arrays: function(*arrays), donate_argnums=donate_argnums, **results)
+    lowered = jitted.lower(*shapes)
     text = lowered.compile().as_text()
     seconds = time.perf_counter() - start
     steps = steps_of(text or "")

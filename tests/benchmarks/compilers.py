@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,19 +52,21 @@ MOST = 1.05  # times JAX's time that real sizes may take, unless the budget has 
 LIMITED = (*COUNTS, "x JAX's time")
 
 
-def compiled(target: str, function: Function, inputs: Sequence[Any]) -> Compiled:
+def compiled(target: str, function: Function, inputs: Sequence[Any], donated: Sequence[int] = ()) -> Compiled:
     """Compiles from scratch, with no setting of JAX."""
     jax.clear_caches()
-    return compile_for(target, function, *inputs)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")  # a rival's caches
+        return compile_for(target, function, *inputs, donate_argnums=donated)
 
 
-def figures(target: str, function: Function, inputs: Sequence[Any], least: float) -> Figures:
+def figures(target: str, function: Function, work: Work, least: float) -> Figures:
     """The cost of the compiled function, or why XLA cannot compile it; all but the last are deterministic.
 
     Pallas kernels count at least with the roof, because JAX drops the cost that they declare for a GPU.
     """
     try:
-        found = compiled(target, function, inputs)
+        found = compiled(target, function, work.inputs, work.updated)
     except jax.errors.JaxRuntimeError as error:
         print(f"\n{target}: {str(error).strip()[:200]}", file=sys.stderr)
         return {REFUSED: "out of memory" if "RESOURCE_EXHAUSTED" in str(error) else "does not compile"}
@@ -81,15 +84,23 @@ def figures(target: str, function: Function, inputs: Sequence[Any], least: float
 
 
 def roofs(work: Work) -> dict[str, float]:
-    """The microseconds that the work takes at least on each chip, by the idiom's shapes."""
-    function = work.jax or work.dmljax
-    return {target: round(1e6 * roof(target, function, *work.inputs, share=work.share), 3) for target in CHIPS}
+    """The microseconds that the work takes at least on each chip, by the idiom's shapes.
+
+    What is updated in place is read, and counts as not written.
+    """
+    function, updated = work.jax or work.dmljax, {work.inputs[i] for i in work.updated}
+
+    def written(*inputs: Any) -> Any:
+        results = jax.tree.leaves(function(*inputs))
+        return [x for x in results if jax.ShapeDtypeStruct(x.shape, x.dtype) not in updated]
+
+    return {target: round(1e6 * roof(target, written, *work.inputs, share=work.share), 3) for target in CHIPS}
 
 
 def measure(work: Work) -> Mapping[str, Rivals]:
     """The figures of both rivals on both chips."""
     return {
-        target: {name: figures(target, one, work.inputs, least) for name, one in work.of_jax.items()} | {ROOF: least}
+        target: {name: figures(target, one, work, least) for name, one in work.of_jax.items()} | {ROOF: least}
         for target, least in roofs(work).items()
     }
 
@@ -103,7 +114,7 @@ def needed(name: str) -> dict[str, list[float]]:
     """What the budget limits, on each chip, beside the idiom's time in the results file."""
     work, known = works()[name](), json.loads(FILE.read_text())[name]
     return {
-        target: limited(name, {**of_chip, DMLJAX: figures(target, work.dmljax, work.inputs, of_chip[ROOF])})
+        target: limited(name, {**of_chip, DMLJAX: figures(target, work.dmljax, work, of_chip[ROOF])})
         for target, of_chip in known.items()
     }
 

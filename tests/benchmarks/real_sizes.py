@@ -130,7 +130,8 @@ def decoding_step(dtype: str) -> Work:
         return result.reshape(query.shape), keys, values
 
     caches = (*[array(dtype, *ours)] * 2, *[array(dtype, *of_jax)] * 2)
-    return Work((array(dtype, BATCH, 1, HEADS * SIZE), new, new, *caches, lengths), step, jax=plain)
+    inputs = (array(dtype, BATCH, 1, HEADS * SIZE), new, new, *caches, lengths)
+    return Work(inputs, step, jax=plain, updated=(3, 4, 5, 6))
 
 
 def softmax(size: int, dtype: str) -> Work:

@@ -47,6 +47,7 @@ class Work:
     onnx: OnnxNode | None = None
     comparable: Function = as_numpy
     tolerance: float = 0  # both absolute and relative
+    updated: tuple[int, ...] = ()  # indices of inputs that are donated where the work is compiled, for small changes
     share: float = 1  # of the idiom's products that are needed: half of them in causal attention
 
     @property
