@@ -5,6 +5,7 @@ subnormals into zeros and signaling NaNs into quiet ones, because it merges the 
 selection. On an explicit mesh, each dimension of the result is sharded like that of the input, if its size allows it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.inference import Sizes, called, called_array, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
-from dmljax.lowerings.sizes import replaced
+from dmljax.lowerings.sizes import is_symbolic, replaced
 from dmljax.open_sizes import equalities, fits
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
@@ -256,10 +257,25 @@ def slice_grad(
     ]
 
     def move(gradient: Array) -> Array:
-        forwards = lax.rev(gradient, backwards) if backwards else gradient
-        return lax.pad(forwards, jnp.zeros((), forwards.dtype), padding)
+        return _spread(lax.rev(gradient, backwards) if backwards else gradient, padding)
 
     return moved([given], output_sizes, move)
+
+
+_ROWS = 128
+
+
+def _spread(x: Array, padding: Sequence[tuple[int, int, int]]) -> Array:
+    """`lax.pad` with zeros, of several blocks of rows if the elements of rows move apart.
+
+    JAX 0.10.2's compiler for TPUs takes 28 s for 4,096 rows of 127 elements, and 0.3 s for 32 blocks of them.
+    """
+    zero, rows = jnp.zeros((), x.dtype), x.shape[-2] if x.ndim > 1 else 0
+    if is_symbolic(rows) or rows <= _ROWS or padding[-2] != (0, 0, 0) or padding[-1][2] == 0:
+        return lax.pad(x, zero, padding)
+    blocks = x.reshape(*x.shape[:-2], -1, math.gcd(rows, _ROWS), x.shape[-1])
+    spread = lax.pad(blocks, zero, [*padding[:-1], (0, 0, 0), padding[-1]])
+    return spread.reshape(*spread.shape[:-3], rows, spread.shape[-1])
 
 
 class SliceGradDesc(_Window, dml.Adjoint, function=slice_grad, infer=_put_back_sizes):
