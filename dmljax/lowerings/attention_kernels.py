@@ -270,7 +270,7 @@ class _OnGpu(NamedTuple):
         ref, (start, count, inside) = refs[name], self.positions(like, block)
         mask = jnp.full((count,), True) if inside is None else inside
         if x.shape[1] == 1:
-            triton.store(self.place(ref, name, g, pl.ds(start, count)), x[:, 0], mask=mask)
+            triton.store(self.place(ref, name, g, pl.ds(start, count)), x.reshape(count), mask=mask)
             return
         size = self.sizes.value_size if name in ("result", "value") else self.sizes.size
         mask = mask[:, None] & (lax.iota(np.int32, x.shape[1]) < size)[None, :]
@@ -354,9 +354,30 @@ def _on_gpu(given: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _
     return _OnGpu(_sizes(given, *blocks), frozenset(in_rows))
 
 
+Kind = tuple[bool, bool]
+
+# Blocks with which kernels fit in the 99 KiB of the smaller GPUs, such as an A10 or an L4: rows, columns and warps.
+_BLOCKS: dict[Kind, tuple[int, int, int]] = {
+    (False, False): (128, 64, 8),
+    (False, True): (64, 32, 8),
+    (True, False): (64, 32, 4),
+    (True, True): (32, 16, 4),
+}
+_BLOCKS_OF_SLOPES: dict[Kind, tuple[int, int, int]] = {
+    (False, False): (64, 64, 4),
+    (False, True): (32, 32, 4),
+    (True, False): (32, 32, 4),
+    (True, True): (32, 16, 4),
+}
+
+
+def _kind(given: Arrays) -> Kind:
+    """Whether elements have more than 16 bits, and whether heads have more than 128 elements."""
+    return given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
+
+
 def _forward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    wide, vast = given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
-    rows, columns, warps = (64, 32, 4) if wide else (64, 64, 8) if vast else (128, 64, 8)
+    rows, columns, warps = _BLOCKS[_kind(given)]
     if given["query"].shape[3] <= 16:
         rows, warps = 16, 4
     chip = _on_gpu(given, (rows, columns), in_rows)
@@ -391,8 +412,7 @@ def _share(given: Arrays) -> float:
 
 
 def _backward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    wide, vast = given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
-    rows, columns, warps = (32, 32, 4) if wide or vast else (64, 64, 4)
+    rows, columns, warps = _BLOCKS_OF_SLOPES[_kind(given)]
     chip = _on_gpu(given, (rows, columns), in_rows)
     sizes = chip.sizes
     (blocks, blocks_of_keys), spans = sizes.blocks, _spans(given, sizes)

@@ -272,8 +272,8 @@ def _lowered(
     The formula, which XLA divides by itself, takes the kernel's place where the mesh is unknown or belongs to
     `jax.shard_map` only in part; in programs that are exported, for a GPU because JAX promises nothing about the format
     of its kernels, and for several devices because a function of this process divides a kernel; in branches that a
-    program for several platforms has for others, which never run; for the slopes by a bias, one for each score; and,
-    from JAX 0.12 on, in programs for a GPU that are lowered where there is none.
+    program for several platforms has for others, which never run; for the slopes by a bias, one for each score; and
+    for GPUs that Triton does not compile for.
     """
     module, axes = context.module_context, context.module_context.axis_context
     given = {name: x for name, x in given.items() if name != "marker"}
@@ -287,22 +287,33 @@ def _lowered(
     is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
     is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
     has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
-    if has_formula or "bias" in given.get("moving", ()):
+    if has_formula or "bias" in given.get("moving", ()) or (platform == "cuda" and _has_old_gpu()):
         function = partial(by_formula, **given)
     elif is_on_mesh:
         function = partial(by_formula, **given) if axes.abstract_mesh is None else _divided(kernel, **given)
     # A kernel knows nothing of the mesh that its operands vary over.
     plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
     own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
+    lower = mlir.lower_fun(function, multiple_results=True)
     with warnings.catch_warnings():
         # Users need not hear on which of JAX's compilers for GPUs a kernel depends.
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         try:
-            return mlir.lower_fun(function, multiple_results=True)(own, *arrays)
-        except RuntimeError as error:  # JAX 0.12 lowers kernels for a GPU only where there is one
+            return lower(own, *arrays)
+        except RuntimeError as error:
             if "No supported GPU devices found" not in str(error):
                 raise
-    return mlir.lower_fun(partial(by_formula, **given), multiple_results=True)(own, *arrays)
+        # JAX 0.12 wants to know the GPU, but not where there is none and for kinds that it does not list. Kernels of
+        # 16 and 32 bits are the same for all kinds.
+        kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):
+            return lower(own, *arrays)
+
+
+def _has_old_gpu() -> bool:
+    """Whether this process has a GPU of before 2020, for which Triton does not compile."""
+    gpus = jax.local_devices() if jax.default_backend() == "gpu" else []
+    return any(float(gpu.compute_capability) < 8 for gpu in gpus)
 
 
 _CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # AMD's GPUs have too little memory for the blocks

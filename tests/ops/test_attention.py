@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import cases_attention as oracles
@@ -395,10 +396,16 @@ def test_large_score_matrices_are_never_materialized() -> None:
 # Platforms other than a CPU
 
 
-def lowered_text(platform: str, *shapes: tuple[int, ...], dtype: Any = np.float32, **options: Any) -> str:
+def lowered_text(
+    platform: str,
+    *shapes: tuple[int, ...],
+    dtype: Any = np.float32,
+    derive: Any = lambda attended: attended,
+    **options: Any,
+) -> str:
     """What attention lowers to; `shapes` are the batches and positions of queries and of keys."""
     arrays = [jax.ShapeDtypeStruct((*shape, 12 * 64), dtype) for shape in (*shapes, shapes[-1])]
-    traced = jax.jit(lambda *arrays: attention(*arrays, head_count=12, **options)).trace(*arrays)
+    traced = jax.jit(derive(lambda *arrays: attention(*arrays, head_count=12, **options))).trace(*arrays)
     return str(traced.lower(lowering_platforms=(platform,)).as_text())
 
 
@@ -431,8 +438,22 @@ KERNELS = {"cuda": "__gpu$xla.gpu.triton", "tpu": "tpu_custom_call", "cpu": "cus
 def test_a_kernel_computes_what_fits_it(platform: str, change: Any, having_kernels: set[str]) -> None:
     given = {"shapes": ((2, 512), (2, 512))} | change
     text = lowered_text(platform, *given.pop("shapes"), **given)
-    is_lowered = platform == "tpu" or (platform == "cuda" and jax.__version_info__ < (0, 12))  # without a GPU
-    assert (KERNELS[platform] in text) is (platform in having_kernels and is_lowered)
+    assert (KERNELS[platform] in text) is (platform in having_kernels)
+
+
+def test_an_old_gpu_computes_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(compute_capability="7.5")])
+    assert KERNELS["cuda"] not in lowered_text("cuda", (2, 512), (2, 512))
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_kernels_compute_the_slopes(platform: str) -> None:
+    def derive(attended: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.grad(lambda *arrays: jnp.sum(attended(*arrays)), (0, 1, 2))
+
+    text = lowered_text(platform, (2, 512), (2, 512), derive=derive)
+    assert text.count(KERNELS[platform]) == 3
 
 
 @FULL
