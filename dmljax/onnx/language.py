@@ -1,0 +1,415 @@
+"""Language models that continue sequences of tokens, from folders in the format of ONNX Runtime GenAI.
+
+All sequences of a batch have a row in buffers of a fixed size: their tokens, and the keys and values of each layer. A
+prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
+from dmljax.onnx.model import Model, load
+from dmljax.text import show
+
+_FEWEST = 16  # tokens that a prompt is padded to
+
+
+class State(NamedTuple):
+    """Sequences that a model has read, as a pytree: keep it to continue or fork a conversation."""
+
+    tokens: Array  # (batch, room), zeros after each sequence's end
+    lengths: Array  # (batch,)
+    logits: Array  # (batch, vocabulary) of each sequence's next token, in float32
+    caches: dict[str, Array]  # the keys and values of each layer, by the names of the model's inputs
+
+
+def language_model(folder: str | Path) -> "LanguageModel":
+    """Loads a folder in the format of ONNX Runtime GenAI, as `onnxruntime_genai.models.builder` makes it."""
+    with within("onnx"):
+        if not isinstance(folder, str | Path):
+            raise InvalidType(Problem("folder", "must be a path", show(folder)))
+        settings = read_settings(Path(folder))
+        return LanguageModel(settings, load(settings.file))
+
+
+class LanguageModel:
+    """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
+
+    `settings` has what the folder's file says, and `model` is the ONNX model, whose `weights` each method takes with
+    other values, for instance on a mesh or after training.
+
+    A first call compiles two programs: one that reads prompts, whose lengths are rounded up to a power of two, and one
+    that chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
+    """
+
+    def __init__(self, settings: Settings, model: Model) -> None:
+        self.settings, self.model = settings, model
+        types = {one.name: one for one in (*model.inputs, *model.defaults)}
+        names = settings.names
+        for role in ("input_ids", "attention_mask"):
+            if names[role] not in types:
+                place = (FILE, "model", "decoder", "inputs", role)
+                raise InvalidDesc(Problem(place, f"must be one of the model's inputs {', '.join(types)}", names[role]))
+        self._dtypes = {
+            role: types[names[role]].dtype
+            for role in ("input_ids", "attention_mask", "position_ids")
+            if names[role] in types
+        }
+        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
+        self._caches = {
+            names[past] % layer: names[present] % layer for layer in range(settings.layers) for past, present in pairs
+        }
+        for past in self._caches:
+            if past not in types:
+                raise InvalidDesc(Problem(past, f"must be an input of {settings.file.name}, as {FILE} says"))
+        self._types_of_caches = {past: types[past].dtype for past in self._caches}
+        self._outputs = [one.name for one in model.outputs]
+        self._read = jax.jit(self._reading, donate_argnums=1, static_argnames="is_first")
+        self._write = jax.jit(self._writing, donate_argnums=1, static_argnames="way")
+        self._score = jax.jit(self._scored)
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({self.model!r})"
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The weights of the ONNX model."""
+        return self.model.weights
+
+    def generate(
+        self,
+        prompts: Any = None,
+        *,
+        max_length: int | None = None,
+        min_length: int | None = None,
+        do_sample: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        repetition_penalty: float | None = None,
+        key: Array | None = None,
+        state: State | None = None,
+        weights: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Continues prompts up to an end token, or to `max_length` tokens with the prompt.
+
+        `prompts` is a list of tokens, or a list of such lists, whose lengths may differ. The result is alike, and
+        begins with what came before. Options that are left out are those of the folder. `do_sample` draws tokens with
+        `key`: from the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`,
+        from `start`, has the sequences that the prompts follow; it stays as it is.
+        """
+        options = {
+            "max_length": max_length,
+            "min_length": min_length,
+            "do_sample": do_sample,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "repetition_penalty": repetition_penalty,
+        }
+        with within("onnx"):
+            run = self._begun(prompts, options, key, state, weights)
+            run, _ = run.advanced(run.search.max_length)
+            return run.sequences()
+
+    def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> Iterator[Any]:
+        """Generates as `generate` does, and gives new tokens as they come, after each `block` of them.
+
+        For one prompt, they come one by one; for several, as a list with the new tokens of each sequence, or None for
+        one that has ended.
+        """
+        with within("onnx"):
+            known = {name: options.pop(name, None) for name in ("key", "state", "weights")}
+            unknown = options.keys() - {*Search._fields}
+            if unknown:
+                rule = f"must be options of generate: {', '.join(Search._fields)}, key, state or weights"
+                raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
+            run = self._begun(prompts, options, *known.values())
+        while not run.is_over:
+            run, news = run.advanced(block)
+            if run.is_single:
+                yield from (row[0] for row in news)
+            else:
+                yield from news
+
+    def start(
+        self,
+        prompts: Any,
+        *,
+        max_length: int | None = None,
+        state: State | None = None,
+        weights: Mapping[str, Any] | None = None,
+    ) -> State:
+        """Reads prompts, with room for `max_length` tokens, after the sequences of `state` if there is one."""
+        with within("onnx"):
+            return self._begun(prompts, {"max_length": max_length}, None, state, weights).state
+
+    def logits(self, prompts: Any, *, weights: Mapping[str, Any] | None = None) -> Any:
+        """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary)."""
+        with within("onnx"):
+            rows, is_single = _rows(prompts, self.settings.vocabulary)
+            tokens, counts = _padded(rows, _rounded(max(map(len, rows)), self.settings.context_length))
+            found = self._score(self.weights if weights is None else dict(weights), tokens, counts)
+            parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
+            return parts[0] if is_single else parts
+
+    def _begun(
+        self,
+        prompts: Any,
+        options: Mapping[str, Any],
+        key: Array | None,
+        state: State | None,
+        weights: Mapping[str, Any] | None,
+    ) -> "_Run":
+        """The prompts read, after the sequences of `state`."""
+        settings = self.settings
+        search = with_options(settings.search, options, settings.context_length)
+        if search.do_sample and key is None:
+            raise InvalidType(Problem("key", "needed for do_sample", remedy="key=jax.random.key(0)"))
+        if prompts is None and state is None:
+            raise InvalidType(Problem("prompts", "must be given without state"))
+        if state is not None:
+            state = jax.tree.map(jnp.copy, state)  # its buffers are donated, and the caller keeps his
+            if options.get("max_length") is None:
+                search = search._replace(max_length=min(search.max_length, state.tokens.shape[1]))
+        is_single = state is not None and state.tokens.shape[0] == 1
+        rows: list[list[int]] = []
+        if prompts is not None:
+            rows, is_single = _rows(prompts, settings.vocabulary)
+        if state is None:
+            for i, row in enumerate(rows):
+                if not row:
+                    raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
+            state = self._empty(len(rows), search.max_length)
+        batch, room = state.tokens.shape
+        if search.max_length > room:
+            raise InvalidDesc(Problem("max_length", f"must be at most {room}, the room of state", search.max_length))
+        if rows and len(rows) != batch:
+            raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
+        given = self.weights if weights is None else dict(weights)
+        if rows:
+            state = self._after(given, state, rows, search.max_length)
+        return _Run(self, given, state, search, is_single, key)
+
+    def _after(self, weights: Mapping[str, Any], state: State, rows: list[list[int]], most: int) -> State:
+        """The state after reading the rows."""
+        lengths = np.asarray(state.lengths)
+        longest = int(max(lengths + [len(row) for row in rows]))
+        if longest > most:
+            raise InvalidDesc(Problem("prompts", f"must leave at most max_length = {most} tokens in all", longest))
+        while any(rows):
+            # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
+            # row that is full, which nothing reads again.
+            room = most - int(max(lengths[lengths < most], default=most))
+            size = _rounded(max(map(len, rows)), max(room, 1))
+            tokens, counts = _padded([row[:size] for row in rows], size)
+            state = self._read(weights, state, tokens, counts, is_first=not lengths.any())
+            lengths, rows = lengths + counts, [row[size:] for row in rows]
+        return state
+
+    def _empty(self, batch: int, room: int) -> State:
+        settings = self.settings
+        shape = (batch, settings.key_heads, room, settings.head_size)
+        return State(
+            jnp.zeros((batch, room), jnp.int32),
+            jnp.zeros(batch, jnp.int32),
+            jnp.zeros((batch, settings.vocabulary), jnp.float32),
+            {name: jnp.zeros(shape, dtype) for name, dtype in self._types_of_caches.items()},
+        )
+
+    def _called(
+        self, weights: Any, caches: Mapping[str, Array], tokens: Array, places: Array, mask: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """The logits of the model, and its caches."""
+        values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
+        inputs = {
+            self.settings.names[role]: values[role].astype(jax.dtypes.canonicalize_dtype(dtype))
+            for role, dtype in self._dtypes.items()
+        }
+        results = dict(zip(self._outputs, self.model.apply(weights, **inputs, **caches), strict=True))
+        logits = results[self.settings.names["logits"]].astype(jnp.float32)
+        return logits, {past: results[present] for past, present in self._caches.items()}
+
+    def _reading(self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool) -> State:
+        """The state after reading `counts` tokens of each row."""
+        (batch, size), room = tokens.shape, state.tokens.shape[1]
+        places = state.lengths[:, None] + _iota(size)[None]
+        # With as many places as tokens, a model knows that there are none before.
+        seen = places < counts[:, None] if is_first else _iota(room)[None] < state.lengths[:, None] + size
+        logits, caches = self._called(weights, state.caches, tokens, places, seen)
+        last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
+        is_read = _iota(size)[None] < counts[:, None]
+        rows = _iota(batch)[:, None]
+        written = state.tokens.at[rows, jnp.where(is_read, places, room)].set(tokens, mode="drop")
+        kept = jnp.where((counts > 0)[:, None], last, state.logits)
+        return State(written, state.lengths + counts, kept, caches)
+
+    def _writing(
+        self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
+    ) -> tuple[State, Array, Any]:
+        """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
+        batch, room = state.tokens.shape
+        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+
+        def goes_on(carried: Any) -> Any:
+            count, _, is_over, _ = carried
+            return (count < most) & ~jnp.all(is_over)
+
+        def step(carried: Any) -> Any:
+            count, state, is_over, key = carried
+            own = key
+            if key is not None:
+                key, own = jax.random.split(key)
+            chosen = _chosen(state, way, numbers, ends, own)
+            tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
+            lengths = state.lengths + (~is_over).astype(jnp.int32)
+            is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
+            # A sequence that is over reads its last token again, which changes nothing.
+            last = lengths - 1
+            mask = _iota(room)[None] < lengths[:, None]
+            logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
+            return count + 1, State(tokens, lengths, logits[:, -1], caches), is_over, key
+
+        begin: Any = jnp.int32(0), state, is_over, key
+        _, state, is_over, key = lax.while_loop(goes_on, step, begin)
+        return state, is_over, key
+
+    def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
+        batch, size = tokens.shape
+        places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
+        caches = self._empty(batch, 0).caches
+        return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
+
+
+class _Run(NamedTuple):
+    """A generation: its sequences so far, and what the next steps need."""
+
+    model: LanguageModel
+    weights: Mapping[str, Any]
+    state: State
+    search: Search
+    is_single: bool
+    key: Any
+    over: Any = None  # which sequences are over
+
+    @property
+    def is_over(self) -> bool:
+        return self.over is not None and bool(np.all(self.over))
+
+    def advanced(self, most: int) -> tuple["_Run", list[list[Any]]]:
+        """The run after at most `most` more tokens, and the new tokens of each step: None for what is over."""
+        before = np.asarray(self.state.lengths)
+        over = before >= self.search.max_length if self.over is None else self.over
+        key = self.key if self.search.do_sample else None
+        integers = ("max_length", "min_length")
+        numbers: dict[str, Any] = {
+            name: (np.int32 if name in integers else np.float32)(value) for name, value in self.search._asdict().items()
+        }
+        state, over, key = self.model._write(
+            self.weights, self.state, over, key, np.int32(most), numbers, way=_way(self.search)
+        )
+        after, tokens = np.asarray(state.lengths), np.asarray(state.tokens)
+        steps = range(int((after - before).max(initial=0)))
+        news = [
+            [
+                int(tokens[i, first + step]) if first + step < last else None
+                for i, (first, last) in enumerate(zip(before, after, strict=True))
+            ]
+            for step in steps
+        ]
+        return self._replace(state=state, over=np.asarray(over), key=key), news
+
+    def sequences(self) -> Any:
+        tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
+        rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
+        return rows[0] if self.is_single else rows
+
+
+class _Way(NamedTuple):
+    """What is compiled of a search; all else are numbers of a call."""
+
+    is_drawn: bool
+    kept: int  # the likeliest tokens that are drawn from; 0 for all
+    has_top_p: bool
+    has_penalty: bool
+    has_least: bool
+
+
+def _way(search: Search) -> _Way:
+    return _Way(
+        search.do_sample,
+        search.top_k if search.do_sample else 0,
+        search.do_sample and search.top_p < 1,
+        search.repetition_penalty != 1,
+        search.min_length > 0,
+    )
+
+
+def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, key: Any) -> Array:
+    """The next token of each sequence."""
+    logits, (batch, room) = state.logits, state.tokens.shape
+    if way.has_penalty:
+        rows, is_there = _iota(batch)[:, None], _iota(room)[None] < state.lengths[:, None]
+        seen = jnp.zeros(logits.shape, bool).at[rows, state.tokens].max(is_there)
+        penalty = numbers["repetition_penalty"]
+        logits = jnp.where(seen, jnp.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if way.has_least:
+        is_end = jnp.zeros(logits.shape[1], bool).at[ends].set(True)
+        is_short = state.lengths < numbers["min_length"]
+        logits = jnp.where(is_short[:, None] & is_end[None], -jnp.inf, logits)
+    if not way.is_drawn:
+        return jnp.argmax(logits, 1).astype(jnp.int32)
+    logits = logits / numbers["temperature"]
+    count = logits.shape[1]
+    kept = min(way.kept or count, count)
+    if kept == count and not way.has_top_p:
+        return jax.random.categorical(key, logits, axis=1).astype(jnp.int32)
+    values, places = lax.top_k(logits, kept)
+    if way.has_top_p:
+        powers = jax.nn.softmax(values, 1)
+        before = jnp.cumsum(powers, 1) - powers
+        values = jnp.where(before < numbers["top_p"], values, -jnp.inf)
+    drawn = jax.random.categorical(key, values, axis=1)[:, None]
+    return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
+
+
+def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:
+    """The prompts as lists of tokens, and whether it is only one, without a list around it."""
+    nested = prompts.tolist() if isinstance(prompts, np.ndarray | jax.Array) else prompts
+    wanted = "must be a list of tokens, or a list of such lists"
+    if not isinstance(nested, Sequence) or isinstance(nested, str) or len(nested) == 0:
+        raise InvalidType(Problem("prompts", wanted, show(nested)))
+    is_single = not isinstance(nested[0], Sequence)
+    rows = [list(row) if isinstance(row, Sequence) else row for row in ([nested] if is_single else nested)]
+    for i, row in enumerate(rows):
+        if not isinstance(row, list) or not all(isinstance(one, int | np.integer) for one in row):
+            raise InvalidType(Problem(("prompts", i), wanted, show(row)))
+        for one in row:
+            if not 0 <= one < vocabulary:
+                rule = f"must have tokens from 0 to {vocabulary - 1}, the model's vocabulary"
+                raise InvalidDesc(Problem(("prompts", i), rule, one))
+    return [[int(one) for one in row] for row in rows], is_single
+
+
+def _iota(count: int) -> Array:
+    return lax.iota(np.int32, count)
+
+
+def _rounded(count: int, most: int) -> int:
+    """A power of two that holds `count` tokens, so that few lengths are compiled."""
+    return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
+
+
+def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:
+    """The rows in one array with zeros after their ends, and their lengths."""
+    tokens = np.zeros((len(rows), size), np.int32)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = row
+    return tokens, np.array([len(row) for row in rows], np.int32)

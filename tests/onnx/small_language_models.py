@@ -1,0 +1,135 @@
+"""A small language model with random weights, in a folder as onnxruntime_genai.models.builder writes them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+from onnx_models import DOMAINS, FLOAT, INT64, model, value
+
+VOCABULARY, HIDDEN, HEADS, KEY_HEADS, SIZE, LAYERS, CONTEXT = 48, 32, 4, 2, 16, 2, 64
+END, BLOCK = 2, 16
+
+
+def language_proto(*, has_positions: bool = True) -> onnx.ModelProto:
+    """A decoder of 4-bit weights, with rotary positions and heads that share keys."""
+    random = np.random.default_rng(7)
+    constants: dict[str, Any] = {
+        "embedding": random.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32),
+        "one": np.array([1], np.int64),
+        "axis": np.array([1], np.int64),
+        "second": np.array(1, np.int64),
+        "norm": np.ones(HIDDEN, np.float32),
+    }
+    angles = np.arange(CONTEXT)[:, None] / 10.0 ** np.linspace(0, 2, SIZE // 2)[None]
+    constants |= {"cosines": np.cos(angles).astype(np.float32), "sines": np.sin(angles).astype(np.float32)}
+    nodes = [
+        helper.make_node("ReduceSum", ["attention_mask", "axis"], ["counts"], keepdims=1),
+        helper.make_node("Sub", ["counts", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["last_places"], to=TensorProto.INT32),
+        helper.make_node("Shape", ["attention_mask"], ["mask_sizes"]),
+        helper.make_node("Gather", ["mask_sizes", "second"], ["room"], axis=0),
+        helper.make_node("Cast", ["room"], ["total"], to=TensorProto.INT32),
+        helper.make_node("Gather", ["embedding", "input_ids"], ["x0"]),
+    ]
+
+    def product(name: str, x: str, rows: int, columns: int) -> str:
+        blocks = -(-rows // BLOCK)
+        constants[f"{name}.codes"] = random.integers(0, 256, (columns, blocks, BLOCK // 2), np.uint8)
+        constants[f"{name}.scales"] = random.uniform(0.02, 0.06, columns * blocks).astype(np.float32)
+        weight = [f"{name}.codes", f"{name}.scales"]
+        sizes = {"K": rows, "N": columns, "bits": 4, "block_size": BLOCK}
+        nodes.append(helper.make_node("MatMulNBits", [x, *weight], [name], domain="com.microsoft", **sizes))
+        return name
+
+    def node(operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    x = "x0"
+    for i in range(LAYERS):
+        rows = node("SimplifiedLayerNormalization", [x, "norm"], f"{i}.rows", epsilon=1e-6)
+        parts = [
+            product(f"{i}.{kind}", rows, HIDDEN, count * SIZE)
+            for kind, count in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS))
+        ]
+        pasts, presents = (
+            [f"{side}.{i}.{kind}" for kind in ("key", "value")] for side in ("past_key_values", "present")
+        )
+        positions = ["position_ids"] if has_positions else []
+        inputs = [*parts, *pasts, "last_places", "total", "cosines", "sines", *positions]
+        heads = {"num_heads": HEADS, "kv_num_heads": KEY_HEADS, "do_rotary": 1}
+        attended = [f"{i}.attended", *presents]
+        nodes.append(helper.make_node("GroupQueryAttention", inputs, attended, domain="com.microsoft", **heads))
+        x = node("Add", [x, product(f"{i}.out", f"{i}.attended", HEADS * SIZE, HIDDEN)], f"{i}.x")
+    last = node("SimplifiedLayerNormalization", [x, "norm"], "rows", epsilon=1e-6)
+    product("logits", last, HIDDEN, VOCABULARY)
+    tokens = [value("input_ids", INT64, ["batch", "length"]), value("attention_mask", INT64, ["batch", "total"])]
+    tokens += [value("position_ids", INT64, ["batch", "length"])] if has_positions else []
+    caches = [
+        value(f"past_key_values.{i}.{kind}", FLOAT, ["batch", KEY_HEADS, "past", SIZE])
+        for i in range(LAYERS)
+        for kind in ("key", "value")
+    ]
+    presents_of_all = [
+        value(one.name.replace("past_key_values", "present"), FLOAT, ["batch", KEY_HEADS, "total", SIZE])
+        for one in caches
+    ]
+    logits = value("logits", FLOAT, ["batch", "length", VOCABULARY])
+    return model(nodes, [*tokens, *caches], [logits, *presents_of_all], constants, domains=DOMAINS)
+
+
+CONFIGURATION: dict[str, Any] = {
+    "model": {
+        "context_length": CONTEXT,
+        "eos_token_id": [END],
+        "vocab_size": VOCABULARY,
+        "decoder": {
+            "filename": "model.onnx",
+            "head_size": SIZE,
+            "num_hidden_layers": LAYERS,
+            "num_key_value_heads": KEY_HEADS,
+            "inputs": {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
+            "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
+        },
+    },
+    "search": {"do_sample": False, "max_length": CONTEXT, "top_k": 50, "top_p": 1.0, "num_beams": 1},
+}
+
+
+def write_folder(folder: Path, **options: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    onnx.save(language_proto(**options), folder / "model.onnx")
+    (folder / "genai_config.json").write_text(json.dumps(CONFIGURATION))
+    return folder
+
+
+class Reference:
+    """The same model in ONNX Runtime, with caches that grow."""
+
+    def __init__(self, proto: onnx.ModelProto) -> None:
+        self.session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+
+    def logits(self, tokens: Sequence[int]) -> Any:
+        """The logits after each token, read in one call."""
+        count = len(tokens)
+        feeds = {
+            "input_ids": np.array([tokens], np.int64),
+            "attention_mask": np.ones((1, count), np.int64),
+            "position_ids": np.arange(count, dtype=np.int64)[None],
+        }
+        none = np.zeros((1, KEY_HEADS, 0, SIZE), np.float32)
+        names = [one.name for one in self.session.get_inputs()]
+        given = {name: feeds.get(name, none) for name in names}
+        return self.session.run(["logits"], given)[0][0]
+
+    def greedy(self, tokens: Sequence[int], length: int) -> list[int]:
+        """The likeliest continuation, without an end."""
+        found = [*tokens]
+        while len(found) < length:
+            found.append(int(np.argmax(self.logits(found)[-1])))
+        return found

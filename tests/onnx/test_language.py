@@ -1,0 +1,288 @@
+"""Language models in the format of ONNX Runtime GenAI, beside ONNX Runtime."""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import refuses
+from small_language_models import CONFIGURATION, CONTEXT, END, VOCABULARY, Reference, language_proto, write_folder
+
+from dmljax.onnx import LanguageModel, language_model
+
+PROMPT, OTHER = [5, 11, 40, 7, 23], [9, 30, 17]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LanguageModel:
+    return language_model(folder)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference(language_proto())
+
+
+ENDLESS: Any = {"max_length": 20, "min_length": 20}
+
+
+def test_greedy_tokens_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
+    assert model.generate(PROMPT, **ENDLESS) == reference.greedy(PROMPT, 20)
+
+
+def test_prompts_of_a_batch_may_have_different_lengths(model: LanguageModel, reference: Reference) -> None:
+    prompts = [PROMPT, OTHER, PROMPT[::-1] + OTHER]
+    assert model.generate(prompts, **ENDLESS) == [reference.greedy(one, 20) for one in prompts]
+
+
+def test_a_model_without_positions_counts_them(tmp_path: Path, reference: Reference) -> None:
+    counting = language_model(write_folder(tmp_path / "model", has_positions=False))
+    assert counting.generate([PROMPT, OTHER], **ENDLESS) == [reference.greedy(one, 20) for one in (PROMPT, OTHER)]
+
+
+def test_a_prompt_may_fill_the_context(model: LanguageModel, reference: Reference) -> None:
+    prompt = [3 + i % 40 for i in range(CONTEXT - 2)]
+    assert model.generate(prompt, min_length=CONTEXT) == reference.greedy(prompt, CONTEXT)
+    assert model.generate(prompt, max_length=len(prompt)) == prompt
+
+
+def test_logits_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
+    np.testing.assert_allclose(model.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
+    for found, prompt in zip(model.logits([PROMPT, OTHER]), (PROMPT, OTHER), strict=True):
+        np.testing.assert_allclose(found, reference.logits(prompt), rtol=1e-4, atol=1e-4)
+
+
+def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = language_model(folder)
+    calls: list[Any] = []
+    apply = model.model.apply
+
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(named)
+        return apply(*given, **named)
+
+    monkeypatch.setattr(model.model, "apply", counted)
+    model.generate(PROMPT, max_length=20)
+    assert len(calls) == 2  # a prompt, and the loop
+    model.generate(OTHER + PROMPT, max_length=20)
+    [*model.stream(OTHER, max_length=20, block=3)]
+    assert len(calls) == 2
+    numbers: Any = {"do_sample": True, "key": jax.random.key(0), "max_length": 20}
+    model.generate(PROMPT, temperature=0.5, top_p=0.9, **numbers)
+    assert len(calls) == 3
+    model.generate(PROMPT, temperature=0.7, top_p=0.8, **numbers)
+    assert len(calls) == 3
+
+
+# Streams and states
+
+
+@pytest.mark.parametrize("block", [1, 4, 50])
+def test_a_stream_gives_the_tokens_one_by_one(model: LanguageModel, block: int) -> None:
+    assert [*model.stream(PROMPT, block=block, **ENDLESS)] == model.generate(PROMPT, **ENDLESS)[len(PROMPT) :]
+
+
+def test_a_stream_of_several_sequences_gives_none_for_those_that_ended(model: LanguageModel) -> None:
+    prompts = [PROMPT, OTHER]
+    steps = [*model.stream(prompts, **ENDLESS)]
+    columns = [[one for one in column if one is not None] for column in zip(*steps, strict=True)]
+    assert [a + b for a, b in zip(prompts, columns, strict=True)] == model.generate(prompts, **ENDLESS)
+    assert steps[-1][0] is None
+
+
+def test_a_conversation_goes_on(model: LanguageModel) -> None:
+    expected = model.generate(PROMPT + OTHER, **ENDLESS)
+    state = model.start(PROMPT, max_length=20)
+    assert model.generate(OTHER, state=state, min_length=20) == expected
+    assert model.generate(OTHER, state=state, min_length=20) == expected  # a fork: the state stays as it is
+    assert model.generate(state=state, min_length=20) == model.generate(PROMPT, **ENDLESS)
+    both = model.start(OTHER, state=state)
+    assert both.tokens[0, : len(PROMPT + OTHER)].tolist() == PROMPT + OTHER
+    assert model.generate(state=both, min_length=20) == expected
+
+
+def test_sequences_of_a_state_may_differ_in_length(model: LanguageModel) -> None:
+    long, short = (PROMPT * 3)[:13], OTHER[:1]
+    state = model.start([long, short], max_length=20)
+    more = [[], PROMPT + OTHER + PROMPT]  # its padding would pass the end of the longer one
+    expected = [model.generate(a + b, **ENDLESS) for a, b in zip((long, short), more, strict=True)]
+    assert model.generate(more, state=state, min_length=20) == expected
+
+
+def test_a_state_is_a_tree_of_arrays(model: LanguageModel) -> None:
+    state = model.start(PROMPT, max_length=20)
+    kept = jax.tree.map(np.asarray, state)
+    assert model.generate(state=kept, min_length=20) == model.generate(PROMPT, **ENDLESS)
+    chex.assert_trees_all_equal(kept, jax.tree.map(np.asarray, state))
+
+
+# The search
+
+
+def test_an_end_token_ends_a_sequence(folder: Path, tmp_path: Path, reference: Reference) -> None:
+    greedy = reference.greedy(PROMPT, 20)
+    end = greedy[8]
+    changed = json.loads((folder / "genai_config.json").read_text())
+    changed["model"]["eos_token_id"] = end
+    (tmp_path / "genai_config.json").write_text(json.dumps(changed))
+    (tmp_path / "model.onnx").symlink_to(folder / "model.onnx")
+    ended, other = language_model(tmp_path).generate([PROMPT, OTHER], max_length=20)
+    place = greedy.index(end, len(PROMPT))
+    assert ended == greedy[: place + 1]
+    whole = reference.greedy(OTHER, 20)
+    assert other == whole[: whole.index(end) + 1 if end in whole[len(OTHER) :] else 20]
+
+
+def test_draws_are_reproducible(model: LanguageModel) -> None:
+    draw: Any = {"do_sample": True, "top_k": 0, **ENDLESS}
+    first, again, other = (model.generate(PROMPT, key=jax.random.key(i), **draw) for i in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_k": 0, "top_p": 1e-6}, {"top_k": 0, "temperature": 1e-6}])
+def test_a_narrow_draw_is_greedy(model: LanguageModel, narrow: dict[str, Any]) -> None:
+    drawn = model.generate(PROMPT, do_sample=True, key=jax.random.key(0), **narrow, **ENDLESS)
+    assert drawn == model.generate(PROMPT, **ENDLESS)
+
+
+def likeliest(logits: Any, temperature: float, top_k: int, top_p: float) -> Any:
+    """The probability of each token."""
+    powers = np.exp(logits / temperature - np.max(logits / temperature))
+    order = np.argsort(-powers)[: top_k or None]
+    shares = powers[order] / powers[order].sum()
+    kept = order[: int(np.searchsorted(np.cumsum(shares), top_p) + 1)]
+    result = np.zeros(VOCABULARY)
+    result[kept] = powers[kept] / powers[kept].sum()
+    return result
+
+
+def test_tokens_are_drawn_by_their_probabilities(model: LanguageModel, reference: Reference) -> None:
+    search: Any = {"temperature": 1.5, "top_k": 8, "top_p": 0.85}
+    count = 2000
+    drawn = model.generate(
+        [OTHER] * count, do_sample=True, key=jax.random.key(3), max_length=len(OTHER) + 1, min_length=20, **search
+    )
+    logits = reference.logits(OTHER)[-1]
+    logits[END] = -np.inf
+    shares = np.bincount([row[-1] for row in drawn], minlength=VOCABULARY) / count
+    np.testing.assert_allclose(shares, likeliest(logits, **search), atol=5 * 0.5 / np.sqrt(count))
+
+
+def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: Reference) -> None:
+    def penalized(tokens: list[int]) -> int:
+        logits = reference.logits(tokens)[-1]
+        logits[END] = -np.inf
+        for one in {*tokens}:
+            logits[one] *= 2.5 if logits[one] < 0 else 1 / 2.5
+        return int(np.argmax(logits))
+
+    expected = [*PROMPT]
+    while len(expected) < 20:
+        expected.append(penalized(expected))
+    assert model.generate(PROMPT, repetition_penalty=2.5, **ENDLESS) == expected
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.generate(), "prompts must be given without state"),
+        (lambda m: m.generate("hello"), "prompts must be a list of tokens, or a list of such lists; got 'hello'"),
+        (lambda m: m.generate([]), "prompts must be a list of tokens"),
+        (lambda m: m.generate([[1], 2]), "prompts[1] must be a list of tokens"),
+        (lambda m: m.generate([1, 48]), "prompts[0] must have tokens from 0 to 47, the model's vocabulary; got 48"),
+        (lambda m: m.generate([[1], []]), "prompts[1] must have at least one token; got none"),
+        (lambda m: m.generate(PROMPT, max_length=4), "prompts must leave at most max_length = 4 tokens in all; got 5"),
+        (
+            lambda m: m.generate(PROMPT, max_length=65),
+            "max_length must be an integer from 1 to 64, the model's context",
+        ),
+        (lambda m: m.generate(PROMPT, top_p=0), "top_p must be a number above 0 and at most 1; got 0"),
+        (lambda m: m.generate(PROMPT, top_k=True), "top_k must be an integer of at least 0"),
+        (lambda m: m.generate(PROMPT, do_sample=1), "do_sample must be True or False; got 1"),
+        (lambda m: m.generate(PROMPT, do_sample=True), "key: needed for do_sample (key=jax.random.key(0))"),
+        (lambda m: [*m.stream(PROMPT, tempo=1)], "options must be options of generate: max_length"),
+        (lambda m: m.generate([PROMPT] * 2, state=m.start(PROMPT)), "prompts must be 1 lists of tokens"),
+        (
+            lambda m: m.generate(OTHER, state=m.start(PROMPT, max_length=20), max_length=21),
+            "max_length must be at most 20, the room of state; got 21",
+        ),
+    ],
+)
+def test_wrong_calls_are_refused(model: LanguageModel, call: Callable[[Any], Any], message: str) -> None:
+    with refuses(message):
+        call(model)
+
+
+def without(*path: str) -> Any:
+    changed = json.loads(json.dumps(CONFIGURATION))
+    inner = changed
+    for name in path[:-1]:
+        inner = inner[name]
+    del inner[path[-1]]
+    return changed
+
+
+def with_value(value: Any, *path: str) -> Any:
+    changed = json.loads(json.dumps(CONFIGURATION))
+    inner = changed
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return changed
+
+
+CACHE_NAMES = ("model", "decoder", "inputs", "past_key_names")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", '["genai_config.json"] must be JSON'),
+        ([], "must be an object"),
+        (without("model", "decoder"), '["genai_config.json"].model.decoder must be an object; got none'),
+        (with_value("2", "model", "decoder", "num_hidden_layers"), "num_hidden_layers must be an integer; got '2'"),
+        (with_value("gone.onnx", "model", "decoder", "filename"), "gone.onnx"),
+        (with_value("../model.onnx", "model", "decoder", "filename"), "filename must be a file in the folder"),
+        (with_value("past.%d", *CACHE_NAMES), '["past.0"] must be an input of model.onnx'),
+        (with_value("past", *CACHE_NAMES), "past_key_names must have %d for the layer; got 'past'"),
+        (with_value({}, "model", "vision"), "models of several files are not supported"),
+        (with_value(4, "search", "num_beams"), "beams are not supported; got 4"),
+        (with_value(-1.0, "search", "temperature"), "temperature must be a positive number; got -1.0"),
+    ],
+)
+def test_wrong_folders_are_refused(folder: Path, tmp_path: Path, content: Any, message: str) -> None:
+    (tmp_path / "model.onnx").symlink_to(folder / "model.onnx")
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / "genai_config.json").write_text(text)
+    with refuses(message):
+        language_model(tmp_path)
+
+
+def test_a_folder_needs_its_files(tmp_path: Path) -> None:
+    with refuses("folder must have a genai_config.json; got"):
+        language_model(tmp_path)
+    with refuses("must be a readable file; got"):
+        language_model(tmp_path / "none")
+    with refuses("folder must be a path; got 3"):
+        language_model(3)  # type: ignore[arg-type]
+
+
+def test_weights_may_be_others(model: LanguageModel) -> None:
+    zeros = {name: jnp.zeros_like(x) if name.endswith("scales") else x for name, x in model.weights.items()}
+    assert model.generate(PROMPT, weights=zeros, max_length=8) != model.generate(PROMPT, max_length=8)
+    assert [*itertools.islice(model.stream(PROMPT, weights=zeros, min_length=9), 2)] == [0, 0]
