@@ -118,6 +118,15 @@ open, unless --batch, -f or -b give them. `.call(x)` runs it on that platform, w
 For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
 of the mesh's first axis."""
 
+GENERATE_EXAMPLES = """examples:
+  dmljax generate phi-3-mini-directml "Once upon a time"
+  dmljax generate phi-3-mini-directml --chat         # a conversation, line by line
+  dmljax generate phi-3-mini-directml "A haiku" --do_sample --temperature 0.8 --seed 3 --max_length 200
+  cat prompt.txt | dmljax generate phi-3-mini-directml --json
+
+The folder is in the format of ONNX Runtime GenAI: genai_config.json, an ONNX model and a tokenizer. Options that you
+leave out are those of the folder. The extra genai installs what reads tokenizers."""
+
 OPS_EXAMPLES = """examples:
   dmljax ops
   dmljax ops softmax                     # operators with softmax in their names
@@ -173,6 +182,7 @@ COMMANDS = {
     "check": "Lists every error in models, and everything in ONNX models that dmljax does not support.",
     "estimate": "Estimates the cost of models on GPUs and TPUs that you do not have.",
     "compile": "Saves a model as an artifact that jax.export runs without dmljax.",
+    "generate": "Continues a text, or converses, with a language model in ONNX Runtime GenAI's format.",
     "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
@@ -283,6 +293,21 @@ def _parser() -> argparse.ArgumentParser:
         _MESH,
         ("-o --output", "the file to write", {"required": True, "metavar": "FILE"}),
     )
+    generate_parser = command("generate", GENERATE_EXAMPLES)
+    generate_parser.add_argument("folder", type=Path, help="the folder of the model")
+    generate_parser.add_argument("prompt", nargs="?", help="the text to continue (default: the standard input)")
+    _add_options(
+        generate_parser,
+        ("--chat", "converse: each line is a message, and the folder's template puts them together", _FLAG),
+        ("--max_length", "most tokens, with the prompt; caches have room for as many", _COUNT | {"default": None}),
+        ("--min_length", "tokens before which the text does not end", _COUNT | {"default": None}),
+        ("--do_sample", "draw tokens instead of the likeliest", _FLAG | {"default": None}),
+        ("--temperature", "above 1 for more even probabilities, below 1 for less even ones", _NUMBER),
+        ("--top_k", "draw from the likeliest K tokens; 0 for all", _COUNT | {"type": _parse_integer, "default": None}),
+        ("--top_p", "draw from the fewest tokens whose probabilities add up to P", _NUMBER),
+        ("--repetition_penalty", "above 1, tokens that came before are less likely", _NUMBER),
+        ("--seed", "the seed of what is drawn", _COUNT | {"type": _parse_integer, "default": 0}),
+    )
     ops_parser = command("ops", OPS_EXAMPLES)
     ops_parser.add_argument("words", nargs="*", help="words in the names of the operators to list, or what they do")
     _add_options(ops_parser, ("--markdown", "print a Markdown table", _FLAG))
@@ -389,4 +414,5 @@ _MESH = (
 _FLAG = {"action": "store_true"}
 _FOLDER = {"type": Path, "metavar": "FOLDER"}
 _COUNT = {"type": _parse_count, "default": 1, "metavar": "N"}
+_NUMBER = {"type": float, "metavar": "X"}
 _MILLISECONDS = {"type": _parse_integer, "metavar": "MS"}

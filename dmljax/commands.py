@@ -324,6 +324,80 @@ def estimate(options: argparse.Namespace) -> int:
     return 0 if is_well else FINDINGS
 
 
+def generate(options: argparse.Namespace) -> int:
+    """Continues a text, or converses, with a language model in ONNX Runtime GenAI's format."""
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx import language_model
+    from dmljax.onnx.genai import Search
+    from dmljax.onnx.tokens import Tokenizer
+
+    model = language_model(options.folder)
+    tokenizer = Tokenizer(options.folder, model.settings.vocabulary)
+    search = {name: getattr(options, name) for name in Search._fields}
+    is_drawn = model.settings.search.do_sample if options.do_sample is None else options.do_sample
+    search["key"] = jax.random.key(options.seed) if is_drawn else None
+    if options.chat:
+        _converse(model, tokenizer, search, as_json=options.json)
+        return 0
+    prompt = sys.stdin.read().removesuffix("\n") if options.prompt is None else options.prompt
+    begin = time.perf_counter()
+    tokens = tokenizer.tokens(prompt)
+    with within("generate"):
+        stream = model.stream(tokens, block=_BLOCK, **search)
+    text, news, first, rate = _said(tokenizer, stream, begin, is_silent=options.json)
+    if options.json:
+        times = {"seconds_to_first_token": first, "tokens_per_second": rate}
+        print(json.dumps({"text": text, "tokens": news, "prompt_tokens": len(tokens), **times}))
+        return 0
+    told = f", then {rate:.1f} tokens per second" if rate else ""
+    count = _count_text(len(tokens), "token")
+    print(f"\nprompt of {count}, {len(news)} new: {first:.2f} s with compilation{told}", file=sys.stderr)
+    return 0
+
+
+_BLOCK = 8  # tokens that come at once
+
+
+def _said(
+    tokenizer: Any, stream: Iterator[int], begin: float, *, is_silent: bool
+) -> tuple[str, list[int], float, float | None]:
+    """Prints a text as it comes, and returns it with its tokens, the seconds to the first block, and the rate after."""
+    piece, texts, tokens, times = tokenizer.pieces(), [], [], []
+    for token in stream:
+        times.append(time.perf_counter())
+        tokens.append(token)
+        texts.append(piece(token))
+        if not is_silent:
+            print("\n".join(map(escape_controls, texts[-1].split("\n"))), end="", flush=True)
+    first = (times[0] if times else time.perf_counter()) - begin
+    rate = (len(times) - _BLOCK) / (times[-1] - times[0]) if len(times) > _BLOCK else None
+    return "".join(texts), tokens, first, rate
+
+
+def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bool) -> None:
+    """Answers each line of the standard input, and keeps what was said."""
+    messages: list[dict[str, str]] = []
+    state: Any = None
+    before: list[int] = []
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        if not (line := sys.stdin.readline()):
+            return
+        if not line.strip():
+            continue
+        messages.append({"role": "user", "content": line.strip()})
+        tokens = tokenizer.conversation(messages)
+        if tokens[: len(before)] != before:  # the template does not write the answer as the model did
+            state, before = None, []
+        with within("generate"):
+            stream = model.stream(tokens[len(before) :], block=_BLOCK, state=state, **search)
+        text, news, *_ = _said(tokenizer, stream, time.perf_counter(), is_silent=as_json)
+        print(json.dumps({"text": text, "tokens": news}) if as_json else "", flush=True)
+        messages.append({"role": "assistant", "content": text})
+        state, before = stream.state, tokens + news
+
+
 def compile(options: argparse.Namespace) -> int:
     """Saves a model as a StableHLO artifact that `jax.export` runs without dmljax."""
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed

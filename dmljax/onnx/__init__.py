@@ -4,5 +4,10 @@ Needs the package `onnx`, which the extra `onnx` installs.
 """
 
 from dmljax.onnx.file import TensorType as TensorType
-from dmljax.onnx.language import LanguageModel as LanguageModel, language_model as language_model
+from dmljax.onnx.language import (
+    LanguageModel as LanguageModel,
+    State as State,
+    Stream as Stream,
+    language_model as language_model,
+)
 from dmljax.onnx.model import Model as Model, load as load

@@ -4,6 +4,7 @@ All sequences of a batch have a row in buffers of a fixed size: their tokens, an
 prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, load
@@ -119,12 +121,8 @@ class LanguageModel:
             run, _ = run.advanced(run.search.max_length)
             return run.sequences()
 
-    def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> Iterator[Any]:
-        """Generates as `generate` does, and gives new tokens as they come, after each `block` of them.
-
-        For one prompt, they come one by one; for several, as a list with the new tokens of each sequence, or None for
-        one that has ended.
-        """
+    def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> "Stream":
+        """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
         with within("onnx"):
             known = {name: options.pop(name, None) for name in ("key", "state", "weights")}
             unknown = options.keys() - {*Search._fields}
@@ -132,12 +130,7 @@ class LanguageModel:
                 rule = f"must be options of generate: {', '.join(Search._fields)}, key, state or weights"
                 raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
             run = self._begun(prompts, options, *known.values())
-        while not run.is_over:
-            run, news = run.advanced(block)
-            if run.is_single:
-                yield from (row[0] for row in news)
-            else:
-                yield from news
+            return Stream(run, integer_in("block", block, 1, 2**31 - 1))
 
     def start(
         self,
@@ -330,6 +323,29 @@ class _Run(NamedTuple):
         tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
         rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
         return rows[0] if self.is_single else rows
+
+
+class Stream(Iterator[Any]):
+    """New tokens as they come: of one prompt one by one, of several as a list with None for sequences that are over."""
+
+    def __init__(self, run: _Run, block: int) -> None:
+        self._run, self._block = run, block
+        self._waiting: deque[list[Any]] = deque()
+
+    def __next__(self) -> Any:
+        while not self._waiting:
+            if self._run.is_over:
+                raise StopIteration
+            self._run, news = self._run.advanced(self._block)
+            self._waiting.extend(news)
+        row = self._waiting.popleft()
+        return row[0] if self._run.is_single else row
+
+    @property
+    def state(self) -> State:
+        """The sequences with all tokens so far, to continue them later."""
+        kept: State = jax.tree.map(jnp.copy, self._run.state)  # the next tokens take the memory of the run's own
+        return kept
 
 
 class _Way(NamedTuple):

@@ -1,0 +1,87 @@
+"""Texts as tokens, and conversations as texts, by the files beside a language model."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.extras import command_for
+from dmljax.files import opened
+from dmljax.text import one_line, reason_of, show
+
+_MOST_BYTES = 2**28
+
+
+class Tokenizer:
+    """The tokenizer of a folder, by Hugging Face's package `tokenizers`, which made the file."""
+
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        try:
+            from tokenizers import Tokenizer as Reader
+            from tokenizers.decoders import DecodeStream
+        except ImportError:
+            rule = "texts need the package tokenizers"
+            raise Unsupported(Problem((), rule, remedy=command_for("genai"))) from None
+        self._folder, self._stream = folder, DecodeStream
+        text = _text(folder / "tokenizer.json")
+        try:
+            self._reader = Reader.from_str(text)
+        except Exception as error:  # the package raises Exception itself
+            raise InvalidDesc(Problem("tokenizer.json", "must be a tokenizer", one_line(error))) from None
+        self._vocabulary = vocabulary
+
+    def tokens(self, text: str, *, is_whole: bool = False) -> list[int]:
+        """The tokens of a text; `is_whole` says that it has all special tokens."""
+        found = self._reader.encode(text, add_special_tokens=not is_whole).ids
+        if not found:
+            raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
+        if max(found) >= self._vocabulary:
+            rule = f"must have tokens below {self._vocabulary}, the model's vocab_size"
+            raise InvalidDesc(Problem("tokenizer.json", rule, max(found)))
+        return [int(one) for one in found]
+
+    def pieces(self) -> Any:
+        """A function of each next token that returns the text that has become complete."""
+        stream = self._stream(skip_special_tokens=True)
+        return lambda token: stream.step(self._reader, token) or ""
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The tokens of a conversation up to where the model answers, by the folder's chat template."""
+        try:
+            import jinja2
+            from jinja2.sandbox import ImmutableSandboxedEnvironment
+        except ImportError:
+            rule = "conversations need the package jinja2"
+            raise Unsupported(Problem((), rule, remedy=command_for("genai"))) from None
+        settings = json.loads(_text(self._folder / "tokenizer_config.json"))
+        file = self._folder / "chat_template.jinja"
+        template = _text(file) if file.exists() else settings.get("chat_template")
+        if not isinstance(template, str):
+            rule = "must have a chat_template, as models for conversations do"
+            raise InvalidDesc(Problem("tokenizer_config.json", rule, "none", remedy="leave out --chat"))
+        names = {
+            name: one["content"] if isinstance(one, dict) else one
+            for name, one in settings.items()
+            if name.endswith("_token") and isinstance(one, str | dict)
+        }
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _refuse
+        try:
+            text = environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
+        except jinja2.TemplateError as error:
+            raise InvalidDesc(Problem("chat_template", "must render a conversation", reason_of(error))) from None
+        return self.tokens(text, is_whole=True)
+
+
+def _refuse(message: str) -> None:
+    raise InvalidDesc(Problem("chat_template", f"refuses the conversation: {one_line(message)}"))
+
+
+def _text(path: Path) -> str:
+    with opened(path, _MOST_BYTES) as file:
+        content: bytes = file.read()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidDesc(Problem(path.name, "must be UTF-8", one_line(error))) from None

@@ -1,0 +1,136 @@
+"""`dmljax generate`, with a small language model and a tokenizer of words."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from small_language_models import VOCABULARY, write_folder
+
+from dmljax.cli import main
+from dmljax.onnx import language_model
+
+tokenizers = pytest.importorskip("tokenizers")
+
+WORDS = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(3, VOCABULARY))])}
+NAMES = [*WORDS]
+TEMPLATE = (
+    "{% for m in messages %}{{ 'w5' if m.role == 'user' else 'w4' }} {{ m.content }} </s> {% endfor %}"
+    "{% if add_generation_prompt %}w4{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_folder(tmp_path_factory.mktemp("model"))
+    reader = tokenizers.Tokenizer(tokenizers.models.WordLevel(WORDS, unk_token="<pad>"))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    reader.add_special_tokens(["<s>", "</s>"])
+    reader.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": TEMPLATE}))
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+    """What the command prints to both streams."""
+    assert main(["generate", *arguments]) == status
+    return capsys.readouterr()
+
+
+def test_a_text_is_continued(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, told = printed(capsys, str(folder), "w7 w30 w9", "--max_length", "30", "--min_length", "30")
+    expected = language_model(folder).generate([7, 30, 9], max_length=30, min_length=30)[3:]
+    assert out.split() == [NAMES[one] for one in expected]
+    assert "prompt of 3 tokens, 27 new: " in told
+    assert "tokens per second" in told
+
+
+def test_the_prompt_may_come_from_the_standard_input(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("w7 w30 w9\n"))
+    options = ["--max_length", "11", "--do_sample", "--seed", "5", "--top_k", "4", "--json"]
+    found = json.loads(printed(capsys, str(folder), *options).out)
+    drawn: Any = {"do_sample": True, "top_k": 4, "key": jax.random.key(5)}
+    assert found["tokens"] == language_model(folder).generate([7, 30, 9], max_length=11, **drawn)[3:]
+    assert (found["prompt_tokens"], found["tokens_per_second"]) == (3, None)
+    assert found["text"].split() == [NAMES[one] for one in found["tokens"] if one > 2]
+
+
+@pytest.mark.parametrize("said", ["m.content", "m.content.split()[0]"])  # the second does not repeat the answer
+def test_a_conversation_goes_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    settings = json.loads((folder / "genai_config.json").read_text())
+    is_whole = said == "m.content"
+    prompt = [5, 7, *([8] if is_whole else []), 2, 4]
+    end = language_model(folder).generate(prompt, max_length=20, min_length=20)[len(prompt) + 3]
+    settings["model"]["eos_token_id"] = [end]
+    (tmp_path / "genai_config.json").unlink()
+    (tmp_path / "genai_config.json").write_text(json.dumps(settings))
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE.replace("m.content", said))
+    monkeypatch.setattr("sys.stdin", io.StringIO("w7 w8\n\nw9\n"))
+    lines = printed(capsys, str(tmp_path), "--chat", "--json").out.splitlines()
+    first, second = (json.loads(line)["tokens"] for line in lines)
+    model = language_model(tmp_path)
+    assert first == model.generate(prompt)[len(prompt) :]
+    assert first[-1] == end
+    again = [*prompt, *(first if is_whole else first[:1]), 2, 5, 9, 2, 4]
+    assert second == model.generate(again)[len(again) :]
+
+
+@pytest.mark.parametrize(
+    ("changed", "arguments", "message"),
+    [
+        ({}, [""], "prompt must have at least one token; got ''"),
+        ({}, ["w7", "--top_p", "2"], "top_p must be a number above 0 and at most 1; got 2.0"),
+        ({}, ["w7 w7", "--max_length", "1"], "prompts must leave at most max_length = 1 tokens in all; got 2"),
+        ({"tokenizer.json": "{}"}, ["w7"], '["tokenizer.json"] must be a tokenizer; got'),
+        ({"tokenizer.json": None}, ["w7"], "tokenizer.json"),
+        ({"tokenizer_config.json": "{}"}, ["--chat"], '["tokenizer_config.json"] must have a chat_template'),
+        ({"chat_template.jinja": "{{"}, ["--chat"], "chat_template must render a conversation"),
+        (
+            {"chat_template.jinja": "{{ raise_exception('no system') }}"},
+            ["--chat"],
+            "chat_template: refuses the conversation: no system",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_calls_are_refused_in_a_line(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str | None],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("w7\n"))
+    for file in folder.iterdir():
+        if changed.get(file.name, "") is not None:
+            (tmp_path / file.name).symlink_to(file)
+    for name, text in changed.items():
+        if text is not None:
+            (tmp_path / name).unlink(missing_ok=True)
+            (tmp_path / name).write_text(text)
+    told = printed(capsys, str(tmp_path), *arguments, status=2).err
+    assert message in told
+    assert told.startswith("error: ")
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    changed = json.loads((folder / "tokenizer.json").read_text())
+    changed["model"]["vocab"]["w7"] = 900
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
+    told = printed(capsys, str(tmp_path), "w7", status=2).err
+    assert "must have tokens below 48, the model's vocab_size; got 900" in told
