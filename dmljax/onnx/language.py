@@ -238,9 +238,7 @@ class LanguageModel:
         seen = places < counts[:, None] if is_first else _iota(room)[None] < state.lengths[:, None] + size
         logits, caches = self._called(weights, state.caches, tokens, places, seen)
         last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
-        is_read = _iota(size)[None] < counts[:, None]
-        rows = _iota(batch)[:, None]
-        written = state.tokens.at[rows, jnp.where(is_read, places, room)].set(tokens, mode="drop")
+        written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
         kept = jnp.where((counts > 0)[:, None], last, state.logits)
         return State(written, state.lengths + counts, kept, caches)
 

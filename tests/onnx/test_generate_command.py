@@ -67,20 +67,21 @@ def test_a_conversation_goes_on(
         (tmp_path / file.name).symlink_to(file)
     settings = json.loads((folder / "genai_config.json").read_text())
     is_whole = said == "m.content"
+    penalty: Any = {"repetition_penalty": 2.0}  # so that no answer is one token
     prompt = [5, 7, *([8] if is_whole else []), 2, 4]
-    end = language_model(folder).generate(prompt, max_length=20, min_length=20)[len(prompt) + 3]
+    end = language_model(folder).generate(prompt, max_length=20, min_length=20, **penalty)[len(prompt) + 3]
     settings["model"]["eos_token_id"] = [end]
     (tmp_path / "genai_config.json").unlink()
     (tmp_path / "genai_config.json").write_text(json.dumps(settings))
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE.replace("m.content", said))
     monkeypatch.setattr("sys.stdin", io.StringIO("w7 w8\n\nw9\n"))
-    lines = printed(capsys, str(tmp_path), "--chat", "--json").out.splitlines()
+    lines = printed(capsys, str(tmp_path), "--chat", "--json", "--repetition_penalty", "2").out.splitlines()
     first, second = (json.loads(line)["tokens"] for line in lines)
     model = language_model(tmp_path)
-    assert first == model.generate(prompt)[len(prompt) :]
+    assert first == model.generate(prompt, **penalty)[len(prompt) :]
     assert first[-1] == end
     again = [*prompt, *(first if is_whole else first[:1]), 2, 5, 9, 2, 4]
-    assert second == model.generate(again)[len(again) :]
+    assert second == model.generate(again, **penalty)[len(again) :]
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def likeliest(logits: Any, temperature: float, top_k: int, top_p: float) -> Any:
 
 
 def test_tokens_are_drawn_by_their_probabilities(model: LanguageModel, reference: Reference) -> None:
-    search: Any = {"temperature": 1.5, "top_k": 8, "top_p": 0.85}
+    search: Any = {"temperature": 1.5, "top_k": 8, "top_p": 0.5}
     count = 1000
     drawn = model.generate(
         [OTHER] * count, do_sample=True, key=jax.random.key(3), max_length=len(OTHER) + 1, min_length=20, **search

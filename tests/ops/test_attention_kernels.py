@@ -62,6 +62,11 @@ KINDS: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "bounds": lambda: {"mask": np.array([[99, KEYS], [2, 130]], np.int32), "mask_type": "key_sequence_end_start"},
     "positions": lambda: {"mask": RNG.random((BATCH, 1, QUERIES, KEYS)) < 0.6},
+    "few keys": lambda: {
+        "mask": np.array([KEYS - 9, 3], np.int32),
+        "mask_type": "key_sequence_length",
+        "mask_filter_value": -np.inf,
+    },
     "infinity": lambda: {"mask": RNG.random((HEADS, 1, KEYS)) < 0.6, "mask_filter_value": -np.inf},
     "a bias": lambda: {"relative_position_bias": normal(HEADS, QUERIES, KEYS), "is_causal": True},
     "a bias of keys": lambda: {"relative_position_bias": normal(BATCH, 1, 1, KEYS)},
@@ -104,10 +109,10 @@ def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[
     agree(jax.jit(lambda *arrays: slopes(attended, *arrays))(*arrays), expected, jnp.dtype(dtype), unit)
 
 
-SHARED = ["lengths", "no key", "positions", "infinity", "a bias", "a bias of keys", "causal"]
+SHARED = ["lengths", "few keys", "no key", "positions", "infinity", "a bias", "a bias of keys", "causal"]
 
 
-@pytest.mark.parametrize("kind", few_of(SHARED, "no key", "infinity"))
+@pytest.mark.parametrize("kind", few_of(SHARED, "no key", "few keys"))
 def test_programs_share_the_keys_of_few_queries(
     kind: str, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,8 +132,8 @@ SMALL = normal(2, 9, 2 * 8), normal(2, 11, 8), normal(2, 11, 8)
 TWO_HEADS: Any = {"query_head_count": 2, "key_value_head_count": 1}
 
 
-def small(*arrays: Any) -> Any:
-    return grouped(*arrays, **TWO_HEADS, is_causal=True)
+def small(*arrays: Any, **ring: Any) -> Any:
+    return grouped(*arrays, **TWO_HEADS, is_causal=True, **ring)
 
 
 def agree_for(chip: str, function: Callable[..., Any], begin: Callable[[str], None], *arrays: Any) -> None:
@@ -256,6 +261,19 @@ def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Call
     ring = jax.shard_map(partial(attended, axis_name="sequence"), mesh=mesh, in_specs=tuple(specs), out_specs=rows)
     with jax.set_mesh(mesh):
         agree(jax.jit(lambda: of_masks(ring))(), expected, jnp.dtype(dtype))
+
+
+def test_rings_of_kernels_have_second_derivatives(kernels_for: Callable[[str], None]) -> None:
+    mesh, rows = mesh_of(AxisType.Auto, sequence=2), P(None, "sequence")
+    arrays = normal(1, 4, 2 * 8), normal(1, 4, 8), normal(1, 4, 8)
+
+    def slopes_of_slopes(attended: Callable[..., Any]) -> Any:
+        return jax.jit(lambda *x: slopes(lambda *x: slopes(attended, *x)[1][1], *x))(*arrays)
+
+    expected = slopes_of_slopes(small)
+    kernels_for("gpu")
+    ring = partial(small, axis_name="sequence")
+    agree(slopes_of_slopes(jax.shard_map(ring, mesh=mesh, in_specs=(rows,) * 3, out_specs=rows)), expected, np.float32)
 
 
 # Programs for several platforms
