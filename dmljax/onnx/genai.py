@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
 from dmljax.files import opened
 from dmljax.text import reason_of, show
 
@@ -59,6 +59,9 @@ def read_settings(folder: Path) -> Settings:
         if part in model.values:
             raise Unsupported(Problem((FILE, "model", part), "models of several files are not supported"))
     ends = model.values.get("eos_token_id", [])
+    ends = ends if isinstance(ends, list) else [ends]
+    if not all(isinstance(one, int) for one in ends):
+        raise InvalidDesc(Problem((FILE, "model", "eos_token_id"), "must be an integer, or a list of them", show(ends)))
     names = {**_NAMES, **decoder.inner("inputs").values, **decoder.inner("outputs").values}
     for name in (one for one in _NAMES if one.endswith("_names")):
         if str(names[name]).count("%d") != 1:
@@ -77,7 +80,7 @@ def read_settings(folder: Path) -> Settings:
         decoder.integer("head_size"),
         model.integer("vocab_size"),
         context_length,
-        tuple(ends if isinstance(ends, list) else [ends]),
+        tuple(ends),
         _search(whole.inner("search"), context_length),
     )
 
@@ -122,8 +125,10 @@ def _search(fields: _Fields, context_length: int) -> Search:
     if values.get("num_beams", 1) != 1:
         raise Unsupported(Problem((FILE, "search", "num_beams"), "beams are not supported", values["num_beams"]))
     given = {name: values[name] for name in Search._fields if name in values}
-    given["max_length"] = min(given.get("max_length", context_length), context_length)
-    return with_options(Search(context_length), given, context_length)
+    if isinstance(given.get("max_length"), int):
+        given["max_length"] = min(given["max_length"], context_length)
+    with inside((FILE, *fields.path)):
+        return with_options(Search(context_length), given, context_length)
 
 
 def with_options(search: Search, given: Mapping[str, Any], context_length: int) -> Search:

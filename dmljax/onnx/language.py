@@ -18,7 +18,7 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, load
-from dmljax.text import show
+from dmljax.text import join_words, show
 
 _FEWEST = 16  # tokens that a prompt is padded to
 
@@ -45,7 +45,7 @@ class LanguageModel:
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
     `settings` has what the folder's file says, and `model` is the ONNX model, whose `weights` each method takes with
-    other values, for instance on a mesh or after training.
+    other values: trained ones, or `model.shard(mesh)` on a mesh with auto axes.
 
     A first call compiles two programs: one that reads prompts, whose lengths are rounded up to a power of two, and one
     that chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
@@ -54,25 +54,20 @@ class LanguageModel:
     def __init__(self, settings: Settings, model: Model) -> None:
         self.settings, self.model = settings, model
         types = {one.name: one for one in (*model.inputs, *model.defaults)}
-        names = settings.names
-        for role in ("input_ids", "attention_mask"):
-            if names[role] not in types:
-                place = (FILE, "model", "decoder", "inputs", role)
-                raise InvalidDesc(Problem(place, f"must be one of the model's inputs {', '.join(types)}", names[role]))
-        self._dtypes = {
-            role: types[names[role]].dtype
-            for role in ("input_ids", "attention_mask", "position_ids")
-            if names[role] in types
-        }
+        outputs = {one.name: one for one in model.outputs}
+        names, layers = settings.names, range(settings.layers)
         pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
-        self._caches = {
-            names[past] % layer: names[present] % layer for layer in range(settings.layers) for past, present in pairs
-        }
-        for past in self._caches:
-            if past not in types:
-                raise InvalidDesc(Problem(past, f"must be an input of {settings.file.name}, as {FILE} says"))
+        self._caches = {names[past] % layer: names[present] % layer for layer in layers for past, present in pairs}
+        _require_names("input", [names["input_ids"], names["attention_mask"], *self._caches], types, settings)
+        _require_names("output", [names["logits"], *self._caches.values()], outputs, settings)
+        sizes = outputs[names["logits"]].sizes
+        if sizes and isinstance(sizes[-1], int) and sizes[-1] != settings.vocabulary:
+            rule = f"must be {sizes[-1]}, the last size of {names['logits']}"
+            raise InvalidDesc(Problem((FILE, "model", "vocab_size"), rule, settings.vocabulary))
+        roles = ("input_ids", "attention_mask", "position_ids")
+        self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past].dtype for past in self._caches}
-        self._outputs = [one.name for one in model.outputs]
+        self._outputs = [*outputs]
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames="is_first")
         self._write = jax.jit(self._writing, donate_argnums=1, static_argnames="way")
         self._score = jax.jit(self._scored)
@@ -118,8 +113,7 @@ class LanguageModel:
         }
         with within("onnx"):
             run = self._begun(prompts, options, key, state, weights)
-            run, _ = run.advanced(run.search.max_length)
-            return run.sequences()
+            return run.advanced(run.search.max_length).sequences()
 
     def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> "Stream":
         """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
@@ -148,7 +142,10 @@ class LanguageModel:
         """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary)."""
         with within("onnx"):
             rows, is_single = _rows(prompts, self.settings.vocabulary)
-            tokens, counts = _padded(rows, _rounded(max(map(len, rows)), self.settings.context_length))
+            longest, most = max(map(len, rows)), self.settings.context_length
+            if longest > most:
+                raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
+            tokens, counts = _padded(rows, _rounded(longest, most))
             found = self._score(self.weights if weights is None else dict(weights), tokens, counts)
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
@@ -169,6 +166,8 @@ class LanguageModel:
         if prompts is None and state is None:
             raise InvalidType(Problem("prompts", "must be given without state"))
         if state is not None:
+            if not isinstance(state, State):
+                raise InvalidType(Problem("state", "must be a State, as start returns it", show(state)))
             state = jax.tree.map(jnp.copy, state)  # its buffers are donated, and the caller keeps his
             if options.get("max_length") is None:
                 search = search._replace(max_length=min(search.max_length, state.tokens.shape[1]))
@@ -294,10 +293,9 @@ class _Run(NamedTuple):
     def is_over(self) -> bool:
         return self.over is not None and bool(np.all(self.over))
 
-    def advanced(self, most: int) -> tuple["_Run", list[list[Any]]]:
-        """The run after at most `most` more tokens, and the new tokens of each step: None for what is over."""
-        before = np.asarray(self.state.lengths)
-        over = before >= self.search.max_length if self.over is None else self.over
+    def advanced(self, most: int) -> "_Run":
+        """The run after at most `most` more tokens of each sequence."""
+        over = np.asarray(self.state.lengths) >= self.search.max_length if self.over is None else self.over
         key = self.key if self.search.do_sample else None
         integers = ("max_length", "min_length")
         numbers: dict[str, Any] = {
@@ -306,16 +304,7 @@ class _Run(NamedTuple):
         state, over, key = self.model._write(
             self.weights, self.state, over, key, np.int32(most), numbers, way=_way(self.search)
         )
-        after, tokens = np.asarray(state.lengths), np.asarray(state.tokens)
-        steps = range(int((after - before).max(initial=0)))
-        news = [
-            [
-                int(tokens[i, first + step]) if first + step < last else None
-                for i, (first, last) in enumerate(zip(before, after, strict=True))
-            ]
-            for step in steps
-        ]
-        return self._replace(state=state, over=np.asarray(over), key=key), news
+        return self._replace(state=state, over=np.asarray(over), key=key)
 
     def sequences(self) -> Any:
         tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
@@ -334,8 +323,9 @@ class Stream(Iterator[Any]):
         while not self._waiting:
             if self._run.is_over:
                 raise StopIteration
-            self._run, news = self._run.advanced(self._block)
-            self._waiting.extend(news)
+            before = np.asarray(self._run.state.lengths)
+            self._run = self._run.advanced(self._block)
+            self._waiting.extend(_news(self._run.state, before))
         row = self._waiting.popleft()
         return row[0] if self._run.is_single else row
 
@@ -344,6 +334,14 @@ class Stream(Iterator[Any]):
         """The sequences with all tokens so far, to continue them later."""
         kept: State = jax.tree.map(jnp.copy, self._run.state)  # the next tokens take the memory of the run's own
         return kept
+
+
+def _news(state: State, before: Any) -> Iterator[list[int | None]]:
+    """The new tokens of all sequences, step by step, since they had the lengths `before`."""
+    tokens, lengths = np.asarray(state.tokens), np.asarray(state.lengths)
+    for step in range(max(lengths - before)):
+        places = enumerate(before + step)
+        yield [int(tokens[row, place]) if place < lengths[row] else None for row, place in places]
 
 
 class _Way(NamedTuple):
@@ -392,6 +390,13 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
         values = jnp.where(before < numbers["top_p"], values, -jnp.inf)
     drawn = jax.random.categorical(key, values, axis=1)[:, None]
     return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
+
+
+def _require_names(kind: str, names: Sequence[str], known: Mapping[str, Any], settings: Settings) -> None:
+    for name in names:
+        if name not in known:
+            rule = f"must be an {kind} of {settings.file.name}, as {FILE} says"
+            raise InvalidDesc(Problem(name, rule, remedy=f"it has {join_words(known)}"))
 
 
 def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:

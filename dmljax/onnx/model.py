@@ -224,7 +224,8 @@ class Model:
         The first of two products is divided by columns, with its bias, and the second by rows, so that a transformer
         exchanges data once after attention and once after its perceptron. Convolutions are divided by output channels,
         embeddings by features, and recurrent layers by gates. A weight stays whole on each device if its size is not
-        divisible, or if only functions or subgraphs of the model read it.
+        divisible, or if only functions or subgraphs of the model read it. Weights of few bits are divided by columns,
+        or by blocks of rows, with their scales and zero points.
 
         >>> import onnx.parser
         >>> head = (

@@ -30,7 +30,7 @@ _WITH_ALL_FEATURES = frozenset(
 # The inputs at which these nodes read their weights
 _PRODUCTS = {"FusedGemm": 1, "FusedMatMul": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
-_EMBEDDINGS = {"EmbedLayerNormalization": slice(2, 5), "Gather": slice(0, 1)}
+_EMBEDDINGS = {"EmbedLayerNormalization": (2, 3, 4), "Gather": (0,), "GatherBlockQuantized": (0, 2, 3)}
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
 
@@ -49,7 +49,7 @@ def partition(
         if place is not None:
             places |= {name: place for name in node.outputs if name}
     for node in graph.nodes:  # last, because a table that is also a product's weight is divided as the product needs
-        for name in node.inputs[_EMBEDDINGS.get(node.operator, slice(0))]:
+        for name in (_input(node, index) for index in _EMBEDDINGS.get(node.operator, ())):
             if len(shapes.get(name, ())) > 1:
                 weights.divide(name, _LAST)
     divided = {name: PartitionSpec(*[None] * place, axis) for name, place in weights.divided.items()}
@@ -91,6 +91,8 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
         return None
     if _input(node, _PRODUCTS.get(node.operator)) in weights.views:
         return _of_product(node, weights, is_divided=node.inputs[0] in places)
+    if node.operator == "MatMulNBits" and node.inputs[1] in weights.views:
+        return _of_blocks(node, weights, is_divided=node.inputs[0] in places)
     if node.operator in _CONVOLUTIONS:
         return _of_convolution(node, weights)
     if node.operator in _RECURRENT:
@@ -118,6 +120,20 @@ def _of_product(node: Node, weights: _Weights, *, is_divided: bool) -> int | Non
         return None
     if node.operator in ("Gemm", "FusedGemm"):
         weights.divide(_input(node, 2), _LAST)
+    return _LAST
+
+
+def _of_blocks(node: Node, weights: _Weights, *, is_divided: bool) -> int | None:
+    """Divides codes of the shape (columns, blocks of rows, bytes), with the scales and zero points of their blocks."""
+    codes, of_blocks = node.inputs[1], node.inputs[2:4]
+    if is_divided and weights.divide(codes, 1):
+        for name in of_blocks:  # stay whole in one dimension, where a column's blocks lie side by side
+            weights.divide(name, 1)
+        return None
+    if not weights.divide(codes, 0):
+        return None
+    for name in (*of_blocks, _input(node, 5)):
+        weights.divide(name, 0)
     return _LAST
 
 

@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
 
-VOCABULARY, HIDDEN, HEADS, KEY_HEADS, SIZE, LAYERS, CONTEXT = 48, 32, 4, 2, 16, 2, 64
+VOCABULARY, HIDDEN, HEADS, KEY_HEADS, SIZE, LAYERS, CONTEXT = 48, 80, 4, 2, 16, 2, 64
 END, BLOCK = 2, 16
 
 

@@ -11,8 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, refuses
-from small_language_models import CONFIGURATION, CONTEXT, END, VOCABULARY, Reference, language_proto, write_folder
+from helpers import FULL, mesh_of, refuses
+from jax.sharding import AxisType, PartitionSpec as P
+from small_language_models import (
+    CONFIGURATION,
+    CONTEXT,
+    END,
+    LAYERS,
+    VOCABULARY,
+    Reference,
+    language_proto,
+    write_folder,
+)
 
 from dmljax.onnx import LanguageModel, language_model
 
@@ -201,6 +211,21 @@ def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: 
     assert model.generate(PROMPT, repetition_penalty=2.5, **ENDLESS) == expected
 
 
+# Meshes
+
+
+def test_devices_divide_the_weights(model: LanguageModel) -> None:
+    mesh = mesh_of(AxisType.Auto, data=4, model=2)
+    specs = model.model.partition(mesh)
+    for layer in range(LAYERS):
+        for name in ("q", "k", "v"):
+            assert specs[f"{layer}.{name}.codes"] == specs[f"{layer}.{name}.scales"] == P("model")
+        assert specs[f"{layer}.out.codes"] == P(None, "model")
+    weights = model.model.shard(mesh)
+    found = model.generate([PROMPT, OTHER], weights=weights, **ENDLESS)
+    assert found == model.generate([PROMPT, OTHER], **ENDLESS)
+
+
 # Bad input
 
 
@@ -223,6 +248,8 @@ def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: 
         (lambda m: m.generate(PROMPT, do_sample=1), "do_sample must be True or False; got 1"),
         (lambda m: m.generate(PROMPT, do_sample=True), "key: needed for do_sample (key=jax.random.key(0))"),
         (lambda m: [*m.stream(PROMPT, tempo=1)], "options must be options of generate: max_length"),
+        (lambda m: m.logits([3] * 65), "prompts must have at most 64 tokens, the model's context; got 65"),
+        (lambda m: m.generate(PROMPT, state={}), "state must be a State, as start returns it; got {}"),
         (lambda m: m.generate([PROMPT] * 2, state=m.start(PROMPT)), "prompts must be 1 lists of tokens"),
         (
             lambda m: m.generate(OTHER, state=m.start(PROMPT, max_length=20), max_length=21),
@@ -266,10 +293,14 @@ CACHE_NAMES = ("model", "decoder", "inputs", "past_key_names")
         (with_value("gone.onnx", "model", "decoder", "filename"), "gone.onnx"),
         (with_value("../model.onnx", "model", "decoder", "filename"), "filename must be a file in the folder"),
         (with_value("past.%d", *CACHE_NAMES), '["past.0"] must be an input of model.onnx'),
+        (with_value("y", "model", "decoder", "outputs", "logits"), "y must be an output of model.onnx"),
+        (with_value(40, "model", "vocab_size"), "model.vocab_size must be 48, the last size of logits; got 40"),
+        (with_value(["x"], "model", "eos_token_id"), "eos_token_id must be an integer, or a list of them; got ['x']"),
+        (with_value("x", "search", "max_length"), "search.max_length must be an integer from 1 to 64"),
         (with_value("past", *CACHE_NAMES), "past_key_names must have %d for the layer; got 'past'"),
         (with_value({}, "model", "vision"), "models of several files are not supported"),
         (with_value(4, "search", "num_beams"), "beams are not supported; got 4"),
-        (with_value(-1.0, "search", "temperature"), "temperature must be a positive number; got -1.0"),
+        (with_value(-1.0, "search", "temperature"), "search.temperature must be a positive number; got -1.0"),
     ],
 )
 def test_wrong_folders_are_refused(folder: Path, tmp_path: Path, content: Any, message: str) -> None:
