@@ -375,7 +375,7 @@ def _said(
 
 
 def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bool) -> None:
-    """Answers each line of the standard input, and keeps what was said."""
+    """Answers each line of the standard input as the next message of one conversation."""
     messages: list[dict[str, str]] = []
     state: Any = None
     before: list[int] = []

@@ -439,7 +439,7 @@ class _Ring(NamedTuple):
     def slopes(
         self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, slope: Array
     ) -> Arrays:
-        """What the keys in `floats`, which come from `device`, add to the derivatives by all floats.
+        """The part of the derivatives by `floats` that is due to its keys, which come from `device`.
 
         `of_all` and `result` belong to the keys of all devices.
         """

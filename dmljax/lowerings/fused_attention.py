@@ -303,7 +303,7 @@ def _lowered(
         except RuntimeError as error:
             if "No supported GPU devices found" not in str(error):
                 raise
-        # JAX 0.12 wants to know the GPU, but not where there is none and for kinds that it does not list. Kernels of
+        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this one. Kernels of
         # 16 and 32 bits are the same for all kinds.
         kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
         with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):

@@ -28,10 +28,10 @@ class Search(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a folder says of its decoder."""
+    """The settings of a folder's decoder."""
 
     file: Path
-    names: Mapping[str, str]  # of the decoder's inputs and outputs; those of caches have `%d` for the layer
+    names: Mapping[str, str]  # of inputs and outputs; `%d` in a cache's name stands for the layer
     layers: int
     key_heads: int
     head_size: int

@@ -233,7 +233,7 @@ class LanguageModel:
         """The state after reading `counts` tokens of each row."""
         (batch, size), room = tokens.shape, state.tokens.shape[1]
         places = state.lengths[:, None] + _iota(size)[None]
-        # With as many places as tokens, a model knows that there are none before.
+        # A mask that is as long as the tokens tells the model that nothing came before.
         seen = places < counts[:, None] if is_first else _iota(room)[None] < state.lengths[:, None] + size
         logits, caches = self._called(weights, state.caches, tokens, places, seen)
         last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
@@ -345,7 +345,7 @@ def _news(state: State, before: Any) -> Iterator[list[int | None]]:
 
 
 class _Way(NamedTuple):
-    """What is compiled of a search; all else are numbers of a call."""
+    """The parts of a search that a program is compiled for; the others are its arguments."""
 
     is_drawn: bool
     kept: int  # the likeliest tokens that are drawn from; 0 for all

@@ -86,7 +86,7 @@ def figures(target: str, function: Function, work: Work, least: float) -> Figure
 def roofs(work: Work) -> dict[str, float]:
     """The microseconds that the work takes at least on each chip, by the idiom's shapes.
 
-    What is updated in place is read, and counts as not written.
+    Inputs that are updated in place count as read, and not as written.
     """
     function, updated = work.jax or work.dmljax, {work.inputs[i] for i in work.updated}
 

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
-    """What the command prints to both streams."""
+    """The text that the command writes to the standard output and the standard error."""
     assert main(["generate", *arguments]) == status
     return capsys.readouterr()
 
