@@ -1,15 +1,12 @@
 """Attention as an operation of its own in JAX's programs, which becomes one kernel on a GPU and on a TPU.
 
-A kernel is traced where a program is lowered for its chip, so that programs for other platforms do not pay for it, and
-derivatives of any order and in both modes exist: a kernel computes the derivatives of reverse mode, and the formula all
-others. On a CPU, Pallas interprets the kernels; only tests do that.
+Derivatives of any order and in both modes exist: a kernel computes the derivatives of reverse mode, and the formula all
+others.
 
 Arrays have the dimensions that `attention_kernels` describes; the first one may be 1 instead of the batch.
 """
 
-import functools
 import itertools
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -18,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.experimental.custom_partitioning import custom_partitioning
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
+
+from dmljax.lowerings import kernels
 
 Arrays = dict[str, Array]  # by name
 
@@ -49,7 +47,7 @@ class Way(NamedTuple):
 
 def fused_attention(way: Way, given: Arrays) -> Array:
     """Attention with the type of the queries."""
-    return cast(Array, _attend.bind(*given.values(), way=way, has_level=False, marker=_marker())[0])
+    return cast(Array, _attend.bind(*given.values(), way=way, has_level=False, marker=kernels.marker())[0])
 
 
 def part_of_attention(way: Way, given: Arrays) -> tuple[Array, Array]:
@@ -58,7 +56,7 @@ def part_of_attention(way: Way, given: Arrays) -> tuple[Array, Array]:
     `way.formula` computes each query's highest score, or takes "highest" for it, and two sums: of the powers of e by
     how much scores are above it, and of the values times those.
     """
-    result, level = _attend.bind(*given.values(), way=way, has_level=True, marker=_marker())
+    result, level = _attend.bind(*given.values(), way=way, has_level=True, marker=kernels.marker())
     return result, level
 
 
@@ -66,7 +64,7 @@ def slopes_of_part(
     way: Way, given: Arrays, moving: tuple[str, ...], result: Array, level: Array, slope: Array
 ) -> Arrays:
     """The slopes by the operands that `moving` names, from the result, its level and its slope for all keys."""
-    found = _pull.bind(*given.values(), result, level, slope, way=way, moving=moving, marker=_marker())
+    found = _pull.bind(*given.values(), result, level, slope, way=way, moving=moving, marker=kernels.marker())
     return {name: _sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)}
 
 
@@ -86,13 +84,13 @@ def _types_of_results(*types: Any, way: Way, has_level: bool, marker: Any = None
 
 
 def _attended(*arrays: Array, way: Way, has_level: bool, interpret: bool) -> list[Array]:
-    from dmljax.lowerings import attention_kernels as kernels  # slow to import
+    from dmljax.lowerings import attention_kernels  # slow to import
 
     given = _readable(way.operands(arrays))
     *shape, _ = given["query"].shape
     types = {"result": jax.ShapeDtypeStruct((*shape, given["value"].shape[-1]), way.dtype(given["query"].dtype))}
     types |= {"level": jax.ShapeDtypeStruct((*shape, 1), np.float32)} if has_level else {}
-    results = kernels.FORWARD[way.chip](given, types, way.results_in_rows(), interpret)
+    results = attention_kernels.FORWARD[way.chip](given, types, way.results_in_rows(), interpret)
     return [results[name] for name in types]
 
 
@@ -115,7 +113,7 @@ def _readable(given: Arrays) -> Arrays:
 def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_level: bool, marker: Any) -> Any:
     if way.is_part:
         given = {"way": way, "has_level": has_level, "marker": marker}
-        return _derived_by_formula(_attend, _attended_by_formula, primals, tangents, **given)
+        return kernels.derived_by_formula(_attend, _attended_by_formula, primals, tangents, **given)
     result, level = _attend.bind(*primals, way=way, has_level=True, marker=marker)
     moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
     (tangent,) = _move.bind(*primals, result, level, *moving.values(), way=way, moving=tuple(moving))
@@ -142,7 +140,7 @@ def _transposed(slopes: Sequence[Any], *arrays: Any, way: Way, moving: tuple[str
     (slope,) = slopes
     if type(slope) is ad.Zero:
         return [None] * len(arrays)
-    found = _pull.bind(*known, slope, way=way, moving=moving, marker=_marker())
+    found = _pull.bind(*known, slope, way=way, moving=moving, marker=kernels.marker())
     given = way.operands(known)
     sums = [_sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)]
     return [None] * len(known) + sums
@@ -185,7 +183,7 @@ def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker
 
 
 def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) -> list[Array]:
-    from dmljax.lowerings import attention_kernels as kernels  # slow to import
+    from dmljax.lowerings import attention_kernels  # slow to import
 
     given = _readable(way.operands(arrays))
     result, level, slope = arrays[len(way.names) :]
@@ -198,28 +196,10 @@ def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) 
         for name in moving
     }
     operands = given | {"level": level, "mean": mean, "slope": slope}
-    found = kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
+    found = attention_kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
     return [
         jnp.sum(found[f"by_{name}"], 3, keepdims=True) if name in _NUMBERS else found[f"by_{name}"] for name in moving
     ]
-
-
-def _derived_by_formula(
-    primitive: Primitive,
-    compute: Callable[..., list[Array]],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    **given: Any,
-) -> Any:
-    """The values of `primitive`, and the tangents of the function that it computes."""
-    moving = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
-
-    def of_moving(*some: Any) -> list[Array]:
-        every = dict(zip(moving, some, strict=True))
-        return compute(*(every.get(i, x) for i, x in enumerate(primals)), **given)
-
-    _, moved = jax.jvp(of_moving, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))
-    return primitive.bind(*primals, **given), moved
 
 
 # vmap: all batches in one dimension
@@ -259,64 +239,9 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 # Lowering
 
 
-def _lowered(
-    compute: Callable[..., list[Array]],
-    by_formula: Callable[..., list[Array]],
-    platform: str,
-    context: Any,
-    *arrays: Any,
-    **given: Any,
-) -> Any:
-    """Lowers to a kernel on each device, which has its own batches and heads of keys.
-
-    The formula, which XLA divides by itself, takes the kernel's place where the mesh is unknown or belongs to
-    `jax.shard_map` only in part; in programs that are exported, for a GPU because JAX promises nothing about the format
-    of its kernels, and for several devices because a function of this process divides a kernel; in branches that a
-    program for several platforms has for others, which never run; for the slopes by a bias, one for each score; and
-    for GPUs that Triton does not compile for.
-    """
-    module, axes = context.module_context, context.module_context.axis_context
-    given = {name: x for name, x in given.items() if name != "marker"}
-    chip, is_exported = given["way"].chip, module.lowering_parameters.for_export
-
-    def kernel(*arrays: Array) -> list[Array]:
-        return compute(*arrays, interpret=platform == "cpu", **given)
-
-    function: Callable[..., Any] = kernel
-    is_elsewhere = _CHIPS.get(platform) != chip and tuple(module.platforms) != ("cpu",)
-    is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
-    is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
-    has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
-    if has_formula or "bias" in given.get("moving", ()) or (platform == "cuda" and _has_old_gpu()):
-        function = partial(by_formula, **given)
-    elif is_on_mesh:
-        function = partial(by_formula, **given) if axes.abstract_mesh is None else _divided(kernel, **given)
-    # A kernel knows nothing of the mesh that its operands vary over.
-    plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
-    own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
-    lower = mlir.lower_fun(function, multiple_results=True)
-    with warnings.catch_warnings():
-        # Users need not hear on which of JAX's compilers for GPUs a kernel depends.
-        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
-        try:
-            return lower(own, *arrays)
-        except RuntimeError as error:
-            if "No supported GPU devices found" not in str(error):
-                raise
-        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this one. Kernels of
-        # 16 and 32 bits are the same for all kinds.
-        kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
-        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):
-            return lower(own, *arrays)
-
-
-def _has_old_gpu() -> bool:
-    """Whether this process has a GPU of before 2020, for which Triton does not compile."""
-    gpus = jax.local_devices() if jax.default_backend() == "gpu" else []
-    return any(float(gpu.compute_capability) < 8 for gpu in gpus)
-
-
-_CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # AMD's GPUs have too little memory for the blocks
+def _chip(*, way: Way, moving: tuple[str, ...] = (), has_level: bool = False) -> str | None:
+    """The chip of the kernel; the slopes by a bias, one for each score, have none."""
+    return None if "bias" in moving else way.chip
 
 
 _DIMENSIONS = {
@@ -344,11 +269,7 @@ def _divided(
         sides = (zip(names, operands, strict=True), zip(results, outcomes, strict=True))
         return " -> ".join(", ".join(dimensions(name, x.shape) for name, x in side) for side in sides)
 
-    def of_device(*arrays: Array) -> list[Array]:
-        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # and not the one of `jax.set_mesh`
-            return function(*arrays)
-
-    def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
+    def shardings(mesh: Any, operands: Any, outcomes: Any) -> Any:
         axes = (*operands[names.index("query")].sharding.spec, None, None)[:2]
 
         def sharding(x: Any) -> NamedSharding:
@@ -356,44 +277,20 @@ def _divided(
                 mesh, PartitionSpec(*(one if size > 1 else None for one, size in zip(axes, x.shape, strict=False)))
             )
 
-        return mesh, of_device, [*map(sharding, outcomes)], tuple(map(sharding, operands))
+        return [*map(sharding, outcomes)], [*map(sharding, operands)]
 
-    divided = custom_partitioning(function)
-    divided.def_partition(divide, sharding_rule=rule)
-    return cast(Callable[..., Any], divided)
+    return kernels.divided_by(function, rule, shardings)
 
 
-@functools.cache
-def _marker() -> Any:
-    """A program with a division over devices: JAX then tells the devices to what lowers primitives that have it."""
-    divided = custom_partitioning(lambda x: x)
-    divided.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
-    return jax.make_jaxpr(divided)(np.zeros(1, np.float32))
-
-
-def _evaluated(primitive: Primitive, *arrays: Any, **given: Any) -> Any:
-    """Computes at once, where nothing is traced, as under `jax.disable_jit`."""
-    with jax.disable_jit(False):
-        return jax.jit(lambda *every: primitive.bind(*every, **given))(*arrays)
-
-
-def _primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
-    made = Primitive(name)
-    made.multiple_results = True
-    made.def_impl(partial(_evaluated, made))
-    made.def_abstract_eval(types)
-    batching.primitive_batchers[made] = partial(_folded, made)
-    return made
-
-
-_attend = _primitive("attention", _types_of_results)
-_move = _primitive("attention_tangent", _types_of_tangent)
-_pull = _primitive("attention_slopes", _types_of_slopes)
+_attend = kernels.primitive("attention", _types_of_results)
+_move = kernels.primitive("attention_tangent", _types_of_tangent)
+_pull = kernels.primitive("attention_slopes", _types_of_slopes)
+for primitive in (_attend, _move, _pull):
+    batching.primitive_batchers[primitive] = partial(_folded, primitive)
 mlir.register_lowering(_move, mlir.lower_fun(_moved, multiple_results=True))
-for platform in ("cpu", "rocm", *_CHIPS):
-    mlir.register_lowering(_attend, partial(_lowered, _attended, _attended_by_formula, platform), platform=platform)
-    mlir.register_lowering(_pull, partial(_lowered, _pulled, _pulled_by_formula, platform), platform=platform)
+kernels.register(_attend, _attended, _attended_by_formula, _divided, _chip)
+kernels.register(_pull, _pulled, _pulled_by_formula, _divided, _chip)
 ad.primitive_jvps[_attend] = _derived
-ad.primitive_jvps[_move] = partial(_derived_by_formula, _move, _moved)
-ad.primitive_jvps[_pull] = partial(_derived_by_formula, _pull, _pulled_by_formula)
+ad.primitive_jvps[_move] = partial(kernels.derived_by_formula, _move, _moved)
+ad.primitive_jvps[_pull] = partial(kernels.derived_by_formula, _pull, _pulled_by_formula)
 ad.primitive_transposes[_move] = _transposed

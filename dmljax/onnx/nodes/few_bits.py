@@ -7,6 +7,9 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.lowerings.few_bits import Weights, product_with, unpacked
+from dmljax.lowerings.products import matrix_product
+from dmljax.lowerings.sharding import sharded_along
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Vector, Vectors
 from dmljax.onnx.registry import handles, one_of
@@ -14,16 +17,6 @@ from dmljax.onnx.registry import handles, one_of
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
 
 _contributed = functools.partial(handles, domain="com.microsoft")
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Unpacks numbers of few bits from bytes, lowest bits first."""
-    if bits == 8:
-        return packed
-    shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)
-    shifts = shifts.reshape((1,) * packed.ndim + shifts.shape)
-    parts: Array = (packed[..., None] >> shifts) & jnp.uint8(2**bits - 1)
-    return parts.reshape(*packed.shape[:-1], -1)
 
 
 @_contributed("MatMulNBits")
@@ -48,24 +41,24 @@ def _matmul_of_few_bits(
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
-    quantized = _unpacked(b.reshape(N, blocks, -1), bits)
-    scales = scales.reshape(N, blocks)
+    codes, scales = b.reshape(N, blocks, -1), scales.reshape(N, blocks)
     if zero_points is None:
-        zeros = jnp.full((N, blocks), 2 ** (bits - 1), jnp.uint8)
+        zeros = jnp.full((1, 1), 2 ** (bits - 1), jnp.uint8)
     elif zero_points.dtype == jnp.uint8:
-        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
+        zeros = unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
     else:
         zeros = zero_points.reshape(N, blocks)
-    if groups is not None:  # the block of each row, regardless of its position
+    if groups is None:
+        product = product_with(a, Weights(codes, scales, zeros), bits)
+    else:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
-        factor, zero = scales[:, places], zeros[:, places].astype(scales.dtype)
-        weight = (quantized.reshape(N, -1)[:, :K].astype(scales.dtype) - zero) * factor
-    elif zeros.dtype == jnp.uint8:
-        weight = dml.dequantize(quantized.reshape(N, -1), scales, zeros)[:, :K]
-    else:
-        weight = (quantized.astype(scales.dtype) - zeros[..., None]) * scales[..., None]
-        weight = weight.reshape(N, -1)[:, :K]
-    return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
+        numbers = unpacked(codes, bits).reshape(N, -1)[:, :K].astype(scales.dtype)
+        shift = zeros[:, places] if zero_points is not None else zeros
+        weight = (numbers - shift.astype(scales.dtype)) * scales[:, places]
+        product = matrix_product(a, weight.astype(a.dtype).T)
+    if bias is not None:
+        product += sharded_along(product, bias.reshape(*(1 for _ in product.shape[1:]), N))
+    return product.astype(a.dtype)
 
 
 # The values of the 4-bit codes of bitsandbytes
@@ -125,7 +118,7 @@ def _gather_of_blocks(
     def rows(table: Array) -> Array:
         return jnp.take(table, places if table.shape[gathered] != 1 else jnp.zeros_like(places), axis=gathered)
 
-    numbers = _unpacked(rows(x), bits) if is_packed else rows(x)
+    numbers = unpacked(rows(x), bits) if is_packed else rows(x)
     length = numbers.shape[after]
 
     def of_blocks(table: Array) -> Array:
@@ -136,7 +129,7 @@ def _gather_of_blocks(
 
     if zero_points is not None:
         count = scales.shape[-1]
-        zeros = cut(of_blocks(_unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
+        zeros = cut(of_blocks(unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
     else:
         zeros = jnp.float32(2 ** (bits - 1) if is_packed else 0)
     result = (numbers.astype(jnp.float32) - zeros) * cut(of_blocks(scales))

@@ -1,0 +1,212 @@
+"""Products with weights of 2, 4 or 8 bits in blocks of rows that share a scale and a zero point.
+
+A byte has the codes of consecutive rows, lowest bits first. To put the codes back in order costs more than the product:
+instead, the rows at each place in a byte are a product of their own.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.interpreters import ad, batching
+from jax.sharding import NamedSharding, PartitionSpec
+
+from dmljax.lowerings import kernels
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import dimension_axes, partitioned
+from dmljax.lowerings.sizes import is_symbolic
+from dmljax.types import widened
+
+
+def unpacked(codes: Array, bits: int) -> Array:
+    """The numbers of few bits in the last dimension of `codes`, lowest bits of each byte first."""
+    if bits == 8:
+        return codes
+    return jnp.stack(_planes(codes, bits), -1).reshape(*codes.shape[:-1], -1)
+
+
+class Weights(NamedTuple):
+    """Weights of the shape (rows, columns), as ONNX Runtime keeps them: columns first."""
+
+    codes: Array  # (columns, blocks, bytes), in uint8
+    scales: Array  # (columns, blocks)
+    zeros: Array  # (columns, blocks), or (1, 1) for all; in uint8, or floats of the type of the scales
+
+
+def product_with(a: Array, weights: Weights, bits: int) -> Array:
+    """`a @ weights` in at least float32; the weights are rounded to the type of `a` before."""
+    columns = dimension_axes(weights.codes)[0]
+    axes_of_a = dimension_axes(a)
+    blocks = dimension_axes(weights.codes)[1]
+    operands = [
+        (a, axes_of_a),
+        (weights.codes, [columns, blocks, None]),
+        *((x, [columns, blocks]) for x in weights[1:]),
+    ]
+    return partitioned(partial(_product, bits), operands, [*axes_of_a[:-1], columns])
+
+
+def _product(bits: int, a: Array, *arrays: Array) -> Array:
+    _, blocks, count = arrays[0].shape
+    rows = math.prod(a.shape[:-1])
+    missing = blocks * count * (8 // bits) - a.shape[-1]  # rows that fill the last block
+    if missing:
+        a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
+    by_planes, whole = partial(_by_planes, bits), partial(_whole, bits)
+    if is_symbolic(rows):
+        result: Array = choose(a, *arrays, gpu=whole, default=by_planes)
+        return result
+    ways: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
+    if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
+        ways["cpu"] = partial(_by_integers, bits)
+    if rows <= _MOST_ROWS_IN_KERNEL and _fits_kernel(a, *arrays):
+        ways["gpu"] = partial(_in_kernel, bits)
+    return choose(a, *arrays, default=by_planes, **ways)
+
+
+# The formula
+
+
+def _planes(codes: Array, bits: int) -> list[Array]:
+    """The codes at each place in a byte."""
+    return [(codes >> np.uint8(place)) & np.uint8(2**bits - 1) for place in range(0, 8, bits)]
+
+
+def _factors(a: Array, bits: int) -> list[Array]:
+    """The columns of `a` at each place in a byte."""
+    parts = a.reshape(*a.shape[:-1], -1, 8 // bits)
+    return [parts[..., i] for i in range(8 // bits)]
+
+
+def _dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
+    numbers = (codes.astype(scales.dtype) - zeros.astype(scales.dtype)[..., None]) * scales[..., None]
+    return numbers.astype(dtype).reshape(codes.shape[0], -1)
+
+
+def _times(a: Array, weights: Array) -> Array:
+    axes = ((a.ndim - 1,), (1,)), ((), ())
+    product: Array = lax.dot_general(a, weights, axes, preferred_element_type=widened(a.dtype))
+    return product
+
+
+def _by_planes(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+    pairs = zip(_factors(a, bits), _planes(codes, bits), strict=True)
+    return reduce(operator.add, (_times(x, _dequantized(plane, scales, zeros, a.dtype)) for x, plane in pairs))
+
+
+def _whole(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+    """Unpacks the weights once, which costs a GPU less than several products of many rows."""
+    return _times(a, _dequantized(unpacked(codes, bits), scales, zeros, a.dtype))
+
+
+# Few rows on a CPU
+
+_MOST_ROWS_ON_CPU = 8
+_LARGEST_ON_CPU = 128 << 4  # blocks of 128 codes of 4 bits; larger sums would leave less than 20 bits for each factor
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _by_integers(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+    """Multiplies integers, as exactly as float32 does: XLA does not vectorize sums of floats.
+
+    Each block of `a` is rounded to as many bits as leave room for its sum in int32: to 22 for blocks of 32.
+    """
+    columns, blocks, count = codes.shape
+    size = count * (8 // bits)
+    parts = a.astype(np.float32).reshape(-1, blocks, size)
+    unit = jnp.max(jnp.abs(parts), -1, keepdims=True) / np.float32((2**31 - 1) // (size << bits))
+    rounded = jnp.round(parts / jnp.where(unit == 0, np.float32(1), unit)).astype(np.int32)
+    # Barriers, because XLA would compute each of these again for each product that reads it.
+    factors = lax.optimization_barrier(_factors(rounded[:, None], bits))
+    shift = zeros.astype(np.int32)[None, ..., None]
+    products = (
+        x * (plane.astype(np.int32)[None] - shift) for x, plane in zip(factors, _planes(codes, bits), strict=True)
+    )
+    total = lax.optimization_barrier(jnp.sum(reduce(operator.add, products), -1))
+    result = jnp.sum(total.astype(np.float32) * scales.astype(np.float32)[None] * unit[:, None, :, 0], -1)
+    return result.reshape(*a.shape[:-1], columns)
+
+
+@_by_integers.defjvp
+def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    return _by_integers(bits, *primals), jax.jvp(partial(_by_planes, bits), primals, tangents)[1]
+
+
+# Few rows on a GPU: XLA would write the unpacked weights to memory
+
+_MOST_ROWS_IN_KERNEL = 64
+
+
+def _fits_kernel(a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
+    """Whether the kernel takes operands of these types and sizes, at the precision that is set."""
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    is_precise = a.dtype == np.float32 and precision not in (None, "default", "fastest")
+    return not is_precise and {a.dtype, scales.dtype} <= _TYPES_IN_KERNEL and 0 not in (*a.shape, *codes.shape)
+
+
+_TYPES_IN_KERNEL = {np.dtype(one) for one in (np.float16, jnp.bfloat16, np.float32)}
+
+
+def _in_kernel(bits: int, a: Array, *arrays: Array) -> Array:
+    rows = a.reshape(-1, a.shape[-1])
+    (result,) = _multiply.bind(rows, *arrays, bits=bits, marker=kernels.marker())
+    return cast(Array, result).reshape(*a.shape[:-1], -1)
+
+
+def _types(a: Any, codes: Any, scales: Any, zeros: Any, *, bits: int, marker: Any) -> list[Any]:
+    return [a.update(shape=(a.shape[0], codes.shape[0]), dtype=np.dtype(np.float32), weak_type=False)]
+
+
+def _computed(a: Array, *arrays: Array, bits: int, interpret: bool) -> list[Array]:
+    from dmljax.lowerings import few_bits_kernels  # slow to import
+
+    return [few_bits_kernels.product_on_gpu(a, *arrays, bits=bits, interpret=interpret)]
+
+
+def _by_formula(a: Array, *arrays: Array, bits: int, marker: Any = None) -> list[Array]:
+    return [(_by_planes if a.shape[0] == 1 else _whole)(bits, a, *arrays)]
+
+
+def _batched(arrays: Any, axes: Any, *, bits: int, marker: Any) -> Any:
+    """Takes batches that share the weights as rows."""
+    a, *weights = arrays
+    if any(axis is not None for axis in axes[1:]):
+        return jax.vmap(partial(_by_formula, bits=bits), axes)(*arrays), [0]
+    a = jnp.moveaxis(a, axes[0], 0)
+    (result,) = _multiply.bind(a.reshape(-1, a.shape[-1]), *weights, bits=bits, marker=marker)
+    return [result.reshape(*a.shape[:-1], -1)], [0]
+
+
+def _divided(kernel: Any, *, bits: int) -> Any:
+    """The kernel on a mesh: devices have rows of `a`, columns, or blocks of rows, whose products they add up."""
+
+    def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
+        return f"m k, n c b, n c, {'x y' if operands[3].shape == (1, 1) else 'n c'} -> m n"
+
+    def axes_of(operands: Any) -> Any:
+        (rows,), (columns, blocks) = (
+            (*x.sharding.spec, None, None)[:n] for x, n in ((operands[0], 1), (operands[1], 2))
+        )
+        return rows, columns, blocks
+
+    def shardings(mesh: Any, operands: Any, outcomes: Any) -> Any:
+        rows, columns, blocks = axes_of(operands)
+        of_zeros = () if operands[3].shape == (1, 1) else (columns, blocks)
+        specs = (rows, blocks), (columns, blocks), (columns, blocks), of_zeros
+        return [NamedSharding(mesh, PartitionSpec(rows, columns))], [
+            NamedSharding(mesh, PartitionSpec(*x)) for x in specs
+        ]
+
+    return kernels.divided_by(kernel, rule, shardings, lambda operands: axes_of(operands)[2])
+
+
+_multiply = kernels.primitive("product_with_few_bits", _types)
+kernels.register(_multiply, _computed, _by_formula, _divided, lambda **_: "gpu")
+ad.primitive_jvps[_multiply] = partial(kernels.derived_by_formula, _multiply, _by_formula)
+batching.primitive_batchers[_multiply] = _batched

@@ -1,0 +1,157 @@
+"""Operations of their own in JAX's programs, which become one kernel of Pallas on a GPU or on a TPU.
+
+A kernel is traced where a program is lowered for its chip, so that programs for other platforms do not pay for it. On a
+CPU, Pallas interprets the kernels; only tests do that.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import jax
+import numpy as np
+from jax import Array, lax
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import Primitive
+from jax.interpreters import ad, mlir
+from jax.sharding import AbstractMesh
+
+Compute = Callable[..., list[Array]]
+
+CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # by platform; AMD's GPUs have too little memory for the blocks
+
+
+def primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
+    """An operation with several results of the `types` that a function finds."""
+    made = Primitive(name)
+    made.multiple_results = True
+    made.def_impl(partial(_evaluated, made))
+    made.def_abstract_eval(types)
+    return made
+
+
+def _evaluated(operation: Primitive, *arrays: Any, **given: Any) -> Any:
+    """Computes at once, where nothing is traced, as under `jax.disable_jit`."""
+    with jax.disable_jit(False):
+        return jax.jit(lambda *every: operation.bind(*every, **given))(*arrays)
+
+
+def derived_by_formula(
+    operation: Primitive, formula: Compute, primals: Sequence[Any], tangents: Sequence[Any], **given: Any
+) -> Any:
+    """The values of an operation, and the tangents of the formula that it computes."""
+    moving = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
+
+    def of_moving(*some: Any) -> list[Array]:
+        every = dict(zip(moving, some, strict=True))
+        return formula(*(every.get(i, x) for i, x in enumerate(primals)), **given)
+
+    _, moved = jax.jvp(of_moving, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))
+    return operation.bind(*primals, **given), moved
+
+
+def register(
+    operation: Primitive,
+    kernel: Compute,
+    formula: Compute,
+    divided: Callable[..., Callable[..., Any]],
+    chip_of: Callable[..., str | None],
+) -> None:
+    """Lowers an operation to a kernel on each device, or to the formula, which XLA divides by itself.
+
+    `kernel` takes `interpret`, and `divided` makes it a function for a mesh of devices. `chip_of` says from the
+    operation's parameters for which chip there is a kernel.
+
+    The formula takes the kernel's place where the mesh is unknown or belongs to `jax.shard_map` only in part; in
+    programs that are exported, for a GPU because JAX promises nothing about the format of its kernels, and for several
+    devices because a function of this process divides a kernel; in branches that a program for several platforms has
+    for others, which never run; and for GPUs that Triton does not compile for.
+    """
+    for platform in ("cpu", "rocm", *CHIPS):
+        rule = partial(_lowered, kernel, formula, divided, chip_of, platform)
+        mlir.register_lowering(operation, rule, platform=platform)
+
+
+def _lowered(
+    kernel: Compute,
+    formula: Compute,
+    divided: Callable[..., Callable[..., Any]],
+    chip_of: Callable[..., str | None],
+    platform: str,
+    context: Any,
+    *arrays: Any,
+    **given: Any,
+) -> Any:
+    module, axes = context.module_context, context.module_context.axis_context
+    given = {name: x for name, x in given.items() if name != "marker"}
+    chip, is_exported = chip_of(**given), module.lowering_parameters.for_export
+    by_kernel = partial(kernel, interpret=platform == "cpu", **given)
+    function: Callable[..., Any] = by_kernel
+    is_elsewhere = CHIPS.get(platform) != chip and tuple(module.platforms) != ("cpu",)
+    is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
+    is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
+    has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
+    if chip is None or has_formula or (platform == "cuda" and has_old_gpu()):
+        function = partial(formula, **given)
+    elif is_on_mesh:
+        function = partial(formula, **given) if axes.abstract_mesh is None else divided(by_kernel, **given)
+    # A kernel knows nothing of the mesh that its operands vary over.
+    plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
+    own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
+    lower = mlir.lower_fun(function, multiple_results=True)
+    with warnings.catch_warnings():
+        # Users need not hear on which of JAX's compilers for GPUs a kernel depends.
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        try:
+            return lower(own, *arrays)
+        except RuntimeError as error:
+            if "No supported GPU devices found" not in str(error):
+                raise
+        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this one. Kernels of
+        # 16 and 32 bits are the same for all kinds.
+        kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):
+            return lower(own, *arrays)
+
+
+def has_old_gpu() -> bool:
+    """Whether this process has a GPU of before 2020, for which Triton does not compile."""
+    gpus = jax.local_devices() if jax.default_backend() == "gpu" else []
+    return any(float(gpu.compute_capability) < 8 for gpu in gpus)
+
+
+def divided_by(
+    kernel: Callable[..., Any],
+    rule: Callable[..., str],
+    shardings: Callable[[Any, Any, Any], tuple[Sequence[Any], Sequence[Any]]],
+    parts: Callable[[Any], Any] = lambda operands: None,
+) -> Callable[..., Any]:
+    """`kernel` on a mesh of devices, by a rule of Shardy's and the shardings of results and operands.
+
+    `parts` says over which axes of the mesh the results of devices are parts of a sum, if any.
+    """
+
+    def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
+        results, given = shardings(mesh, operands, outcomes)
+        axes = parts(operands)
+
+        def of_device(*arrays: Array) -> Any:
+            with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # and not the one of `jax.set_mesh`
+                found = kernel(*arrays)
+            return found if axes is None else lax.psum(found, axes)
+
+        return mesh, of_device, [*results], tuple(given)
+
+    found = custom_partitioning(lambda *arrays: kernel(*arrays))
+    found.def_partition(divide, sharding_rule=rule)
+    return cast(Callable[..., Any], found)
+
+
+@functools.cache
+def marker() -> Any:
+    """A program with a division over devices: JAX then tells the devices to what lowers primitives that have it."""
+    divided = custom_partitioning(lambda x: x)
+    divided.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
+    return jax.make_jaxpr(divided)(np.zeros(1, np.float32))
