@@ -159,7 +159,9 @@ def _kernel(one: Instruction, computation: Computation, module: Module, fused: M
         return Cost(cycles=cycles)
     every, main = _moved(one, computation, module)
     if declared := _declared(one):
-        return replace(declared, kernels=1, bytes=declared.bytes or main, unestimated_bytes=declared.bytes or every)
+        amount = declared.bytes or every
+        prefetched = every - main  # into the core's memory, where copies have counted them
+        return replace(declared, kernels=1, bytes=max(amount - prefetched, 0), unestimated_bytes=amount)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
     return kernel + _computed(one, computation, fused)
 

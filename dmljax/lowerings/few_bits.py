@@ -65,8 +65,7 @@ def _product(bits: int, a: Array, *arrays: Array) -> Array:
     ways: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
         ways["cpu"] = partial(_by_integers, bits)
-    if rows <= _MOST_ROWS_IN_KERNEL and _fits_kernel(a, *arrays):
-        ways["gpu"] = partial(_in_kernel, bits)
+    ways |= {chip: partial(_in_kernel, bits, chip) for chip in _MOST_ROWS if _fits_kernel(chip, rows, a, *arrays)}
     return choose(a, *arrays, default=by_planes, **ways)
 
 
@@ -138,52 +137,61 @@ def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _by_integers(bits, *primals), jax.jvp(partial(_by_planes, bits), primals, tangents)[1]
 
 
-# Few rows on a GPU: XLA would write the unpacked weights to memory
+# Few rows on a GPU, where XLA would write the unpacked weights to memory, and on a TPU, where it would take longer
 
-_MOST_ROWS_IN_KERNEL = 64
+_MOST_ROWS = {"gpu": 64, "tpu": 32}
+_MOST_BYTES_ON_TPU = 2**14  # of a column, of which 256 are in the memory of a TPU's core
 
 
-def _fits_kernel(a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
-    """Whether the kernel takes operands of these types and sizes, at the precision that is set."""
+def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
+    """Whether a chip's kernel takes operands of these types and sizes, at the precision that is set."""
+    _, blocks, count = codes.shape
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     is_precise = a.dtype == np.float32 and precision not in (None, "default", "fastest")
-    return not is_precise and {a.dtype, scales.dtype} <= _TYPES_IN_KERNEL and 0 not in (*a.shape, *codes.shape)
+    is_whole = chip == "gpu" or (blocks % 8 == count % 8 == 0 and zeros.dtype == np.uint8)
+    return (
+        rows <= _MOST_ROWS[chip]
+        and not is_precise
+        and is_whole
+        and (chip == "gpu" or blocks * count <= _MOST_BYTES_ON_TPU)
+        and {a.dtype, scales.dtype} <= _TYPES_IN_KERNEL
+        and 0 not in (*a.shape, *codes.shape)
+    )
 
 
 _TYPES_IN_KERNEL = {np.dtype(one) for one in (np.float16, jnp.bfloat16, np.float32)}
 
 
-def _in_kernel(bits: int, a: Array, *arrays: Array) -> Array:
+def _in_kernel(bits: int, chip: str, a: Array, *arrays: Array) -> Array:
     rows = a.reshape(-1, a.shape[-1])
-    (result,) = _multiply.bind(rows, *arrays, bits=bits, marker=kernels.marker())
+    (result,) = _multiply.bind(rows, *arrays, bits=bits, chip=chip, marker=kernels.marker())
     return cast(Array, result).reshape(*a.shape[:-1], -1)
 
 
-def _types(a: Any, codes: Any, scales: Any, zeros: Any, *, bits: int, marker: Any) -> list[Any]:
+def _types(a: Any, codes: Any, scales: Any, zeros: Any, *, bits: int, chip: str, marker: Any) -> list[Any]:
     return [a.update(shape=(a.shape[0], codes.shape[0]), dtype=np.dtype(np.float32), weak_type=False)]
 
 
-def _computed(a: Array, *arrays: Array, bits: int, interpret: bool) -> list[Array]:
+def _computed(a: Array, *arrays: Array, bits: int, chip: str, interpret: bool) -> list[Array]:
     from dmljax.lowerings import few_bits_kernels  # slow to import
 
-    return [few_bits_kernels.product_on_gpu(a, *arrays, bits=bits, interpret=interpret)]
+    return [few_bits_kernels.PRODUCTS[chip](a, *arrays, bits=bits, interpret=interpret)]
 
 
-def _by_formula(a: Array, *arrays: Array, bits: int, marker: Any = None) -> list[Array]:
-    return [(_by_planes if a.shape[0] == 1 else _whole)(bits, a, *arrays)]
+def _by_formula(a: Array, *arrays: Array, bits: int, chip: str, marker: Any = None) -> list[Array]:
+    return [(_whole if chip == "gpu" and a.shape[0] > 1 else _by_planes)(bits, a, *arrays)]
 
 
-def _batched(arrays: Any, axes: Any, *, bits: int, marker: Any) -> Any:
-    """Takes batches that share the weights as rows."""
+def _batched(arrays: Any, axes: Any, *, bits: int, chip: str, marker: Any) -> Any:
+    """Takes batches that share the weights as rows, if they are few."""
     a, *weights = arrays
-    if any(axis is not None for axis in axes[1:]):
-        return jax.vmap(partial(_by_formula, bits=bits), axes)(*arrays), [0]
-    a = jnp.moveaxis(a, axes[0], 0)
-    (result,) = _multiply.bind(a.reshape(-1, a.shape[-1]), *weights, bits=bits, marker=marker)
-    return [result.reshape(*a.shape[:-1], -1)], [0]
+    if all(axis is None for axis in axes[1:]):
+        a = jnp.moveaxis(a, axes[0], 0)
+        return [_product(bits, a, *weights)], [0]
+    return jax.vmap(partial(_by_formula, bits=bits, chip=chip), axes)(*arrays), [0]
 
 
-def _divided(kernel: Any, *, bits: int) -> Any:
+def _divided(kernel: Any, *, bits: int, chip: str) -> Any:
     """The kernel on a mesh: devices have rows of `a`, columns, or blocks of rows, whose products they add up."""
 
     def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
@@ -207,6 +215,6 @@ def _divided(kernel: Any, *, bits: int) -> Any:
 
 
 _multiply = kernels.primitive("product_with_few_bits", _types)
-kernels.register(_multiply, _computed, _by_formula, _divided, lambda **_: "gpu")
+kernels.register(_multiply, _computed, _by_formula, _divided, lambda bits, chip: chip)
 ad.primitive_jvps[_multiply] = partial(kernels.derived_by_formula, _multiply, _by_formula)
 batching.primitive_batchers[_multiply] = _batched

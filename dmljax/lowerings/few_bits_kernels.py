@@ -1,4 +1,4 @@
-"""Products with weights of few bits in one kernel of Pallas, which reads each byte of codes once: for GPUs.
+"""Products with weights of few bits in one kernel of Pallas, which reads each byte of codes once: for GPUs and TPUs.
 
 Import this module only where a program is lowered for such a chip, because importing Pallas takes a second.
 """
@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
+from jax.experimental.pallas import tpu as mosaic, triton
+
+# GPUs: programs multiply a part of the rows with a few columns
 
 _COLUMNS, _BYTES = 16, 64  # that a program multiplies at once
 _FEWEST_PROGRAMS = 256  # two for each processor of a large GPU
 
 
-def product_on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
     """`a` (rows, factors) times the weights, in float32."""
     (rows, _), (columns, blocks, count) = a.shape, codes.shape
     places, total = 8 // bits, blocks * count
@@ -65,3 +67,89 @@ def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
     """The places of a block, and which of them there are."""
     place = first + lax.iota(np.int32, count)
     return place, place < total
+
+
+# TPUs: each program has all rows and 256 columns, and unpacks eight blocks of rows after another
+
+_COLUMNS_ON_TPU = 256
+_ROWS_ON_TPU = 128  # that the chip multiplies at once
+
+
+def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+    """Likewise, with `a` rounded to bfloat16, as all products at the default precision are.
+
+    Columns come last, as XLA keeps such weights in the memory of a TPU.
+    """
+    (rows, _), (columns, blocks, count) = a.shape, codes.shape
+    places, width, at_once = 8 // bits, _COLUMNS_ON_TPU, min(8, max(1, _ROWS_ON_TPU // count))
+    parts = blocks // at_once
+    factors = a.astype(jnp.bfloat16).reshape(rows, parts, at_once * count, places).transpose(1, 3, 0, 2)
+    has_one_zero = zeros.size == 1
+
+    def kernel(a_ref: Any, codes_ref: Any, scales_ref: Any, zeros_ref: Any, result_ref: Any, *unpacked: Any) -> None:
+        scales_there, zeros_there = (*unpacked, zeros_ref)[:2]
+        scales_there[...] = _float32(scales_ref[...])
+        if not has_one_zero:
+            zeros_there[...] = zeros_ref[...].astype(np.int32)
+
+        def step(i: Any, sums: Any) -> Any:
+            eight = pl.ds(pl.multiple_of(i * np.int32(8), 8), 8)
+            every_scale = scales_there[eight]
+            every_zero = zeros_ref[0, 0] if has_one_zero else zeros_there[eight]
+            for first in range(0, 8, at_once):
+                block = slice(first, first + at_once)
+                packed = codes_ref[pl.ds(i * np.int32(8) + np.int32(first), at_once)].astype(np.int32)
+                scale = every_scale[block, None]
+                zero = every_zero if has_one_zero else every_zero[block, None]
+                part = i * np.int32(8 // at_once) + np.int32(first // at_once)
+                for place in range(places):
+                    code = packed >> np.int32(place * bits) & np.int32(2**bits - 1)
+                    weight = ((code - zero).astype(np.float32) * scale).reshape(at_once * count, width)
+                    sums += jnp.dot(a_ref[part, place], weight.astype(jnp.bfloat16), preferred_element_type=np.float32)
+            return sums
+
+        steps = np.int32(0), np.int32(blocks // 8)
+        result_ref[...] = lax.fori_loop(*steps, step, jnp.zeros((rows, width), np.float32))
+
+    def last(*sizes: int) -> pl.BlockSpec:
+        return pl.BlockSpec((*sizes, width), lambda i: (*(np.int32(0) for _ in sizes), i))
+
+    whole = pl.BlockSpec(factors.shape, lambda i: (np.int32(0),) * 4)
+    one_zero = zeros.astype(np.int32), pl.BlockSpec(memory_space=mosaic.SMEM)
+    given, of_zeros = one_zero if has_one_zero else (zeros.T, last(blocks))
+    if scales.dtype == np.float16:  # which the chip does not have
+        scales = lax.bitcast_convert_type(scales, np.int16)
+    types = [np.float32] if has_one_zero else [np.float32, np.int32]
+    operands = factors, codes.transpose(1, 2, 0), scales.T, given
+    result: Array = pl.pallas_call(
+        kernel,
+        grid=(pl.cdiv(columns, width),),
+        in_specs=[whole, last(blocks, count), last(blocks), of_zeros],
+        out_specs=last(rows),
+        out_shape=jax.ShapeDtypeStruct((rows, columns), np.float32),
+        scratch_shapes=[mosaic.VMEM((blocks, width), np.dtype(x)) for x in types],
+        compiler_params=mosaic.CompilerParams(dimension_semantics=("parallel",)),
+        cost_estimate=pl.CostEstimate(
+            flops=2 * rows * columns * blocks * count * places,
+            transcendentals=0,
+            bytes_accessed=sum(x.size * x.dtype.itemsize for x in operands) + 4 * rows * columns,
+        ),
+        interpret=interpret,
+        name="product_with_few_bits",
+    )(*operands)
+    return result
+
+
+def _float32(x: Any) -> Any:
+    """Floats in float32, also those of float16 that are given by their bits."""
+    if x.dtype != np.int16:
+        return x.astype(np.float32)
+    bits = x.astype(np.int32)
+    sign, size = (bits & np.int32(0x8000)) << np.int32(16), bits & np.int32(0x7FFF)
+    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent is 15 too large in one, and 127 in the other
+    moved += jnp.where(size >= np.int32(0x7C00), np.int32(112 << 23), np.int32(0))  # infinity and NaN
+    subnormal = lax.bitcast_convert_type(size.astype(np.float32) * np.float32(2**-24), np.int32)
+    return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, moved) | sign, np.float32)
+
+
+PRODUCTS = {"gpu": _on_gpu, "tpu": _on_tpu}
