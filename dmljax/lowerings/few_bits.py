@@ -116,6 +116,7 @@ def _by_integers(bits: int, a: Array, codes: Array, scales: Array, zeros: Array)
 
     Each block of `a` is rounded to as many bits as leave room for its sum in int32: to 22 for blocks of 32.
     """
+    a, codes = lax.optimization_barrier((a, codes))  # a loop that generates tokens would unpack the codes before it
     columns, blocks, count = codes.shape
     size = count * (8 // bits)
     parts = a.astype(np.float32).reshape(-1, blocks, size)

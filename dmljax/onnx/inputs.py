@@ -1,6 +1,6 @@
 """Binds the arrays of a call to a model's inputs, and checks them against their types."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 from dmljax.checks import array
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.file import TensorType
-from dmljax.onnx.parameters import Value
+from dmljax.onnx.parameters import DType, Value
 from dmljax.text import did_you_mean, join_words
+from dmljax.types import FLOATS
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class Inputs:
     needed: tuple[TensorType, ...]
     defaults: tuple[TensorType, ...]
 
-    def bound(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Value]:
-        """The inputs of a call by name."""
+    def bound(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], floats: Collection[DType] = ()
+    ) -> dict[str, Value]:
+        """The inputs of a call by name; `floats` are types that those of floats may have, too."""
         types = {one.name: one for one in (*self.needed, *self.defaults)}
         if any(isinstance(one, dict) for one in inputs):
             raise InvalidType(
@@ -42,10 +45,12 @@ class Inputs:
         if missing:
             raise InvalidType(Problem((), f"no array for input{'s' * (len(missing) > 1)} {join_words(missing)}"))
         opened: dict[str, tuple[str, int]] = {}
-        return {name: checked(types[name], value, opened) for name, value in given.items()}
+        return {name: checked(types[name], value, opened, floats) for name, value in given.items()}
 
 
-def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) -> Value:
+def checked(
+    wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]], floats: Collection[DType] = ()
+) -> Value:
     """Checks an input against the model's type and sizes; open sizes with the same name must be equal."""
     if wanted.kind != "tensor":
         if value is None or isinstance(value, list | tuple):
@@ -57,7 +62,7 @@ def checked(wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]]) 
     if wanted.dtype is None or is_text(given):
         return given
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
-    if given.dtype not in (wanted.dtype, narrow):
+    if given.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and given.dtype in floats):
         remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
         raise InvalidType(Problem(wanted.name, f"must be {wanted.dtype.name}", given.dtype, remedy=remedy))
     if wanted.sizes is None:

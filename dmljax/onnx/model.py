@@ -116,7 +116,7 @@ class Model:
         """Computes the outputs with other weights: a mapping with the same names and shapes as `weights`.
 
         Weights may have a different float type than in the file: with bfloat16 for the file's float32, whatever uses
-        them is computed in bfloat16.
+        them is computed in bfloat16. Inputs of floats may have that type, too.
         """
         key = self._taken_key(named)
         with within("onnx"):

@@ -112,7 +112,7 @@ class Plan:
     def run_with_sizes(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
         """Computes each result, with its true sizes if values decide them."""
         try:
-            return self._results(given, self._inputs.bound(inputs, named))
+            return self._results(given, self._inputs.bound(inputs, named, self._other_floats(given)))
         except NotKnown as error:
             names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
             if names:
@@ -121,6 +121,13 @@ class Plan:
             raise
 
     # Weights
+
+    def _other_floats(self, given: Given) -> frozenset[DType]:
+        """The types that weights of floats have instead of those of the file."""
+        if given.is_of_own:
+            return frozenset()
+        types = {(one.dtype, self._weight_types[name]) for name, one in given.weights.items() if name != KEY}
+        return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
 
     @functools.cached_property
     def _own(self) -> _Own:
