@@ -182,3 +182,20 @@ def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Cal
 def test_columns_of_bytes_are_in_order() -> None:
     np.testing.assert_array_equal(unpacked(jnp.array([[0x21, 0x43]], jnp.uint8), 4), [[1, 2, 3, 4]])
     np.testing.assert_array_equal(unpacked(jnp.array([[0b11100100]], jnp.uint8), 2), [[0, 1, 2, 3]])
+
+
+def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
+    weights, a = weights_of(256, 8, 32, 4), jnp.ones((1, 256), np.float32)
+
+    def loop(a: Any, weights: Weights) -> Any:
+        return jax.lax.fori_loop(0, 4, lambda _, a: a + 1e-3 * product_with(a, weights, 4), a)
+
+    memory = jax.jit(loop).lower(a, weights).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < weights.codes.size  # unpacked codes have 8 times as many
+
+
+def test_precise_products_are_not_rounded(lower_for: Callable[[str], None]) -> None:
+    weights, a = weights_of(21, 8, 32, 4), jnp.asarray(RNG.standard_normal((2, 256)), np.float32)
+    lower_for("tpu")
+    with jax.default_matmul_precision("highest"):
+        agree(jax.jit(partial(product_with, bits=4))(a, weights), expected_product(a, weights, 4))
