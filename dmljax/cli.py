@@ -273,6 +273,8 @@ def _parser() -> argparse.ArgumentParser:
             "batch sizes for ONNX models whose first dimension is open (default: one example per chip)",
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
+        ("--prompt", "tokens of each prompt of a language model (default: 512)", _COUNT | {"default": None}),
+        ("--generate", "tokens that a language model adds to each prompt (default: 128)", _COUNT | {"default": None}),
         ("--gradient", "estimate the gradient of the weights, or of the inputs if there are none", _FLAG),
         _MESH,
     )

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,8 +36,8 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, within
-from dmljax.estimation import artifacts, table as estimate_table
+from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
+from dmljax.estimation import artifacts, generation, table as estimate_table
 from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
 from dmljax.estimation.programs import prepared
 from dmljax.estimation.targets import Place, place_of
@@ -298,9 +299,17 @@ def estimate(options: argparse.Namespace) -> int:
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
-    listed = []
+    listed: list[dict[str, Any]] = []
     is_well = True
     for path in options.models:
+        if Path(path).is_dir():
+            found = _estimate_folder(path, options)
+            listed += [{"program": escape_controls(path), **one.to_json()} for one in found]
+            is_well &= all(one.fits for one in found)
+            if not options.json:
+                print(escape_controls(path), *generation.table(found, width), "", sep="\n")
+            continue
+        _require_unset(path, "is only for folders of language models", prompt=options.prompt, generate=options.generate)
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
             columns = [*product(options.batch or [None], options.targets)]
             mesh = dict(options.mesh) or None
@@ -322,6 +331,53 @@ def estimate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(listed, indent=1))
     return 0 if is_well else FINDINGS
+
+
+def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.Generation]:
+    """Estimates the prompts and tokens of a language model for each batch and target."""
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx import language_model
+    from dmljax.onnx.language import parts
+
+    _refuse_model_options(path, options, gradient=options.gradient)
+    model = language_model(path)
+    prompt, generated = options.prompt or _PROMPT, options.generate or _GENERATED
+    room, context = prompt + generated, model.settings.context_length
+    rule = f"and --generate must be at most {context} tokens in all, the model's context"
+    require((), room <= context, f"--prompt {rule}", f"{prompt} and {generated}")
+    prepared = []
+    for batch, target in product(options.batch or [1], options.targets):
+        reading, step = (
+            Program(part.function, model.weights, part.inputs, model.model.partition, updates=True)
+            for part in parts(model, batch, prompt, room)
+        )
+        work = generation.Work(batch, prompt, generated)
+        prepared.append(generation.prepared_generation(reading, step, work, target, dict(options.mesh)))
+    found = []
+    for one in prepared:
+        title = f"{escape_controls(path)}, batch {one.work.batch} for {one.token.place.name}"
+        print(f"compiling {title}", file=sys.stderr, flush=True)
+        found.append(one.estimate())
+    return found
+
+
+_PROMPT, _GENERATED = 512, 128  # tokens, unless --prompt and --generate say otherwise
+
+
+def _refuse_model_options(path: str, options: argparse.Namespace, **others: object) -> None:
+    """Refuses the options of models that are one file."""
+    names = ("input_path", "dml_feature_level", *_SIZES)
+    given = {name: getattr(options, name) for name in names}
+    _require_unset(path, "is not for folders of language models", **given, **others)
+
+
+_SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
+
+
+def _require_unset(path: str, rule: str, **given: object) -> None:
+    for name, value in given.items():
+        if value:
+            raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(path)))
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -437,9 +493,8 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
-        _, weights, inputs, _ = program_of(descs[0], (), None)
         function = lower(descs[0])
-        return Program(lambda weights, *inputs: function(*inputs), weights, inputs)
+        return program_of(descs[0], (), None)._replace(function=lambda weights, *inputs: function(*inputs))
     from dmljax.onnx import trial
 
     model = trial.load(path)

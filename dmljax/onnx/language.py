@@ -4,8 +4,9 @@ All sequences of a batch have a row in buffers of a fixed size: their tokens, an
 prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
 """
 
+import functools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -243,39 +244,47 @@ class LanguageModel:
 
     def _writing(
         self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
-    ) -> tuple[State, Array, Any]:
+    ) -> "Progress":
         """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
-        batch, room = state.tokens.shape
-        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
 
         def goes_on(carried: Any) -> Any:
-            count, _, is_over, _ = carried
+            count, (_, is_over, _) = carried
             return (count < most) & ~jnp.all(is_over)
 
         def step(carried: Any) -> Any:
-            count, state, is_over, key = carried
-            own = key
-            if key is not None:
-                key, own = jax.random.split(key)
-            chosen = _chosen(state, way, numbers, ends, own)
-            tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
-            lengths = state.lengths + (~is_over).astype(jnp.int32)
-            is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
-            # A sequence that is over reads its last token again, which changes nothing.
-            last = lengths - 1
-            mask = _iota(room)[None] < lengths[:, None]
-            logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
-            return count + 1, State(tokens, lengths, logits[:, -1], caches), is_over, key
+            count, progress = carried
+            return count + 1, self._step(weights, progress, numbers, way=way)
 
-        begin: Any = jnp.int32(0), state, is_over, key
-        _, state, is_over, key = lax.while_loop(goes_on, step, begin)
-        return state, is_over, key
+        progress: Progress = state, is_over, key
+        _, progress = lax.while_loop(goes_on, step, (jnp.int32(0), progress))
+        return progress
+
+    def _step(self, weights: Any, progress: "Progress", numbers: Any, *, way: "_Way") -> "Progress":
+        """The progress after choosing a token for each sequence that is not over."""
+        state, is_over, key = progress
+        batch, room = state.tokens.shape
+        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+        own = key
+        if key is not None:
+            key, own = jax.random.split(key)
+        chosen = _chosen(state, way, numbers, ends, own)
+        tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
+        lengths = state.lengths + (~is_over).astype(jnp.int32)
+        is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
+        # A sequence that is over reads its last token again, which changes nothing.
+        last = lengths - 1
+        mask = _iota(room)[None] < lengths[:, None]
+        logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
+        return State(tokens, lengths, logits[:, -1], caches), is_over, key
 
     def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
         batch, size = tokens.shape
         places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
         caches = self._empty(batch, 0).caches
         return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
+
+
+Progress = tuple[State, Array, Any]  # a state, which of its sequences are over, and the key of what is drawn
 
 
 class _Run(NamedTuple):
@@ -297,12 +306,8 @@ class _Run(NamedTuple):
         """The run after at most `most` more tokens of each sequence."""
         over = np.asarray(self.state.lengths) >= self.search.max_length if self.over is None else self.over
         key = self.key if self.search.do_sample else None
-        integers = ("max_length", "min_length")
-        numbers: dict[str, Any] = {
-            name: (np.int32 if name in integers else np.float32)(value) for name, value in self.search._asdict().items()
-        }
         state, over, key = self.model._write(
-            self.weights, self.state, over, key, np.int32(most), numbers, way=_way(self.search)
+            self.weights, self.state, over, key, np.int32(most), _numbers(self.search), way=_way(self.search)
         )
         return self._replace(state=state, over=np.asarray(over), key=key)
 
@@ -310,6 +315,30 @@ class _Run(NamedTuple):
         tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
         rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
         return rows[0] if self.is_single else rows
+
+
+class Part(NamedTuple):
+    """A program of a generation: a function of weights and `inputs`, the first of which it updates in place."""
+
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]  # their types
+
+
+def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Part, Part]:
+    """What a generation compiles, by the folder's search: the reading of `prompt` tokens, and a step of the loop."""
+
+    def integers(*sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, jnp.int32)
+
+    search = model.settings.search
+    state = jax.eval_shape(lambda: model._empty(batch, room))
+    key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
+    progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
+    numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))
+    reading = functools.partial(model._reading, is_first=True)
+    step = functools.partial(model._step, way=_way(search))
+    prompts = integers(batch, _rounded(prompt, room)), integers(batch)
+    return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
 
 
 class Stream(Iterator[Any]):
@@ -362,6 +391,12 @@ def _way(search: Search) -> _Way:
         search.repetition_penalty != 1,
         search.min_length > 0,
     )
+
+
+def _numbers(search: Search) -> dict[str, Any]:
+    """The options of a search as arguments of its program."""
+    integers = ("max_length", "min_length")
+    return {name: (np.int32 if name in integers else np.float32)(value) for name, value in search._asdict().items()}
 
 
 def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, key: Any) -> Array:

@@ -173,7 +173,7 @@ def test_a_valid_model_has_no_findings(path: str, capsys: Any) -> None:
 
 
 def test_every_operator_that_the_provider_has_has_a_handler() -> None:
-    assert len(KERNELS) == 163
+    assert len(KERNELS) == 164
     assert [operator for operator in KERNELS if ("", operator) not in REGISTRY.handlers] == []
 
 
