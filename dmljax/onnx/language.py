@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, load
 from dmljax.text import join_words, show
@@ -56,15 +57,10 @@ class LanguageModel:
         self.settings, self.model = settings, model
         types = {one.name: one for one in (*model.inputs, *model.defaults)}
         outputs = {one.name: one for one in model.outputs}
-        names, layers = settings.names, range(settings.layers)
-        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
-        self._caches = {names[past] % layer: names[present] % layer for layer in layers for past, present in pairs}
-        _require_names("input", [names["input_ids"], names["attention_mask"], *self._caches], types, settings)
-        _require_names("output", [names["logits"], *self._caches.values()], outputs, settings)
-        sizes = outputs[names["logits"]].sizes
-        if sizes and isinstance(sizes[-1], int) and sizes[-1] != settings.vocabulary:
-            rule = f"must be {sizes[-1]}, the last size of {names['logits']}"
-            raise InvalidDesc(Problem((FILE, "model", "vocab_size"), rule, settings.vocabulary))
+        if problems := [*problems_of_names(settings, types, outputs)]:
+            raise InvalidDesc(*problems)
+        names = settings.names
+        self._caches = settings.caches
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past].dtype for past in self._caches}
@@ -427,11 +423,33 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
     return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
 
 
-def _require_names(kind: str, names: Sequence[str], known: Mapping[str, Any], settings: Settings) -> None:
-    for name in names:
-        if name not in known:
-            rule = f"must be an {kind} of {settings.file.name}, as {FILE} says"
-            raise InvalidDesc(Problem(name, rule, remedy=f"it has {join_words(known)}"))
+def problems_of_names(
+    settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+) -> Iterator[Problem]:
+    """What the settings name that a model does not have, and sizes that differ from the model's."""
+    names, caches = settings.names, settings.caches
+    roles = {
+        "inputs": (inputs, ("input_ids", "attention_mask", "past_key_names", "past_value_names")),
+        "outputs": (outputs, ("logits", "present_key_names", "present_value_names")),
+    }
+    for kind, (known, of_kind) in roles.items():
+        for role in of_kind:
+            of_layers = (names[role] % i for i in range(settings.layers))
+            wanted = of_layers if role.endswith("_names") else [names[role]]
+            missing = next((name for name in wanted if name not in known), None)
+            if missing is not None:
+                rule, remedy = f"must name {kind} of {settings.file.name}", f"it has {join_words(known)}"
+                yield Problem((FILE, "model", "decoder", kind, role), rule, missing, remedy=remedy)
+    fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
+    for name in caches:
+        fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
+        fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
+    told = set()
+    for part, field, given, one, axis in fields:
+        size = one.sizes[axis] if one is not None and one.sizes else None
+        if isinstance(size, int) and size != given and field not in told:
+            told.add(field)
+            yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {one} has it", given)
 
 
 def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:
