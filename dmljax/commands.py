@@ -292,18 +292,17 @@ def _print_counts(path: str, problems: Sequence[str], model: Any) -> None:
 
 
 def _check_folder(path: str, options: argparse.Namespace) -> int:
+    # Imported here: the package onnx is an extra.
     from dmljax.onnx.checking import checked_folder
 
     _refuse_model_options(path, options)
-    found = checked_folder(Path(path))
+    try:
+        found = checked_folder(Path(path))
+    except DmlError as error:  # no configuration; the other models are checked all the same
+        return report_error(error, as_json=options.json)
     settings, problems = found.settings, [*found.problems, *found.model.problems]
     if options.json:
-        told: dict[str, Any] = {}
-        if settings is not None:
-            own = {key: value for key, value in settings._asdict().items() if key not in ("file", "names")}
-            sizes = {"weight_bytes": {**found.weight_bytes}, "cache_bytes_of_1000_tokens": found.cache_bytes}
-            told = {**own, "search": settings.search._asdict(), **sizes}
-        print(json.dumps({**_check_json(problems, found.model), "model": told}))
+        print(json.dumps({**_check_json(problems, found.model), **found.to_json()}))
     else:
         if settings is not None:
             _print_lines(path, _told_of(settings, found.weight_bytes, found.cache_bytes))

@@ -74,6 +74,8 @@ class Generation(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The figures by name, ready for JSON; those that need both programs are None if one does not compile."""
         figures: dict[str, Any] = {
+            "prompt_seconds": self.prompt.seconds,
+            "token_seconds": self.token.seconds,
             "tokens_per_second": self.tokens_per_second,
             "tokens_per_second_and_chip": self.tokens_per_second / self.token.devices,
             "largest_batch": self.largest_batch if self.compiles else None,

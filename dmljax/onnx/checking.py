@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, MissingFile, Problem
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, read_model
@@ -33,6 +33,14 @@ class FolderCheck(NamedTuple):
     model: Check = Check()
     weight_bytes: Mapping[str, int] = {}  # by kind
     cache_bytes: int = 0  # of 1,000 tokens of a sequence
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings and figures, ready for JSON."""
+        if self.settings is None:
+            return {"model": None}
+        own = {name: one for name, one in self.settings._asdict().items() if name not in ("file", "names", "search")}
+        sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
+        return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
 
 
 def checked(path: str | Path) -> Check:

@@ -104,7 +104,7 @@ def test_figures_of_what_does_not_compile_are_null() -> None:
     assert told["token_program"]["reason"] == "no kernel"
 
 
-def test_too_little_memory_exits_with_status_1(
+def test_a_generation_that_does_not_fit_exits_with_status_1(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PreparedGeneration, "estimate", lambda self: generation(peak=300_000))

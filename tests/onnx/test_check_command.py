@@ -60,7 +60,7 @@ def test_a_program_reads_what_a_folder_is(folder: Path, capsys: pytest.CaptureFi
     blocks = HIDDEN // 16 * (HEADS + 2 * 2) * 16 + HEADS * HIDDEN  # of codes, in a layer
     assert found["model"]["weight_bytes"]["4-bit codes"] == 8 * (LAYERS * blocks + HIDDEN // 16 * VOCABULARY)
     assert found["model"]["cache_bytes_of_1000_tokens"] == 2 * LAYERS * 2 * 16 * 4 * 1000
-    assert found["model"]["search"]["top_k"] == CONFIGURATION["search"]["top_k"]
+    assert found["search"]["top_k"] == CONFIGURATION["search"]["top_k"]
     assert (found["findings"], found["nodes_left_to_cpu"]) == ([], 0)
 
 
@@ -68,8 +68,8 @@ def without(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
 
-def with_text(name: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text(text) and None
+def with_text(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
 
 
 def with_field(value: Any, *path: str) -> Callable[[Path], None]:
@@ -98,7 +98,7 @@ def with_field(value: Any, *path: str) -> Callable[[Path], None]:
     ids=range(9),
 )
 def test_a_finding_names_the_file_and_the_field(
-    folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], finding: str
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], finding: str
 ) -> None:
     change(folder)
     lines = told(capsys, folder, status=1)
@@ -119,8 +119,11 @@ def test_a_folder_without_a_readable_configuration_is_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / FILE).write_text("{")
-    assert main(["check", str(folder)]) == 2
-    assert f'error: ["{FILE}"] must be JSON' in capsys.readouterr().err
+    onnx.save(language_proto(), folder / "other.onnx")
+    assert main(["check", str(folder), str(folder / "other.onnx")]) == 2
+    out, err = capsys.readouterr()
+    assert f'error: ["{FILE}"] must be JSON' in err
+    assert out.startswith(f"{folder}/other.onnx: no findings")  # other models are checked all the same
     (folder / FILE).unlink()
     assert main(["check", str(folder)]) == 2
     assert capsys.readouterr().err.startswith(f"error: folder must have a {FILE}; got '{folder}'\ntip: ")

@@ -108,7 +108,7 @@ def test_an_artifact_takes_any_past(path: str, tmp_path: Path) -> None:
     past, length = 5, 3
     caches = [random.standard_normal((1, KEY_HEADS, past, SIZE)).astype(np.float32) for _ in range(2 * LAYERS)]
     mask, tokens = np.ones((1, past + length), np.int64), random.integers(0, VOCABULARY, (1, length))
-    inputs = [tokens, mask, past + np.arange(length)[None], *caches]
+    inputs: list[Any] = [tokens, mask, past + np.arange(length)[None], *caches]
     names = (one.name for one in session.get_inputs())
     expected = session.run(None, dict(zip(names, inputs, strict=True)))
     types = (one.dtype for one in exported.in_avals)
