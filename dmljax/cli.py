@@ -90,9 +90,10 @@ CHECK_EXAMPLES = """examples:
   dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
   dmljax check models/*.json                         # check several models
   generate_model | dmljax check -                    # check what another program writes
-  dmljax check model.onnx                            # missing operators, and nodes that need a CPU
+  dmljax check model.onnx                            # missing operators, and nodes that refuse or need a CPU
+  dmljax check phi-3-mini-directml                   # a folder of a language model
 
-The exit status is 0 without findings, 1 with findings, and 2 if the file cannot be read as JSON."""
+The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as JSON."""
 
 ESTIMATE_EXAMPLES = """examples:
   dmljax estimate network.onnx --for h100 --for v5e  # a column for each chip
@@ -100,12 +101,14 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate network.onnx --for v5e:16x16 --mesh data=32,model=8 --batch 256
   dmljax estimate model.json --for h100              # each operator and graph of a DxDispatch model
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
+  dmljax estimate phi-3-mini-directml --for h100 --prompt 2048 --generate 256 --batch 1 16
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
 XLA compiles for the chips on this CPU; the extra accelerators installs the compilers for h100, a100, b200, v5e, v5p and
-v6e. Several chips split inputs along their first dimension; each holds all weights, unless --mesh divides them. The
-time is a lower bound from the published rates, not a measurement. The exit status is 1 if a program does not compile,
-or needs more memory than a chip has."""
+v6e. Several chips split inputs along their first dimension; each holds all weights, unless --mesh divides them. Several
+chips with a language model divide its weights, unless --mesh says otherwise. The time is a lower bound from the
+published rates, not a measurement. The exit status is 1 if a program does not compile, or needs more memory than a chip
+has."""
 
 COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin
@@ -258,9 +261,9 @@ def _parser() -> argparse.ArgumentParser:
         ),
         ("--compare", "also run the model there, and print times and differences", {"choices": ("onnxruntime",)}),
     )
-    _add_model_options(command("check", CHECK_EXAMPLES))
+    _add_model_options(command("check", CHECK_EXAMPLES), may_be_folder=True)
     estimate_parser = command("estimate", ESTIMATE_EXAMPLES)
-    _add_model_options(estimate_parser)
+    _add_model_options(estimate_parser, may_be_folder=True)
     _add_options(
         estimate_parser,
         (
@@ -273,6 +276,8 @@ def _parser() -> argparse.ArgumentParser:
             "batch sizes for ONNX models whose first dimension is open (default: one example per chip)",
             {"type": _parse_count, "nargs": "+", "default": [], "metavar": "N"},
         ),
+        ("--prompt", "tokens of each prompt of a language model (default: 512)", _COUNT | {"default": None}),
+        ("--generate", "tokens that a language model adds to each prompt (default: 128)", _COUNT | {"default": None}),
         ("--gradient", "estimate the gradient of the weights, or of the inputs if there are none", _FLAG),
         _MESH,
     )
@@ -318,8 +323,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False) -> None:
+def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False, may_be_folder: bool = False) -> None:
     kinds = "DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)"
+    kinds = f"a language model's folder, {kinds}" if may_be_folder else kinds
     if is_one:
         parser.add_argument("model", help=kinds)
     else:

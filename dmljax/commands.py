@@ -7,8 +7,9 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,10 +36,11 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
-from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, within
-from dmljax.estimation import artifacts, table as estimate_table
+from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
+from dmljax.estimation import artifacts, generation, table as estimate_table
 from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
 from dmljax.estimation.programs import prepared
+from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
 from dmljax.text import escape_controls, join_words, json_text, one_line
@@ -50,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if options.x64:
         jax.config.update("jax_enable_x64", True)
     for path in options.models:
+        _require_file(path, f"`dmljax generate {escape_controls(path)}` continues texts")
         if _is_onnx(path):
             _run_onnx(path, options)
             continue
@@ -94,6 +97,14 @@ def _load(path: str, options: argparse.Namespace) -> DispatchModel:
         free_dimension_denotation_overrides=dict(options.onnx_free_dim_denotation_override),
         binding_shapes=dict(options.binding_shape),
     )
+
+
+def _require_file(path: str, remedy: str) -> None:
+    """Refuses a folder; the remedy is for one of a language model."""
+    if Path(path).is_dir():
+        is_of_language = (Path(path) / "genai_config.json").exists()
+        rule = "the model must be a file, not a folder"
+        raise InvalidDesc(Problem((), rule, escape_controls(path), remedy=remedy if is_of_language else None))
 
 
 def _is_onnx(path: str) -> bool:
@@ -246,27 +257,73 @@ def check(options: argparse.Namespace) -> int:
     statuses = []
     for path in options.models:
         try:
-            statuses.append((_check_onnx if _is_onnx(path) else _check_model)(path, options))
+            check_one = _check_folder if Path(path).is_dir() else _check_onnx if _is_onnx(path) else _check_model
+            statuses.append(check_one(path, options))
         except (UnreadableModel, MissingFile) as error:  # the other models are checked all the same
             statuses.append(report_error(error, as_json=options.json))
     return max(statuses)
 
 
 def _check_onnx(path: str, options: argparse.Namespace) -> int:
-    from dmljax.onnx.trial import checked
+    from dmljax.onnx.checking import checked
 
-    problems, left, nodes_left = checked(path)
+    found = checked(path)
     if options.json:
-        print(json.dumps({"findings": [*problems], "left_to_cpu": [*left], "nodes_left_to_cpu": nodes_left}))
+        print(json.dumps(_check_json(found.problems, found)))
     else:
-        for problem in problems:
-            print(f"{escape_controls(path)}: {escape_controls(problem)}")
-        for sentence in left:
-            print(f"{escape_controls(path)}: {escape_controls(sentence)}")
-        count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
-        nodes = f"{_count_text(nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
-        print(f"{escape_controls(path)}: {count}, {nodes}")
+        _print_lines(path, [*found.problems, *found.left])
+        _print_counts(path, found.problems, found)
+    return FINDINGS if found.problems else 0
+
+
+def _check_json(problems: Sequence[str], model: Any) -> dict[str, Any]:
+    return {"findings": [*problems], "left_to_cpu": [*model.left], "nodes_left_to_cpu": model.nodes_left}
+
+
+def _print_lines(path: object, lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"{escape_controls(str(path))}: {escape_controls(line)}")
+
+
+def _print_counts(path: str, problems: Sequence[str], model: Any) -> None:
+    count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
+    nodes = f"{_count_text(model.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+    print(f"{escape_controls(path)}: {count}, {nodes}")
+
+
+def _check_folder(path: str, options: argparse.Namespace) -> int:
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx.checking import checked_folder
+
+    _refuse_model_options(path, options)
+    try:
+        found = checked_folder(Path(path))
+    except DmlError as error:  # no configuration; the other models are checked all the same
+        return report_error(error, as_json=options.json)
+    settings, problems = found.settings, [*found.problems, *found.model.problems]
+    if options.json:
+        print(json.dumps({**_check_json(problems, found.model), **found.to_json()}))
+    else:
+        if settings is not None:
+            _print_lines(path, _told_of(settings, found.weight_bytes, found.cache_bytes))
+            _print_lines(settings.file, [*found.model.problems, *found.model.left])
+        _print_lines(path, found.problems)
+        _print_counts(path, problems, found.model)
     return FINDINGS if problems else 0
+
+
+def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
+    """What a language model is, a sentence for each line."""
+    heads = f"{settings.heads} heads, " if settings.heads else ""
+    caches = f"{settings.key_heads} key heads of {settings.head_size}"
+    yield f"{settings.kind or 'a model'} of {settings.layers} layers, {heads}{caches}, {settings.vocabulary} tokens"
+    ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
+    yield f"context of {settings.context_length} tokens; {ends}"
+    yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
+    if weight_bytes:
+        parts = join_words(f"{amount(size, 'B')} of {kind}" for kind, size in weight_bytes.items())
+        yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"
+        yield f"caches of {amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
 
 
 def _check_model(path: str, options: argparse.Namespace) -> int:
@@ -298,9 +355,17 @@ def estimate(options: argparse.Namespace) -> int:
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
-    listed = []
+    listed: list[dict[str, Any]] = []
     is_well = True
     for path in options.models:
+        if Path(path).is_dir():
+            found = _estimate_folder(path, options)
+            listed += [{"program": escape_controls(path), **one.to_json()} for one in found]
+            is_well &= all(one.fits for one in found)
+            if not options.json:
+                print(escape_controls(path), *generation.table(found, width), "", sep="\n")
+            continue
+        _require_unset(path, "is only for folders of language models", prompt=options.prompt, generate=options.generate)
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
             columns = [*product(options.batch or [None], options.targets)]
             mesh = dict(options.mesh) or None
@@ -322,6 +387,53 @@ def estimate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(listed, indent=1))
     return 0 if is_well else FINDINGS
+
+
+def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.Generation]:
+    """Estimates the prompts and tokens of a language model for each batch and target."""
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx import language_model
+    from dmljax.onnx.language import parts
+
+    _refuse_model_options(path, options, gradient=options.gradient)
+    model = language_model(path)
+    prompt, generated = options.prompt or _PROMPT, options.generate or _GENERATED
+    room, context = prompt + generated, model.settings.context_length
+    rule = f"and --generate must be at most {context} tokens in all, the model's context"
+    require((), room <= context, f"--prompt {rule}", f"{prompt} and {generated}")
+    prepared = []
+    for batch, target in product(options.batch or [1], options.targets):
+        reading, step = (
+            Program(part.function, model.weights, part.inputs, model.model.partition, updates=True)
+            for part in parts(model, batch, prompt, room)
+        )
+        work = generation.Work(batch, prompt, generated)
+        prepared.append(generation.prepared_generation(reading, step, work, target, dict(options.mesh)))
+    found = []
+    for one in prepared:
+        title = f"{escape_controls(path)}, batch {one.work.batch} for {one.token.place.name}"
+        print(f"compiling {title}", file=sys.stderr, flush=True)
+        found.append(one.estimate())
+    return found
+
+
+_PROMPT, _GENERATED = 512, 128  # tokens, unless --prompt and --generate say otherwise
+
+
+def _refuse_model_options(path: str, options: argparse.Namespace, **others: object) -> None:
+    """Refuses the options of models that are one file."""
+    names = ("input_path", "dml_feature_level", *_SIZES)
+    given = {name: getattr(options, name) for name in names}
+    _require_unset(path, "is not for folders of language models", **given, **others)
+
+
+_SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
+
+
+def _require_unset(path: str, rule: str, **given: object) -> None:
+    for name, value in given.items():
+        if value:
+            raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(path)))
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -403,6 +515,7 @@ def compile(options: argparse.Namespace) -> int:
     jax.config.update("jax_platforms", "cpu")  # JAX would look for the chips of the compilers that are installed
     platforms, count = artifacts.platforms_of(options.targets)
     path, file = options.model, escape_controls(options.output)
+    _require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
     print(f"exporting {escape_controls(path)} for {join_words(platforms)}", file=sys.stderr, flush=True)
     with within("compile"):
@@ -437,9 +550,8 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
-        _, weights, inputs, _ = program_of(descs[0], (), None)
         function = lower(descs[0])
-        return Program(lambda weights, *inputs: function(*inputs), weights, inputs)
+        return program_of(descs[0], (), None)._replace(function=lambda weights, *inputs: function(*inputs))
     from dmljax.onnx import trial
 
     model = trial.load(path)

@@ -23,12 +23,16 @@ MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weight
 
 
 class Program(NamedTuple):
-    """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh."""
+    """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh.
+
+    A program that `updates` returns its first input with other values, in the same memory.
+    """
 
     function: Callable[..., Any]
     weights: Any
     inputs: tuple[Any, ...]
     partition: Callable[[Any], Any] | None = None
+    updates: bool = False
 
 
 def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:

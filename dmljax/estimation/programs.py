@@ -115,9 +115,9 @@ class Prepared(NamedTuple):
     arguments: Placed
     place: Place
 
-    def estimate(self, *, gradient: bool) -> Estimate:
-        function = _gradient(self.program) if gradient else self.program.function
-        return _estimated(function, self.arguments, self.place, gradient=gradient)
+    def estimate(self, *, gradient: bool = False) -> Estimate:
+        program = self.program._replace(function=_gradient(self.program)) if gradient else self.program
+        return _estimated(program, self.arguments, self.place, gradient=gradient)
 
 
 def prepared(
@@ -146,15 +146,20 @@ def _gradient(program: Program) -> Callable[..., Any]:
     return jax.grad(loss, 0 if 0 in floats else floats, allow_int=True)
 
 
-def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
-    # Gradients of weights are sharded like the weights; other results stay where they are computed.
+def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
+    # Gradients of weights, and updated inputs, are sharded as these are; other results stay where they are computed.
     results: Any = arguments.default
-    if gradient and results is None and jax.tree.leaves(arguments.weights):
-        results = jax.tree.map(lambda weight: weight.sharding, arguments.weights)
+    alike = arguments.weights if gradient else arguments.inputs[0] if source.updates else None
+    if results is None and jax.tree.leaves(alike):
+        results = jax.tree.map(lambda leaf: leaf.sharding, alike)
     start = time.perf_counter()
     with jax.disable_jit(False):
         # Wrap in a new function, because JAX caches lowered code by function, even for another chip.
-        program = jax.jit(lambda weights, *inputs: function(weights, *inputs), out_shardings=results)
+        program = jax.jit(
+            lambda weights, *inputs: source.function(weights, *inputs),
+            out_shardings=results,
+            donate_argnums=1 if source.updates else (),
+        )
         traced = program.trace(arguments.weights, *arguments.inputs)
         compiled: list[jax.stages.Compiled] = []
         message = reason_of_refusal(lambda program: compiled.append(_compiled(program.lower(), place)), traced)
@@ -169,7 +174,7 @@ def _estimated(function: Callable[..., Any], arguments: Placed, place: Place, *,
         devices=len(place.devices),
         reason="",
         compile_seconds=seconds,
-        weight_bytes=sum(map(_bytes_on_a_chip, jax.tree.leaves(arguments.weights))),
+        weight_bytes=sum(map(bytes_on_a_chip, jax.tree.leaves(arguments.weights))),
         peak_bytes=memory.argument_size_in_bytes
         + memory.output_size_in_bytes
         + memory.temp_size_in_bytes
@@ -190,7 +195,8 @@ def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
     return lowered.compile()
 
 
-def _bytes_on_a_chip(array: Any) -> int:
+def bytes_on_a_chip(array: Any) -> int:
+    """The bytes of the part of a sharded array that a chip holds."""
     return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
 
 

@@ -1,6 +1,6 @@
 """Formats estimates as a table with a column for each."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,16 +19,23 @@ and writing the results once, or for the products at the chip's peak rate, which
 
 def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
     """The lines of a table; `batches` adds a second heading, and columns beyond `width` wrap below the others."""
-    titles, columns = _titles_and_columns(estimates, batches)
+    headings = batches or [None] * len(estimates)
+    named = [
+        (f"{one.target}, batch {n}," if n else one.target, one) for one, n in zip(estimates, headings, strict=True)
+    ]
+    lines = side_by_side(*_titles_and_columns(estimates, batches), width)
+    return [*lines, *remarks(named), *NOTE.splitlines()]
+
+
+def side_by_side(titles: Sequence[str], columns: Sequence[list[str]], width: int | None) -> list[str]:
+    """The lines of columns beside their titles, and an empty line below each block."""
     first = max(map(len, titles))
     lines: list[str] = []
     for block in _blocks(columns, (width or 0) - first):
         rows = zip(titles, *([cell.rjust(_width(column)) for cell in column] for column in block), strict=True)
         lines += [f"{title.ljust(first)}  {'  '.join(cells)}".rstrip() for title, *cells in rows]
         lines.append("")
-    for remark in _remarks(estimates, batches):
-        lines += [remark, ""]
-    return [*lines, *NOTE.splitlines()]
+    return lines
 
 
 def _titles_and_columns(
@@ -75,17 +82,16 @@ def _width(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def _remarks(estimates: Sequence["Estimate"], batches: Sequence[int | None]) -> Iterator[str]:
-    """Yields a sentence for each estimate that does not compile, does not fit in memory, or calls Pallas kernels."""
-    for i, one in enumerate(estimates):
-        name = f"{one.target}, batch {batches[i]}," if batches and batches[i] else one.target
+def remarks(named: Iterable[tuple[str, "Estimate"]]) -> Iterator[str]:
+    """A sentence and an empty line for each that does not compile, does not fit in memory, or calls Pallas kernels."""
+    for name, one in named:
         if one.reason:
-            yield f"{name} does not compile: {one.reason}"
+            yield from (f"{name} does not compile: {one.reason}", "")
         elif not one.fits:
-            needed, there = _amount(one.peak_bytes, "B"), _amount(one.memory_bytes, "B")
-            yield f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})"
+            needed, there = amount(one.peak_bytes, "B"), amount(one.memory_bytes, "B")
+            yield from (f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})", "")
         if one.called:
-            yield f"{name} kernels called: {', '.join(one.called)}"
+            yield from (f"{name} kernels called: {', '.join(one.called)}", "")
 
 
 def _shortened(name: str) -> str:
@@ -96,7 +102,7 @@ def _share(seconds: float, one: "Estimate") -> str:
     return f"{seconds / one.seconds:.0%}" if seconds else ""
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
     """Formats a number with three digits: `44.7 MB`."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
@@ -114,14 +120,14 @@ def _time(seconds: float) -> str:
 ROWS: Sequence[tuple[str, Callable[["Estimate"], str]]] = (
     ("compiles", lambda one: f"{one.compile_seconds:.1f} s"),
     ("chips", lambda one: str(one.devices)),
-    ("weights", lambda one: _amount(one.weight_bytes, "B")),
-    ("peak memory", lambda one: _amount(one.peak_bytes, "B")),
-    ("  of", lambda one: _amount(one.memory_bytes, "B")),
+    ("weights", lambda one: amount(one.weight_bytes, "B")),
+    ("peak memory", lambda one: amount(one.peak_bytes, "B")),
+    ("  of", lambda one: amount(one.memory_bytes, "B")),
     ("kernels", lambda one: str(one.cost.kernels)),
-    ("moved", lambda one: _amount(one.cost.bytes, "B")),
-    ("operations: products", lambda one: _amount(one.cost.products, "")),
-    ("operations: others", lambda one: _amount(one.cost.element_operations, "")),
-    ("exchanged", lambda one: _amount(one.cost.exchanged, "B")),
+    ("moved", lambda one: amount(one.cost.bytes, "B")),
+    ("operations: products", lambda one: amount(one.cost.products, "")),
+    ("operations: others", lambda one: amount(one.cost.element_operations, "")),
+    ("exchanged", lambda one: amount(one.cost.exchanged, "B")),
     ("takes at least", lambda one: _time(one.seconds)),
     ("  for launches", lambda one: _share(one.times.launches, one)),
     ("  for memory", lambda one: _share(one.times.memory, one)),

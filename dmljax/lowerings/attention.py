@@ -60,7 +60,7 @@ def attention(
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     fitting = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
-    chips = fitting if min(scores[-2:]) >= _FEWEST_IN_KERNELS else []
+    chips = fitting if fitting and min(scores[-2:]) >= _FEWEST_IN_KERNELS else []  # none for open sizes
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))
     if axis_name is not None:
         given |= {"key": _joined(keys, -2), "value": _joined(values, -2)}

@@ -52,6 +52,11 @@ class TensorType:
         sizes = "?" if self.sizes is None else ", ".join("?" if one is None else str(one) for one in self.sizes)
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the value is a tensor of numbers, not of text."""
+        return self.dtype is not None and self.dtype.kind != "O"
+
     def overridden(self, names: Mapping[str, int], denotations: Mapping[str, int]) -> "TensorType":
         """The type with open sizes replaced by name or by denotation, as ONNX Runtime overrides them.
 

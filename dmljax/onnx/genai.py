@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
+from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
 from dmljax.files import opened
-from dmljax.text import reason_of, show
+from dmljax.text import did_you_mean, reason_of, show
 
 FILE = "genai_config.json"
 _MOST_BYTES = 2**20
@@ -39,50 +40,83 @@ class Settings(NamedTuple):
     context_length: int
     end_tokens: tuple[int, ...]
     search: Search
+    kind: str | None = None  # of model, such as llama
+    heads: int | None = None
+
+    @property
+    def caches(self) -> dict[str, str]:
+        """The inputs for past keys and values, with the outputs that follow them."""
+        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
+        layers = range(self.layers)
+        return {self.names[past] % i: self.names[present] % i for i in layers for past, present in pairs}
 
 
 def read_settings(folder: Path) -> Settings:
     """Reads the configuration in a folder."""
+    return settings_of(folder, read_configuration(folder))
+
+
+def read_configuration(folder: Path) -> Any:
+    """What the configuration in a folder says, unchecked."""
     path = folder / FILE
     if folder.is_dir() and not path.exists():
         remedy = "a folder that onnxruntime_genai.models.builder made"
         raise InvalidDesc(Problem("folder", f"must have a {FILE}", show(str(folder)), remedy=remedy))
     with opened(path, _MOST_BYTES) as file:
         try:
-            content = json.loads(file.read())
+            return json.loads(file.read())
         except ValueError as error:
             raise InvalidDesc(Problem(FILE, "must be JSON", reason_of(error))) from None
+
+
+def settings_of(folder: Path, content: Any) -> Settings:
+    """The settings in the configuration of a folder; one error lists all wrong fields."""
     whole = _Fields((), content if isinstance(content, dict) else {})
     model = whole.inner("model")
-    decoder = model.inner("decoder")
     for part in ("encoder", "embedding", "vision", "speech"):
         if part in model.values:
             raise Unsupported(Problem((FILE, "model", part), "models of several files are not supported"))
-    ends = model.values.get("eos_token_id", [])
-    ends = ends if isinstance(ends, list) else [ends]
-    if not all(isinstance(one, int) for one in ends):
-        raise InvalidDesc(Problem((FILE, "model", "eos_token_id"), "must be an integer, or a list of them", show(ends)))
+    decoder, search = all_checked(lambda: model.inner("decoder"), lambda: whole.inner("search"))
+    counts = ("num_hidden_layers", "num_key_value_heads", "head_size")
+    context_length, vocabulary, *numbers, file, names, ends = all_checked(
+        lambda: model.integer("context_length"),
+        lambda: model.integer("vocab_size"),
+        *(partial(decoder.integer, name) for name in counts),
+        lambda: _file(folder, decoder),
+        lambda: _names(decoder),
+        lambda: _end_tokens(model),
+    )
+    layers, key_heads, head_size = numbers
+    found = _search(search, context_length)
+    kind, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
+    return Settings(file, names, layers, key_heads, head_size, vocabulary, context_length, ends, found, kind, heads)
+
+
+def _file(folder: Path, decoder: "_Fields") -> Path:
+    name = decoder.text("filename")
+    path = folder / name
+    is_inside = path.resolve().parent.is_relative_to(folder.resolve()) or Path(name).name == name
+    if not is_inside or not path.exists():
+        raise InvalidDesc(Problem((FILE, *decoder.path, "filename"), "must be a file in the folder", show(name)))
+    return path
+
+
+def _names(decoder: "_Fields") -> dict[str, str]:
     names = {**_NAMES, **decoder.inner("inputs").values, **decoder.inner("outputs").values}
     for name in (one for one in _NAMES if one.endswith("_names")):
         if str(names[name]).count("%d") != 1:
-            raise InvalidDesc(
-                Problem((FILE, "model", "decoder", name), "must have %d for the layer", show(names[name]))
-            )
-    filename = decoder.text("filename")
-    if not (folder / filename).resolve().parent.is_relative_to(folder.resolve()) and Path(filename).name != filename:
-        raise InvalidDesc(Problem((FILE, *decoder.path, "filename"), "must be a file in the folder", show(filename)))
-    context_length = model.integer("context_length")
-    return Settings(
-        folder / filename,
-        {name: str(value) for name, value in names.items()},
-        decoder.integer("num_hidden_layers"),
-        decoder.integer("num_key_value_heads"),
-        decoder.integer("head_size"),
-        model.integer("vocab_size"),
-        context_length,
-        tuple(ends),
-        _search(whole.inner("search"), context_length),
-    )
+            rule = "must have %d for the layer"
+            raise InvalidDesc(Problem((FILE, "model", "decoder", name), rule, show(names[name])))
+    return {name: str(value) for name, value in names.items()}
+
+
+def _end_tokens(model: "_Fields") -> tuple[int, ...]:
+    given = model.values.get("eos_token_id", [])
+    ends = given if isinstance(given, list) else [given]
+    if not all(isinstance(one, int) for one in ends):
+        rule = "must be an integer, or a list of them"
+        raise InvalidDesc(Problem((FILE, "model", "eos_token_id"), rule, show(ends)))
+    return tuple(ends)
 
 
 _NAMES = {
@@ -122,8 +156,13 @@ class _Fields(NamedTuple):
 
 def _search(fields: _Fields, context_length: int) -> Search:
     values = fields.values
-    if values.get("num_beams", 1) != 1:
-        raise Unsupported(Problem((FILE, "search", "num_beams"), "beams are not supported", values["num_beams"]))
+    known = (*Search._fields, *_FIXED, *_WITHOUT_EFFECT)
+    for name, value in values.items():
+        place = (FILE, *fields.path, name)
+        if name not in known:
+            raise InvalidDesc(Problem(place, f"unknown field{did_you_mean(name, known)}"))
+        if value != _FIXED.get(name, value):
+            raise Unsupported(Problem(place, f"must be {_FIXED[name]}; others are not supported", show(value)))
     given = {name: values[name] for name in Search._fields if name in values}
     if isinstance(given.get("max_length"), int):
         given["max_length"] = min(given["max_length"], context_length)
@@ -144,6 +183,12 @@ def with_options(search: Search, given: Mapping[str, Any], context_length: int) 
     return search._replace(**options)
 
 
+# The only supported values of these fields
+_FIXED = {"num_beams": 1, "num_return_sequences": 1, "no_repeat_ngram_size": 0}
+_WITHOUT_EFFECT = (  # without beams, and with sizes and keys from calls
+    *("batch_size", "chunk_size", "diversity_penalty", "early_stopping", "length_penalty"),
+    *("past_present_share_buffer", "random_seed"),
+)
 _LARGE = float(2**31)
 _RULES: dict[str, tuple[tuple[type, ...], float, float, str]] = {
     "max_length": ((int,), 1, _LARGE, ""),

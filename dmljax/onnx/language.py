@@ -4,8 +4,9 @@ All sequences of a batch have a row in buffers of a fixed size: their tokens, an
 prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
 """
 
+import functools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from jax import Array, lax
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, load
 from dmljax.text import join_words, show
@@ -55,15 +57,10 @@ class LanguageModel:
         self.settings, self.model = settings, model
         types = {one.name: one for one in (*model.inputs, *model.defaults)}
         outputs = {one.name: one for one in model.outputs}
-        names, layers = settings.names, range(settings.layers)
-        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
-        self._caches = {names[past] % layer: names[present] % layer for layer in layers for past, present in pairs}
-        _require_names("input", [names["input_ids"], names["attention_mask"], *self._caches], types, settings)
-        _require_names("output", [names["logits"], *self._caches.values()], outputs, settings)
-        sizes = outputs[names["logits"]].sizes
-        if sizes and isinstance(sizes[-1], int) and sizes[-1] != settings.vocabulary:
-            rule = f"must be {sizes[-1]}, the last size of {names['logits']}"
-            raise InvalidDesc(Problem((FILE, "model", "vocab_size"), rule, settings.vocabulary))
+        if problems := [*problems_of_names(settings, types, outputs)]:
+            raise InvalidDesc(*problems)
+        names = settings.names
+        self._caches = settings.caches
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past].dtype for past in self._caches}
@@ -243,39 +240,47 @@ class LanguageModel:
 
     def _writing(
         self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
-    ) -> tuple[State, Array, Any]:
+    ) -> "Progress":
         """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
-        batch, room = state.tokens.shape
-        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
 
         def goes_on(carried: Any) -> Any:
-            count, _, is_over, _ = carried
+            count, (_, is_over, _) = carried
             return (count < most) & ~jnp.all(is_over)
 
         def step(carried: Any) -> Any:
-            count, state, is_over, key = carried
-            own = key
-            if key is not None:
-                key, own = jax.random.split(key)
-            chosen = _chosen(state, way, numbers, ends, own)
-            tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
-            lengths = state.lengths + (~is_over).astype(jnp.int32)
-            is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
-            # A sequence that is over reads its last token again, which changes nothing.
-            last = lengths - 1
-            mask = _iota(room)[None] < lengths[:, None]
-            logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
-            return count + 1, State(tokens, lengths, logits[:, -1], caches), is_over, key
+            count, progress = carried
+            return count + 1, self._step(weights, progress, numbers, way=way)
 
-        begin: Any = jnp.int32(0), state, is_over, key
-        _, state, is_over, key = lax.while_loop(goes_on, step, begin)
-        return state, is_over, key
+        progress: Progress = state, is_over, key
+        _, progress = lax.while_loop(goes_on, step, (jnp.int32(0), progress))
+        return progress
+
+    def _step(self, weights: Any, progress: "Progress", numbers: Any, *, way: "_Way") -> "Progress":
+        """The progress after choosing a token for each sequence that is not over."""
+        state, is_over, key = progress
+        batch, room = state.tokens.shape
+        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+        own = key
+        if key is not None:
+            key, own = jax.random.split(key)
+        chosen = _chosen(state, way, numbers, ends, own)
+        tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
+        lengths = state.lengths + (~is_over).astype(jnp.int32)
+        is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
+        # A sequence that is over reads its last token again, which changes nothing.
+        last = lengths - 1
+        mask = _iota(room)[None] < lengths[:, None]
+        logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
+        return State(tokens, lengths, logits[:, -1], caches), is_over, key
 
     def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
         batch, size = tokens.shape
         places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
         caches = self._empty(batch, 0).caches
         return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
+
+
+Progress = tuple[State, Array, Any]  # a state, which of its sequences are over, and the key of what is drawn
 
 
 class _Run(NamedTuple):
@@ -297,12 +302,8 @@ class _Run(NamedTuple):
         """The run after at most `most` more tokens of each sequence."""
         over = np.asarray(self.state.lengths) >= self.search.max_length if self.over is None else self.over
         key = self.key if self.search.do_sample else None
-        integers = ("max_length", "min_length")
-        numbers: dict[str, Any] = {
-            name: (np.int32 if name in integers else np.float32)(value) for name, value in self.search._asdict().items()
-        }
         state, over, key = self.model._write(
-            self.weights, self.state, over, key, np.int32(most), numbers, way=_way(self.search)
+            self.weights, self.state, over, key, np.int32(most), _numbers(self.search), way=_way(self.search)
         )
         return self._replace(state=state, over=np.asarray(over), key=key)
 
@@ -310,6 +311,30 @@ class _Run(NamedTuple):
         tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
         rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
         return rows[0] if self.is_single else rows
+
+
+class Part(NamedTuple):
+    """A program of a generation: a function of weights and `inputs`, the first of which it updates in place."""
+
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]  # their types
+
+
+def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Part, Part]:
+    """What a generation compiles, by the folder's search: the reading of `prompt` tokens, and a step of the loop."""
+
+    def integers(*sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, jnp.int32)
+
+    search = model.settings.search
+    state = jax.eval_shape(lambda: model._empty(batch, room))
+    key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
+    progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
+    numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))
+    reading = functools.partial(model._reading, is_first=True)
+    step = functools.partial(model._step, way=_way(search))
+    prompts = integers(batch, _rounded(prompt, room)), integers(batch)
+    return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
 
 
 class Stream(Iterator[Any]):
@@ -364,6 +389,12 @@ def _way(search: Search) -> _Way:
     )
 
 
+def _numbers(search: Search) -> dict[str, Any]:
+    """The options of a search as arguments of its program."""
+    integers = ("max_length", "min_length")
+    return {name: (np.int32 if name in integers else np.float32)(value) for name, value in search._asdict().items()}
+
+
 def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, key: Any) -> Array:
     """The next token of each sequence."""
     logits, (batch, room) = state.logits, state.tokens.shape
@@ -392,11 +423,33 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
     return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
 
 
-def _require_names(kind: str, names: Sequence[str], known: Mapping[str, Any], settings: Settings) -> None:
-    for name in names:
-        if name not in known:
-            rule = f"must be an {kind} of {settings.file.name}, as {FILE} says"
-            raise InvalidDesc(Problem(name, rule, remedy=f"it has {join_words(known)}"))
+def problems_of_names(
+    settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+) -> Iterator[Problem]:
+    """What the settings name that a model does not have, and sizes that differ from the model's."""
+    names, caches = settings.names, settings.caches
+    roles = {
+        "inputs": (inputs, ("input_ids", "attention_mask", "past_key_names", "past_value_names")),
+        "outputs": (outputs, ("logits", "present_key_names", "present_value_names")),
+    }
+    for kind, (known, of_kind) in roles.items():
+        for role in of_kind:
+            of_layers = (names[role] % i for i in range(settings.layers))
+            wanted = of_layers if role.endswith("_names") else [names[role]]
+            missing = next((name for name in wanted if name not in known), None)
+            if missing is not None:
+                rule, remedy = f"must name {kind} of {settings.file.name}", f"it has {join_words(known)}"
+                yield Problem((FILE, "model", "decoder", kind, role), rule, missing, remedy=remedy)
+    fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
+    for name in caches:
+        fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
+        fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
+    told = set()
+    for part, field, given, one, axis in fields:
+        size = one.sizes[axis] if one is not None and one.sizes else None
+        if isinstance(size, int) and size != given and field not in told:
+            told.add(field)
+            yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {one} has it", given)
 
 
 def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:

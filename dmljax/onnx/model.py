@@ -23,7 +23,9 @@ from dmljax.onnx.joining import constants_of_masks, joined
 from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
+from dmljax.onnx.refusals import told_once
 from dmljax.onnx.registry import LARGEST
+from dmljax.onnx.rehearsal import Rehearsal, refusals, rehearsed
 from dmljax.text import did_you_mean, show
 from dmljax.types import Results
 
@@ -301,6 +303,28 @@ def separated(
         return model._plan.run_with_sizes(Given(given.weights, arrays, given.is_of_own).with_key(key), (), inputs)
 
     return given.arguments, compute
+
+
+def nodes_of(model: Model) -> tuple[Node, ...]:
+    """The nodes that a model runs."""
+    return model._plan.joined.nodes
+
+
+def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:
+    """Rehearses a model for inputs of these sizes; what needs others is left out."""
+    plan = model._plan
+    inputs = {one.name: one.dtype for one in (*model.inputs, *model.defaults) if one.dtype is not None}
+    types = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in model.weights.items()}
+    for name, its in sizes.items():
+        types[name] = jax.ShapeDtypeStruct(its, jax.dtypes.canonicalize_dtype(inputs[name]))
+    return rehearsed(plan.program, plan.joined, plan.constants, types)
+
+
+def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int, ...]]]) -> list[Problem]:
+    """What nodes refuse, whatever the open sizes; `sizes_for` takes a number for these."""
+    find = model._plan.program.find
+    found = refusals(lambda size: rehearsal(model, sizes_for(size)), lambda node: find(node).attributes)
+    return told_once(found)
 
 
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:

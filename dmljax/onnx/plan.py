@@ -77,7 +77,7 @@ class Plan:
         weights: Mapping[str, Array],
     ) -> None:
         self.program, self.graph, self.constants = program, graph, constants
-        self._joined = joined
+        self.joined = joined
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
@@ -134,7 +134,7 @@ class Plan:
         defaults = {one.name for one in self._inputs.defaults}
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.program, self._joined, constants, self._loaded)
+            folded = fold(self.program, self.joined, constants, self._loaded)
         loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: one for name, one in loaded.items() if name in read}, **folded.values}
@@ -197,7 +197,7 @@ class Plan:
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self._joined, {})
+        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.joined, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
         self.program.left_open.clear()
         with self.program.traced(graph), weights_of_types(self._given_types(arguments)):

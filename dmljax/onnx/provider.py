@@ -19,8 +19,8 @@ Mul Neg NonZero Not OneHot OptionalGetElement OptionalHasElement Or PRelu Pad Pa
 QLinearMatMul QuantizeLinear RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
 ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign Round STFT ScaledTanh
 Scatter ScatterElements ScatterND Selu SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert
-SequenceLength Shape Shrink Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze
-Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor
+SequenceLength Shape Shrink Sigmoid Sign SimplifiedLayerNormalization Sin Sinh Size Slice Softmax Softplus Softsign
+SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor
 """.split()  # noqa: SIM905  # a list takes a line for each
 )
 
@@ -32,6 +32,8 @@ def _is_set(name: str, *usual: object) -> Callable[[Node], bool]:
 def _has_output(index: int) -> Callable[[Node], bool]:
     return lambda node: any(node.outputs[index:])
 
+
+_SKIPPED = (("number of outputs", lambda node: any(node.outputs[1:3])),)  # the sum, after them, is supported
 
 # Conditions under which the provider leaves a node to the CPU despite having a kernel
 _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
@@ -45,6 +47,8 @@ _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
     ),
     "ScatterElements": (("reduction", _is_set("reduction", "none")),),
     "ScatterND": (("reduction", _is_set("reduction", "none")),),
+    "SkipLayerNormalization": _SKIPPED,
+    "SkipSimplifiedLayerNormalization": _SKIPPED,
     **{name: (("layout", _is_set("layout", 0)),) for name in ("GRU", "LSTM", "RNN")},
 }
 
@@ -61,7 +65,7 @@ def left_to_cpu(graph: OnnxGraph) -> Iterator[tuple[Node, str]]:
         has_kernel = node.operator in KERNELS or node.operator == "Constant"
         if node.domain in _ABSENT or (node.domain == MAIN and not has_kernel):
             yield node, "it has no kernel for the operator"
-        if node.domain == MAIN:
+        if node.domain in (MAIN, "com.microsoft"):
             for name, decides in _LEFT.get(node.operator, ()):
                 if decides(node):
                     yield node, f"its kernel is not for this {name}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require
 from dmljax.extras import command_for
 from dmljax.files import opened
 from dmljax.text import one_line, reason_of, show
@@ -36,9 +36,7 @@ class Tokenizer:
         found = self._reader.encode(text, add_special_tokens=not is_whole).ids
         if not found:
             raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
-        if max(found) >= self._vocabulary:
-            rule = f"must have tokens below {self._vocabulary}, the model's vocab_size"
-            raise InvalidDesc(Problem("tokenizer.json", rule, max(found)))
+        require_tokens_below(self._vocabulary, max(found))
         return [int(one) for one in found]
 
     def pieces(self) -> Any:
@@ -72,6 +70,25 @@ class Tokenizer:
         except jinja2.TemplateError as error:
             raise InvalidDesc(Problem("chat_template", "must render a conversation", reason_of(error))) from None
         return self.tokens(text, is_whole=True)
+
+
+def require_tokens_below(vocabulary: int, highest: int) -> None:
+    """Refuses a tokenizer with tokens that its model does not have."""
+    rule = f"must have tokens below {vocabulary}, the model's vocab_size"
+    require("tokenizer.json", highest < vocabulary, rule, highest)
+
+
+def tokens_in(folder: Path) -> list[int]:
+    """The tokens of a folder's tokenizer, from its file; no package is needed."""
+    try:
+        content = json.loads(_text(folder / "tokenizer.json"))
+        words = content["model"]["vocab"]  # a list where words have scores
+        added = [one["id"] for one in content.get("added_tokens", ())]
+        return [*map(int, range(len(words)) if isinstance(words, list) else words.values()), *map(int, added)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InvalidDesc):
+            raise
+        raise InvalidDesc(Problem("tokenizer.json", "must be a tokenizer", reason_of(error))) from None
 
 
 def _refuse(message: str) -> None:

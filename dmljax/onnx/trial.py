@@ -10,13 +10,13 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, inside
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside
 from dmljax.files import opened, pillow, unreadable
-from dmljax.onnx.file import Node, Reader, TensorType, read_model
+from dmljax.onnx.file import TensorType
 from dmljax.onnx.model import Model, load as load
+from dmljax.onnx.open_caches import open_caches
 from dmljax.onnx.parameters import Elements, Value
-from dmljax.onnx.provider import left_to_cpu
-from dmljax.text import did_you_mean, join_words, reason_of, show
+from dmljax.text import did_you_mean, join_words, reason_of
 
 SEED = 0
 CALLS = 5  # after the first one
@@ -55,7 +55,7 @@ def make_inputs(
                 raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
     random = np.random.default_rng(SEED)
     wanted = (*model.inputs, *(one for one in model.defaults if one.name in files or one.name in shapes))
-    types = [one.overridden(names_of_sizes, denotations) for one in wanted]
+    types = [one.overridden(open_caches(model).with_sizes(names_of_sizes), denotations) for one in wanted]
     return {
         one.name: _read(files[one.name], one) if one.name in files else _random(random, one, shapes.get(one.name))
         for one in types
@@ -70,6 +70,7 @@ def types_of_inputs(
     batch: int | None,
 ) -> list[jax.ShapeDtypeStruct]:
     """The types of a model's inputs; an open first dimension becomes `batch`, and any other open size 1."""
+    names_of_sizes = open_caches(model).with_sizes(names_of_sizes)
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
     _require_open_batch(wanted, shapes, batch)
     return [_type(one, shapes.get(one.name), batch or 1) for one in wanted]
@@ -96,8 +97,10 @@ def open_types_of_inputs(
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
 
-    First sizes that stay open are multiples of `divisor`.
+    First sizes that stay open are multiples of `divisor`. A total of past and new tokens is their sum.
     """
+    caches = open_caches(model)
+    names_of_sizes = {**caches.decided, **names_of_sizes}
     if batch is not None:
         _require_open_batch([one.overridden(names_of_sizes, denotations) for one in model.inputs], shapes, batch)
         first = {one.sizes[0] for one in model.inputs if one.sizes}
@@ -112,8 +115,14 @@ def open_types_of_inputs(
             names[0] = batch
         spelled.append([symbols.setdefault(name, _symbol(name)) if isinstance(name, str) else name for name in names])
     opened = [*dict.fromkeys(symbols.values())]
-    sizes_of = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
+    sizes_of: dict[Any, Any] = (
+        dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
+    )
     sizes_of |= {names[0]: divisor * sizes_of[names[0]] for names in spelled if names and names[0] in sizes_of}
+    known = {**names_of_sizes, **{name: sizes_of[symbol] for name, symbol in symbols.items()}}
+    for total, (past, new) in caches.totals.items():
+        if total in symbols and past in known and new in known:
+            sizes_of[symbols[total]] = known[past] + known[new]
     types = [_type(one, shapes.get(one.name), 1) for one in wanted]  # refuses inputs that are not tensors
     return [
         jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in sizes), one.dtype)
@@ -291,43 +300,6 @@ def shown(result: Value) -> str:
     dots = ", ..." if result.size > SHOWN else ""
     spelled = ", ".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in elements)
     return f"{jax.typeof(result).str_short()} {spelled}{dots}"
-
-
-class Check(NamedTuple):
-    """The problems with loading a model, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
-
-    problems: Sequence[str] = ()
-    left: Sequence[str] = ()  # a sentence per operator and reason
-    nodes_left: int = 0
-
-
-def checked(path: str) -> Check:
-    """Loads a model, and finds the nodes that the provider leaves to the CPU."""
-    problems: Sequence[str] = ()
-    try:
-        load(path)
-    except MissingFile as error:
-        if not error.problems[0].path:  # the model itself is missing
-            raise
-        problems = error.rules
-    except DmlError as error:
-        problems = error.rules
-    try:
-        proto, folder = read_model(path)
-        graph = Reader(proto, folder).read(proto.graph)
-    except DmlError:
-        return Check(problems)
-    left = [*left_to_cpu(graph)]
-    alike: dict[tuple[str, str], list[Node]] = {}
-    for node, reason in left:
-        alike.setdefault((node.operator, reason), []).append(node)
-    sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
-    return Check(problems, sentences, len({id(node) for node, _ in left}))
-
-
-def _named(nodes: Sequence[Node]) -> str:
-    first = f"{nodes[0].operator} {show(nodes[0].place[1])}"
-    return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
 
 
 def _seconds(call: Callable[[], object]) -> float:

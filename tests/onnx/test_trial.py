@@ -167,13 +167,28 @@ def test_check_reports_what_is_missing_and_what_falls_back_to_the_cpu(tmp_path: 
     ]
 
 
+def test_the_provider_normalizes_rows_unless_their_statistics_are_wanted(tmp_path: Path, capsys: Any) -> None:
+    nodes = [
+        helper.make_node("SimplifiedLayerNormalization", ["x", "g"], ["a"], name="first"),
+        *(
+            helper.make_node("SkipSimplifiedLayerNormalization", ["x", "a", "g"], outputs, name, domain="com.microsoft")
+            for name, outputs in (("second", ["y", "", "", "sum"]), ("third", ["z", "", "deviation"]))
+        ),
+    ]
+    inputs, path = [value("x", FLOAT, [2, 3, 4]), value("g", FLOAT, [4])], tmp_path / "model.onnx"
+    path.write_bytes(model(nodes, inputs, ["y"], domains={"com.microsoft": 1}).SerializeToString())
+    assert main(["check", str(path)]) == 0
+    told = "SkipSimplifiedLayerNormalization 'third' is left to the CPU: its kernel is not for this number of outputs"
+    assert capsys.readouterr().out.splitlines()[:-1] == [f"{path}: {told}"]
+
+
 def test_a_valid_model_has_no_findings(path: str, capsys: Any) -> None:
     assert main(["check", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: no findings, no nodes that ONNX Runtime's")
 
 
 def test_every_operator_that_the_provider_has_has_a_handler() -> None:
-    assert len(KERNELS) == 163
+    assert len(KERNELS) == 164
     assert [operator for operator in KERNELS if ("", operator) not in REGISTRY.handlers] == []
 
 

@@ -1,0 +1,164 @@
+"""Estimates what it costs to generate texts with a language model: to read prompts, and to add a token to each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+from dmljax.errors import within
+from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
+from dmljax.estimation.programs import Estimate, Prepared, bytes_on_a_chip
+from dmljax.estimation.report import amount, remarks, side_by_side
+from dmljax.estimation.targets import place_of
+
+NOTE = """\
+Prompts and tokens take at least these times, computed from XLA's compiled programs, not measured. One program reads all
+prompts of the batch; another chooses a token for each sequence and reads it. Tokens per second are the new tokens over
+the time of all. Memory is per chip. The largest batch fits beside the weights if all other memory grows with the batch,
+as caches do; intermediate results that do not make it larger, which a larger --batch shows."""
+
+_CACHE = 4  # dimensions of a cache: batch, heads, tokens and features
+
+
+class Work(NamedTuple):
+    """How many sequences are generated at once, the tokens of each prompt, and the tokens that follow it."""
+
+    batch: int
+    prompt: int
+    generated: int
+
+
+class Generation(NamedTuple):
+    """The cost of generating texts on each chip of a target; `prompt` and `token` are its two programs.
+
+    `shares` is the number of parts that the batch is divided into, each on other chips.
+    """
+
+    work: Work
+    prompt: Estimate
+    token: Estimate
+    cache_bytes: int
+    shares: int
+
+    @property
+    def parts(self) -> Mapping[str, Estimate]:
+        """The programs by what they do."""
+        return {"reading the prompts": self.prompt, "adding a token": self.token}
+
+    @property
+    def fits(self) -> bool:
+        """Whether both programs compile and fit in a chip's memory."""
+        return self.prompt.fits and self.token.fits
+
+    @property
+    def compiles(self) -> bool:
+        return not (self.prompt.reason or self.token.reason)
+
+    @property
+    def peak_bytes(self) -> int:
+        return max(self.prompt.peak_bytes, self.token.peak_bytes)
+
+    @property
+    def tokens_per_second(self) -> float:
+        seconds = self.prompt.seconds + self.work.generated * self.token.seconds
+        return self.work.batch * self.work.generated / seconds if seconds else 0.0
+
+    @property
+    def largest_batch(self) -> int:
+        """The most sequences that fit beside the weights, if all other memory grows with the batch."""
+        weights = self.token.weight_bytes
+        each = (self.peak_bytes - weights) * self.shares / self.work.batch
+        return self.shares * max(int((self.token.memory_bytes - weights) / each), 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by name, ready for JSON; those that need both programs are None if one does not compile."""
+        figures: dict[str, Any] = {
+            "prompt_seconds": self.prompt.seconds,
+            "token_seconds": self.token.seconds,
+            "tokens_per_second": self.tokens_per_second,
+            "tokens_per_second_and_chip": self.tokens_per_second / self.token.devices,
+            "largest_batch": self.largest_batch if self.compiles else None,
+            "peak_bytes": self.peak_bytes,
+        }
+        known = figures if self.compiles else dict.fromkeys(figures)
+        own = {"target": self.token.target, **self.work._asdict(), "cache_bytes": self.cache_bytes}
+        return own | known | {"prompt_program": self.prompt.to_json(), "token_program": self.token.to_json()}
+
+
+class PreparedGeneration(NamedTuple):
+    """The programs of a generation, placed on chips."""
+
+    work: Work
+    prompt: Prepared
+    token: Prepared
+    shares: int
+
+    def estimate(self) -> Generation:
+        caches = [leaf for leaf in jax.tree.leaves(self.prompt.arguments.inputs[0]) if leaf.ndim == _CACHE]
+        cache_bytes = sum(map(bytes_on_a_chip, caches))
+        return Generation(self.work, self.prompt.estimate(), self.token.estimate(), cache_bytes, self.shares)
+
+
+def prepared_generation(
+    prompt: Program, token: Program, work: Work, target: str, mesh: Mapping[str, int] | None
+) -> PreparedGeneration:
+    """Places two programs on chips, which by default all divide the weights.
+
+    The first axis of a mesh divides the batch, and `model` the weights and the heads of caches.
+    """
+    with within("estimate"):
+        place = place_of(target)
+        count = len(place.devices)
+        axes = sizes_of_mesh((), target, count, mesh or {"data": 1, MODEL_AXIS: count})
+        first = next(iter(axes))
+        batch_axis = None if first == MODEL_AXIS else first
+
+        def prepared(program: Program) -> Prepared:
+            inputs = jax.tree.map(lambda leaf: _divided(leaf, axes, batch_axis), program.inputs)
+            return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place)
+
+        return PreparedGeneration(work, prepared(prompt), prepared(token), axes[first] if batch_axis else 1)
+
+
+def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
+    """An input whose first dimension, and second if it is a cache's heads, the chips divide."""
+    spec = [batch_axis] * bool(leaf.ndim)
+    if leaf.ndim == _CACHE and MODEL_AXIS in axes and leaf.shape[1] % axes[MODEL_AXIS] == 0:
+        spec.append(MODEL_AXIS)
+    mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=auto_types(axes))
+    return leaf.update(sharding=NamedSharding(mesh, PartitionSpec(*spec)))
+
+
+def table(found: Sequence[Generation], width: int | None = None) -> list[str]:
+    """The lines of a table with a column for each."""
+    columns = [[one.token.target, *(tell(one) for tell in ROWS.values())] for one in found]
+    named = [
+        (f"{one.token.target}, batch {one.work.batch}: {name}", part)
+        for one in found
+        for name, part in one.parts.items()
+    ]
+    return [*side_by_side(["", *ROWS], columns, width), *remarks(named), *NOTE.splitlines()]
+
+
+def _figure(tell: Callable[[Generation], str]) -> Callable[[Generation], str]:
+    """A cell that is empty if a program does not compile."""
+    return lambda one: tell(one) if one.compiles else ""
+
+
+ROWS: Mapping[str, Callable[[Generation], str]] = {
+    "batch": lambda one: str(one.work.batch),
+    "chips": lambda one: str(one.token.devices),
+    "compiles": lambda one: (
+        f"{sum(part.compile_seconds for part in one.parts.values()):.1f} s" if one.compiles else "no"
+    ),
+    "weights": _figure(lambda one: amount(one.token.weight_bytes, "B")),
+    "caches": _figure(lambda one: amount(one.cache_bytes, "B")),
+    "peak memory": _figure(lambda one: amount(one.peak_bytes, "B")),
+    "  of": _figure(lambda one: amount(one.token.memory_bytes, "B")),
+    "all prompts": _figure(lambda one: f"{one.prompt.seconds * 1e3:.3g} ms"),
+    "a token of each": _figure(lambda one: f"{one.token.seconds * 1e3:.3g} ms"),
+    "tokens per second": _figure(lambda one: amount(one.tokens_per_second, "")),
+    "  and chip": _figure(lambda one: amount(one.tokens_per_second / one.token.devices, "")),
+    "largest batch": _figure(lambda one: str(one.largest_batch)),
+}

@@ -1,0 +1,136 @@
+"""Checks models, and folders of language models, without running them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, read_model
+from dmljax.onnx.genai import Settings, read_configuration, settings_of
+from dmljax.onnx.language import problems_of_names
+from dmljax.onnx.model import load, refusals_of
+from dmljax.onnx.open_caches import OpenCaches, open_caches, sizes_of_inputs
+from dmljax.onnx.provider import left_to_cpu
+from dmljax.onnx.tokens import require_tokens_below, tokens_in
+from dmljax.text import show
+from dmljax.types import bits_of
+
+
+class Check(NamedTuple):
+    """The problems with a model, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
+
+    problems: Sequence[str] = ()
+    left: Sequence[str] = ()  # a sentence per operator and reason
+    nodes_left: int = 0
+
+
+class FolderCheck(NamedTuple):
+    """The problems with a folder of a language model; if its settings can be read, also these and its model's check."""
+
+    problems: Sequence[str]
+    settings: Settings | None = None
+    model: Check = Check()
+    weight_bytes: Mapping[str, int] = {}  # by kind
+    cache_bytes: int = 0  # of 1,000 tokens of a sequence
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings and figures, ready for JSON."""
+        if self.settings is None:
+            return {"model": None}
+        own = {name: one for name, one in self.settings._asdict().items() if name not in ("file", "names", "search")}
+        sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
+        return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
+
+
+def checked(path: str | Path) -> Check:
+    """Loads a model, and finds the nodes that refuse to run, and those that the provider leaves to the CPU."""
+    return _checked(path)[0]
+
+
+def checked_folder(folder: Path) -> FolderCheck:
+    """Checks a folder in the format of ONNX Runtime GenAI: its configuration, its model and its tokenizer."""
+    content = read_configuration(folder)
+    try:
+        settings = settings_of(folder, content)
+    except DmlError as error:
+        return FolderCheck(error.rules)
+    check, graph, decided = _checked(settings.file)
+    problems = [*map(str, _problems_of_tokenizer(folder, settings))]
+    if graph is None:
+        return FolderCheck(problems, settings, check)
+    inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
+    outputs = {one.name: one for one in graph.outputs}
+    problems = [*map(str, problems_of_names(settings, inputs, outputs)), *problems]
+    types = [inputs[name].dtype for name in settings.caches if name in inputs]
+    bits = sum(bits_of(one) * settings.key_heads * settings.head_size for one in types if one is not None)
+    return FolderCheck(problems, settings, check, _weights_by_kind(graph), 1000 * bits // 8)
+
+
+def _checked(path: str | Path) -> tuple[Check, OnnxGraph | None, Mapping[str, int]]:
+    """The check of a model, its graph if it can be read, and open sizes that its attention decides."""
+    problems: Sequence[str] = ()
+    caches = OpenCaches({}, {})
+    try:
+        model = load(path)
+        caches = open_caches(model)
+        problems = [*map(str, refusals_of(model, lambda size: sizes_of_inputs(model, caches, size)))]
+    except MissingFile as error:
+        if not error.problems[0].path:  # the model itself is missing
+            raise
+        problems = error.rules
+    except DmlError as error:
+        problems = error.rules
+    try:
+        proto, folder = read_model(path)
+        graph = Reader(proto, folder).read(proto.graph)
+    except DmlError:
+        return Check(problems), None, {}
+    left = [*left_to_cpu(graph)]
+    alike: dict[tuple[str, str], list[Node]] = {}
+    for node, reason in left:
+        alike.setdefault((node.operator, reason), []).append(node)
+    sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
+    return Check(problems, sentences, len({id(node) for node, _ in left})), graph, caches.decided
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    first = f"{nodes[0].operator} {show(nodes[0].place[1])}"
+    return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
+
+
+def _problems_of_tokenizer(folder: Path, settings: Settings) -> Sequence[Problem]:
+    if not (folder / "tokenizer.json").exists():
+        return [Problem("tokenizer.json", "must be in the folder for texts; lists of tokens need none")]
+    try:
+        require_tokens_below(settings.vocabulary, max(tokens_in(folder), default=0))
+    except DmlError as error:
+        return error.problems
+    return ()
+
+
+# The inputs with codes of few bits, and with their scales and zero points
+_CODES = {
+    "DequantizeLinear": (0, (1, 2)),
+    "GatherBlockQuantized": (0, (2, 3)),
+    "MatMulBnb4": (1, (2,)),
+    "MatMulNBits": (1, (2, 3)),
+}
+
+
+def _weights_by_kind(graph: OnnxGraph) -> dict[str, int]:
+    """The bytes of a graph's constants: codes by their bits, their scales and zero points, and others."""
+    kinds: dict[str, str] = {}
+    for node in graph.nodes:
+        codes, factors = _CODES.get(node.operator, (-1, ()))
+        for place, name in enumerate(node.inputs):
+            if name in graph.constants and place == codes:
+                own = bits_of(graph.constants[name].dtype)
+                kinds[name] = f"{own if node.domain == MAIN else node.attributes.get('bits', 4)}-bit codes"
+            elif place in factors:
+                kinds[name] = "scales and zero points"
+    bytes_of = Counter[str]()
+    for name, value in graph.constants.items():
+        if value.dtype != object:
+            bytes_of[kinds.get(name, "other weights")] += -(-value.size * bits_of(value.dtype) // 8)
+    return {kind: bytes_of[kind] for kind in sorted(bytes_of)}  # codes, others, scales
