@@ -43,6 +43,11 @@ class Settings(NamedTuple):
 
 def read_settings(folder: Path) -> Settings:
     """Reads the configuration in a folder."""
+    return settings_of(folder, read_configuration(folder))
+
+
+def read_configuration(folder: Path) -> dict[str, Any]:
+    """Reads the content of the configuration in a folder."""
     path = folder / FILE
     if folder.is_dir() and not path.exists():
         remedy = "a folder that onnxruntime_genai.models.builder made"
@@ -52,7 +57,12 @@ def read_settings(folder: Path) -> Settings:
             content = json.loads(file.read())
         except ValueError as error:
             raise InvalidDesc(Problem(FILE, "must be JSON", reason_of(error))) from None
-    whole = _Fields((), content if isinstance(content, dict) else {})
+    return content if isinstance(content, dict) else {}
+
+
+def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
+    """The settings of a folder whose configuration has this content."""
+    whole = _Fields((), content)
     model = whole.inner("model")
     decoder = model.inner("decoder")
     for part in ("encoder", "embedding", "vision", "speech"):

@@ -303,6 +303,11 @@ def separated(
     return given.arguments, compute
 
 
+def file_of(model: Model) -> onnx.ModelProto:
+    """The file of a model without its weights, for callers that want to know what else it says; not to be modified."""
+    return model._file
+
+
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
