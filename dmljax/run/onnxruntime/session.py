@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import onnx
+import onnx.shape_inference
 
 from dmljax.errors import InvalidType, Problem
-from dmljax.onnx import load
-from dmljax.onnx.file import TensorType
+from dmljax.onnx import Model, load
+from dmljax.onnx.file import TensorType, read_model
 from dmljax.onnx.inputs import checked
 from dmljax.onnx.model import file_of
 from dmljax.run.answers import Answering, refusing
@@ -73,8 +75,7 @@ class InferenceSession(Answering):
             self.set_providers(providers or self._options._providers, provider_options)
             source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
             self._model = load(source)
-            graph = file_of(self._model).graph
-            self._texts = {one.name: type_text(one.type) for one in (*graph.input, *graph.output)}
+            self._texts = _type_texts(self._model, source)
             self._inputs, self._defaults, self._outputs = (
                 [one.overridden(self._options._names, self._options._denotations) for one in types]
                 for types in (self._model.inputs, self._model.defaults, self._model.outputs)
@@ -200,6 +201,15 @@ class InferenceSession(Answering):
         placed = [arrays.pop(one.name) for one in self._inputs]
         key = {"key": _next_key()} if self._model.is_random else {}
         return self._model(*placed, **arrays, **key)
+
+
+def _type_texts(model: Model, source: Any) -> dict[str, str]:
+    """The types of inputs and outputs in ONNX Runtime's words; a file may leave out those of outputs."""
+    proto = file_of(model)
+    if not all(one.HasField("type") for one in proto.graph.output):
+        whole, _ = read_model(source)  # what the outputs are follows from the sizes of the weights
+        proto = onnx.shape_inference.infer_shapes(whole)
+    return {one.name: type_text(one.type) for one in (*proto.graph.input, *proto.graph.output)}
 
 
 def _fed(wanted: TensorType, value: Any) -> Any:

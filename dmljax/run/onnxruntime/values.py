@@ -139,7 +139,7 @@ def memory_at(address: int, element_type: Any, shape: Sequence[int]) -> Any:
     """The array at an address of the CPU's memory."""
     dtype, sizes = dtype_of(element_type), integers("shape", shape)
     buffer = (ctypes.c_byte * (prod(sizes) * dtype.itemsize)).from_address(address)
-    return np.frombuffer(buffer, dtype).reshape(sizes)
+    return np.ndarray(sizes, dtype, memoryview(buffer))
 
 
 def dtype_of(element_type: Any) -> np.dtype[Any]:
@@ -151,8 +151,10 @@ def dtype_of(element_type: Any) -> np.dtype[Any]:
 
 
 def type_text(proto: onnx.TypeProto) -> str:
-    """A type in ONNX Runtime's words, such as seq(tensor(float))."""
+    """A type in ONNX Runtime's words, such as seq(tensor(float)); empty if it is unknown."""
     kind = proto.WhichOneof("value")
+    if kind is None:
+        return ""
     own = getattr(proto, kind)
     if kind == "map_type":
         return f"map({_element_text(own.key_type)},{type_text(own.value_type)})"
