@@ -280,7 +280,7 @@ def test_random_nodes_draw_anew_in_each_run(ort: Any) -> None:
 
 LETTERS = [chr(code) for code in range(ord("0"), ord("0") + VOCABULARY - 3)]
 TEMPLATE = (
-    "{% for m in messages %}{{ m.role[0] }}{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}#{% endif %}"
+    "{% for m in messages %}{{ m.role }}{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}#{% endif %}"
 )
 
 
@@ -390,7 +390,7 @@ def test_a_program_of_genai_prints_what_the_language_model_says(folder: Path, tm
         f"{[*HELLO, 2]} 2 -1",
         "HELLO ['AB', 'C']",
         "U</s>",
-        "uHI</s>#",
+        "userHI</s>#",
         "HI</s>",
         "40.0 50.0 False 1.3",
         f"(1, 1, {VOCABULARY}) float32",
