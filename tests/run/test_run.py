@@ -387,6 +387,28 @@ def end_of_answer(reference: Reference) -> int:
     return next(one for i, one in enumerate(news) if i > 1 and one not in news[:i])
 
 
+def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference) -> None:
+    import dmljax.run.onnxruntime_genai as og
+
+    params = og.GeneratorParams(model := og.Model(str(folder)))
+    params.set_search_options(max_length=9, repetition_penalty=1.3)
+    generator = og.Generator(model, params)
+    with pytest.raises(
+        RuntimeError, match=r"^onnxruntime_genai: there are no tokens yet \(append_tokens gives some\)$"
+    ):
+        generator.generate_next_token()
+    with pytest.raises(RuntimeError, match=r"search.num_beams must be 1: dmljax has no beams; got 2$"):
+        params.set_search_options(num_beams=2)
+    generator.append_tokens(HELLO)
+    expected = answer(reference, HELLO)
+    while not generator.is_done():
+        generator.generate_next_token()
+        assert generator.get_next_tokens().tolist() == [expected[generator.token_count() - 1]]
+    assert generator.get_sequence(0).tolist() == expected[:9]
+    np.testing.assert_allclose(generator.get_logits()[0, 0], reference.logits(expected[:9])[-1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.full
 def test_a_program_of_genai_prints_what_the_language_model_says(
     folder: Path, reference: Reference, tmp_path: Path
 ) -> None:
