@@ -32,6 +32,8 @@ def is_of(changed: PurePath, tests: PurePath, operator: object) -> bool:
     the operators of the family; `dmljax/onnx/nodes/attention.py` has all of `tests/onnx`.
     """
     name = changed.stem.removeprefix("test_").removeprefix("cases_")
-    rooms = {"calls", "descriptors", "dxdispatch", "estimation", "onnx", "pydirectml"}.intersection(changed.parts)
+    rooms = {"calls", "descriptors", "dxdispatch", "estimation", "onnx", "pydirectml", "run"}.intersection(
+        changed.parts
+    )
     is_tried = isinstance(operator, str) and operator.startswith("DML_OPERATOR_") and family_of(operator) == name
     return tests.stem == f"test_{name}" or tests.parent.name in rooms or is_tried

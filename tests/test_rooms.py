@@ -38,7 +38,7 @@ ROOMS = [
     ["__init__"],
     ["flatbuffer"],
     ["onnx", "serialized"],
-    ["examples", "dxdispatch", "pydirectml"],
+    ["examples", "dxdispatch", "pydirectml", "run"],
     ["describe"],
     ["commands"],
     ["cli"],

@@ -56,22 +56,23 @@ def read_settings(folder: Path) -> Settings:
     return settings_of(folder, read_configuration(folder))
 
 
-def read_configuration(folder: Path) -> Any:
-    """What the configuration in a folder says, unchecked."""
+def read_configuration(folder: Path) -> dict[str, Any]:
+    """Reads the content of the configuration in a folder."""
     path = folder / FILE
     if folder.is_dir() and not path.exists():
         remedy = "a folder that onnxruntime_genai.models.builder made"
         raise InvalidDesc(Problem("folder", f"must have a {FILE}", show(str(folder)), remedy=remedy))
     with opened(path, _MOST_BYTES) as file:
         try:
-            return json.loads(file.read())
+            content = json.loads(file.read())
         except ValueError as error:
             raise InvalidDesc(Problem(FILE, "must be JSON", reason_of(error))) from None
+    return content if isinstance(content, dict) else {}
 
 
-def settings_of(folder: Path, content: Any) -> Settings:
+def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
     """The settings in the configuration of a folder; one error lists all wrong fields."""
-    whole = _Fields((), content if isinstance(content, dict) else {})
+    whole = _Fields((), content)
     model = whole.inner("model")
     for part in ("encoder", "embedding", "vision", "speech"):
         if part in model.values:

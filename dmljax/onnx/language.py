@@ -355,6 +355,11 @@ class Stream(Iterator[Any]):
         return row[0] if self._run.is_single else row
 
     @property
+    def logits(self) -> Array:
+        """The logits (sequences, vocabulary) of the token that comes next."""
+        return self._run.state.logits
+
+    @property
     def state(self) -> State:
         """The sequences with all tokens so far, to continue them later."""
         kept: State = jax.tree.map(jnp.copy, self._run.state)  # the next tokens take the memory of the run's own

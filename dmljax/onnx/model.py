@@ -327,6 +327,11 @@ def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int,
     return told_once(found)
 
 
+def file_of(model: Model) -> onnx.ModelProto:
+    """The file of a model without its weights, for callers that want to know what else it says; not to be modified."""
+    return model._file
+
+
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +33,45 @@ class Tokenizer:
         self._vocabulary = vocabulary
 
     def tokens(self, text: str, *, is_whole: bool = False) -> list[int]:
-        """The tokens of a text; `is_whole` says that it has all special tokens."""
-        found = self._reader.encode(text, add_special_tokens=not is_whole).ids
+        """The tokens of a text of at least one; `is_whole` says that it has all special tokens."""
+        found = self.encoded(text, add_special_tokens=not is_whole)
         if not found:
             raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
-        require_tokens_below(self._vocabulary, max(found))
+        return found
+
+    def encoded(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The tokens of a text."""
+        found = self._reader.encode(text, add_special_tokens=add_special_tokens).ids
+        require_tokens_below(self._vocabulary, max(found, default=0))
         return [int(one) for one in found]
 
-    def pieces(self) -> Any:
+    def decoded(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of tokens."""
+        return str(self._reader.decode(tokens, skip_special_tokens=skip_special_tokens))
+
+    def token(self, text: str) -> int | None:
+        """The token that stands for a text as a whole, or None."""
+        found: int | None = self._reader.token_to_id(text)
+        return found
+
+    def pieces(self, *, skip_special_tokens: bool = True) -> Any:
         """A function of each next token that returns the text that has become complete."""
-        stream = self._stream(skip_special_tokens=True)
+        stream = self._stream(skip_special_tokens=skip_special_tokens)
         return lambda token: stream.step(self._reader, token) or ""
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of a conversation up to where the model answers, by the folder's chat template."""
+        return self.tokens(self.written(messages), is_whole=True)
+
+    def written(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        template: str | None = None,
+        tools: Any = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """A conversation as text, by the folder's chat template unless another one is given."""
         try:
             import jinja2
             from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -54,22 +80,24 @@ class Tokenizer:
             raise Unsupported(Problem((), rule, remedy=command_for("genai"))) from None
         settings = json.loads(_text(self._folder / "tokenizer_config.json"))
         file = self._folder / "chat_template.jinja"
-        template = _text(file) if file.exists() else settings.get("chat_template")
+        if template is None:
+            template = _text(file) if file.exists() else settings.get("chat_template")
         if not isinstance(template, str):
             rule = "must have a chat_template, as models for conversations do"
-            raise InvalidDesc(Problem("tokenizer_config.json", rule, "none", remedy="leave out --chat"))
+            raise InvalidDesc(Problem("tokenizer_config.json", rule, "none"))
         names = {
             name: one["content"] if isinstance(one, dict) else one
             for name, one in settings.items()
             if name.endswith("_token") and isinstance(one, str | dict)
         }
+        names |= {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _refuse
+        environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # Jinja's own escapes HTML
         try:
-            text = environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
+            return environment.from_string(template).render(**names)
         except jinja2.TemplateError as error:
             raise InvalidDesc(Problem("chat_template", "must render a conversation", reason_of(error))) from None
-        return self.tokens(text, is_whole=True)
 
 
 def require_tokens_below(vocabulary: int, highest: int) -> None:

@@ -190,7 +190,7 @@ def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
     def loop(a: Any, weights: Weights) -> Any:
         return jax.lax.fori_loop(0, 4, lambda _, a: a + 1e-3 * product_with(a, weights, 4), a)
 
-    memory = jax.jit(loop).lower(a, weights).compile().memory_analysis()
+    memory: Any = jax.jit(loop).lower(a, weights).compile().memory_analysis()
     assert memory.temp_size_in_bytes < weights.codes.size  # unpacked codes have 8 times as many
 
 

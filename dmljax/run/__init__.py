@@ -1,0 +1,62 @@
+"""Runs a program of a foreign library unchanged: `python -m dmljax.run program.py [arguments]`.
+
+`import pydirectml`, `import onnxruntime` and `import onnxruntime_genai` get dmljax's modules, in that process only, and
+even where the libraries themselves are installed.
+"""
+
+import importlib
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+MODULES = {
+    "pydirectml": "dmljax.pydirectml",
+    "onnxruntime": "dmljax.run.onnxruntime",
+    "onnxruntime_genai": "dmljax.run.onnxruntime_genai",
+}
+
+
+def main(command: str) -> None:
+    """Runs the program named on the command line with the arguments after it."""
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(f"usage: python -m {command} program.py [arguments]")
+        sys.exit(0 if len(sys.argv) > 1 else 2)
+    program = sys.argv[1]
+    if not Path(program).is_file():
+        sys.exit(f"there is no file {program}")
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(Path(program).resolve().parent)
+    sys.meta_path.insert(0, _Finder())
+    runpy.run_path(program, run_name="__main__")
+
+
+class _Finder(MetaPathFinder):
+    """Finds dmljax's modules under the names of the foreign ones."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        library, dot, inner = fullname.partition(".")
+        if library not in MODULES:
+            return None
+        own = MODULES[library] + dot + inner
+        if find_spec(own) is None:
+            message = f"No module named {fullname!r}: dmljax's version of {library} does not have it"
+            raise ModuleNotFoundError(message, name=fullname)
+        return ModuleSpec(fullname, _Loader(own))
+
+
+class _Loader(Loader):
+    def __init__(self, own: str) -> None:
+        self._own = own
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return importlib.import_module(self._own)
+
+    def exec_module(self, module: ModuleType) -> None:
+        return  # importing it has run it

@@ -1,0 +1,72 @@
+"""Shared by the modules that answer for foreign libraries: errors of the library's kinds, and names that are absent."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dmljax.errors import DmlError, Problem, Unsupported, hide_frames
+from dmljax.text import show
+
+_HERE = "dmljax.run."
+
+
+def absent(place: str, name: str) -> AttributeError:
+    """The error for a name that the foreign library may have at `place`, and dmljax does not."""
+    library = place.partition(".")[0]
+    return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it")
+
+
+def absent_from(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module of ours."""
+
+    def refuse(name: str) -> Any:
+        raise absent(module.removeprefix(_HERE), name)
+
+    return refuse
+
+
+class _Answering(type):
+    """Refuses attributes that a class does not have."""
+
+    def __getattr__(cls, name: str) -> Any:
+        raise absent(f"{cls.__module__.removeprefix(_HERE).partition('.')[0]}.{cls.__qualname__}", name)
+
+
+class Answering(metaclass=_Answering):
+    """A class of a foreign library, as far as dmljax answers for it; other attributes can be neither read nor set."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            getattr(type(self), name)
+        object.__setattr__(self, name, value)
+
+
+class Refusal(DmlError, RuntimeError):
+    """A refusal where the foreign library raises a RuntimeError."""
+
+
+class refusing:  # noqa: N801  # a statement's word, as `within` is
+    """Raises a DmlError from inside as one of the kind that the foreign library raises there."""
+
+    def __init__(self, library: str, kind_of: Callable[[DmlError], type[DmlError]] = lambda error: Refusal) -> None:
+        self._library, self._kind_of = library, kind_of
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, DmlError):
+            raised = self._kind_of(error)(*error.problems)
+            raised.operator = self._library
+            hide_frames(raised)
+            raise raised from None
+
+
+def require_first_device(provider: str, options: Mapping[str, Any]) -> None:
+    """Refuses a provider's options that choose a device."""
+    device = options.get("device_id", 0)
+    if str(device) != "0":
+        remedy = "JAX chooses the device: set CUDA_VISIBLE_DEVICES or JAX_PLATFORMS"
+        raise Unsupported(Problem((provider, "device_id"), "must be 0", show(device), remedy=remedy))

@@ -1,0 +1,104 @@
+"""ONNX Runtime's bindings: inputs and outputs that are named once, and stay on JAX's device between runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_named, memory_at, require_memory
+from dmljax.text import show
+
+
+class IOBinding(Answering):
+    """The inputs and outputs of runs."""
+
+    def __init__(self, session: Any) -> None:
+        self._names = [[one.name for one in kind] for kind in (session.get_inputs(), session.get_outputs())]
+        self._names[0] += [one.name for one in session.get_overridable_initializers()]
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}  # where each output goes: an OrtValue, an array, or the name of a device
+        self._found: list[OrtValue] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
+        """Binds an array, which each run reads anew."""
+        self._bind(0, name, arr_on_cpu)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds a value."""
+        self._bind(0, name, ortvalue)
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Binds memory of the CPU, which each run reads anew."""
+        with refusing("onnxruntime"):
+            require_memory(device_named(device_type, device_id))
+            self._bind(0, name, memory_at(buffer_ptr, element_type, shape))
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Binds an output to memory of the CPU, or to a new value of each run."""
+        with refusing("onnxruntime"):
+            device = device_named(device_type, device_id)
+            if buffer_ptr is None:
+                self._bind(1, name, device)
+            else:
+                require_memory(device)
+                self._bind(1, name, memory_at(buffer_ptr, element_type, shape or ()))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds an output to a value, which each run overwrites."""
+        self._bind(1, name, ortvalue)
+
+    def _bind(self, kind: int, name: str, place: Any) -> None:
+        with refusing("onnxruntime"):
+            if name not in self._names[kind]:
+                word = ("inputs", "outputs")[kind]
+                rule = f"must be among the {word}: {', '.join(self._names[kind])}"
+                raise InvalidDesc(Problem("name", rule, show(name)))
+        (self._inputs, self._outputs)[kind][name] = place
+
+    def clear_binding_inputs(self) -> None:
+        """Unbinds all inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Unbinds all outputs."""
+        self._outputs.clear()
+
+    def synchronize_inputs(self) -> None:
+        """Does nothing, because runs wait for their inputs."""
+
+    def synchronize_outputs(self) -> None:
+        """Waits for the outputs."""
+        jax.block_until_ready([one._value for one in self._found if one.is_tensor()])
+
+    def get_outputs(self) -> list[OrtValue]:
+        """The outputs of the last run, in the order in which they were bound."""
+        return list(self._found)
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The outputs of the last run as NumPy arrays."""
+        return [one.numpy() for one in self._found]
+
+    def _fill(self, results: Sequence[Any]) -> None:
+        """Puts the results where the outputs are bound."""
+        self._found = [_put(place, one) for place, one in zip(self._outputs.values(), results, strict=True)]
+
+
+def _put(place: Any, result: Any) -> OrtValue:
+    if isinstance(place, str):
+        return OrtValue(result, place)
+    value = OrtValue(place, "cpu") if isinstance(place, np.ndarray) else place
+    value.update_inplace(as_numpy(result))
+    return value

@@ -1,0 +1,48 @@
+"""ONNX Runtime's kinds of errors, raised with dmljax's own texts."""
+
+from dmljax.errors import DmlError, InvalidDesc, InvalidType, MissingFile, Unsupported
+from dmljax.run.answers import Refusal, absent_from
+
+__getattr__ = absent_from(__name__)
+
+
+class Fail(Refusal):
+    """A model cannot be loaded."""
+
+
+class InvalidArgument(InvalidDesc):
+    """A call does not fit the model."""
+
+
+class InvalidGraph(Fail):
+    """ONNX Runtime's kind for models that break a rule; here they are a Fail."""
+
+
+class InvalidProtobuf(Fail):
+    """ONNX Runtime's kind for files that are not models; here they are a Fail."""
+
+
+class NoSuchFile(MissingFile):
+    """There is no file of that name."""
+
+
+class NotImplemented(Unsupported):
+    """A model has what dmljax does not support."""
+
+
+class RuntimeException(Refusal):
+    """ONNX Runtime's kind for failures inside a node; here they are an InvalidArgument."""
+
+
+def kind_of_load(error: DmlError) -> type[DmlError]:
+    """The kind of an error of loading a model."""
+    if isinstance(error, MissingFile):
+        return NoSuchFile
+    if isinstance(error, Unsupported):
+        return NotImplemented
+    return InvalidType if isinstance(error, InvalidType) else Fail
+
+
+def kind_of_run(error: DmlError) -> type[DmlError]:
+    """The kind of an error of calling a model."""
+    return NotImplemented if isinstance(error, Unsupported) else InvalidArgument

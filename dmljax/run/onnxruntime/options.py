@@ -1,0 +1,138 @@
+"""Settings of sessions and runs. Most tune ONNX Runtime itself: they can be set and read, and mean nothing here."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.run.answers import Answering, absent, refusing
+from dmljax.text import show
+
+
+class GraphOptimizationLevel(Enum):
+    """How much ONNX Runtime rewrites a graph; XLA always compiles it whole."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(Enum):
+    """Whether ONNX Runtime runs nodes side by side; XLA schedules them itself."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(Enum):
+    """The order of ONNX Runtime's nodes; XLA orders them itself."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+class _Options(Answering):
+    """Attributes with defaults; those that would mean something must keep theirs."""
+
+    _DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+    _KEPT: ClassVar[Mapping[str, str]] = {}  # the reasons
+
+    def __init__(self) -> None:
+        self._entries: dict[str, str] = {}
+        vars(self).update(self._DEFAULTS)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name not in self._DEFAULTS:
+            raise absent(f"onnxruntime.{type(self).__name__}", name)
+        if name in self._KEPT and value != self._DEFAULTS[name]:
+            with refusing("onnxruntime"):
+                rule = f"must be {self._DEFAULTS[name]!r}, because {self._KEPT[name]}"
+                raise Unsupported(Problem((type(self).__name__, name), rule, show(value)))
+        object.__setattr__(self, name, value)
+
+    def _entry(self, key: str) -> str:
+        if key not in self._entries:
+            with refusing("onnxruntime"):
+                raise InvalidDesc(Problem("key", "must have been added before", show(key)))
+        return self._entries[key]
+
+
+class SessionOptions(_Options):
+    """Options of a session: overrides of open sizes count, and so do providers."""
+
+    _DEFAULTS: ClassVar[Mapping[str, Any]] = {
+        "enable_cpu_mem_arena": True,
+        "enable_mem_pattern": True,
+        "enable_mem_reuse": True,
+        "enable_profiling": False,
+        "execution_mode": ExecutionMode.ORT_SEQUENTIAL,
+        "execution_order": ExecutionOrder.DEFAULT,
+        "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
+        "inter_op_num_threads": 0,
+        "intra_op_num_threads": 0,
+        "log_severity_level": -1,
+        "log_verbosity_level": 0,
+        "logid": "",
+        "optimized_model_filepath": "",
+        "profile_file_prefix": "onnxruntime_profile_",
+        "use_deterministic_compute": False,
+        "use_per_session_threads": True,
+    }
+    _KEPT: ClassVar[Mapping[str, str]] = {
+        "enable_profiling": "dmljax writes no profiles; jax.profiler does",
+        "optimized_model_filepath": "dmljax writes no optimized models",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[str, int] = {}
+        self._denotations: dict[str, int] = {}
+        self._providers: list[tuple[str, Mapping[str, str]]] = []
+
+    def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
+        """Fixes the open sizes of a name."""
+        self._names[dim_name] = dim_value
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
+        """Fixes the open sizes of a denotation, such as DATA_BATCH."""
+        self._denotations[denotation] = dim_value
+
+    def add_session_config_entry(self, config_key: str, config_value: str) -> None:
+        """Keeps an entry, which means nothing here."""
+        self._entries[config_key] = config_value
+
+    def get_session_config_entry(self, config_key: str) -> str:
+        """The entry that was added."""
+        return self._entry(config_key)
+
+    def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
+        """Adds a provider for sessions that name none themselves."""
+        self._providers.append((provider_name, provider_options))
+
+    def has_providers(self) -> bool:
+        """Whether a provider was added."""
+        return bool(self._providers)
+
+
+class RunOptions(_Options):
+    """Options of a run, none of which means anything here."""
+
+    _DEFAULTS: ClassVar[Mapping[str, Any]] = {
+        "log_severity_level": -1,
+        "log_verbosity_level": 0,
+        "logid": "",
+        "only_execute_path_to_fetches": False,
+        "terminate": False,
+    }
+    _KEPT: ClassVar[Mapping[str, str]] = {"terminate": "a compiled program runs to its end"}
+
+    def add_run_config_entry(self, config_key: str, config_value: str) -> None:
+        """Keeps an entry, which means nothing here."""
+        self._entries[config_key] = config_value
+
+    def get_run_config_entry(self, config_key: str) -> str:
+        """The entry that was added."""
+        return self._entry(config_key)

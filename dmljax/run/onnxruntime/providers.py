@@ -1,0 +1,37 @@
+"""ONNX Runtime's providers: their names are kept, and JAX computes on its own device, whichever they are."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.run.answers import require_first_device
+from dmljax.text import show
+
+CPU = "CPUExecutionProvider"
+AVAILABLE = ("DmlExecutionProvider", CPU)
+
+Provider = str | tuple[str, Mapping[str, Any]]
+
+
+def chosen(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """The available ones among the providers with their options, in order, and the CPU's last."""
+    named = [providers] if isinstance(providers, str) else list(providers or [])
+    if options and len(options) != len(named):
+        raise InvalidDesc(Problem("provider_options", f"must be {len(named)}, as many as providers", len(options)))
+    found: dict[str, Any] = {}
+    for i, one in enumerate(named):
+        name, own = (one, options[i] if options else {}) if isinstance(one, str) else _pair(i, one)
+        if name in AVAILABLE:
+            require_first_device(name, own)
+            found.setdefault(name, {key: str(value) for key, value in own.items()})
+        else:
+            known = ", ".join(AVAILABLE)
+            warnings.warn(f"provider {name!r} is not available; dmljax has {known}", stacklevel=4)
+    return {**found, CPU: found.get(CPU, {})}
+
+
+def _pair(index: int, one: Any) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[1], Mapping):
+        raise InvalidType(Problem(("providers", index), "must be a name, or a name with options", show(one)))
+    return one

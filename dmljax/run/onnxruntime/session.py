@@ -1,0 +1,228 @@
+"""ONNX Runtime's sessions: an ONNX model that is called with arrays by name."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import onnx
+import onnx.shape_inference
+
+from dmljax.errors import InvalidType, Problem
+from dmljax.onnx import Model, load
+from dmljax.onnx.file import TensorType, read_model
+from dmljax.onnx.inputs import checked
+from dmljax.onnx.model import file_of
+from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime.binding import IOBinding
+from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run
+from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
+from dmljax.run.onnxruntime.providers import Provider, chosen
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
+from dmljax.text import did_you_mean, join_words, show
+
+
+class NodeArg(NamedTuple):
+    """The type of an input or an output; an open size is its name or None."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class ModelMetadata(NamedTuple):
+    """What a model's file says of itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+class _Seed:
+    """The seed of random nodes, and how many runs have drawn from it."""
+
+    value, runs = secrets.randbits(32), 0
+
+
+def set_seed(seed: int) -> None:
+    """Makes the random numbers of later runs the same in each process."""
+    _Seed.value, _Seed.runs = seed, 0
+
+
+class InferenceSession(Answering):
+    """A model that runs as dmljax computes it, with 64-bit types as the file has them."""
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Provider] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **optimizers: Any,
+    ) -> None:
+        self._options = SessionOptions() if sess_options is None else sess_options
+        with refusing("onnxruntime", kind_of_load), jax.enable_x64(True):
+            if optimizers.keys() - {"disabled_optimizers", "enable_fallback"}:
+                raise InvalidType(Problem((), "unknown arguments", join_words(optimizers)))
+            if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | memoryview):
+                raise InvalidType(Problem("path_or_bytes", "must be a path or bytes", show(path_or_bytes)))
+            self.set_providers(providers or self._options._providers, provider_options)
+            source = os.fspath(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
+            self._model = load(source)
+            self._texts = _type_texts(self._model, source)
+            self._inputs, self._defaults, self._outputs = (
+                [one.overridden(self._options._names, self._options._denotations) for one in types]
+                for types in (self._model.inputs, self._model.defaults, self._model.outputs)
+            )
+
+    # What the model takes and gives
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that each run needs."""
+        return [self._node_arg(one) for one in self._inputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The inputs that have a default."""
+        return [self._node_arg(one) for one in self._defaults]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs."""
+        return [self._node_arg(one) for one in self._outputs]
+
+    def _node_arg(self, one: TensorType) -> NodeArg:
+        return NodeArg(one.name, self._texts[one.name], list(one.sizes or ()))
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the file says of itself."""
+        proto = file_of(self._model)
+        version = proto.model_version if proto.HasField("model_version") else np.iinfo(np.int64).max
+        entries = {one.key: one.value for one in proto.metadata_props}
+        texts = (proto.producer_name, proto.graph.name, proto.domain, proto.doc_string, proto.graph.doc_string)
+        return ModelMetadata(*texts, int(version), entries)
+
+    def get_session_options(self) -> SessionOptions:
+        """The options that the session was made with."""
+        return self._options
+
+    # Providers
+
+    def get_providers(self) -> list[str]:
+        """The providers that were asked for, and the CPU's."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of each provider."""
+        return {name: dict(options) for name, options in self._providers.items()}
+
+    def set_providers(
+        self,
+        providers: Sequence[Provider] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Keeps the names of other providers."""
+        with refusing("onnxruntime", kind_of_load):
+            self._providers = chosen(providers, provider_options)
+
+    def disable_fallback(self) -> None:
+        """Does nothing, because no provider falls back to another one here."""
+
+    def enable_fallback(self) -> None:
+        """Does nothing, because no provider falls back to another one here."""
+
+    # Runs
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """The outputs of these names, or all of them, for inputs by name."""
+        return [as_numpy(one) for one in self._results(output_names, input_feed)]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Runs with values that stay on the device."""
+        return [OrtValue(one, "cpu") for one in self._results(output_names, input_dict_ort_values)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Runs, and calls back with the results, `user_data` and the text of an error."""
+        try:
+            results = self.run(output_names, input_feed)
+        except Exception as error:  # whatever it is, the callback hears of it
+            callback([], user_data, str(error))
+        else:
+            callback(results, user_data, "")
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that are bound before a run."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Runs with bound inputs, and fills the bound outputs."""
+        iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
+
+    def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        outputs = [one.name for one in self._outputs]
+        with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
+            wanted = list(names) if names else outputs
+            for name in wanted:
+                if name not in outputs:
+                    rule = f"must be among the outputs: {', '.join(outputs)}"
+                    raise InvalidType(Problem("output_names", rule, show(name)))
+            found = self._called(feed)
+            results = dict(zip(outputs, found if len(outputs) > 1 else [found], strict=True))
+            return [results[name] for name in wanted]
+
+    def _called(self, feed: Mapping[str, Any]) -> Any:
+        types = {one.name: one for one in (*self._inputs, *self._defaults)}
+        for name in feed:
+            if name not in types:
+                rule = f"unknown input{did_you_mean(name, types)}"
+                raise InvalidType(Problem(name, rule, remedy=f"the inputs are {', '.join(types)}"))
+        missing = [one.name for one in self._inputs if one.name not in feed]
+        if missing:
+            raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
+        arrays = {name: checked(types[name], _fed(types[name], value), {}) for name, value in feed.items()}
+        placed = [arrays.pop(one.name) for one in self._inputs]
+        key = {"key": _next_key()} if self._model.is_random else {}
+        return self._model(*placed, **arrays, **key)
+
+
+def _type_texts(model: Model, source: Any) -> dict[str, str]:
+    """The types of inputs and outputs in ONNX Runtime's words; a file may leave out those of outputs."""
+    proto = file_of(model)
+    if not all(one.HasField("type") for one in proto.graph.output):
+        whole, _ = read_model(source)  # what the outputs are follows from the sizes of the weights
+        proto = onnx.shape_inference.infer_shapes(whole)
+    return {one.name: type_text(one.type) for one in (*proto.graph.input, *proto.graph.output)}
+
+
+def _fed(wanted: TensorType, value: Any) -> Any:
+    """A value of a feed as dmljax takes it."""
+    value = value_of(value)
+    if wanted.kind != "tensor" or wanted.dtype is None:
+        return value
+    if isinstance(value, list):
+        return np.array(value, wanted.dtype)
+    is_text = isinstance(value, np.ndarray) and value.dtype.kind in "US"
+    return value.astype(object) if is_text else value
+
+
+def _next_key() -> jax.Array:
+    _Seed.runs += 1
+    return jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)

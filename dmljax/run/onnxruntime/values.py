@@ -1,0 +1,177 @@
+"""ONNX Runtime's values: arrays with its names for their types."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from onnx import helper
+
+from dmljax.checks import integers
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.run.answers import Answering, refusing
+from dmljax.text import show
+
+DEVICES = ("cpu", "dml")  # both are JAX's device
+
+
+class OrtValue(Answering):
+    """An array, or a sequence of arrays, that stays on JAX's device until `numpy` asks for it."""
+
+    def __init__(self, value: Any, device: str) -> None:
+        self._value, self._device = value, device
+
+    @staticmethod
+    def ortvalue_from_numpy(
+        numpy_obj: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> "OrtValue":
+        """A value that shares the array's memory."""
+        with refusing("onnxruntime"):
+            if not isinstance(numpy_obj, np.ndarray) or numpy_obj.dtype.kind in "OUS":
+                raise InvalidType(Problem("numpy_obj", "must be a NumPy array of numbers", show(numpy_obj)))
+            return OrtValue(numpy_obj, device_named(device_type, device_id))
+
+    @staticmethod
+    def ortvalue_from_shape_and_type(
+        shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> "OrtValue":
+        """A value of zeros."""
+        with refusing("onnxruntime"):
+            sizes = integers("shape", shape)
+            return OrtValue(np.zeros(sizes, dtype_of(element_type)), device_named(device_type, device_id))
+
+    def numpy(self) -> Any:
+        """A copy as a NumPy array."""
+        return as_numpy(self._value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)
+
+    def shape(self) -> list[int]:
+        """The sizes."""
+        return list(self._value.shape)
+
+    def data_type(self) -> str:
+        """The type in ONNX Runtime's words, such as tensor(float)."""
+        return _type_of_value(self._value)
+
+    def element_type(self) -> int:
+        """The number of the type of elements in ONNX."""
+        return int(helper.np_dtype_to_tensor_dtype(self._value.dtype))
+
+    def tensor_size_in_bytes(self) -> int:
+        """The size of the elements in bytes."""
+        return int(self._value.nbytes)
+
+    def device_name(self) -> str:
+        """The device that the program named."""
+        return self._device
+
+    def has_value(self) -> bool:
+        """Whether there is a value, as only an optional may lack."""
+        return self._value is not None
+
+    def is_tensor(self) -> bool:
+        """Whether it is an array."""
+        return isinstance(self._value, np.ndarray | jax.Array)
+
+    def is_tensor_sequence(self) -> bool:
+        """Whether it is a sequence of arrays."""
+        return isinstance(self._value, list)
+
+    def is_sparse_tensor(self) -> bool:
+        """Whether it is sparse; none is."""
+        return False
+
+    def data_ptr(self) -> int:
+        """The address of the elements, which lives as long as the value."""
+        with refusing("onnxruntime"):
+            require_memory(self._device)
+            self._value = self._value if isinstance(self._value, np.ndarray) else self.numpy()
+            return int(self._value.ctypes.data)
+
+    def update_inplace(self, np_arr: Any) -> None:
+        """Overwrites the elements."""
+        with refusing("onnxruntime"):
+            if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
+                own = f"must be {self.data_type()} of shape {tuple(self.shape())}"
+                raise InvalidDesc(Problem("np_arr", own, f"{np_arr.dtype} of shape {np_arr.shape}"))
+            if isinstance(self._value, np.ndarray):
+                np.copyto(self._value, np_arr)
+            else:
+                self._value = np_arr
+
+
+def value_of(given: Any) -> Any:
+    """What an OrtValue holds, or the value itself."""
+    return given._value if isinstance(given, OrtValue) else given
+
+
+def as_numpy(value: Any) -> Any:
+    """A result as ONNX Runtime returns it: an array that can be written to, or a list of such arrays."""
+    if isinstance(value, list):
+        return [as_numpy(one) for one in value]
+    if value is None:
+        return None
+    # ONNX Runtime's int64 is C's long long, which NumPy prints with its dtype where its own int64 is C's long.
+    return np.array(value, np.longlong if value.dtype == np.int64 else None)
+
+
+def device_named(name: str, index: int) -> str:
+    """The name of a device, if it can stand for JAX's."""
+    if name not in DEVICES or index != 0:
+        rule = f"must be {' or '.join(DEVICES)} with index 0, both of which stand for JAX's device"
+        raise Unsupported(Problem("device_type", rule, f"{show(name)} with index {index}"))
+    return name
+
+
+def require_memory(device: str) -> None:
+    """Refuses addresses on a device other than the CPU."""
+    if device != "cpu":
+        raise Unsupported(Problem("device_type", "must be cpu for addresses of memory", show(device)))
+
+
+def memory_at(address: int, element_type: Any, shape: Sequence[int]) -> Any:
+    """The array at an address of the CPU's memory."""
+    dtype, sizes = dtype_of(element_type), integers("shape", shape)
+    buffer = (ctypes.c_byte * (prod(sizes) * dtype.itemsize)).from_address(address)
+    return np.ndarray(sizes, dtype, memoryview(buffer))
+
+
+def dtype_of(element_type: Any) -> np.dtype[Any]:
+    """The NumPy type of a type of elements: a number of ONNX's, or anything that NumPy takes."""
+    found: np.dtype[Any] = np.dtype(
+        helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
+    )
+    return found
+
+
+def type_text(proto: onnx.TypeProto) -> str:
+    """A type in ONNX Runtime's words, such as seq(tensor(float)); empty if it is unknown."""
+    kind = proto.WhichOneof("value")
+    if kind is None:
+        return ""
+    own = getattr(proto, kind)
+    if kind == "map_type":
+        return f"map({_element_text(own.key_type)},{type_text(own.value_type)})"
+    if kind in _OUTER:
+        return f"{_OUTER[kind]}({type_text(own.elem_type)})"
+    return f"{kind.removesuffix('_type')}({_element_text(own.elem_type)})"
+
+
+_OUTER: Mapping[str, str] = {"sequence_type": "seq", "optional_type": "optional"}
+
+
+def _element_text(element: int) -> str:
+    return str(onnx.TensorProto.DataType.Name(element)).lower()
+
+
+def _type_of_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"seq({_type_of_value(value[0])})" if value else "seq(tensor(float))"
+    is_text = value.dtype.kind == "O"
+    return f"tensor({'string' if is_text else _element_text(helper.np_dtype_to_tensor_dtype(value.dtype))})"

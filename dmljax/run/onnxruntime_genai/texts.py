@@ -1,0 +1,130 @@
+"""GenAI's tokenizers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.onnx.tokens import Tokenizer as Reader
+from dmljax.run.answers import Answering, refusing
+from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Model, json_of
+from dmljax.text import show
+
+
+class Tensor(Answering):
+    """An array."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = np.asarray(array)
+
+    def shape(self) -> list[int]:
+        """The sizes."""
+        return list(self._array.shape)
+
+    def as_numpy(self) -> Any:
+        """The array."""
+        return self._array
+
+
+class Tokenizer(Answering):
+    """The tokenizer beside a model. As in GenAI, texts get no special tokens, and texts of tokens have none."""
+
+    def __init__(self, model: Model) -> None:
+        settings = model._model.settings
+        with refusing(LIBRARY):
+            self._reader = Reader(model._folder, settings.vocabulary)
+        self._model, self._ends, self._pad = model, settings.end_tokens, model._pad
+        self._flags = {"add_special_tokens": False, "skip_special_tokens": True}
+
+    @property
+    def bos_token_id(self) -> int:
+        """The token that begins a text."""
+        with refusing(LIBRARY):
+            first = self._model._content["model"].get("bos_token_id")
+            if not isinstance(first, int):
+                raise InvalidDesc(Problem("bos_token_id", "must be in genai_config.json", "none"))
+            return first
+
+    @property
+    def eos_token_ids(self) -> Any:
+        """The tokens that end a text."""
+        return np.array(self._ends, np.int32)
+
+    @property
+    def pad_token_id(self) -> int:
+        """The token that fills up shorter rows of a batch."""
+        return self._pad
+
+    def update_options(self, **options: Any) -> None:
+        """Sets add_special_tokens or skip_special_tokens."""
+        with refusing(LIBRARY):
+            for name, value in options.items():
+                if name not in self._flags:
+                    raise InvalidType(Problem(name, f"must be {' or '.join(self._flags)}", show(value)))
+                if (word := str(value).lower()) not in _WORDS:
+                    raise InvalidType(Problem(name, "must be true or false", show(value)))
+                self._flags[name] = _WORDS[word]
+
+    def encode(self, text: str) -> Any:
+        """The tokens of a text."""
+        with refusing(LIBRARY):
+            found = self._reader.encoded(text, add_special_tokens=self._flags["add_special_tokens"])
+            return np.array(found, np.int32)
+
+    def encode_batch(self, texts: Sequence[str]) -> Tensor:
+        """The tokens of each text in a row, filled up at the end."""
+        rows = [self.encode(text) for text in texts]
+        longest = max(map(len, rows), default=0)
+        return Tensor(np.array([np.pad(row, (0, longest - len(row)), constant_values=self._pad) for row in rows]))
+
+    def decode(self, tokens: Any) -> str:
+        """The text of tokens."""
+        with refusing(LIBRARY):
+            numbers = [int(one) for one in np.ravel(np.asarray(tokens))]
+            return self._reader.decoded(numbers, skip_special_tokens=self._flags["skip_special_tokens"])
+
+    def decode_batch(self, tokens: Tensor) -> list[str]:
+        """The text of each row."""
+        return [self.decode(row) for row in tokens.as_numpy()]
+
+    def to_token_id(self, text: str) -> int:
+        """The token that stands for a text as a whole; -1 if there is none."""
+        found = self._reader.token(text)
+        return -1 if found is None else found
+
+    def create_stream(self) -> "TokenizerStream":
+        """A reader of tokens that come one by one."""
+        stream = TokenizerStream.__new__(TokenizerStream)
+        stream._piece = self._reader.pieces(skip_special_tokens=self._flags["skip_special_tokens"])
+        return stream
+
+    def apply_chat_template(
+        self,
+        messages: str,
+        *,
+        template_str: str | None = None,
+        tools: str | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The text of a conversation, which is JSON, by the folder's template or another one."""
+        with refusing(LIBRARY):
+            return self._reader.written(
+                json_of("messages", messages, list),
+                template=template_str or None,
+                tools=json_of("tools", tools, list) if tools else None,
+                add_generation_prompt=add_generation_prompt,
+            )
+
+
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class TokenizerStream(Answering):
+    """Texts of tokens that come one by one, made by `Tokenizer.create_stream`."""
+
+    _piece: Any
+
+    def decode(self, token: int) -> str:
+        """The text that has become complete with the next token."""
+        return str(self._piece(int(token)))

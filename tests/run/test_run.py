@@ -1,0 +1,451 @@
+"""Programs of foreign libraries run unchanged, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import small_network
+from small_language_models import VOCABULARY, Reference, language_proto, write_folder
+
+import dmljax.run
+
+
+def printed(program: str, folder: Path, *arguments: str, runner: str | None = "dmljax.run") -> str:
+    """What a program prints, run by a module of dmljax, or by Python itself."""
+    (folder / "program.py").write_text(textwrap.dedent(program))
+    # The tests also run from copies of the package, so pass on the path.
+    paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)
+    command = [sys.executable, *(["-m", runner] if runner else []), "program.py", *arguments]
+    ended = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+# The runner
+
+
+def test_modules_stand_in_for_the_installed_ones(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("import onnxruntime as session_maker\n")
+    program = """\
+        import sys
+        import onnxruntime, pydirectml
+        import onnxruntime.capi.onnxruntime_pybind11_state as state
+        from helper import session_maker
+        print(sys.argv, onnxruntime is session_maker, onnxruntime.__name__, pydirectml.__name__)
+        print(state is onnxruntime.capi.onnxruntime_pybind11_state, hasattr(onnxruntime, "ModelCompiler"))
+        try:
+            import onnxruntime.quantization
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    absent = "No module named 'onnxruntime.quantization': dmljax's version of onnxruntime does not have it"
+    expected = f"['program.py', 'a'] True dmljax.run.onnxruntime dmljax.pydirectml\nTrue False\n{absent}\n"
+    assert printed(program, tmp_path, "a") == expected
+
+
+def test_names_that_are_not_there_say_so() -> None:
+    import dmljax.run.onnxruntime as ort
+    import dmljax.run.onnxruntime_genai as og
+
+    absent: list[tuple[Any, str, str]] = [
+        (ort, "ModelCompiler", "onnxruntime.ModelCompiler: dmljax's version of onnxruntime does not have it"),
+        (ort.InferenceSession, "from_file", "onnxruntime.InferenceSession.from_file: dmljax's version of onnxruntime"),
+        (ort.RunOptions(), "add_active_adapter", "onnxruntime.RunOptions.add_active_adapter: dmljax's version of"),
+        (ort.capi.onnxruntime_pybind11_state, "OrtDevice", "onnxruntime.capi.onnxruntime_pybind11_state.OrtDevice: "),
+        (og, "Engine", "onnxruntime_genai.Engine: dmljax's version of onnxruntime_genai does not have it"),
+        (og.Images, "open", "onnxruntime_genai.Images.open: dmljax's version of onnxruntime_genai"),
+    ]
+    for place, name, message in absent:
+        with pytest.raises(AttributeError) as error:
+            getattr(place, name)
+        assert str(error.value).startswith(message)
+    with pytest.raises(AttributeError, match=r"SessionOptions\.threads: dmljax's version"):
+        ort.SessionOptions().threads = 3
+    with pytest.raises(AttributeError, match=r"Tensor\.name: dmljax's version"):
+        og.Tensor(np.zeros(1)).name = "x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        ([], 2, "usage: python -m dmljax.run program.py [arguments]\n"),
+        (["--help"], 0, "usage: python -m dmljax.run program.py [arguments]\n"),
+        (["none.py"], "there is no file none.py", ""),
+    ],
+)
+def test_running_without_a_program_prints_usage(
+    arguments: list[str],
+    status: int | str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", *arguments])
+    with pytest.raises(SystemExit) as left:
+        dmljax.run.main("dmljax.run")
+    assert (left.value.code, capsys.readouterr().out) == (status, told)
+
+
+# ONNX Runtime
+
+KINDS = """\
+<ir_version: 10, opset_import: ["": 21], producer_name: "tests", model_version: 3, doc_string: "all kinds",
+ metadata_props: ["author": "nobody"]>
+kinds (float[N, 3] x, int64[K] i, string[N] s, bool[2] b, float16[?, 1] h, double d, float[1, 3] w)
+    => (float[N, 3] y, int64[K] j, string[N] t, bool[2] c, float16[?, 1] g, double e, seq(float[N, 3]) q, int64[2, M] z)
+<float[1, 3] w = {1, 2, 3}>
+{
+    y = Mul(x, w)
+    j = Add(i, i)
+    t = Identity(s)
+    c = Not(b)
+    g = Neg(h)
+    e = Exp(d)
+    q = SequenceConstruct(x, y)
+    z = NonZero(x)
+}
+"""
+
+SESSIONS = """\
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument, NoSuchFile
+
+options = ort.SessionOptions()
+options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+options.execution_mode, options.intra_op_num_threads = ort.ExecutionMode.ORT_SEQUENTIAL, 1
+options.add_session_config_entry("session.set_denormal_as_zero", "1")
+print(options.graph_optimization_level, options.execution_mode, options.intra_op_num_threads, options.logid)
+print(options.get_session_config_entry("session.set_denormal_as_zero"))
+session = ort.InferenceSession("kinds.onnx", options, providers=["CPUExecutionProvider"])
+print(session.get_providers(), session.get_provider_options())
+for one in [*session.get_inputs(), *session.get_overridable_initializers()]:
+    print(one, one.name, one.type, one.shape)
+print([(one.name, one.type) for one in session.get_outputs()], session.get_outputs()[0].shape)
+meta = session.get_modelmeta()
+print(meta.producer_name, meta.graph_name, meta.domain, meta.description, meta.version, meta.custom_metadata_map)
+
+feed = {
+    "x": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "i": np.array([2**40, 3]),
+    "s": np.array(["a", "bc"]),
+    "b": np.array([True, False]),
+    "h": np.ones((2, 1), np.float16),
+    "d": np.array(1.5),
+}
+results = session.run(None, feed, ort.RunOptions())
+print(results)
+print([one.dtype if isinstance(one, np.ndarray) else type(one) for one in results])
+print(session.run(["j", "y"], {**feed, "x": feed["x"].tolist(), "w": np.ones((1, 3), np.float32)}))
+results[0][0, 0] = 7  # results can be written to
+
+for change in ({"x": feed["i"]}, {"x": feed["x"][0]}, {"x": feed["x"][:, :2]}, {"k": feed["i"]}):
+    try:
+        session.run(None, {**feed, **change})
+    except InvalidArgument as error:
+        print("refused", change.keys())
+for wrong, call in [
+    (ValueError, lambda: session.run(None, {})),
+    (InvalidArgument, lambda: session.run(["none"], feed)),
+    (NoSuchFile, lambda: ort.InferenceSession("none.onnx")),
+    (TypeError, lambda: ort.InferenceSession(3)),
+]:
+    try:
+        call()
+    except wrong:
+        print("refused")
+
+options = ort.SessionOptions()
+options.add_free_dimension_override_by_name("N", 2)
+fixed = ort.InferenceSession("kinds.onnx", options, providers=["CPUExecutionProvider"])
+print(fixed.get_inputs()[0].shape)
+try:
+    fixed.run(None, {**feed, "x": feed["x"][:1]})
+except InvalidArgument:
+    print("refused")
+
+network = ort.InferenceSession(open("network.onnx", "rb").read(), providers=["CPUExecutionProvider"])
+x = np.linspace(-1, 1, 96, dtype=np.float32).reshape(2, 3, 4, 4)
+y, = network.run(None, {network.get_inputs()[0].name: x})
+print(y.shape, y.dtype, np.round(y, 4))
+
+value = ort.OrtValue.ortvalue_from_numpy(x)
+print(value.device_name(), value.shape(), value.data_type(), value.element_type(), value.tensor_size_in_bytes())
+print(value.is_tensor(), value.has_value(), value.is_tensor_sequence(), np.array_equal(value.numpy(), x))
+print(np.round(network.run_with_ort_values(["y"], {"x": value})[0].numpy(), 4))
+binding = network.io_binding()
+binding.bind_cpu_input("x", x)
+binding.bind_output("y")
+network.run_with_iobinding(binding)
+print(np.round(binding.copy_outputs_to_cpu()[0], 4), binding.get_outputs()[0].shape())
+x[:] = 0  # a bound array is read anew
+filled, memory = ort.OrtValue.ortvalue_from_shape_and_type([2, 5], np.float32), np.empty((2, 5), np.float32)
+binding.bind_ortvalue_output("y", filled)
+network.run_with_iobinding(binding)
+print(np.round(filled.numpy(), 4))
+binding.bind_input("x", "cpu", 0, np.float32, x.shape, value.data_ptr())
+binding.bind_output("y", "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
+x[:] = 1
+network.run_with_iobinding(binding)
+print(np.round(memory, 4))
+filled.update_inplace(memory + 1)
+print(np.round(np.asarray(filled), 4))
+"""
+
+
+def kinds() -> onnx.ModelProto:
+    return onnx.parser.parse_model(KINDS)
+
+
+def test_a_program_of_onnx_runtime_prints_the_same(tmp_path: Path) -> None:
+    onnx.save(kinds(), tmp_path / "kinds.onnx")
+    onnx.save(small_network(), tmp_path / "network.onnx")
+    ours, theirs = (printed(SESSIONS, tmp_path, runner=runner) for runner in ("dmljax.run", None))
+    assert ours == theirs
+    assert ours.count("refused") == 9
+
+
+@pytest.fixture(scope="module")
+def ort() -> Any:
+    import dmljax.run.onnxruntime
+
+    return dmljax.run.onnxruntime
+
+
+def test_sessions_say_what_is_wrong(ort: Any) -> None:
+    session = ort.InferenceSession(kinds().SerializeToString())
+    with pytest.raises(Exception, match=r"^onnxruntime: input_feed must have all inputs; got no i, s, b, h and d$"):
+        session.run(None, {"x": np.zeros((1, 3), np.float32)})
+    with pytest.raises(Exception, match=r"^onnxruntime: xx: unknown input \(the inputs are x, i, s, b, h, d, w\)$"):
+        session.run(None, {"xx": np.zeros((1, 3), np.float32)})
+    with pytest.raises(Exception, match=r"^onnxruntime: output_names must be among the outputs: y, j, t.*; got 'yy'$"):
+        session.run(["yy"], {})
+    with pytest.raises(RuntimeError, match=r"^onnxruntime: not an ONNX model in protobuf"):
+        ort.InferenceSession(b"nothing")
+    binding = session.io_binding()
+    with pytest.raises(RuntimeError, match="must be among the inputs: x, i, s, b, h, d, w; got 'v'"):
+        binding.bind_cpu_input("v", np.zeros(1))
+    with pytest.raises(RuntimeError, match=r"enable_profiling must be False, because dmljax writes no profiles"):
+        ort.SessionOptions().enable_profiling = True
+    with pytest.raises(RuntimeError, match=r"device_type must be cpu or dml with index 0"):
+        ort.OrtValue.ortvalue_from_numpy(np.zeros(1), "cuda")
+    with pytest.raises(RuntimeError, match=r"device_type must be cpu for addresses of memory; got 'dml'"):
+        ort.OrtValue.ortvalue_from_numpy(np.zeros(1), "dml").data_ptr()
+
+
+def test_providers_are_names(ort: Any) -> None:
+    model = small_network().SerializeToString()
+    session = ort.InferenceSession(model, providers=[("DmlExecutionProvider", {"device_id": 0})])
+    assert session.get_providers() == ["DmlExecutionProvider", "CPUExecutionProvider"] == ort.get_available_providers()
+    assert session.get_provider_options()["DmlExecutionProvider"] == {"device_id": "0"}
+    with pytest.warns(UserWarning, match="provider 'CUDAExecutionProvider' is not available; dmljax has Dml"):
+        session.set_providers(["CUDAExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    with pytest.raises(NotImplementedError, match=r"DmlExecutionProvider.device_id must be 0; got 1 \(JAX chooses"):
+        session.set_providers(["DmlExecutionProvider"], [{"device_id": 1}])
+    options = ort.SessionOptions()
+    options.add_provider("DmlExecutionProvider", {})
+    assert ort.InferenceSession(model, options).get_providers()[0] == "DmlExecutionProvider"
+
+
+def test_random_nodes_draw_anew_in_each_run(ort: Any) -> None:
+    node = helper.make_node("RandomNormal", [], ["y"], shape=[4])
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = ort.InferenceSession(proto.SerializeToString())
+
+    def drawn(seed: int) -> list[list[float]]:
+        ort.set_seed(seed)
+        return [session.run(None, {})[0].tolist() for _ in range(2)]
+
+    first = drawn(3)
+    assert first == drawn(3)
+    assert first[0] != first[1]
+    assert first != drawn(4)
+
+
+# GenAI
+
+LETTERS = [chr(code) for code in range(ord("0"), ord("0") + VOCABULARY - 3)]
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}#{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small language model, whose tokens are letters and "</s>"."""
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = write_folder(tmp_path_factory.mktemp("model"))
+    words = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", *LETTERS])}
+    reader = tokenizers.Tokenizer(tokenizers.models.BPE(words, []))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    reader.decoder = tokenizers.decoders.ByteLevel()
+    reader.add_special_tokens(["<pad>", "<s>", "</s>"])
+    reader.save(str(folder / "tokenizer.json"))
+    settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    configuration = json.loads((folder / "genai_config.json").read_text())
+    configuration["model"] |= {"type": "llama", "bos_token_id": 1, "pad_token_id": 0}
+    configuration["model"]["decoder"] |= {"num_attention_heads": 4, "hidden_size": 80, "session_options": {}}
+    (folder / "genai_config.json").write_text(json.dumps(configuration))
+    return folder
+
+
+TALK = """\
+import json, sys
+import numpy as np
+import onnxruntime_genai as og
+
+config = og.Config(sys.argv[1])
+config.clear_providers()
+config.overlay(json.dumps({"search": {"max_length": 40}, "model": {"eos_token_id": [int(sys.argv[2])]}}))
+model = og.Model(config)
+tokenizer = og.Tokenizer(model)
+print(model.type, model.device_type, tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_ids.dtype)
+print(tokenizer.encode("HELLO</s>").tolist(), tokenizer.to_token_id("</s>"), tokenizer.to_token_id("HELLO"))
+print(tokenizer.decode(tokenizer.encode("HELLO</s>")), tokenizer.decode_batch(tokenizer.encode_batch(["AB", "C"])))
+tokenizer.update_options(skip_special_tokens="false")
+print(tokenizer.decode(np.array([40, 2])))
+tokenizer.update_options(skip_special_tokens="true")
+messages = json.dumps([{"role": "user", "content": "HI"}])
+print(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+print(tokenizer.apply_chat_template(messages, template_str="{{ messages[0].content }}{{ eos_token }}"))
+
+params = og.GeneratorParams(model)
+params.set_search_options(do_sample=False, repetition_penalty=1.3)
+options = params.get_search_options()
+print(options["max_length"], options["top_k"], options["do_sample"], round(options["repetition_penalty"], 3))
+generator = og.Generator(model, params)
+stream = tokenizer.create_stream()
+for text in ("HELLO", "AGAIN"):  # a conversation
+    generator.append_tokens(tokenizer.encode(text))
+    print(generator.get_logits().shape, generator.get_logits().dtype)
+    while not generator.is_done():
+        generator.generate_next_token()
+        print(stream.decode(generator.get_next_tokens()[0]), end="")
+    print(generator.token_count(), generator.get_sequence(0).tolist())
+generator.rewind_to(3)
+generator.append_tokens(tokenizer.encode("P"))
+generator.generate_next_token()
+print(generator.get_sequence(0).tolist())
+generator.rewind_to(0)
+generator.append_tokens([40])
+generator.generate_next_token()
+print(generator.get_sequence(0).tolist())
+
+params = og.GeneratorParams(model)
+params.set_search_options(batch_size=2, max_length=16, repetition_penalty=1.3)
+generator = og.Generator(model, params)
+generator.append_tokens(tokenizer.encode_batch(["HELLO", "AG"]))
+while not generator.is_done():
+    generator.generate_next_token()
+print(generator.get_sequence(0).tolist(), generator.get_sequence(1).tolist(), generator.token_count())
+for call in (lambda: generator.append_tokens([[3], [4]]), lambda: params.set_search_options(none=1)):
+    try:
+        call()
+    except RuntimeError:
+        print("refused")
+"""
+HELLO, AGAIN = ([3 + LETTERS.index(letter) for letter in text] for text in ("HELLO", "AGAIN"))
+
+
+PENALTY = np.float32(1.3)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    """The model in ONNX Runtime."""
+    return Reference(language_proto())
+
+
+def answer(reference: Reference, tokens: list[int]) -> list[int]:
+    """The likeliest tokens, up to 40 in all, where each one counts less once it is there."""
+    found = [*tokens]
+    while len(found) < 40:
+        logits = reference.logits(found)[-1].copy()
+        seen = logits[np.unique(found)]
+        logits[np.unique(found)] = np.where(seen > 0, seen / PENALTY, seen * PENALTY)
+        found.append(int(np.argmax(logits)))
+    return found
+
+
+def end_of_answer(reference: Reference) -> int:
+    """A token that ends the answer to HELLO after a few tokens."""
+    news = answer(reference, HELLO)[len(HELLO) :]
+    return next(one for i, one in enumerate(news) if i > 1 and one not in news[:i])
+
+
+def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference) -> None:
+    import dmljax.run.onnxruntime_genai as og
+
+    params = og.GeneratorParams(model := og.Model(str(folder)))
+    params.set_search_options(max_length=9, repetition_penalty=1.3)
+    generator = og.Generator(model, params)
+    with pytest.raises(
+        RuntimeError, match=r"^onnxruntime_genai: there are no tokens yet \(append_tokens gives some\)$"
+    ):
+        generator.generate_next_token()
+    with pytest.raises(RuntimeError, match=r"search.num_beams must be 1: dmljax has no beams; got 2$"):
+        params.set_search_options(num_beams=2)
+    generator.append_tokens(HELLO)
+    expected = answer(reference, HELLO)
+    while not generator.is_done():
+        generator.generate_next_token()
+        assert generator.get_next_tokens().tolist() == [expected[generator.token_count() - 1]]
+    assert generator.get_sequence(0).tolist() == expected[:9]
+    np.testing.assert_allclose(generator.get_logits()[0, 0], reference.logits(expected[:9])[-1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.full
+def test_a_program_of_genai_prints_what_the_language_model_says(
+    folder: Path, reference: Reference, tmp_path: Path
+) -> None:
+    end = end_of_answer(reference)
+    lines = printed(TALK, tmp_path, str(folder), str(end)).splitlines()
+
+    def answered(tokens: list[int], most: int = 40) -> list[int]:
+        news = answer(reference, tokens)[len(tokens) :]
+        return [*tokens, *news[: news.index(end) if end in news else len(news)]][:most]
+
+    first = answered(HELLO)
+    assert len(HELLO) < len(first) < 40
+    rewound = [*HELLO[:3], 3 + LETTERS.index("P")]
+    assert lines[:8] == [
+        "llama CPU 1 0 int32",
+        f"{[*HELLO, 2]} 2 -1",
+        "HELLO ['AB', 'C']",
+        "U</s>",
+        "userHI</s>#",
+        "HI</s>",
+        "40.0 50.0 False 1.3",
+        f"(1, 1, {VOCABULARY}) float32",
+    ]
+    second = answered([*first, *AGAIN])
+    assert [line[line.index("[") :] for line in lines[8:11:2]] == [str(first), str(second)]
+    assert lines[11:13] == [str(answered(one, len(one) + 1)) for one in (rewound, [40])]
+    rows, count = lines[13].rsplit(" ", 1)
+    row, other = json.loads(f"[{rows.replace('] [', '], [')}]")
+    short, padding = answered(AGAIN[:2], 13), [0] * 3
+    assert row[: len(first)] == first[:16]
+    assert other[: len(short) + 3] == [*short[:2], *padding, *short[2:]]
+    assert len(row) == len(other) == int(count)
+    assert lines[14:] == ["refused"] * 2
+
+
+def test_a_program_of_genai_prints_the_same(folder: Path, reference: Reference, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime_genai")
+    end = str(end_of_answer(reference))
+    ours, theirs = (printed(TALK, tmp_path, str(folder), end, runner=runner) for runner in ("dmljax.run", None))
+    assert ours == theirs
