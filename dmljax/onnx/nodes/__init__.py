@@ -5,6 +5,7 @@ from dmljax.onnx.nodes import (
     contrib as contrib,
     control as control,
     elementwise as elementwise,
+    experts as experts,
     few_bits as few_bits,
     indexing as indexing,
     joined_attention as joined_attention,

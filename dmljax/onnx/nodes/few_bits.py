@@ -16,7 +16,7 @@ from dmljax.onnx.registry import handles, one_of
 _contributed = functools.partial(handles, domain="com.microsoft")
 
 
-def _unpacked(packed: Array, bits: int) -> Array:
+def unpacked(packed: Array, bits: int) -> Array:
     """Unpacks numbers of few bits from bytes, lowest bits first."""
     if bits == 8:
         return packed
@@ -48,12 +48,12 @@ def _matmul_of_few_bits(
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
-    quantized = _unpacked(b.reshape(N, blocks, -1), bits)
+    quantized = unpacked(b.reshape(N, blocks, -1), bits)
     scales = scales.reshape(N, blocks)
     if zero_points is None:
         zeros = jnp.full((N, blocks), 2 ** (bits - 1), jnp.uint8)
     elif zero_points.dtype == jnp.uint8:
-        zeros = _unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
+        zeros = unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
     else:
         zeros = zero_points.reshape(N, blocks)
     if groups is not None:  # the block of each row, regardless of its position
@@ -125,7 +125,7 @@ def _gather_of_blocks(
     def rows(table: Array) -> Array:
         return jnp.take(table, places if table.shape[gathered] != 1 else jnp.zeros_like(places), axis=gathered)
 
-    numbers = _unpacked(rows(x), bits) if is_packed else rows(x)
+    numbers = unpacked(rows(x), bits) if is_packed else rows(x)
     length = numbers.shape[after]
 
     def of_blocks(table: Array) -> Array:
@@ -136,7 +136,7 @@ def _gather_of_blocks(
 
     if zero_points is not None:
         count = scales.shape[-1]
-        zeros = cut(of_blocks(_unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
+        zeros = cut(of_blocks(unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
     else:
         zeros = jnp.float32(2 ** (bits - 1) if is_packed else 0)
     result = (numbers.astype(jnp.float32) - zeros) * cut(of_blocks(scales))
