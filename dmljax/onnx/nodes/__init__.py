@@ -9,6 +9,7 @@ from dmljax.onnx.nodes import (
     few_bits as few_bits,
     indexing as indexing,
     joined_attention as joined_attention,
+    linear_attention as linear_attention,
     normalization as normalization,
     of_padded as of_padded,
     packing as packing,
