@@ -7,6 +7,7 @@ from dmljax.onnx.nodes import (
     elementwise as elementwise,
     experts as experts,
     few_bits as few_bits,
+    float_blocks as float_blocks,
     indexing as indexing,
     joined_attention as joined_attention,
     linear_attention as linear_attention,
