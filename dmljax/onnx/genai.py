@@ -91,9 +91,13 @@ _NAMES = {
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
     "past_value_names": "past_key_values.%d.value",
+    "past_conv_names": "past.%d.conv",
+    "past_recurrent_names": "past.%d.recurrent",
     "logits": "logits",
     "present_key_names": "present.%d.key",
     "present_value_names": "present.%d.value",
+    "present_conv_names": "present.%d.conv",
+    "present_recurrent_names": "present.%d.recurrent",
 }
 
 

@@ -2,6 +2,10 @@
 
 All sequences of a batch have a row in buffers of a fixed size: their tokens, and the keys and values of each layer. A
 prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
+
+Layers of convolutions and of linear attention have states instead, which each token changes: later tokens cannot
+overwrite padding there. Models with such layers read prompts without padding, in pieces whose lengths are powers of
+two.
 """
 
 from collections import deque
@@ -16,6 +20,7 @@ from jax import Array, lax
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, load
 from dmljax.text import join_words, show
@@ -29,7 +34,7 @@ class State(NamedTuple):
     tokens: Array  # (batch, room), zeros after each sequence's end
     lengths: Array  # (batch,)
     logits: Array  # (batch, vocabulary) of each sequence's next token, in float32
-    caches: dict[str, Array]  # the keys and values of each layer, by the names of the model's inputs
+    caches: dict[str, Array]  # the keys and values or the states of each layer, by the names of the model's inputs
 
 
 def language_model(folder: str | Path) -> "LanguageModel":
@@ -55,9 +60,16 @@ class LanguageModel:
         self.settings, self.model = settings, model
         types = {one.name: one for one in (*model.inputs, *model.defaults)}
         outputs = {one.name: one for one in model.outputs}
-        names, layers = settings.names, range(settings.layers)
-        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
-        self._caches = {names[past] % layer: names[present] % layer for layer in layers for past, present in pairs}
+        names = settings.names
+        self._caches: dict[str, str] = {}  # the names of outputs by those of inputs
+        self._batch_axes: dict[str, int] = {}  # of states
+        for layer in range(settings.layers):
+            states = _pairs(names, layer, "conv", "recurrent")
+            states = {past: present for past, present in states.items() if past in types}
+            self._batch_axes |= {past: _batch_axis(past, types[past].sizes) for past in states}
+            if not states or names["past_key_names"] % layer in types:
+                self._caches |= _pairs(names, layer, "key", "value")
+            self._caches |= states
         _require_names("input", [names["input_ids"], names["attention_mask"], *self._caches], types, settings)
         _require_names("output", [names["logits"], *self._caches.values()], outputs, settings)
         sizes = outputs[names["logits"]].sizes
@@ -66,7 +78,9 @@ class LanguageModel:
             raise InvalidDesc(Problem((FILE, "model", "vocab_size"), rule, settings.vocabulary))
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
-        self._types_of_caches = {past: types[past].dtype for past in self._caches}
+        self._types_of_caches = {past: types[past] for past in self._caches}
+        positions = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
+        self._streams = positions[:-2] if positions else ()  # of positions in time, height and width
         self._outputs = [*outputs]
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames="is_first")
         self._write = jax.jit(self._writing, donate_argnums=1, static_argnames="way")
@@ -199,27 +213,39 @@ class LanguageModel:
         while any(rows):
             # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
             # row that is full, which nothing reads again.
-            room = most - int(max(lengths[lengths < most], default=most))
-            size = _rounded(max(map(len, rows)), max(room, 1))
-            tokens, counts = _padded([row[:size] for row in rows], size)
-            state = self._read(weights, state, tokens, counts, is_first=not lengths.any())
-            lengths, rows = lengths + counts, [row[size:] for row in rows]
+            room = max(most - int(max(lengths[lengths < most], default=most)), 1)
+            is_first = not lengths.any()
+            if self._batch_axes:
+                size = _power(min(min(map(len, rows)) if is_first else max(map(len, rows)), room))
+                parts = [row[:size] if len(row) >= size else [] for row in rows]
+            else:
+                size = _rounded(max(map(len, rows)), room)
+                parts = [row[:size] for row in rows]
+            tokens, counts = _padded(parts, size)
+            state = self._read(weights, state, tokens, counts, is_first=is_first)
+            lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
 
     def _empty(self, batch: int, room: int) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
+
+        def empty(name: str, kind: TensorType) -> Array:
+            sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
+            return jnp.zeros(sizes if name in self._batch_axes else shape, kind.dtype)
+
         return State(
             jnp.zeros((batch, room), jnp.int32),
             jnp.zeros(batch, jnp.int32),
             jnp.zeros((batch, settings.vocabulary), jnp.float32),
-            {name: jnp.zeros(shape, dtype) for name, dtype in self._types_of_caches.items()},
+            {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
         )
 
     def _called(
         self, weights: Any, caches: Mapping[str, Array], tokens: Array, places: Array, mask: Array
     ) -> tuple[Array, dict[str, Array]]:
         """The logits of the model, and its caches."""
+        places = jnp.broadcast_to(places, (*self._streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         inputs = {
             self.settings.names[role]: values[role].astype(jax.dtypes.canonicalize_dtype(dtype))
@@ -228,6 +254,17 @@ class LanguageModel:
         results = dict(zip(self._outputs, self.model.apply(weights, **inputs, **caches), strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         return logits, {past: results[present] for past, present in self._caches.items()}
+
+    def _kept(
+        self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """The logits and states of those rows that read a token; others keep theirs."""
+
+        def of_rows(x: Array, before: Array, axis: int) -> Array:
+            return jnp.where(jnp.expand_dims(is_read, [i for i in range(x.ndim) if i != axis]), x, before)
+
+        states = {name: of_rows(caches[name], old.caches[name], axis) for name, axis in self._batch_axes.items()}
+        return of_rows(logits, old.logits, 0), caches | states
 
     def _reading(self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool) -> State:
         """The state after reading `counts` tokens of each row."""
@@ -238,8 +275,7 @@ class LanguageModel:
         logits, caches = self._called(weights, state.caches, tokens, places, seen)
         last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
-        kept = jnp.where((counts > 0)[:, None], last, state.logits)
-        return State(written, state.lengths + counts, kept, caches)
+        return State(written, state.lengths + counts, *self._kept(state, last, caches, counts > 0))
 
     def _writing(
         self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
@@ -260,12 +296,13 @@ class LanguageModel:
             chosen = _chosen(state, way, numbers, ends, own)
             tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
             lengths = state.lengths + (~is_over).astype(jnp.int32)
+            is_read = ~is_over
             is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
-            # A sequence that is over reads its last token again, which changes nothing.
+            # A sequence that is over reads its last token again, which changes nothing that is kept.
             last = lengths - 1
             mask = _iota(room)[None] < lengths[:, None]
             logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
-            return count + 1, State(tokens, lengths, logits[:, -1], caches), is_over, key
+            return count + 1, State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
 
         begin: Any = jnp.int32(0), state, is_over, key
         _, state, is_over, key = lax.while_loop(goes_on, step, begin)
@@ -392,6 +429,19 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
     return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
 
 
+def _pairs(names: Mapping[str, str], layer: int, *kinds: str) -> dict[str, str]:
+    """The names of a layer's presents, by those of its pasts."""
+    return {names[f"past_{kind}_names"] % layer: names[f"present_{kind}_names"] % layer for kind in kinds}
+
+
+def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
+    """The axis of a state's batch, the only open one."""
+    is_open = [not isinstance(size, int) for size in sizes or ()]
+    if sum(is_open) != 1:
+        raise InvalidDesc(Problem(name, "must have sizes of which only the batch is open", show(sizes)))
+    return is_open.index(True)
+
+
 def _require_names(kind: str, names: Sequence[str], known: Mapping[str, Any], settings: Settings) -> None:
     for name in names:
         if name not in known:
@@ -424,6 +474,11 @@ def _iota(count: int) -> Array:
 def _rounded(count: int, most: int) -> int:
     """A power of two that holds `count` tokens, so that few lengths are compiled."""
     return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
+
+
+def _power(most: int) -> int:
+    """The largest power of two up to `most`."""
+    return 1 << (most.bit_length() - 1)
 
 
 def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:
