@@ -62,7 +62,8 @@ def checked_folder(folder: Path) -> FolderCheck:
     inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
     outputs = {one.name: one for one in graph.outputs}
     problems = [*map(str, problems_of_names(settings, inputs, outputs)), *problems]
-    types = [inputs[name].dtype for name in settings.caches if name in inputs]
+    caches = settings.caches(inputs).keys() - settings.states(inputs)
+    types = [inputs[name].dtype for name in caches & inputs.keys()]
     bits = sum(bits_of(one) * settings.key_heads * settings.head_size for one in types if one is not None)
     return FolderCheck(problems, settings, check, _weights_by_kind(graph), 1000 * bits // 8)
 

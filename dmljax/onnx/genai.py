@@ -1,7 +1,7 @@
 """The folders of ONNX Runtime GenAI: what `genai_config.json` says of a language model and of its search."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,12 +43,28 @@ class Settings(NamedTuple):
     kind: str | None = None  # of model, such as llama
     heads: int | None = None
 
-    @property
-    def caches(self) -> dict[str, str]:
-        """The inputs for past keys and values, with the outputs that follow them."""
-        pairs = (("past_key_names", "present_key_names"), ("past_value_names", "present_value_names"))
-        layers = range(self.layers)
-        return {self.names[past] % i: self.names[present] % i for i in layers for past, present in pairs}
+    def caches(self, inputs: Collection[str]) -> dict[str, str]:
+        """Those of a model's inputs that keep what it has read, with the outputs that follow them.
+
+        A layer has keys and values, or states of convolutions and of linear attention.
+        """
+        states = self.states(inputs)
+        found: dict[str, str] = {}
+        for layer in range(self.layers):
+            of_layer = self._pairs(layer, "conv", "recurrent")
+            own = {past: present for past, present in of_layer.items() if past in states}
+            if not own or self.names["past_key_names"] % layer in inputs:
+                found |= self._pairs(layer, "key", "value")
+            found |= own
+        return found
+
+    def states(self, inputs: Collection[str]) -> set[str]:
+        """Those of a model's inputs that are states, which each token changes."""
+        return {past for i in range(self.layers) for past in self._pairs(i, "conv", "recurrent") if past in inputs}
+
+    def _pairs(self, layer: int, *kinds: str) -> dict[str, str]:
+        names = self.names
+        return {names[f"past_{kind}_names"] % layer: names[f"present_{kind}_names"] % layer for kind in kinds}
 
 
 def read_settings(folder: Path) -> Settings:
@@ -126,9 +142,13 @@ _NAMES = {
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
     "past_value_names": "past_key_values.%d.value",
+    "past_conv_names": "past.%d.conv",
+    "past_recurrent_names": "past.%d.recurrent",
     "logits": "logits",
     "present_key_names": "present.%d.key",
     "present_value_names": "present.%d.value",
+    "present_conv_names": "present.%d.conv",
+    "present_recurrent_names": "present.%d.recurrent",
 }
 
 

@@ -2,6 +2,10 @@
 
 All sequences of a batch have a row in buffers of a fixed size: their tokens, and the keys and values of each layer. A
 prompt is read in one call; then one compiled loop chooses tokens until every sequence has ended.
+
+Layers of convolutions and of linear attention have states instead, which each token changes: later tokens cannot
+overwrite padding there. Models with such layers read prompts without padding, in pieces whose lengths are powers of
+two.
 """
 
 import functools
@@ -31,7 +35,7 @@ class State(NamedTuple):
     tokens: Array  # (batch, room), zeros after each sequence's end
     lengths: Array  # (batch,)
     logits: Array  # (batch, vocabulary) of each sequence's next token, in float32
-    caches: dict[str, Array]  # the keys and values of each layer, by the names of the model's inputs
+    caches: dict[str, Array]  # the keys and values or the states of each layer, by the names of the model's inputs
 
 
 def language_model(folder: str | Path) -> "LanguageModel":
@@ -57,13 +61,17 @@ class LanguageModel:
         self.settings, self.model = settings, model
         types = {one.name: one for one in (*model.inputs, *model.defaults)}
         outputs = {one.name: one for one in model.outputs}
+        names = settings.names
+        self._caches = settings.caches(types)
         if problems := [*problems_of_names(settings, types, outputs)]:
             raise InvalidDesc(*problems)
-        names = settings.names
-        self._caches = settings.caches
+        states = settings.states(types)
+        self._batch_axes = {past: _batch_axis(past, types[past].sizes) for past in self._caches if past in states}
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
-        self._types_of_caches = {past: types[past].dtype for past in self._caches}
+        self._types_of_caches = {past: types[past] for past in self._caches}
+        positions = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
+        self._streams = positions[:-2] if positions else ()  # of positions in time, height and width
         self._outputs = [*outputs]
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames="is_first")
         self._write = jax.jit(self._writing, donate_argnums=1, static_argnames="way")
@@ -196,27 +204,39 @@ class LanguageModel:
         while any(rows):
             # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
             # row that is full, which nothing reads again.
-            room = most - int(max(lengths[lengths < most], default=most))
-            size = _rounded(max(map(len, rows)), max(room, 1))
-            tokens, counts = _padded([row[:size] for row in rows], size)
-            state = self._read(weights, state, tokens, counts, is_first=not lengths.any())
-            lengths, rows = lengths + counts, [row[size:] for row in rows]
+            room = max(most - int(max(lengths[lengths < most], default=most)), 1)
+            is_first = not lengths.any()
+            if self._batch_axes:
+                size = _power(min(min(map(len, rows)) if is_first else max(map(len, rows)), room))
+                parts = [row[:size] if len(row) >= size else [] for row in rows]
+            else:
+                size = _rounded(max(map(len, rows)), room)
+                parts = [row[:size] for row in rows]
+            tokens, counts = _padded(parts, size)
+            state = self._read(weights, state, tokens, counts, is_first=is_first)
+            lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
 
     def _empty(self, batch: int, room: int) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
+
+        def empty(name: str, kind: TensorType) -> Array:
+            sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
+            return jnp.zeros(sizes if name in self._batch_axes else shape, kind.dtype)
+
         return State(
             jnp.zeros((batch, room), jnp.int32),
             jnp.zeros(batch, jnp.int32),
             jnp.zeros((batch, settings.vocabulary), jnp.float32),
-            {name: jnp.zeros(shape, dtype) for name, dtype in self._types_of_caches.items()},
+            {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
         )
 
     def _called(
         self, weights: Any, caches: Mapping[str, Array], tokens: Array, places: Array, mask: Array
     ) -> tuple[Array, dict[str, Array]]:
         """The logits of the model, and its caches."""
+        places = jnp.broadcast_to(places, (*self._streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         inputs = {
             self.settings.names[role]: values[role].astype(jax.dtypes.canonicalize_dtype(dtype))
@@ -225,6 +245,17 @@ class LanguageModel:
         results = dict(zip(self._outputs, self.model.apply(weights, **inputs, **caches), strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         return logits, {past: results[present] for past, present in self._caches.items()}
+
+    def _kept(
+        self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """The logits and states of those rows that read a token; others keep theirs."""
+
+        def of_rows(x: Array, before: Array, axis: int) -> Array:
+            return jnp.where(jnp.expand_dims(is_read, [i for i in range(x.ndim) if i != axis]), x, before)
+
+        states = {name: of_rows(caches[name], old.caches[name], axis) for name, axis in self._batch_axes.items()}
+        return of_rows(logits, old.logits, 0), caches | states
 
     def _reading(self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool) -> State:
         """The state after reading `counts` tokens of each row."""
@@ -235,8 +266,7 @@ class LanguageModel:
         logits, caches = self._called(weights, state.caches, tokens, places, seen)
         last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
-        kept = jnp.where((counts > 0)[:, None], last, state.logits)
-        return State(written, state.lengths + counts, kept, caches)
+        return State(written, state.lengths + counts, *self._kept(state, last, caches, counts > 0))
 
     def _writing(
         self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
@@ -266,12 +296,13 @@ class LanguageModel:
         chosen = _chosen(state, way, numbers, ends, own)
         tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
         lengths = state.lengths + (~is_over).astype(jnp.int32)
+        is_read = ~is_over
         is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
-        # A sequence that is over reads its last token again, which changes nothing.
+        # A sequence that is over reads its last token again, which changes nothing that is kept.
         last = lengths - 1
         mask = _iota(room)[None] < lengths[:, None]
         logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
-        return State(tokens, lengths, logits[:, -1], caches), is_over, key
+        return State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
 
     def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
         batch, size = tokens.shape
@@ -432,21 +463,19 @@ def problems_of_names(
     settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
 ) -> Iterator[Problem]:
     """What the settings name that a model does not have, and sizes that differ from the model's."""
-    names, caches = settings.names, settings.caches
-    roles = {
-        "inputs": (inputs, ("input_ids", "attention_mask", "past_key_names", "past_value_names")),
-        "outputs": (outputs, ("logits", "present_key_names", "present_value_names")),
-    }
-    for kind, (known, of_kind) in roles.items():
-        for role in of_kind:
-            of_layers = (names[role] % i for i in range(settings.layers))
+    names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
+    used = {*caches, *caches.values()}
+    sides = {"inputs": ("past", inputs, ["input_ids", "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
+    for side, (past, known, roles) in sides.items():
+        for role in (*roles, *(f"{past}_{kind}_names" for kind in ("key", "value", "conv", "recurrent"))):
+            of_layers = (name for i in range(settings.layers) if (name := names[role] % i) in used)
             wanted = of_layers if role.endswith("_names") else [names[role]]
             missing = next((name for name in wanted if name not in known), None)
             if missing is not None:
-                rule, remedy = f"must name {kind} of {settings.file.name}", f"it has {join_words(known)}"
-                yield Problem((FILE, "model", "decoder", kind, role), rule, missing, remedy=remedy)
+                rule, remedy = f"must name {side} of {settings.file.name}", f"it has {join_words(known)}"
+                yield Problem((FILE, "model", "decoder", side, role), rule, missing, remedy=remedy)
     fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
-    for name in caches:
+    for name in (one for one in caches if one not in states):
         fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
         fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
     told = set()
@@ -455,6 +484,14 @@ def problems_of_names(
         if isinstance(size, int) and size != given and field not in told:
             told.add(field)
             yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {one} has it", given)
+
+
+def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
+    """The axis of a state's batch, the only open one."""
+    is_open = [not isinstance(size, int) for size in sizes or ()]
+    if sum(is_open) != 1:
+        raise InvalidDesc(Problem(name, "must have sizes of which only the batch is open", show(sizes)))
+    return is_open.index(True)
 
 
 def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:
@@ -482,6 +519,11 @@ def _iota(count: int) -> Array:
 def _rounded(count: int, most: int) -> int:
     """A power of two that holds `count` tokens, so that few lengths are compiled."""
     return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
+
+
+def _power(most: int) -> int:
+    """The largest power of two up to `most`."""
+    return 1 << (most.bit_length() - 1)
 
 
 def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:

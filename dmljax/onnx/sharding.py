@@ -31,6 +31,9 @@ _WITH_ALL_FEATURES = frozenset(
 _PRODUCTS = {"FusedGemm": 1, "FusedMatMul": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
 _EMBEDDINGS = {"EmbedLayerNormalization": (2, 3, 4), "Gather": (0,), "GatherBlockQuantized": (0, 2, 3)}
+# The inputs of mixtures of experts that are divided by an expert's hidden units: as outputs, and as inputs. All devices
+# then share the work of whichever experts are chosen, and no weights move; few experts per token keep few devices busy.
+_EXPERTS = {"MoE": ((2, 3, 6, 7), (4,)), "QMoE": ((2, 3, 4, 8, 9, 10, 11, 13), (5, 6, 12))}
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
 
@@ -93,6 +96,11 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
         return _of_product(node, weights, is_divided=node.inputs[0] in places)
     if node.operator == "MatMulNBits" and node.inputs[1] in weights.views:
         return _of_blocks(node, weights, is_divided=node.inputs[0] in places)
+    if node.operator in _EXPERTS:
+        for dimension, inputs in enumerate(_EXPERTS[node.operator], 1):
+            for index in inputs:
+                weights.divide(_input(node, index), dimension)
+        return None
     if node.operator in _CONVOLUTIONS:
         return _of_convolution(node, weights)
     if node.operator in _RECURRENT:

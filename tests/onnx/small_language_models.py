@@ -1,5 +1,6 @@
 """A small language model with random weights, in a folder as onnxruntime_genai.models.builder writes them."""
 
+import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,11 @@ from onnx import TensorProto, helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
 
 VOCABULARY, HIDDEN, HEADS, KEY_HEADS, SIZE, LAYERS, CONTEXT = 48, 80, 4, 2, 16, 2, 64
-END, BLOCK = 2, 16
+END, BLOCK, TAPS = 2, 16, 4
 
 
-def language_proto(*, has_positions: bool = True) -> onnx.ModelProto:
-    """A decoder of 4-bit weights, with rotary positions and heads that share keys."""
+def language_proto(*, has_positions: bool = True, has_state: bool = False) -> onnx.ModelProto:
+    """A decoder of 4-bit weights, with rotary positions and heads that share keys; a last layer may have a state."""
     random = np.random.default_rng(7)
     constants: dict[str, Any] = {
         "embedding": random.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32),
@@ -66,6 +67,12 @@ def language_proto(*, has_positions: bool = True) -> onnx.ModelProto:
         attended = [f"{i}.attended", *presents]
         nodes.append(helper.make_node("GroupQueryAttention", inputs, attended, domain="com.microsoft", **heads))
         x = node("Add", [x, product(f"{i}.out", f"{i}.attended", HEADS * SIZE, HIDDEN)], f"{i}.x")
+    if has_state:
+        constants["filter"] = random.uniform(-1, 1, (HIDDEN, 1, TAPS)).astype(np.float32)
+        columns = node("Transpose", [x], "columns", perm=[0, 2, 1])
+        inputs, outputs = [columns, "filter", "", f"past.{LAYERS}.conv"], ["convolved", f"present.{LAYERS}.conv"]
+        nodes.append(helper.make_node("CausalConvWithState", inputs, outputs, domain="com.microsoft"))
+        x = node("Add", [x, node("Transpose", ["convolved"], "convolved_rows", perm=[0, 2, 1])], f"{LAYERS}.x")
     last = node("SimplifiedLayerNormalization", [x, "norm"], "rows", epsilon=1e-6)
     product("logits", last, HIDDEN, VOCABULARY)
     tokens = [value("input_ids", INT64, ["batch", "length"]), value("attention_mask", INT64, ["batch", "total"])]
@@ -79,6 +86,9 @@ def language_proto(*, has_positions: bool = True) -> onnx.ModelProto:
         value(one.name.replace("past_key_values", "present"), FLOAT, ["batch", KEY_HEADS, "total", SIZE])
         for one in caches
     ]
+    if has_state:
+        caches.append(value(f"past.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
+        presents_of_all.append(value(f"present.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
     logits = value("logits", FLOAT, ["batch", "length", VOCABULARY])
     return model(nodes, [*tokens, *caches], [logits, *presents_of_all], constants, domains=DOMAINS)
 
@@ -104,7 +114,9 @@ CONFIGURATION: dict[str, Any] = {
 def write_folder(folder: Path, **options: Any) -> Path:
     folder.mkdir(exist_ok=True)
     onnx.save(language_proto(**options), folder / "model.onnx")
-    (folder / "genai_config.json").write_text(json.dumps(CONFIGURATION))
+    configuration = copy.deepcopy(CONFIGURATION)
+    configuration["model"]["decoder"]["num_hidden_layers"] += options.get("has_state", False)
+    (folder / "genai_config.json").write_text(json.dumps(configuration))
     return folder
 
 
@@ -124,7 +136,8 @@ class Reference:
         }
         none = np.zeros((1, KEY_HEADS, 0, SIZE), np.float32)
         names = [one.name for one in self.session.get_inputs()]
-        given = {name: feeds.get(name, none) for name in names}
+        state = np.zeros((1, HIDDEN, TAPS - 1), np.float32)
+        given = {name: feeds.get(name, state if name.endswith(".conv") else none) for name in names}
         return self.session.run(["logits"], given)[0][0]
 
     def greedy(self, tokens: Sequence[int], length: int) -> list[int]:

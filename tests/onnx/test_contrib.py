@@ -251,6 +251,12 @@ CASES: dict[str, tuple[Any, ...]] = {
         {"num_heads": 2, "rotary_embedding_dim": 4},
     ),
 }
+POSITIONS = integers(0, 16, (3, 2, 4), np.int64)
+for _layout in (0, 1):
+    CASES[f"MRotaryEmbedding {'apart' if _layout == 0 else 'interleaved'}"] = (
+        [floats(2, 4, 24), POSITIONS, COSINES, SINES],
+        {"num_heads": 2, "rotary_embedding_dim": 8, "mrope_section": [2, 1, 1], "mrope_layout": _layout, "scale": 0.5},
+    )
 IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
 
 
@@ -271,6 +277,7 @@ IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
         "QAttention",
         "MultiHeadAttention mask",
         "RotaryEmbedding part",
+        "MRotaryEmbedding interleaved",
     ),
 )
 def test_contrib_operators_equal_onnxruntime(name: str) -> None:
@@ -327,6 +334,50 @@ def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any
         assert present.shape == expected.shape
         for i, last in enumerate(arrays[5]):  # later positions are unwritten
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
+
+
+def resident(total: int, capacity: int, width: int) -> int:
+    """The number of the latest keys that a sliding window keeps, by ONNX Runtime's definition."""
+    step = capacity - width + 1
+    return total if total <= capacity else total - step * -(-(total - capacity) // step)
+
+
+@pytest.mark.parametrize(
+    ("queries", "capacity", "lengths", "attributes"),
+    [
+        (1, 8, [6], {}),
+        (1, 6, [20, 18], {}),
+        (1, 4, [9], {"softcap": 2.0}),
+        (9, 6, [9], {"smooth_softmax": 1}),
+        (5, 6, [12], {}),
+    ],
+)
+def test_caches_of_a_sliding_window_keep_the_latest_keys_as_in_onnxruntime(
+    queries: int, capacity: int, lengths: list[int], attributes: Any
+) -> None:
+    window = {"local_window_size": 4, "sliding_window_cache": 1, "do_rotary": 1}
+    arrays, given = grouped(queries, capacity, lengths, more=(floats(32, 8), floats(32, 8)), **window, **attributes)
+    model = one_node("GroupQueryAttention", arrays, 3, **given)
+    own, other = run(model, arrays), by_onnxruntime(model, arrays)
+    assert_close(own[0], other[0], 1e-5)
+    for present, expected in zip(own[1:], other[1:], strict=True):
+        for i, total in enumerate(lengths):
+            count = resident(total, capacity, 4)
+            assert_close(present[i, :, :count], expected[i, :, :count], 1e-5)
+
+
+def test_a_cache_that_is_smaller_than_its_window_is_refused() -> None:
+    arrays, attributes = grouped(1, 3, [6], local_window_size=4, sliding_window_cache=1)
+    with pytest.raises(DmlError, match="local_window_size must be from 1 to 3, the positions of past_key; got 4"):
+        run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
+
+
+@pytest.mark.parametrize(("queries", "lengths"), [(4, [4, 4]), (1, [6, 4])])
+def test_the_longest_sequence_may_be_known_at_run_time_only(queries: int, lengths: list[int]) -> None:
+    arrays, attributes = grouped(queries, 9, lengths)
+    function = dmljax.onnx.load(one_node("GroupQueryAttention", arrays, 3, **attributes))
+    for own, other in zip(jax.jit(function)(*arrays), function(*arrays), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])

@@ -44,6 +44,16 @@ def reference() -> Reference:
     return Reference(language_proto())
 
 
+@pytest.fixture(scope="module")
+def stateful(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return language_model(write_folder(tmp_path_factory.mktemp("stateful"), has_state=True))
+
+
+@pytest.fixture(scope="module")
+def stateful_reference() -> Reference:
+    return Reference(language_proto(has_state=True))
+
+
 ENDLESS: Any = {"max_length": 20, "min_length": 20}
 
 
@@ -54,6 +64,22 @@ def test_greedy_tokens_equal_onnxruntimes(model: LanguageModel, reference: Refer
 def test_prompts_of_a_batch_may_have_different_lengths(model: LanguageModel, reference: Reference) -> None:
     prompts = [PROMPT[::-1] + OTHER, OTHER]
     assert model.generate(prompts, **ENDLESS) == [reference.greedy(one, 20) for one in prompts]
+
+
+def test_padding_does_not_change_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
+    prompts = [PROMPT, OTHER]
+    expected = [stateful_reference.greedy(one, 20) for one in prompts]
+    assert stateful.generate(prompts, **ENDLESS) == expected
+    for found, prompt in zip(stateful.logits(prompts), prompts, strict=True):
+        np.testing.assert_allclose(found, stateful_reference.logits(prompt), rtol=1e-4, atol=1e-4)
+
+
+def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
+    read = stateful.start([PROMPT + OTHER, OTHER], max_length=20)
+    shorter = stateful.stream(state=read, max_length=len(PROMPT + OTHER) + 1, min_length=20)
+    assert len(list(shorter)) == len(PROMPT) + 1, "the first sequence is over after one token, the second goes on"
+    longer = stateful.generate(state=shorter.state, **ENDLESS)
+    assert longer == [stateful_reference.greedy(one, 20) for one in (PROMPT + OTHER, OTHER)]
 
 
 @FULL

@@ -63,6 +63,23 @@ def test_queries_keys_and_values_are_divided_by_columns_and_the_output_by_rows()
     }
 
 
+def test_experts_are_divided_by_their_hidden_units() -> None:
+    nodes = "y = com.microsoft.MoE<k = 2>(x, router, up, up_bias, down, down_bias, gate, gate_bias)"
+    weights = "up:4x8x6 up_bias:4x8 down:4x6x8 down_bias:4x6 gate:4x8x6 gate_bias:4x8"
+    model = read("float[3, 6] x, float[3, 4] router", weights, nodes)
+    specs = model.partition(MESH)
+    assert specs == {
+        **dict.fromkeys(["up", "up_bias", "gate", "gate_bias"], P(None, "model")),
+        "down": P(None, None, "model"),
+        "down_bias": P(),
+    }
+    mesh = mesh_of(AxisType.Auto, data=4, model=2)
+    inputs = RNG.standard_normal((3, 6)).astype("float32"), RNG.standard_normal((3, 4)).astype("float32")
+    compiled = jax.jit(model.apply).lower(model.shard(mesh, specs), *inputs).compile()
+    assert "all-gather" not in (compiled.as_text() or ""), "no weights move"
+    np.testing.assert_allclose(compiled(model.shard(mesh, specs), *inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+
+
 def test_a_norm_keeps_all_features_on_each_device() -> None:
     nodes = "a = MatMul(x, first) b = LayerNormalization(a, scale) y = MatMul(b, second)"
     found = read("float[N, 4] x", "first:4x8 scale:8 second:8x8", nodes).partition(MESH)

@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,14 +16,13 @@ import numpy as np
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.file import OnnxGraph, dtype_of
-from dmljax.onnx.interpreter import as_array, promoted
+from dmljax.onnx.interpreter import as_array, is_known, promoted
 from dmljax.onnx.nodes.caches import cache_format
 from dmljax.onnx.nodes.normalization import rms_normalization
 from dmljax.onnx.parameters import (
     Array,
     Attributes,
     Heads,
-    KnownNumber,
     Mask,
     Matrices,
     Matrix,
@@ -32,6 +31,7 @@ from dmljax.onnx.parameters import (
     RowsOrHeads,
     Stacked,
     Vector,
+    WantedNumber,
 )
 from dmljax.onnx.registry import Call, handles, one_of
 from dmljax.onnx.symbols import as_sizes
@@ -262,28 +262,6 @@ def _modified(x: Array, by: OnnxGraph | None, call: Call) -> Array:
     return x if by is None else as_array(*call.run(by, [x]))
 
 
-@handles("CausalConvWithState")
-@handles("CausalConvWithState", domain="com.microsoft")
-def _causal_convolution(
-    x: Rows,
-    filter: Rows,
-    bias: Array | None = None,
-    past: Rows | None = None,
-    *,
-    activation: str = "none",
-    ndim: int = 1,
-) -> Results:
-    if ndim != 1:
-        raise Unsupported(Problem("ndim", "must be 1", ndim))
-    before = filter.shape[2] - 1
-    past = jnp.zeros((*x.shape[:2], before), x.dtype) if past is None else past
-    whole = jnp.concatenate([past, x], axis=2)
-    output = dml.convolution(whole, filter, bias, group_count=x.shape[1])
-    if one_of("activation", activation, {"none": False, "silu": True, "swish": True}):
-        output = dml.activation_swish(output)
-    return output, whole[:, :, whole.shape[2] - before :]
-
-
 # Rotary embeddings
 
 
@@ -504,6 +482,31 @@ def _multihead_attention(
     return _attended_with_mask(parts[0], keys, values, mask, attention_bias, scores), keys, values
 
 
+class _SlidingWindow(NamedTuple):
+    """A cache that holds the latest keys, followed by new ones."""
+
+    seen: Array  # (batch, 1, queries, keys)
+    kept: Array  # (batch, capacity), the keys that the cache holds afterwards
+
+
+def _sliding_window(pasts: Array, ends: Array, own: Array, capacity: int, width: int) -> _SlidingWindow:
+    """What queries at positions `own` see of the cached and new keys, when `pasts` of `ends` positions came before."""
+    step = capacity - width + 1  # positions that leave the cache together
+
+    def dropped(count: Array) -> Array:
+        return step * (jnp.maximum(count - capacity + step - 1, 0) // step)
+
+    slots = jnp.arange(capacity, dtype=jnp.int32)[None]
+    cached = dropped(pasts)[:, None] + slots
+    places = jnp.concatenate([jnp.where(cached < pasts[:, None], cached, -width), own], 1)[:, None, None]
+    queries = own[:, None, :, None]
+    wanted = dropped(ends)[:, None] + slots
+    news = capacity + wanted - pasts[:, None]
+    kept = jnp.where(wanted < pasts[:, None], wanted - dropped(pasts)[:, None], news)
+    is_near = (places <= queries) & (places > queries - width)
+    return _SlidingWindow(is_near, jnp.clip(kept, 0, places.shape[-1] - 1))
+
+
 @_contributed("GroupQueryAttention")
 def _group_query_attention(
     query: Rows,
@@ -512,7 +515,7 @@ def _group_query_attention(
     past_key: Heads | None,
     past_value: Heads | None,
     last_places: Array,
-    longest: KnownNumber,
+    longest: WantedNumber,
     cosines: Matrix | None = None,
     sines: Matrix | None = None,
     positions: Matrix | None = None,
@@ -541,8 +544,9 @@ def _group_query_attention(
     smooth_softmax: int = -1,
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
+    call: Call,
 ) -> Results:
-    _require_absent(query_seqlens=query_lengths, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
+    _require_absent(query_seqlens=query_lengths, qk_output=qk_output)
     formats = (
         cache_format("k_quant_type", k_quant_type, k_scale, past_key, kv_cache_bit_width),
         cache_format("v_quant_type", v_quant_type, v_scale, past_value, kv_cache_bit_width),
@@ -560,10 +564,14 @@ def _group_query_attention(
         epsilons = (one or qk_norm_epsilon for one in (q_norm_epsilon, k_norm_epsilon))
         pairs = zip((heads, new_keys), (q_norm_weight, k_norm_weight), epsilons, strict=True)
         heads, new_keys = (rms_normalization(x, weight, epsilon=epsilon) for x, weight, epsilon in pairs)
-    queries, (most,) = heads.shape[2], as_sizes(longest)
+    queries, ends = heads.shape[2], last_places.reshape(-1).astype(jnp.int32) + 1
     # The first call has no past, even if it passes a buffer; for later calls, the past is what precedes their own keys.
-    ends = last_places.reshape(-1).astype(jnp.int32) + 1
-    pasts = jnp.zeros_like(ends) if most == queries else ends - queries
+    if is_known(longest) or past_key is None:
+        (most,) = as_sizes(call.known(call.node.inputs[6], longest, 1))
+        pasts = jnp.zeros_like(ends) if most == queries else ends - queries
+    else:  # nodes that graphs of commands capture count at run time; their buffers have room for all positions
+        most = max(past_key.shape[2], queries)
+        pasts = jnp.where(jnp.reshape(longest, ()) <= queries, 0, ends - queries)
     own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
     if do_rotary and cosines is not None and sines is not None:
         places = own if positions is None else positions
@@ -577,13 +585,32 @@ def _group_query_attention(
         new if one is None else one.numbers(one.stored(new), heads.dtype)
         for new, one in zip((new_keys, new_values), formats, strict=True)
     )
+    has_sink = sink is not None or smooth_softmax > 0
+    if has_sink and sink is None:
+        sink = jnp.zeros(num_heads, heads.dtype)
+    if sliding_window_cache and past_key is not None and past_value is not None and 0 < past_key.shape[2] < most:
+        _require_absent(attention_bias=bias)
+        capacity = past_key.shape[2]
+        if not 1 <= local_window_size <= capacity:
+            rule = f"must be from 1 to {capacity}, the positions of past_key"
+            raise InvalidDesc(Problem("local_window_size", rule, local_window_size))
+        sliding = _sliding_window(pasts, ends, own, capacity, local_window_size)
+        news = zip((past_key, past_value), (new_keys, new_values), strict=True)
+        keys, values = (jnp.concatenate([past, new], 2) for past, new in news)
+        if softcap or has_sink:
+            output, _ = attended_by_scores(
+                heads, keys, values, sliding.seen, None, scale=scale, softcap=softcap, sink=sink
+            )
+        else:
+            output = attended(heads, keys, values, sliding.seen, None, scale=scale)
+        presents = (jnp.take_along_axis(x, sliding.kept[:, None, :, None], 2) for x in (keys, values))
+        return output, *(one.stored(x) if one else x for x, one in zip(presents, formats, strict=True))
     room = most if past_key is None else max(past_key.shape[2], most)
     seen = None
     if local_window_size >= 0:  # includes the query's own key
         seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
     if bias is not None and bias.shape[-1] != room:
         bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
-    has_sink = sink is not None or smooth_softmax > 0
     output, keys, values = dml.multihead_attention1(
         in_rows(heads),
         in_rows(new_keys),
@@ -603,8 +630,6 @@ def _group_query_attention(
     present = (one.stored(x) if one else x for x, one in zip((keys, values), formats, strict=True))
     if not (softcap or has_sink or not causal):
         return output, *present
-    if has_sink and sink is None:
-        sink = jnp.zeros(num_heads, heads.dtype)
     ends = ends.reshape(-1, 1, 1, 1)
     is_there: Array = _positions(room) < ends
     if causal:
@@ -633,4 +658,40 @@ def _rotary_embedding_at_positions(
     if positions.ndim == 1:  # the first position of each batch element
         positions = positions[:, None] + jnp.arange(heads.shape[2], dtype=positions.dtype)[None]
     result = rotated(heads, rows_at(cosines, positions), rows_at(sines, positions), is_interleaved=bool(interleaved))
+    return result if x.ndim == 4 else in_rows(result)
+
+
+@_contributed("MRotaryEmbedding")
+def _rotary_embedding_of_streams(
+    x: RowsOrHeads,
+    positions: Rows,
+    cosines: Matrix,
+    sines: Matrix,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    mrope_layout: int = 0,
+    mrope_section: Sequence[int],
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Array:
+    """Rotates by positions in time, height and width, each of which has its sections of the pairs."""
+    pairs = rotary_embedding_dim // 2 or cosines.shape[1]
+    if len(mrope_section) != 3 or min(mrope_section) < 0 or sum(mrope_section) != pairs:
+        rule = f"must be 3 numbers that add up to {pairs}, the number of pairs"
+        raise InvalidDesc(Problem("mrope_section", rule, tuple(mrope_section)))
+    streams = np.repeat(np.arange(3), mrope_section)
+    if one_of("mrope_layout", str(mrope_layout), {"0": False, "1": True}):
+        place = np.arange(pairs)
+        streams = np.where(place < 3 * np.take(mrope_section, place % 3), place % 3, 0)
+    heads = x if x.ndim == 4 else in_heads(x, num_heads or x.shape[-1] // (2 * cosines.shape[1]))
+    is_of_stream = [jnp.asarray(streams == stream)[None, None] for stream in range(3)]
+
+    def chosen(cache: Array) -> Array:
+        rows = [rows_at(cache, positions[stream])[..., :pairs] for stream in range(3)]
+        return jnp.where(is_of_stream[0], rows[0], jnp.where(is_of_stream[1], rows[1], rows[2]))
+
+    angles = [chosen(cache) * jnp.asarray(scale, cache.dtype) for cache in (cosines, sines)]
+    result = rotated(heads, *angles, is_interleaved=bool(interleaved))
     return result if x.ndim == 4 else in_rows(result)
