@@ -131,10 +131,10 @@ def test_a_folder_without_a_readable_configuration_is_an_error(
 
 def test_the_model_of_a_folder_is_checked_as_a_file_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto = language_proto()
-    refuses(proto, sliding_window_cache=1)
+    refuses(proto, qk_output=1)
     onnx.save(proto, folder / "model.onnx")
     path = folder / "model.onnx"
-    line = f'{path}: nodes["0.attended"].GroupQueryAttention.sliding_window_cache: not supported; got 1'
+    line = f'{path}: nodes["0.attended"].GroupQueryAttention.qk_output: not supported; got 1'
     assert line in told(capsys, folder, status=1)
     assert f"{path}: {told(capsys, path, status=1)[0]}" == line
 

@@ -368,7 +368,7 @@ def test_caches_of_a_sliding_window_keep_the_latest_keys_as_in_onnxruntime(
 
 def test_a_cache_that_is_smaller_than_its_window_is_refused() -> None:
     arrays, attributes = grouped(1, 3, [6], local_window_size=4, sliding_window_cache=1)
-    with pytest.raises(DmlError, match="local_window_size must be from 1 to 3, the positions of past_key; got 4"):
+    with pytest.raises(DmlError, match="past_key must have 4 positions, as many as local_window_size; got 3"):
         run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
 
 

@@ -591,9 +591,12 @@ def _group_query_attention(
     if sliding_window_cache and past_key is not None and past_value is not None and 0 < past_key.shape[2] < most:
         _require_absent(attention_bias=bias)
         capacity = past_key.shape[2]
-        if not 1 <= local_window_size <= capacity:
-            rule = f"must be from 1 to {capacity}, the positions of past_key"
+        if local_window_size < 1:
+            rule = "must be at least 1 with sliding_window_cache"
             raise InvalidDesc(Problem("local_window_size", rule, local_window_size))
+        if capacity < local_window_size:
+            rule = f"must have {local_window_size} positions, as many as local_window_size"
+            raise InvalidDesc(Problem("past_key", rule, capacity))
         sliding = _sliding_window(pasts, ends, own, capacity, local_window_size)
         news = zip((past_key, past_value), (new_keys, new_values), strict=True)
         keys, values = (jnp.concatenate([past, new], 2) for past, new in news)
