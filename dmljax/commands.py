@@ -404,7 +404,7 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     prepared = []
     for batch, target in product(options.batch or [1], options.targets):
         reading, step = (
-            Program(part.function, model.weights, part.inputs, model.model.partition, updates=True)
+            Program(part.function, model.weights, part.inputs, model.partition, updates=True)
             for part in parts(model, batch, prompt, room)
         )
         work = generation.Work(batch, prompt, generated)

@@ -8,6 +8,7 @@ overwrite padding there. Models with such layers read prompts without padding, i
 two.
 """
 
+import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,13 +19,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, load
+from dmljax.onnx.model import Model, load, require_weights
+from dmljax.onnx.sharding import divided_along, on_auto_mesh
 from dmljax.text import join_words, show
+from dmljax.types import FLOATS
 
 _FEWEST = 16  # tokens that a prompt is padded to
 
@@ -38,20 +42,38 @@ class State(NamedTuple):
     caches: dict[str, Array]  # the keys and values or the states of each layer, by the names of the model's inputs
 
 
-def language_model(folder: str | Path) -> "LanguageModel":
-    """Loads a folder in the format of ONNX Runtime GenAI, as `onnxruntime_genai.models.builder` makes it."""
+def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
+    """Loads a folder in the format of ONNX Runtime GenAI, as `onnxruntime_genai.models.builder` makes it.
+
+    `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders.
+    """
     with within("onnx"):
         if not isinstance(folder, str | Path):
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
+        if dtype is not None:
+            dtype = _type_of_floats(dtype)
         settings = read_settings(Path(folder))
-        return LanguageModel(settings, load(settings.file))
+        model = LanguageModel(settings, load(settings.file))
+        if dtype is not None:
+            weights = model.weights.items()
+            model.model.weights = {name: one.astype(dtype) if one.dtype in FLOATS else one for name, one in weights}
+        return model
+
+
+def _type_of_floats(given: Any) -> Any:
+    dtype = None
+    with contextlib.suppress(TypeError):
+        dtype = jnp.dtype(given)
+    if dtype not in FLOATS:
+        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(given)))
+    return dtype
 
 
 class LanguageModel:
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
     `settings` has what the folder's file says, and `model` is the ONNX model, whose `weights` each method takes with
-    other values: trained ones, or `model.shard(mesh)` on a mesh with auto axes.
+    other values: trained ones, in another float type, or on several devices as `shard` places them.
 
     A first call compiles two programs: one that reads prompts, whose lengths are rounded up to a power of two, and one
     that chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
@@ -70,11 +92,12 @@ class LanguageModel:
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
+        self._types_of_weights = {name: one.dtype for name, one in model.weights.items()}
         positions = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
         self._streams = positions[:-2] if positions else ()  # of positions in time, height and width
         self._outputs = [*outputs]
-        self._read = jax.jit(self._reading, donate_argnums=1, static_argnames="is_first")
-        self._write = jax.jit(self._writing, donate_argnums=1, static_argnames="way")
+        self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
+        self._write = jax.jit(self._writing, donate_argnums=1, static_argnames=("way", "mesh"))
         self._score = jax.jit(self._scored)
 
     def __repr__(self) -> str:
@@ -84,6 +107,20 @@ class LanguageModel:
     def weights(self) -> dict[str, Array]:
         """The weights of the ONNX model."""
         return self.model.weights
+
+    def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
+        """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
+        return self.model.partition(mesh, axis)
+
+    def shard(
+        self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
+    ) -> dict[str, jax.Array]:
+        """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`.
+
+        With these weights, `generate` and its like divide sequences along the axis `data` of the mesh, and the heads of
+        keys and values along `model`, where their numbers are divisible.
+        """
+        return self.model.shard(mesh, specs)
 
     def generate(
         self,
@@ -151,7 +188,8 @@ class LanguageModel:
             if longest > most:
                 raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
             tokens, counts = _padded(rows, _rounded(longest, most))
-            found = self._score(self.weights if weights is None else dict(weights), tokens, counts)
+            given, _ = self._given(weights)
+            found = self._score(given, tokens, counts)
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
 
@@ -170,6 +208,7 @@ class LanguageModel:
             raise InvalidType(Problem("key", "needed for do_sample", remedy="key=jax.random.key(0)"))
         if prompts is None and state is None:
             raise InvalidType(Problem("prompts", "must be given without state"))
+        given, mesh = self._given(weights)
         if state is not None:
             if not isinstance(state, State):
                 raise InvalidType(Problem("state", "must be a State, as start returns it", show(state)))
@@ -184,18 +223,25 @@ class LanguageModel:
             for i, row in enumerate(rows):
                 if not row:
                     raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
-            state = self._empty(len(rows), search.max_length)
+            state = self._placed(self._empty(len(rows), search.max_length, given), mesh)
         batch, room = state.tokens.shape
         if search.max_length > room:
             raise InvalidDesc(Problem("max_length", f"must be at most {room}, the room of state", search.max_length))
         if rows and len(rows) != batch:
             raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
-        given = self.weights if weights is None else dict(weights)
         if rows:
-            state = self._after(given, state, rows, search.max_length)
-        return _Run(self, given, state, search, is_single, key)
+            state = self._after(given, mesh, state, rows, search.max_length)
+        return _Run(self, given, mesh, state, search, is_single, key)
 
-    def _after(self, weights: Mapping[str, Any], state: State, rows: list[list[int]], most: int) -> State:
+    def _given(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
+        """The weights of a call, and the mesh that they are on."""
+        if weights is not None:
+            require_weights(self.model, weights)
+        return on_auto_mesh(self.weights if weights is None else weights)
+
+    def _after(
+        self, weights: Mapping[str, Any], mesh: Mesh | None, state: State, rows: list[list[int]], most: int
+    ) -> State:
         """The state after reading the rows."""
         lengths = np.asarray(state.lengths)
         longest = int(max(lengths + [len(row) for row in rows]))
@@ -213,17 +259,20 @@ class LanguageModel:
                 size = _rounded(max(map(len, rows)), room)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
-            state = self._read(weights, state, tokens, counts, is_first=is_first)
+            state = self._read(weights, state, tokens, counts, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
 
-    def _empty(self, batch: int, room: int) -> State:
+    def _empty(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
+        types = {one.dtype for name, one in weights.items() if one.dtype != self._types_of_weights[name]}
+        other = types.pop() if len(types) == 1 else None  # the float type that weights have instead of the file's
 
         def empty(name: str, kind: TensorType) -> Array:
             sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
-            return jnp.zeros(sizes if name in self._batch_axes else shape, kind.dtype)
+            dtype = kind.dtype if other is None or kind.dtype not in FLOATS else other
+            return jnp.zeros(sizes if name in self._batch_axes else shape, dtype)
 
         return State(
             jnp.zeros((batch, room), jnp.int32),
@@ -231,6 +280,18 @@ class LanguageModel:
             jnp.zeros((batch, settings.vocabulary), jnp.float32),
             {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
         )
+
+    def _placed(self, state: State, mesh: Mesh | None) -> State:
+        """The state on a mesh: sequences along its axis `data`, and heads of keys and values along `model`."""
+        if mesh is None:
+            return state
+
+        def axes_of(name: str) -> tuple[str | None, ...]:
+            return (*[None] * self._batch_axes[name], "data") if name in self._batch_axes else ("data", "model")
+
+        caches = {name: divided_along(mesh, x, axes_of(name)) for name, x in state.caches.items()}
+        tokens, lengths, logits = (divided_along(mesh, x, ("data",)) for x in state[:3])
+        return State(tokens, lengths, logits, caches)
 
     def _called(
         self, weights: Any, caches: Mapping[str, Array], tokens: Array, places: Array, mask: Array
@@ -244,7 +305,7 @@ class LanguageModel:
         }
         results = dict(zip(self._outputs, self.model.apply(weights, **inputs, **caches), strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
-        return logits, {past: results[present] for past, present in self._caches.items()}
+        return logits, {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
 
     def _kept(
         self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
@@ -257,7 +318,9 @@ class LanguageModel:
         states = {name: of_rows(caches[name], old.caches[name], axis) for name, axis in self._batch_axes.items()}
         return of_rows(logits, old.logits, 0), caches | states
 
-    def _reading(self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool) -> State:
+    def _reading(
+        self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool, mesh: Mesh | None = None
+    ) -> State:
         """The state after reading `counts` tokens of each row."""
         (batch, size), room = tokens.shape, state.tokens.shape[1]
         places = state.lengths[:, None] + _iota(size)[None]
@@ -266,10 +329,20 @@ class LanguageModel:
         logits, caches = self._called(weights, state.caches, tokens, places, seen)
         last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
-        return State(written, state.lengths + counts, *self._kept(state, last, caches, counts > 0))
+        read = State(written, state.lengths + counts, *self._kept(state, last, caches, counts > 0))
+        return self._placed(read, mesh)
 
     def _writing(
-        self, weights: Any, state: State, is_over: Array, key: Any, most: Array, numbers: Any, *, way: "_Way"
+        self,
+        weights: Any,
+        state: State,
+        is_over: Array,
+        key: Any,
+        most: Array,
+        numbers: Any,
+        *,
+        way: "_Way",
+        mesh: Mesh | None,
     ) -> "Progress":
         """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
 
@@ -279,7 +352,8 @@ class LanguageModel:
 
         def step(carried: Any) -> Any:
             count, progress = carried
-            return count + 1, self._step(weights, progress, numbers, way=way)
+            state, *rest = self._step(weights, progress, numbers, way=way)
+            return count + 1, (self._placed(state, mesh), *rest)
 
         progress: Progress = state, is_over, key
         _, progress = lax.while_loop(goes_on, step, (jnp.int32(0), progress))
@@ -307,7 +381,7 @@ class LanguageModel:
     def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
         batch, size = tokens.shape
         places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
-        caches = self._empty(batch, 0).caches
+        caches = self._empty(batch, 0, weights).caches
         return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
 
 
@@ -319,6 +393,7 @@ class _Run(NamedTuple):
 
     model: LanguageModel
     weights: Mapping[str, Any]
+    mesh: Mesh | None
     state: State
     search: Search
     is_single: bool
@@ -334,7 +409,14 @@ class _Run(NamedTuple):
         over = np.asarray(self.state.lengths) >= self.search.max_length if self.over is None else self.over
         key = self.key if self.search.do_sample else None
         state, over, key = self.model._write(
-            self.weights, self.state, over, key, np.int32(most), _numbers(self.search), way=_way(self.search)
+            self.weights,
+            self.state,
+            over,
+            key,
+            np.int32(most),
+            _numbers(self.search),
+            way=_way(self.search),
+            mesh=self.mesh,
         )
         return self._replace(state=state, over=np.asarray(over), key=key)
 
@@ -358,7 +440,7 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
         return jax.ShapeDtypeStruct(sizes, jnp.int32)
 
     search = model.settings.search
-    state = jax.eval_shape(lambda: model._empty(batch, room))
+    state = jax.eval_shape(lambda: model._empty(batch, room, model.weights))
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
     progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
     numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))

@@ -305,6 +305,11 @@ def separated(
     return given.arguments, compute
 
 
+def require_weights(model: Model, weights: Mapping[str, Any]) -> None:
+    """Refuses weights with other names or shapes than a model's."""
+    model._require_weights(weights)
+
+
 def nodes_of(model: Model) -> tuple[Node, ...]:
     """The nodes that a model runs."""
     return model._plan.joined.nodes

@@ -188,7 +188,8 @@ class Plan:
 
     def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
-            return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {})))
+            floats = self._other_floats(Given(arguments, arguments, is_of_own))
+            return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {}, floats)))
 
     def _run(
         self,

@@ -4,11 +4,11 @@ Two consecutive products are divided so that they exchange data once: the first 
 second by rows. In between, each device computes its own features, such as heads or a perceptron's hidden units.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.meshes import divided, require_fitting
@@ -183,3 +183,26 @@ def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str
     shardings = divided(specs, weights, sharding_of)
     # Copy, because the part on the device that holds the weights could otherwise share their memory.
     return {name: jax.device_put(one.copy(), shardings[name]) for name, one in weights.items()}
+
+
+def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | None]:
+    """Weights with their mesh, if several devices hold them; XLA divides what is computed from them."""
+    specs = {
+        name: one.sharding.spec
+        for name, one in weights.items()
+        if isinstance(one, jax.Array) and isinstance(one.sharding, NamedSharding) and one.sharding.mesh.size > 1
+    }
+    if not specs:
+        return dict(weights), None
+    given: Any = weights[next(iter(specs))]
+    mesh = given.sharding.mesh
+    auto = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    places = {name: NamedSharding(auto, specs.get(name, PartitionSpec())) for name in weights}
+    return {name: jax.device_put(one, places[name]) for name, one in weights.items()}, auto
+
+
+def divided_along(mesh: Mesh, x: Any, axes: Sequence[str | None]) -> Any:
+    """An array whose dimensions are divided along axes of a mesh, where it has them and sizes are divisible."""
+    sizes = zip(x.shape, axes, strict=False)
+    spec = [axis if axis in mesh.axis_names and size % mesh.shape[axis] == 0 else None for size, axis in sizes]
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*spec)))

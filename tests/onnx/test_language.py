@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, mesh_of, refuses
+from helpers import FULL, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
 from small_language_models import (
     CONFIGURATION,
@@ -241,16 +241,42 @@ def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: 
 # Meshes
 
 
-def test_devices_divide_the_weights(model: LanguageModel) -> None:
-    mesh = mesh_of(AxisType.Auto, data=4, model=2)
-    specs = model.model.partition(mesh)
+@pytest.mark.parametrize(
+    "axis_type", few_of([AxisType.Auto, AxisType.Explicit], AxisType.Explicit), ids=lambda x: x.name
+)
+def test_devices_divide_weights_caches_and_sequences(model: LanguageModel, axis_type: AxisType) -> None:
+    mesh = mesh_of(axis_type, data=4, model=2)
+    specs = model.partition(mesh)
     for layer in range(LAYERS):
         for name in ("q", "k", "v"):
             assert specs[f"{layer}.{name}.codes"] == specs[f"{layer}.{name}.scales"] == P("model")
         assert specs[f"{layer}.out.codes"] == P(None, "model")
-    weights = model.model.shard(mesh)
-    found = model.generate([PROMPT, OTHER], weights=weights, **ENDLESS)
-    assert found == model.generate([PROMPT, OTHER], **ENDLESS)
+    weights = model.shard(mesh)
+    prompts = [PROMPT, OTHER, PROMPT[:2], OTHER[:3]]
+    state = model.start(prompts, weights=weights)
+    shardings: Any = jax.tree.map(lambda x: x.sharding.spec, state)
+    assert (shardings.tokens, {*shardings.caches.values()}) == (P("data"), {P("data", "model")})
+    expected = model.generate(prompts, **ENDLESS)
+    assert model.generate(state=state, weights=weights, **ENDLESS) == expected
+    assert model.generate(prompts[:2], weights=weights, **ENDLESS) == expected[:2]  # 4 devices do not divide two
+    np.testing.assert_allclose(model.logits(PROMPT, weights=weights), model.logits(PROMPT), atol=1e-4)
+
+
+# Float types
+
+
+def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: LanguageModel) -> None:
+    half = language_model(folder, dtype=jnp.bfloat16)
+    assert {one.dtype for one in half.weights.values()} == {jnp.dtype(jnp.bfloat16), np.dtype(np.uint8)}
+    state = half.start(PROMPT)
+    assert {one.dtype for one in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
+    np.testing.assert_allclose(half.logits(PROMPT), model.logits(PROMPT), rtol=0, atol=0.1)
+    found = half.generate(state=state, max_length=12, min_length=12)
+    assert (found[: len(PROMPT)], len(found)) == (PROMPT, 12)
+    assert model.generate(PROMPT, weights=half.weights, max_length=12, min_length=12) == found
+    for wrong in (np.int8, "eighth"):
+        with refuses(f"onnx: dtype must be a type of floats, such as jnp.bfloat16; got {wrong!r}"):
+            language_model(folder, dtype=wrong)
 
 
 # Bad input
