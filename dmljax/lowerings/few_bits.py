@@ -21,6 +21,7 @@ from dmljax.lowerings import kernels
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic
+from dmljax.lowerings.workarounds import in_memory_bits
 from dmljax.types import widened
 
 
@@ -122,15 +123,14 @@ def _by_integers(bits: int, a: Array, codes: Array, scales: Array, zeros: Array)
     parts = a.astype(np.float32).reshape(-1, blocks, size)
     unit = jnp.max(jnp.abs(parts), -1, keepdims=True) / np.float32((2**31 - 1) // (size << bits))
     rounded = jnp.round(parts / jnp.where(unit == 0, np.float32(1), unit)).astype(np.int32)
-    # Barriers, because XLA would compute each of these again for each product that reads it.
-    factors = lax.optimization_barrier(_factors(rounded[:, None], bits))
-    shift = zeros.astype(np.int32)[None, ..., None]
-    products = (
-        x * (plane.astype(np.int32)[None] - shift) for x, plane in zip(factors, _planes(codes, bits), strict=True)
-    )
-    total = lax.optimization_barrier(jnp.sum(reduce(operator.add, products), -1))
-    result = jnp.sum(total.astype(np.float32) * scales.astype(np.float32)[None] * unit[:, None, :, 0], -1)
-    return result.reshape(*a.shape[:-1], columns)
+    # Columns come first, because XLA divides the first dimension among threads.
+    factors = [in_memory_bits(x) for x in _factors(rounded[None], bits)]
+    shift = zeros.astype(np.int32)[:, None, :, None]
+    planes = (plane.astype(np.int32)[:, None] for plane in _planes(codes, bits))
+    products = (x * (plane - shift) for x, plane in zip(factors, planes, strict=True))
+    total = jnp.sum(reduce(operator.add, products), -1)
+    result = jnp.sum(total.astype(np.float32) * scales.astype(np.float32)[:, None] * unit[None, ..., 0], -1)
+    return result.T.reshape(*a.shape[:-1], columns)
 
 
 @_by_integers.defjvp
@@ -140,8 +140,9 @@ def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 # Few rows on a GPU, where XLA would write the unpacked weights to memory, and on a TPU, where it would take longer
 
-_MOST_ROWS = {"gpu": 64, "tpu": 32}
-_MOST_BYTES_ON_TPU = 2**14  # of a column, of which 256 are in the memory of a TPU's core
+_MOST_ROWS = {"gpu": 64, "tpu": 256}
+_MOST_ON_TPU = 2**21  # elements of the rows, which are in the memory of a TPU's core
+_LONGEST_ON_TPU = 2**14  # bytes of a column, of which 256 are there, too
 
 
 def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
@@ -149,12 +150,16 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
     _, blocks, count = codes.shape
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     is_precise = a.dtype == np.float32 and precision not in (None, "default", "fastest")
-    is_whole = chip == "gpu" or (blocks % 8 == count % 8 == 0 and zeros.dtype == np.uint8)
+    fits = chip == "gpu" or (
+        blocks % 8 == count % 8 == 0
+        and zeros.dtype == np.uint8
+        and rows * a.shape[-1] <= _MOST_ON_TPU
+        and blocks * count <= _LONGEST_ON_TPU
+    )
     return (
         rows <= _MOST_ROWS[chip]
         and not is_precise
-        and is_whole
-        and (chip == "gpu" or blocks * count <= _MOST_BYTES_ON_TPU)
+        and fits
         and {a.dtype, scales.dtype} <= _TYPES_IN_KERNEL
         and 0 not in (*a.shape, *codes.shape)
     )

@@ -15,6 +15,7 @@ from recurrence import plain_lstm
 from workloads import Function, Work
 
 import dmljax
+import dmljax.onnx
 
 Build = Callable[[], Work]
 
@@ -134,6 +135,33 @@ def decoding_step(dtype: str) -> Work:
     return Work(inputs, step, jax=plain, updated=(3, 4, 5, 6))
 
 
+def product_of_4_bits(rows: int, factors: int, columns: int, dtype: str) -> Work:
+    """Rows times weights of 4 bits in blocks of 32: in bytes, as ONNX has them, or in JAX's own integers of 4 bits."""
+    from onnx import helper
+
+    block = 32
+    blocks, node = factors // block, {"K": factors, "N": columns, "bits": 4, "block_size": block}
+    types = {"a": (dtype, (rows, factors)), "codes": ("uint8", (columns, blocks, block // 2))}
+    types |= {"scales": (dtype, (columns, blocks))}
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(jnp.dtype(one)), sizes)
+        for name, (one, sizes) in types.items()
+    ]
+    result = helper.make_tensor_value_info("y", values[0].type.tensor_type.elem_type, (rows, columns))
+    nodes = [helper.make_node("MatMulNBits", list(types), ["y"], domain="com.microsoft", **node)]
+    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "product", values, [result])
+    model = dmljax.onnx.load(helper.make_model(graph, opset_imports=domains))
+
+    def plain(a: Any, _: Any, scales: Any, numbers: Any) -> Any:
+        weights = (numbers.astype(dtype) - 8) * scales[..., None]
+        return a @ weights.reshape(columns, factors).T
+
+    given = [array(one, *sizes) for one, sizes in types.values()]
+    numbers = array("uint4", columns, blocks, block)
+    return Work((*given, numbers), lambda *arrays: model(*arrays[:3])[0], jax=plain)
+
+
 def softmax(size: int, dtype: str) -> Work:
     return Work(
         (array(dtype, size, size),),
@@ -226,4 +254,8 @@ REAL_SIZES: dict[str, Build] = {
     f"attention 1x16384x16x128, causal, {HALF}": partial(attention, 1, 16384, 16, 128, HALF, is_causal=True),
     f"decoding, 8 tokens to 4096 keys each, {HALF}": partial(decoding, HALF),
     f"decoding, a step of 8 tokens with caches of 4096, {HALF}": partial(decoding_step, HALF),
+    **{
+        f"weights of 4 bits, {rows} x 2048 by 2048 x 8192, {HALF}": partial(product_of_4_bits, rows, 2048, 8192, HALF)
+        for rows in (1, 16, 2048)
+    },
 }
