@@ -65,9 +65,9 @@ Where dmljax costs clearly more, it computes something else:
 
 ## Real sizes
 
-Products, attention, rows and decoding in the sizes and types that users compute with. Weights of 4 bits are bytes with two
-codes each, as in ONNX files, and JAX's own `uint4` in the idiom. XLA does not know how long a kernel computes: the bundles
-that a TPU's compiler schedules for ours, counted by hand, take a v5e 24 us for 1 and 16 rows, and not 15.
+Products, attention, rows and decoding in the sizes and types that users compute with. Weights of 4 bits are bytes with
+two codes each, as in ONNX files, and JAX's own `uint4` in the idiom. XLA does not know how long a kernel computes: the
+bundles that a TPU's compiler schedules for ours, counted by hand, take a v5e 24 us for 1 and 16 rows, and not 15.
 
 {real_sizes}
 
