@@ -181,7 +181,8 @@ def _types(a: Any, codes: Any, scales: Any, zeros: Any, *, bits: int, chip: str,
 def _computed(a: Array, *arrays: Array, bits: int, chip: str, interpret: bool) -> list[Array]:
     from dmljax.lowerings import few_bits_kernels  # slow to import
 
-    return [few_bits_kernels.PRODUCTS[chip](a, *arrays, bits=bits, interpret=interpret)]
+    with jax.enable_x64(False):  # with 64-bit types, Pallas lowers the indices of loops wrongly for a TPU
+        return [few_bits_kernels.PRODUCTS[chip](a, *arrays, bits=bits, interpret=interpret)]
 
 
 def _by_formula(a: Array, *arrays: Array, bits: int, chip: str, marker: Any = None) -> list[Array]:

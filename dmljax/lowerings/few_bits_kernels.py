@@ -44,7 +44,7 @@ def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
                 weight = ((code.astype(scale.dtype) - shift) * scale).astype(a.dtype)
                 factor_at = a_ref.at[row[:, None], byte[None] * np.int32(places) + np.int32(place)]
                 factor = triton.load(factor_at, mask=is_factor, other=0)
-                sums += triton.dot(factor, weight, trans_b=True)
+                sums += lax.dot_general(factor, weight, (((1,), (1,)), ((), ())), preferred_element_type=np.float32)
             return sums
 
         sums = jnp.zeros((row.size, column.size), np.float32)

@@ -199,3 +199,10 @@ def test_precise_products_are_not_rounded(lower_for: Callable[[str], None]) -> N
     lower_for("tpu")
     with jax.default_matmul_precision("highest"):
         agree(jax.jit(partial(product_with, bits=4))(a, weights), expected_product(a, weights, 4))
+
+
+@pytest.mark.parametrize(("platform", "call"), [("cuda", "triton"), ("tpu", "tpu_custom_call")])
+def test_few_rows_are_one_kernel(platform: str, call: str) -> None:
+    weights, a = weights_of(256, 8, 32, 4, "one", np.float16), jnp.ones((4, 256), np.float16)
+    traced = jax.jit(partial(product_with, bits=4)).trace(a, weights)
+    assert call in traced.lower(lowering_platforms=(platform,)).as_text()
