@@ -33,6 +33,8 @@ from dmljax.errors import (
 )
 from dmljax.onnx.counts import NotKnown, UndecidedCount
 from dmljax.onnx.registry import KeyNeeded
+from dmljax.run.answers import Refusal
+from dmljax.run.onnxruntime.capi import onnxruntime_pybind11_state as states
 
 SIZES = Problem(("InputTensor", "Sizes", 1), "must be at least 1", 0)
 FORGING = Problem(("resources", "x\ny", "sourcePath"), "must be\nan object", "a\nb")
@@ -44,6 +46,9 @@ ERRORS: list[DmlError] = [
     KeyNeeded(Problem("key", "must be given", "none")),
     *(kind(Problem("sizes", "must be known while tracing", "a traced array")) for kind in (NotKnown, UndecidedCount)),
     InvalidJson(Problem((), "expected a value", "']'"), 3, 7),
+    *(kind(SIZES) for kind in (Refusal, states.Fail, states.InvalidArgument, states.InvalidGraph)),
+    *(kind(SIZES) for kind in (states.InvalidProtobuf, states.NoSuchFile, states.NotImplemented)),
+    states.RuntimeException(SIZES),
     *(kind(FINDINGS, FINDINGS[:1]) for kind in (InvalidModel, MissingModel, UnopenedModel, UnreadableModel)),
 ]
 
