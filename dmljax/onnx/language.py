@@ -108,6 +108,11 @@ class LanguageModel:
         """The weights of the ONNX model."""
         return self.model.weights
 
+    @property
+    def has_states(self) -> bool:
+        """Whether layers of convolutions or of linear attention have states, which no token can be taken back from."""
+        return bool(self._batch_axes)
+
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
         return self.model.partition(mesh, axis)

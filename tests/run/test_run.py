@@ -17,6 +17,7 @@ from onnx_models import small_network
 from small_language_models import VOCABULARY, Reference, language_proto, write_folder
 
 import dmljax.run
+from dmljax.onnx import language_model
 
 
 def printed(program: str, folder: Path, *arguments: str, runner: str | None = "dmljax.run") -> str:
@@ -406,6 +407,19 @@ def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference)
         assert generator.get_next_tokens().tolist() == [expected[generator.token_count() - 1]]
     assert generator.get_sequence(0).tolist() == expected[:9]
     np.testing.assert_allclose(generator.get_logits()[0, 0], reference.logits(expected[:9])[-1], rtol=1e-4, atol=1e-4)
+
+
+def test_states_of_layers_begin_anew_after_a_rewind(tmp_path: Path) -> None:
+    import dmljax.run.onnxruntime_genai as og
+
+    folder = write_folder(tmp_path / "stateful", has_state=True)
+    model = og.Model(str(folder))
+    generator = og.Generator(model, og.GeneratorParams(model))
+    generator.append_tokens([4, 5, 6, 7, 8])
+    generator.rewind_to(3)
+    generator.append_tokens([9])
+    expected = language_model(folder).logits([4, 5, 6, 9])[-1]
+    np.testing.assert_allclose(generator.get_logits()[0, 0], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.full

@@ -60,8 +60,10 @@ class Generator(Answering):
         return given.reshape(self._batch, -1).astype(np.int32)
 
     def _read(self, rows: list[list[int]], length: int) -> None:
-        """Reads rows after the first `length` tokens of the sequences."""
+        """Reads rows after the first `length` tokens of the sequences; states of layers begin anew."""
         stream, self._stream = self._stream, None
+        if self._model.has_states and length:
+            rows, length = [[*self._rows[0, :length].tolist(), *rows[0]]], 0
         state = _shortened(stream.state, length) if stream and length else None
         self._stream = self._model.stream(rows, block=1, state=state, **self._options)
         self._has_ended[:] = False
