@@ -66,7 +66,7 @@ def _product(bits: int, a: Array, *arrays: Array) -> Array:
     ways: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
         ways["cpu"] = partial(_by_integers, bits)
-    ways |= {chip: partial(_in_kernel, bits, chip) for chip in _MOST_ROWS if _fits_kernel(chip, rows, a, *arrays)}
+    ways |= {chip: partial(_in_kernel, bits, chip) for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, a, *arrays)}
     return choose(a, *arrays, default=by_planes, **ways)
 
 
@@ -138,11 +138,10 @@ def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _by_integers(bits, *primals), jax.jvp(partial(_by_planes, bits), primals, tangents)[1]
 
 
-# Few rows on a GPU, where XLA would write the unpacked weights to memory, and on a TPU, where it would take longer
+# Few rows on a GPU, where XLA would write the unpacked weights to memory; on a TPU, where it takes long to unpack them,
+# all rows
 
-_MOST_ROWS = {"gpu": 64, "tpu": 256}
-_MOST_ON_TPU = 2**21  # elements of the rows, which are in the memory of a TPU's core
-_LONGEST_ON_TPU = 2**14  # bytes of a column, of which 256 are there, too
+_MOST_ROWS_ON_GPU = 64
 
 
 def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
@@ -150,16 +149,10 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
     _, blocks, count = codes.shape
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     is_precise = a.dtype == np.float32 and precision not in (None, "default", "fastest")
-    fits = chip == "gpu" or (
-        blocks % 8 == count % 8 == 0
-        and zeros.dtype == np.uint8
-        and rows * a.shape[-1] <= _MOST_ON_TPU
-        and blocks * count <= _LONGEST_ON_TPU
-    )
+    fits = {"gpu": rows <= _MOST_ROWS_ON_GPU, "tpu": blocks % 8 == count % 8 == 0 and zeros.dtype == np.uint8}
     return (
-        rows <= _MOST_ROWS[chip]
+        fits[chip]
         and not is_precise
-        and fits
         and {a.dtype, scales.dtype} <= _TYPES_IN_KERNEL
         and 0 not in (*a.shape, *codes.shape)
     )

@@ -69,18 +69,76 @@ def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
     return place, place < total
 
 
-# TPUs: each program has all rows and 256 columns, and unpacks eight blocks of rows after another
+# TPUs: columns come last, as XLA keeps such weights in memory. Programs have 256 columns, and unpack eight blocks of
+# rows at once
 
 _COLUMNS_ON_TPU = 256
 _ROWS_ON_TPU = 128  # that the chip multiplies at once
+_MOST_ROWS, _MOST_FACTORS, _MOST_BYTES = (
+    256,
+    2**21,
+    2**14,
+)  # of the rows, and in a column: they stay in the core's memory
 
 
 def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
-    """Likewise, with `a` rounded to bfloat16, as all products at the default precision are.
+    """Likewise, with `a` rounded to bfloat16, as all products at the default precision are."""
+    (rows, _), (_, blocks, count) = a.shape, codes.shape
+    scales = lax.bitcast_convert_type(scales, np.int16) if scales.dtype == np.float16 else scales  # no float16 there
+    arrays = codes.transpose(1, 2, 0), scales.T, zeros.astype(np.int32) if zeros.size == 1 else zeros.T
+    if rows <= _MOST_ROWS and a.size <= _MOST_FACTORS and blocks * count <= _MOST_BYTES:
+        return _product_on_tpu(a, *arrays, bits=bits, interpret=interpret)
+    weights = _unpacked_on_tpu(*arrays, bits=bits, interpret=interpret)
+    factors = a.astype(jnp.bfloat16).reshape(rows, blocks * count, 8 // bits).swapaxes(1, 2).reshape(rows, -1)
+    return jnp.dot(factors, weights, preferred_element_type=np.float32)
 
-    Columns come last, as XLA keeps such weights in the memory of a TPU.
-    """
-    (rows, _), (columns, blocks, count) = a.shape, codes.shape
+
+def _unpacked_on_tpu(codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+    """The weights in bfloat16: first the rows at the first place of a byte."""
+    (blocks, count, columns), places, width = codes.shape, 8 // bits, _COLUMNS_ON_TPU
+    zeros = zeros.astype(np.int32)  # the chip does not divide bytes by eight rows
+
+    def kernel(codes_ref: Any, scales_ref: Any, zeros_ref: Any, result_ref: Any) -> None:
+        packed, scale = codes_ref[...].astype(np.int32), _float32(scales_ref[...])[:, None]
+        zero = zeros_ref[0, 0] if zeros.size == 1 else zeros_ref[...][:, None]
+        for place in range(places):
+            weight = _weight(packed, scale, zero, place, bits)
+            result_ref[place] = weight.reshape(8 * count, width).astype(jnp.bfloat16)
+
+    def eight(*sizes: int) -> pl.BlockSpec:
+        return pl.BlockSpec((8, *sizes, width), lambda i, j: (j, *(np.int32(0) for _ in sizes), i))
+
+    weights: Array = pl.pallas_call(
+        kernel,
+        grid=(pl.cdiv(columns, width), blocks // 8),
+        in_specs=[eight(count), eight(), _SCALAR if zeros.size == 1 else eight()],
+        out_specs=pl.BlockSpec((places, 8 * count, width), lambda i, j: (np.int32(0), j, i)),
+        out_shape=jax.ShapeDtypeStruct((places, blocks * count, columns), jnp.bfloat16),
+        compiler_params=mosaic.CompilerParams(dimension_semantics=("parallel", "parallel")),
+        cost_estimate=_estimate(0, codes, scales, zeros, more=2 * codes.size * places),
+        interpret=interpret,
+        name="unpacked_weights",
+    )(codes, scales, zeros)
+    return weights.reshape(-1, columns)
+
+
+def _weight(packed: Any, scale: Any, zero: Any, place: int, bits: int) -> Any:
+    """The weights at a place of each byte, in float32."""
+    code = packed >> np.int32(place * bits) & np.int32(2**bits - 1)
+    return (code - zero).astype(np.float32) * scale
+
+
+_SCALAR = pl.BlockSpec(memory_space=mosaic.SMEM)
+
+
+def _estimate(operations: int, *arrays: Array, more: int) -> pl.CostEstimate:
+    """What a kernel costs that reads arrays and moves `more` bytes."""
+    moved = sum(x.size * x.dtype.itemsize for x in arrays) + more
+    return pl.CostEstimate(flops=operations, transcendentals=0, bytes_accessed=moved)
+
+
+def _product_on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+    (rows, _), (blocks, count, columns) = a.shape, codes.shape
     places, width, at_once = 8 // bits, _COLUMNS_ON_TPU, min(8, max(1, _ROWS_ON_TPU // count))
     parts = blocks // at_once
     factors = a.astype(jnp.bfloat16).reshape(rows, parts, at_once * count, places).transpose(1, 3, 0, 2)
@@ -103,8 +161,7 @@ def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
                 zero = every_zero if has_one_zero else every_zero[block, None]
                 part = i * np.int32(8 // at_once) + np.int32(first // at_once)
                 for place in range(places):
-                    code = packed >> np.int32(place * bits) & np.int32(2**bits - 1)
-                    weight = ((code - zero).astype(np.float32) * scale).reshape(at_once * count, width)
+                    weight = _weight(packed, scale, zero, place, bits).reshape(at_once * count, width)
                     sums += jnp.dot(a_ref[part, place], weight.astype(jnp.bfloat16), preferred_element_type=np.float32)
             return sums
 
@@ -115,28 +172,19 @@ def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
         return pl.BlockSpec((*sizes, width), lambda i: (*(np.int32(0) for _ in sizes), i))
 
     whole = pl.BlockSpec(factors.shape, lambda i: (np.int32(0),) * 4)
-    one_zero = zeros.astype(np.int32), pl.BlockSpec(memory_space=mosaic.SMEM)
-    given, of_zeros = one_zero if has_one_zero else (zeros.T, last(blocks))
-    if scales.dtype == np.float16:  # which the chip does not have
-        scales = lax.bitcast_convert_type(scales, np.int16)
     types = [np.float32] if has_one_zero else [np.float32, np.int32]
-    operands = factors, codes.transpose(1, 2, 0), scales.T, given
     result: Array = pl.pallas_call(
         kernel,
         grid=(pl.cdiv(columns, width),),
-        in_specs=[whole, last(blocks, count), last(blocks), of_zeros],
+        in_specs=[whole, last(blocks, count), last(blocks), _SCALAR if has_one_zero else last(blocks)],
         out_specs=last(rows),
         out_shape=jax.ShapeDtypeStruct((rows, columns), np.float32),
         scratch_shapes=[mosaic.VMEM((blocks, width), np.dtype(x)) for x in types],
         compiler_params=mosaic.CompilerParams(dimension_semantics=("parallel",)),
-        cost_estimate=pl.CostEstimate(
-            flops=2 * rows * columns * blocks * count * places,
-            transcendentals=0,
-            bytes_accessed=sum(x.size * x.dtype.itemsize for x in operands) + 4 * rows * columns,
-        ),
+        cost_estimate=_estimate(2 * codes.size * places * rows, factors, codes, scales, zeros, more=4 * rows * columns),
         interpret=interpret,
         name="product_with_few_bits",
-    )(*operands)
+    )(factors, codes, scales, zeros)
     return result
 
 
