@@ -29,7 +29,7 @@ def unpacked(codes: Array, bits: int) -> Array:
     """The numbers of few bits in the last dimension of `codes`, lowest bits of each byte first."""
     if bits == 8:
         return codes
-    return jnp.stack(_planes(codes, bits), -1).reshape(*codes.shape[:-1], -1)
+    return jnp.stack(_planes(codes, bits), -1).reshape(*codes.shape[:-1], codes.shape[-1] * (8 // bits))
 
 
 class Weights(NamedTuple):
@@ -80,13 +80,15 @@ def _planes(codes: Array, bits: int) -> list[Array]:
 
 def _factors(a: Array, bits: int) -> list[Array]:
     """The columns of `a` at each place in a byte."""
-    parts = a.reshape(*a.shape[:-1], -1, 8 // bits)
-    return [parts[..., i] for i in range(8 // bits)]
+    places = 8 // bits
+    parts = a.reshape(*a.shape[:-1], a.shape[-1] // places, places)
+    return [parts[..., i] for i in range(places)]
 
 
 def _dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
     numbers = (codes.astype(scales.dtype) - zeros.astype(scales.dtype)[..., None]) * scales[..., None]
-    return numbers.astype(dtype).reshape(codes.shape[0], -1)
+    columns, *rows = codes.shape
+    return numbers.astype(dtype).reshape(columns, math.prod(rows))
 
 
 def _times(a: Array, weights: Array) -> Array:
