@@ -313,7 +313,7 @@ def _check_folder(path: str, options: argparse.Namespace) -> int:
 
 
 def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
-    """What a language model is, a sentence for each line."""
+    """Describes a language model, one sentence per line."""
     heads = f"{settings.heads} heads, " if settings.heads else ""
     caches = f"{settings.key_heads} key heads of {settings.head_size}"
     yield f"{settings.kind or 'a model'} of {settings.layers} layers, {heads}{caches}, {settings.vocabulary} tokens"

@@ -72,7 +72,7 @@ class Generation(NamedTuple):
         return self.shares * max(int((self.token.memory_bytes - weights) / each), 0)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures by name, ready for JSON; those that need both programs are None if one does not compile."""
+        """The figures by name, ready for JSON; totals are None if either program does not compile."""
         figures: dict[str, Any] = {
             "prompt_seconds": self.prompt.seconds,
             "token_seconds": self.token.seconds,

@@ -150,7 +150,8 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
     """Whether a chip's kernel takes operands of these types and sizes, at the precision that is set."""
     _, blocks, count = codes.shape
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    is_precise = a.dtype == np.float32 and precision not in (None, "default", "fastest")
+    is_rounded = a.dtype == np.float32 or (chip == "tpu" and a.dtype == np.float16)  # to fewer bits, by default
+    is_precise = is_rounded and precision not in (None, "default", "fastest")
     fits = {"gpu": rows <= _MOST_ROWS_ON_GPU, "tpu": blocks % 8 == count % 8 == 0 and zeros.dtype == np.uint8}
     return (
         fits[chip]

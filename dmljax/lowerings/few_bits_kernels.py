@@ -74,11 +74,10 @@ def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
 
 _COLUMNS_ON_TPU = 256
 _ROWS_ON_TPU = 128  # that the chip multiplies at once
-_MOST_ROWS, _MOST_FACTORS, _MOST_BYTES = (
-    256,
-    2**21,
-    2**14,
-)  # of the rows, and in a column: they stay in the core's memory
+# What stays in the core's memory while programs multiply: all rows, and the bytes of their columns
+_MOST_ROWS = 256
+_MOST_FACTORS = 2**21
+_MOST_BYTES = 2**14  # in a column
 
 
 def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
@@ -132,7 +131,7 @@ _SCALAR = pl.BlockSpec(memory_space=mosaic.SMEM)
 
 
 def _estimate(operations: int, *arrays: Array, more: int) -> pl.CostEstimate:
-    """What a kernel costs that reads arrays and moves `more` bytes."""
+    """The cost of a kernel that reads `arrays` and moves `more` bytes besides."""
     moved = sum(x.size * x.dtype.itemsize for x in arrays) + more
     return pl.CostEstimate(flops=operations, transcendentals=0, bytes_accessed=moved)
 
@@ -189,7 +188,7 @@ def _product_on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits
 
 
 def _float32(x: Any) -> Any:
-    """Floats in float32, also those of float16 that are given by their bits."""
+    """Converts floats to float32; int16 holds the bits of float16."""
     if x.dtype != np.int16:
         return x.astype(np.float32)
     bits = x.astype(np.int32)

@@ -25,7 +25,7 @@ class Inputs:
     def bound(
         self, inputs: Sequence[Any], named: Mapping[str, Any], floats: Collection[DType] = ()
     ) -> dict[str, Value]:
-        """The inputs of a call by name; `floats` are types that those of floats may have, too."""
+        """The inputs of a call by name; `floats` are further types that float inputs may have."""
         types = {one.name: one for one in (*self.needed, *self.defaults)}
         if any(isinstance(one, dict) for one in inputs):
             raise InvalidType(

@@ -390,7 +390,7 @@ class LanguageModel:
         return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
 
 
-Progress = tuple[State, Array, Any]  # a state, which of its sequences are over, and the key of what is drawn
+Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
 
 
 class _Run(NamedTuple):

@@ -123,7 +123,7 @@ class Plan:
     # Weights
 
     def _other_floats(self, given: Given) -> frozenset[DType]:
-        """The types that weights of floats have instead of those of the file."""
+        """The float types of weights that differ from the file's."""
         if given.is_of_own:
             return frozenset()
         types = {(one.dtype, self._weight_types[name]) for name, one in given.weights.items() if name != KEY}

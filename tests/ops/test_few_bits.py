@@ -196,8 +196,9 @@ def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
     assert memory.temp_size_in_bytes < weights.codes.size  # unpacked codes have 8 times as many
 
 
-def test_precise_products_are_not_rounded(lower_for: Callable[[str], None]) -> None:
-    weights, a = weights_of(21, 8, 32, 4), jnp.asarray(RNG.standard_normal((2, 256)), np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_precise_products_are_not_rounded(dtype: Any, lower_for: Callable[[str], None]) -> None:
+    weights, a = weights_of(21, 8, 32, 4, dtype=dtype), jnp.asarray(RNG.standard_normal((2, 256)), dtype)
     lower_for("tpu")
     with jax.default_matmul_precision("highest"):
         agree(jax.jit(partial(product_with, bits=4))(a, weights), expected_product(a, weights, 4))
