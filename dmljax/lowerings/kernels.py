@@ -64,10 +64,11 @@ def register(
     `kernel` takes `interpret`, and `divided` makes it a function for a mesh of devices. `chip_of` says from the
     operation's parameters for which chip there is a kernel.
 
-    The formula takes the kernel's place where the mesh is unknown or belongs to `jax.shard_map` only in part; in
-    programs that are exported, for a GPU because JAX promises nothing about the format of its kernels, and for several
-    devices because a function of this process divides a kernel; in branches that a program for several platforms has
-    for others, which never run; and for GPUs that Triton does not compile for.
+    The formula takes the kernel's place where the mesh is unknown or belongs to `jax.shard_map` only in part; on a mesh
+    of TPUs, because their compiler calls no function of this process, which divides a kernel; in programs that are
+    exported, for a GPU because JAX promises nothing about the format of its kernels, and for several devices because of
+    that function; in branches that a program for several platforms has for others, which never run; and for GPUs that
+    Triton does not compile for.
     """
     for platform in ("cpu", "rocm", *CHIPS):
         rule = partial(_lowered, kernel, formula, divided, chip_of, platform)
@@ -96,7 +97,8 @@ def _lowered(
     if chip is None or has_formula or (platform == "cuda" and has_old_gpu()):
         function = partial(formula, **given)
     elif is_on_mesh:
-        function = partial(formula, **given) if axes.abstract_mesh is None else divided(by_kernel, **given)
+        is_divisible = axes.abstract_mesh is not None and platform != "tpu"
+        function = divided(by_kernel, **given) if is_divisible else partial(formula, **given)
     # A kernel knows nothing of the mesh that its operands vary over.
     plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
     own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))

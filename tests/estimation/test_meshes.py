@@ -2,14 +2,19 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+
+from dmljax import multihead_attention
+from dmljax.lowerings.few_bits import Weights, product_with
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -71,3 +76,21 @@ def test_nothing_is_exchanged_inside_shard_map() -> None:
     x = jax.ShapeDtypeStruct((8, *input.shape[1:]), np.int32, sharding=shared)
     inside = jax.shard_map(model.function, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P("batch"))
     assert meshes.use_of(jax.jit(lambda weights, x: inside(weights, x)[0]).lower(weights, x).compile()).exchanged == 0
+
+
+def test_operations_with_kernels_compile_for_several_tpus() -> None:
+    mesh = Mesh(np.array(meshes.place_of("v5e:2x2").devices).reshape(2, 2), ("data", "model"))
+
+    def array(sizes: tuple[int, ...], dtype: Any, *axes: str | None) -> Any:
+        return jax.ShapeDtypeStruct(sizes, dtype, sharding=NamedSharding(mesh, P(*axes)))
+
+    x = array((4, 1024, 512), jnp.bfloat16, "data", None, "model")
+    attention = partial(multihead_attention, head_count=4, is_causal=True)
+    assert meshes.use_of(jax.jit(attention).lower(x, x, x).compile()).exchanged == 0
+    rows, codes = array((64, 1024), jnp.bfloat16, "data"), array((2048, 32, 16), np.uint8, "model")
+    scales, zeros = array((2048, 32), jnp.bfloat16, "model"), array((1, 1), np.uint8)
+
+    def product(rows: Any, *arrays: Any) -> Any:
+        return product_with(rows, Weights(*arrays), 4)
+
+    assert meshes.use_of(jax.jit(product).lower(rows, codes, scales, zeros).compile()).exchanged == 0
