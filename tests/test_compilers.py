@@ -72,6 +72,21 @@ def test_attention_is_one_kernel(target: str) -> None:
     assert slopes.bytes < 3 * (4 * 4 * 1024**2)  # the formula moves the scores more often
 
 
+def test_keys_are_written_into_caches_of_a_tpu_without_copies() -> None:
+    cache = jax.ShapeDtypeStruct((16, 8, 4096, 64), jax.numpy.bfloat16)
+    query, new = (jax.ShapeDtypeStruct((16, 1, heads * 64), cache.dtype) for heads in (32, 8))
+    lengths = jax.ShapeDtypeStruct((16,), np.int32)
+
+    def step(past_key: Any, past_value: Any, query: Any, new: Any, lengths: Any) -> Any:
+        past: Any = {"past_key": past_key, "past_value": past_value, "past_sequence_lengths": lengths}
+        sizes: Any = {"query_head_count": 32, "key_value_head_count": 8, "total_sequence_length": 4096}
+        return dmljax.multihead_attention1(query, new, new, **past, **sizes, has_present=True)
+
+    compiled = compile_for("v5e", step, cache, cache, query, new, lengths, donate_argnums=(0, 1))
+    at_least = 2 * cache.size * 2 / 819e9  # reading both
+    assert compiled.estimated_seconds < 1.5 * at_least
+
+
 def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     files = compilers.FILE, compilers.PAGE, compilers.BUDGET
     before = [file.read_bytes() for file in files]

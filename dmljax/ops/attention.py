@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -21,6 +20,7 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.inference import called, led, names_of_members, remedy_for_open, require_broadcast
 from dmljax.lowerings.attention import Mask, attention
+from dmljax.lowerings.caches import with_new
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.open_sizes import equalities
@@ -333,13 +333,8 @@ def _in_buffer(past: Array | None, new: Array, sizes: _Sizes, lengths: Array) ->
         past = jnp.zeros_like(new[:, :, :, :0])
     past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=3).astype(new.dtype)
     buffer = jnp.pad(past, (*[(0, 0)] * 3, (0, max(sizes.total - sizes.past, 0)), (0, 0)))
-
-    def written(buffer: Array, new: Array, length: Array) -> Array:
-        places = _near(length, sizes) + lax.iota(jnp.int32, sizes.keys)
-        places = jnp.where(places < 0, jnp.full_like(places, sizes.total), places)  # a negative one is out of range
-        return buffer.at[:, :, places].set(new, mode="drop", unique_indices=True)
-
-    return jax.vmap(written)(buffer, new, lengths)
+    found = with_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
+    return jnp.expand_dims(found, 2)
 
 
 _FAR = 2**30  # a position that no key has

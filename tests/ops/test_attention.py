@@ -30,7 +30,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import dmljax
 from dmljax import directml
 from dmljax.directml import InvalidDesc, InvalidType, MultiheadAttentionMaskType as MaskType
-from dmljax.lowerings import attention as lowerings
+from dmljax.lowerings import attention as lowerings, caches
 from dmljax.lowerings.attention import Mask
 from dmljax.types import widened
 
@@ -281,6 +281,28 @@ def test_single_steps_in_a_loop_equal_causal_attention() -> None:
     cache, outputs = jax.lax.scan(step, empty, steps)
     near(np.swapaxes(outputs, 0, 1), np.asarray(whole.output))
     assert_same_trees(cache, (whole.present_key, whole.present_value))
+
+
+@pytest.mark.parametrize("places", [[3, 0, -1, 2, 5], [7, 4, -3, 4, 9], [1, 2, 3, 0, 1]], ids=str)
+def test_one_key_of_each_sequence_is_written_for_a_tpu_as_elsewhere(
+    places: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "_ROWS_AT_ONCE", 2)
+    buffer, new, where = normal(5, HEADS, 4, SIZE), normal(5, HEADS, 1, SIZE), np.array(places, np.int32)
+    expected = buffer.copy()
+    for row, place in enumerate(places):
+        if 0 <= place < 4:
+            expected[row, :, place] = new[row, :, 0]
+    ways = caches._one_by_one, caches._at_once
+    for way in ways:
+        assert_same_bits(jax.jit(way)(buffer, new, where), expected)
+    moved = normal(*buffer.shape), normal(*new.shape)
+    for transform in (
+        lambda way: jax.jvp(functools.partial(way, places=where), (buffer, new), moved),
+        lambda way: jax.vjp(functools.partial(way, places=where), buffer, new)[1](moved[0]),
+        lambda way: jax.vmap(way, (None, 0, 0))(buffer, np.stack([new, moved[1]]), np.stack([where, where[::-1]])),
+    ):
+        assert_same_trees(*map(transform, ways))
 
 
 # Blocks
