@@ -16,6 +16,7 @@ from dmljax.onnx.file import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.registry import Handler
 
 ROWS = "\0rows"  # the input that chooses a token of each sequence
+COUNTS = "\0counts"  # the input that has the number of new tokens of each sequence
 _CHOSEN = "\0chosen"
 
 _CONTRIBUTED = "com.microsoft"
@@ -92,7 +93,7 @@ def with_one_table(
         Node("Constant", MAIN, choice.version, name, (), (name,), {"value": np.concatenate(pair)})
         for name, pair in zip(choice.outputs, tables, strict=True)
     ]
-    changed = {node: (_at(positions.name, node),) for node in readers} | {choice: tuple(joined)}
+    changed = {node: (_with_input(node, _POSITIONS, positions.name),) for node in readers} | {choice: tuple(joined)}
     inputs = graph.inputs if positions.name in graph.input_names else (*graph.inputs, positions)
     every = tuple(one for node in graph.nodes for one in changed.get(node, (node,)))
     return replace(graph, nodes=every, inputs=inputs), Tables(most, len(tables[0][0]))
@@ -126,19 +127,29 @@ def _tables(choice: Node) -> list[tuple[Any, Any]] | None:
 
 
 _BRANCHES = ("else_branch", "then_branch")
-_ANGLES, _POSITIONS = slice(7, 9), 9  # inputs of GroupQueryAttention
+_ANGLES, _POSITIONS, _COUNTS = slice(7, 9), 9, 16  # inputs of GroupQueryAttention
 
 
 def _may_look_up(tables: Sequence[str], positions: str, node: Node) -> bool:
     """Whether a node is an attention with these tables, at these positions or at those that it counts itself."""
-    is_attention = (node.operator, node.domain) == ("GroupQueryAttention", _CONTRIBUTED)
     own = node.inputs[_POSITIONS : _POSITIONS + 1]
-    return is_attention and node.inputs[_ANGLES] == tables and own in ((), ("",), (positions,))
+    return _is_attention(node) and node.inputs[_ANGLES] == tables and own in ((), ("",), (positions,))
 
 
-def _at(positions: str, node: Node) -> Node:
-    before = (*node.inputs, *[""] * _POSITIONS)[:_POSITIONS]
-    return replace(node, inputs=(*before, positions, *node.inputs[_POSITIONS + 1 :]))
+def _with_input(node: Node, place: int, name: str) -> Node:
+    before = (*node.inputs, *[""] * place)[:place]
+    return replace(node, inputs=(*before, name, *node.inputs[place + 1 :]))
+
+
+def with_counts(graph: OnnxGraph) -> OnnxGraph:
+    """Tells attention which new tokens are padding: those after the first `COUNTS` of each sequence."""
+    nodes = tuple(_with_input(node, _COUNTS, COUNTS) if _is_attention(node) else node for node in graph.nodes)
+    counts = TensorType(COUNTS, np.dtype(np.int32), (None,))
+    return replace(graph, nodes=nodes, inputs=(*graph.inputs, counts))
+
+
+def _is_attention(node: Node) -> bool:
+    return (node.operator, node.domain) == ("GroupQueryAttention", _CONTRIBUTED)
 
 
 # Logits

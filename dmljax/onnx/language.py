@@ -24,7 +24,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
-from dmljax.onnx.decoders import ROWS, with_logits, with_one_table
+from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, changed, finder_of, graph_of, load, require_weights, stored_in
@@ -95,7 +95,7 @@ class LanguageModel:
         graph, self._tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
         types |= {one.name: one for one in graph.inputs}
         logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
-        self._run, self._run_chosen = (changed(model, one) for one in logits)
+        self._run, self._run_prompt = changed(model, logits.all), changed(model, with_counts(logits.chosen))
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
@@ -339,9 +339,9 @@ class LanguageModel:
         places: Array,
         mask: Array,
         ends: Array,
-        chosen: Array | None = None,
+        counts: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
-        """The logits of all tokens or of one `chosen` in each row, and the caches.
+        """The logits of all tokens, or of the last of the first `counts` in each row, and the caches.
 
         The rows have `ends` tokens once all of theirs are read.
         """
@@ -354,10 +354,11 @@ class LanguageModel:
             for role, dtype in self._dtypes.items()
         }
         inputs |= caches
-        if chosen is None:
+        if counts is None:
             found = self._run(weights, inputs)
         else:
-            found = self._run_chosen(weights, {**inputs, ROWS: chosen[:, None, None]})
+            last = jnp.maximum(counts - 1, 0)[:, None, None]
+            found = self._run_prompt(weights, {**inputs, ROWS: last, COUNTS: counts})
         results: dict[str, Any] = dict(zip(self._outputs, found, strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         return logits, {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
@@ -388,9 +389,8 @@ class LanguageModel:
         (batch, size), room = tokens.shape, state.tokens.shape[1]
         places = state.lengths[:, None] + _iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
-        seen = places < counts[:, None] if is_first else _iota(room)[None] < state.lengths[:, None] + size
-        last = jnp.maximum(counts - 1, 0)
-        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, last)
+        seen = places < counts[:, None] if is_first else _iota(room)[None] < (state.lengths + counts)[:, None]
+        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts)
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
         read = State(written, state.lengths + counts, *self._kept(state, logits[:, 0], caches, counts > 0))
         return self._placed(read, mesh)

@@ -24,10 +24,12 @@ def language_proto(
     has_tables: bool = False,
     of_last: bool = False,
     softcap: float = 0.0,
+    padding: float | None = None,
 ) -> onnx.ModelProto:
     """A decoder of 4-bit weights, with rotary positions and heads that share keys; a last layer may have a state.
 
-    It may have two tables of angles, give the logits of the last token only, or cap them.
+    It may have two tables of angles, give the logits of the last token only, or cap them. `padding` replaces the
+    embedding of token 0.
     """
     random = np.random.default_rng(7)
     constants: dict[str, Any] = {
@@ -37,6 +39,8 @@ def language_proto(
         "second": np.array(1, np.int64),
         "norm": np.ones(HIDDEN, np.float32),
     }
+    if padding is not None:
+        constants["embedding"][0] = padding
     angles = np.arange(CONTEXT)[:, None] / 10.0 ** np.linspace(0, 2, SIZE // 2)[None]
     tables = _tables(angles)
     constants |= {} if has_tables else tables

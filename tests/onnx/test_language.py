@@ -155,6 +155,20 @@ def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[s
     np.testing.assert_allclose(ending.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("has_tables", [False, pytest.param(True, marks=FULL)])
+def test_not_a_number_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
+    options: dict[str, Any] = {"has_tables": has_tables, "has_positions": not has_tables}
+    padded = language_model(write_folder(tmp_path / "model", padding=np.nan, **options))
+    own = Reference(language_proto(**options)) if has_tables else reference
+    first = padded.start([PROMPT + OTHER, OTHER], max_length=40)
+    second = padded.start([OTHER, PROMPT + OTHER], state=first)
+    expected = [[*PROMPT, *OTHER, *OTHER], [*OTHER, *PROMPT, *OTHER]]
+    for logits, tokens in zip(second.logits, expected, strict=True):
+        np.testing.assert_allclose(logits, own.logits(tokens)[-1], rtol=1e-4, atol=1e-4)
+    assert padded.generate(state=second, **ENDLESS) == [own.greedy(one, 20) for one in expected]
+    assert all(np.isfinite(x).all() for x in second.caches.values())
+
+
 @FULL
 def test_a_model_without_positions_counts_them(tmp_path: Path, reference: Reference) -> None:
     counting = language_model(write_folder(tmp_path / "model", has_positions=False))

@@ -546,7 +546,7 @@ def _group_query_attention(
     v_quant_type: str = "NONE",
     call: Call,
 ) -> Results:
-    _require_absent(query_seqlens=query_lengths, qk_output=qk_output)
+    _require_absent(qk_output=qk_output)
     formats = (
         cache_format("k_quant_type", k_quant_type, k_scale, past_key, kv_cache_bit_width),
         cache_format("v_quant_type", v_quant_type, v_scale, past_value, kv_cache_bit_width),
@@ -565,18 +565,22 @@ def _group_query_attention(
         pairs = zip((heads, new_keys), (q_norm_weight, k_norm_weight), epsilons, strict=True)
         heads, new_keys = (rms_normalization(x, weight, epsilon=epsilon) for x, weight, epsilon in pairs)
     queries, ends = heads.shape[2], last_places.reshape(-1).astype(jnp.int32) + 1
-    # The first call has no past, even if it passes a buffer; for later calls, the past is what precedes their own keys.
     if is_known(longest) or past_key is None:
         (most,) = as_sizes(call.known(call.node.inputs[6], longest, 1))
-        pasts = jnp.zeros_like(ends) if most == queries else ends - queries
     else:  # nodes that graphs of commands capture count at run time; their buffers have room for all positions
         most = max(past_key.shape[2], queries)
-        pasts = jnp.where(jnp.reshape(longest, ()) <= queries, 0, ends - queries)
-    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
+    # Without counts, the first call has no past, even if it passes a buffer; for later calls, the past is what precedes
+    # their own keys.
+    counts = jnp.minimum(ends, queries) if query_lengths is None else query_lengths.reshape(-1).astype(jnp.int32)
+    pasts = ends - counts
+    steps = jnp.arange(queries, dtype=jnp.int32)[None]
+    own, is_new = pasts[:, None] + steps, (steps < counts[:, None])[:, None, :, None]
     if do_rotary and cosines is not None and sines is not None:
         places = own if positions is None else positions
         angles = rows_at(cosines, places), rows_at(sines, places)
         heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
+    # NaN among the keys and values of padding would reach all queries, also later ones from the cache: 0 * NaN is NaN.
+    new_keys, new_values = (jnp.where(is_new, x, jnp.zeros((), x.dtype)) for x in (new_keys, new_values))
     past_key, past_value = (
         past if past is None or one is None else one.numbers(past, heads.dtype)
         for past, one in zip((past_key, past_value), formats, strict=True)
