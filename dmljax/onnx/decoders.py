@@ -143,6 +143,9 @@ def _with_input(node: Node, place: int, name: str) -> Node:
 
 def with_counts(graph: OnnxGraph) -> OnnxGraph:
     """Tells attention which new tokens are padding: those after the first `COUNTS` of each sequence."""
+    for node in graph.nodes:
+        if (node.operator, node.domain) == ("SparseAttention", _CONTRIBUTED):
+            raise Unsupported(Problem(node.place, "not supported in language models; dmljax.onnx.load runs the model"))
     nodes = tuple(_with_input(node, _COUNTS, COUNTS) if _is_attention(node) else node for node in graph.nodes)
     counts = TensorType(COUNTS, np.dtype(np.int32), (None,))
     return replace(graph, nodes=nodes, inputs=(*graph.inputs, counts))
