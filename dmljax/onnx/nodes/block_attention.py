@@ -29,8 +29,7 @@ def _block_mask(starts: Array, columns: Array) -> Array:
     """The blocks (layouts, rows, columns) of a mask in the CSR format, whose columns are padded with -1."""
     layouts, count = starts.shape[0], starts.shape[1] - 1
     places = jnp.arange(columns.shape[1], dtype=jnp.int32)
-    rows = jnp.sum(starts[:, 1:, None] <= places[None, None], 1, dtype=jnp.int32)
-    columns = jnp.where(columns < 0, count, columns)  # out of range, as the rows of padding are
+    rows = jnp.sum(starts[:, 1:, None] <= places[None, None], 1, dtype=jnp.int32)  # out of range for padding
     mask = jnp.zeros((layouts, count, count), bool)
     return mask.at[jnp.arange(layouts, dtype=jnp.int32)[:, None], rows, columns].set(True, mode="drop")
 
