@@ -268,7 +268,7 @@ def _parser() -> argparse.ArgumentParser:
         estimate_parser,
         (
             "--for",
-            "a chip such as h100, or several such as h100:8 or v5e:4x4; repeatable",
+            "a chip such as h100, or several such as h100:8, v5e:16 or v5e:4x4; repeatable",
             {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
         ),
         (
@@ -287,7 +287,7 @@ def _parser() -> argparse.ArgumentParser:
         compile_parser,
         (
             "--for",
-            "cpu, a chip such as h100, or several such as cpu:8, h100:8 or v5e:4x4; repeatable",
+            "cpu, a chip such as h100, or several such as cpu:8, h100:8, v5e:16 or v5e:4x4; repeatable",
             {"action": "append", "required": True, "dest": "targets", "metavar": "CHIP"},
         ),
         (

@@ -90,8 +90,8 @@ def estimate(
 
     `function` takes the `inputs`, of which only shapes and types matter, preceded by `weights` if given. A model of
     `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs.
-    `target` is h100, a100, b200, v5e, v5p or v6e, or several chips such as `h100:8` or `v5e:4x4`. `gradient` estimates
-    the derivative of the outputs' squares by the weights, or by the inputs if there are none.
+    `target` is h100, a100, b200, v5e, v5p or v6e, or several chips such as `h100:8`, `v5e:16` or `v5e:4x4`. `gradient`
+    estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
 
     Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
     axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of

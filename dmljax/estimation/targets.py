@@ -164,22 +164,45 @@ class Place(NamedTuple):
 
 
 def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
-    """A chip of `TARGETS` or of `others`, and how many there are: `v5e:4x4` means `("v5e", (4, 4))`."""
+    """A chip of `TARGETS` or of `others`, and how many there are: `v5e:4x4` and `v5e:16` mean `("v5e", (4, 4))`."""
     chip, colon, sizes = name.partition(":")
     known = (*others, *TARGETS)
     if chip not in known:
-        rule = f"must be one of {', '.join(known)}, or several chips such as h100:8 or v5e:4x4"
+        rule = f"must be one of {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
         raise InvalidDesc(Problem("target", rule, repr(chip) + did_you_mean(chip, known)))
-    rank = 1 if chip in others or TARGETS[chip].gpu else len(TARGETS[chip].topology.split("x"))
+    smallest = () if chip in others or TARGETS[chip].gpu else _sizes_in(TARGETS[chip].topology)
+    rank = len(smallest) or 1
     form = "x".join("4" * rank)
-    is_right = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
-    require("target", not colon or is_right, f"must be written like {chip}:{form}", repr(name))
-    return chip, tuple(map(int, sizes.split("x"))) if colon else ()
+    is_sized = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
+    usual = _usual_slices(smallest)
+    counts = f", or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
+    rule = f"must be written like {chip}:{form}{counts}"
+    require("target", not colon or is_sized or sizes in map(str, usual), rule, repr(name))
+    if not colon:
+        return chip, ()
+    return chip, _sizes_in(sizes) if is_sized else usual[int(sizes)]
+
+
+def _sizes_in(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+_LARGEST_SLICES = {2: 256, 3: 4096}  # chips that are powers of two, by the dimensions of a topology
+
+
+def _usual_slices(smallest: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+    """The topology of each number of TPUs that is a power of two: the most cubic, as clouds offer it."""
+    rank, least = len(smallest), math.prod(smallest)
+    found = {least: smallest} if rank > 1 else {}
+    for count in (2**i for i in range(least.bit_length(), _LARGEST_SLICES.get(rank, 0).bit_length())):
+        exponent = count.bit_length() - 1
+        found[count] = tuple(2 ** ((exponent + i) // rank) for i in range(rank))
+    return found
 
 
 @cache
 def place_of(name: str) -> Place:
-    """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:4x4` in a slice."""
+    """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:16` or `v5e:4x4` in a slice."""
     chip, sizes = chips_of(name)
     target = TARGETS[chip]
     module = MODULES[target.platform]

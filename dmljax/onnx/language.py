@@ -12,6 +12,7 @@ import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +24,10 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, load, require_weights
+from dmljax.onnx.model import Model, changed, finder_of, graph_of, load, require_weights, stored_in
 from dmljax.onnx.sharding import divided_along, on_auto_mesh
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -89,12 +91,17 @@ class LanguageModel:
             raise InvalidDesc(*problems)
         states = settings.states(types)
         self._batch_axes = {past: _batch_axis(past, types[past].sizes) for past in self._caches if past in states}
+        positions = replace(types[names["input_ids"]], name=names["position_ids"])
+        graph, self._tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
+        types |= {one.name: one for one in graph.inputs}
+        logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
+        self._run, self._run_prompt = changed(model, logits.all), changed(model, with_counts(logits.chosen))
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
         self._types_of_weights = {name: one.dtype for name, one in model.weights.items()}
-        positions = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
-        self._streams = positions[:-2] if positions else ()  # of positions in time, height and width
+        sizes = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
+        self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
         self._outputs = [*outputs]
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
         self._write = jax.jit(self._writing, donate_argnums=1, static_argnames=("way", "mesh"))
@@ -108,10 +115,13 @@ class LanguageModel:
         """The weights of the ONNX model."""
         return self.model.weights
 
-    @property
-    def has_states(self) -> bool:
-        """Whether layers of convolutions or of linear attention have states, which no token can be taken back from."""
-        return bool(self._batch_axes)
+    def can_shorten(self, length: int, to: int) -> bool:
+        """Whether the caches of so many tokens serve for the first ones, too.
+
+        They do not if layers of convolutions or of linear attention have states, which no token can be taken back from,
+        or if rotary angles differ for short and for long sequences.
+        """
+        return not self._batch_axes and self._are_long(length) == self._are_long(to)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
@@ -252,6 +262,10 @@ class LanguageModel:
         longest = int(max(lengths + [len(row) for row in rows]))
         if longest > most:
             raise InvalidDesc(Problem("prompts", f"must leave at most max_length = {most} tokens in all", longest))
+        ends = lengths + np.array([len(row) for row in rows], np.int32)
+        if lengths.any() and self._become_long(lengths, ends):
+            state, rows = self._from_start(state, rows)
+            lengths = np.zeros_like(lengths)
         while any(rows):
             # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
             # row that is full, which nothing reads again.
@@ -264,9 +278,28 @@ class LanguageModel:
                 size = _rounded(max(map(len, rows)), room)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
-            state = self._read(weights, state, tokens, counts, is_first=is_first, mesh=mesh)
+            state = self._read(weights, state, tokens, counts, ends, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
+
+    def _are_long(self, lengths: Any) -> Any:
+        """Whether sequences are so long that a model has other rotary angles for all of their tokens."""
+        return lengths > (2**31 - 1 if self._tables is None else self._tables.most)
+
+    def _become_long(self, before: Any, after: Any) -> bool:
+        return self._tables is not None and bool(np.any(self._are_long(np.asarray(after)) & ~self._are_long(before)))
+
+    def _steps(self, lengths: Any) -> int | None:
+        """The tokens until the first of the sequences becomes long; None if none can."""
+        short = lengths[~self._are_long(lengths)]
+        return None if self._tables is None or not short.size else self._tables.most + 1 - int(max(short))
+
+    def _from_start(self, state: State, rows: Sequence[list[int]]) -> tuple[State, list[list[int]]]:
+        """The state before its first token, and all of its tokens with those of the rows, to be read anew."""
+        known = zip(np.asarray(state.tokens), np.asarray(state.lengths), rows, strict=True)
+        whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
+        states = {name: jnp.zeros_like(state.caches[name]) for name in self._batch_axes}
+        return state._replace(lengths=jnp.zeros_like(state.lengths), caches=state.caches | states), whole
 
     def _empty(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         settings = self.settings
@@ -299,16 +332,34 @@ class LanguageModel:
         return State(tokens, lengths, logits, caches)
 
     def _called(
-        self, weights: Any, caches: Mapping[str, Array], tokens: Array, places: Array, mask: Array
+        self,
+        weights: Any,
+        caches: Mapping[str, Array],
+        tokens: Array,
+        places: Array,
+        mask: Array,
+        ends: Array,
+        counts: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
-        """The logits of the model, and its caches."""
+        """The logits of all tokens, or of the last of the first `counts` in each row, and the caches.
+
+        The rows have `ends` tokens once all of theirs are read.
+        """
+        if self._tables is not None:
+            places = places + jnp.where(self._are_long(ends), self._tables.short, 0)[:, None]
         places = jnp.broadcast_to(places, (*self._streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         inputs = {
             self.settings.names[role]: values[role].astype(jax.dtypes.canonicalize_dtype(dtype))
             for role, dtype in self._dtypes.items()
         }
-        results = dict(zip(self._outputs, self.model.apply(weights, **inputs, **caches), strict=True))
+        inputs |= caches
+        if counts is None:
+            found = self._run(weights, inputs)
+        else:
+            last = jnp.maximum(counts - 1, 0)[:, None, None]
+            found = self._run_prompt(weights, {**inputs, ROWS: last, COUNTS: counts})
+        results: dict[str, Any] = dict(zip(self._outputs, found, strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         return logits, {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
 
@@ -324,17 +375,24 @@ class LanguageModel:
         return of_rows(logits, old.logits, 0), caches | states
 
     def _reading(
-        self, weights: Any, state: State, tokens: Array, counts: Array, *, is_first: bool, mesh: Mesh | None = None
+        self,
+        weights: Any,
+        state: State,
+        tokens: Array,
+        counts: Array,
+        ends: Array,
+        *,
+        is_first: bool,
+        mesh: Mesh | None = None,
     ) -> State:
-        """The state after reading `counts` tokens of each row."""
+        """The state after reading `counts` tokens of each row, of the `ends` that they will have."""
         (batch, size), room = tokens.shape, state.tokens.shape[1]
         places = state.lengths[:, None] + _iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
-        seen = places < counts[:, None] if is_first else _iota(room)[None] < state.lengths[:, None] + size
-        logits, caches = self._called(weights, state.caches, tokens, places, seen)
-        last = jnp.take_along_axis(logits, jnp.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
+        seen = places < counts[:, None] if is_first else _iota(room)[None] < (state.lengths + counts)[:, None]
+        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts)
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
-        read = State(written, state.lengths + counts, *self._kept(state, last, caches, counts > 0))
+        read = State(written, state.lengths + counts, *self._kept(state, logits[:, 0], caches, counts > 0))
         return self._placed(read, mesh)
 
     def _writing(
@@ -380,14 +438,14 @@ class LanguageModel:
         # A sequence that is over reads its last token again, which changes nothing that is kept.
         last = lengths - 1
         mask = _iota(room)[None] < lengths[:, None]
-        logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask)
+        logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths)
         return State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
 
     def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
         batch, size = tokens.shape
         places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
         caches = self._empty(batch, 0, weights).caches
-        return self._called(weights, caches, tokens, places, places < counts[:, None])[0]
+        return self._called(weights, caches, tokens, places, places < counts[:, None], counts)[0]
 
 
 Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
@@ -411,17 +469,20 @@ class _Run(NamedTuple):
 
     def advanced(self, most: int) -> "_Run":
         """The run after at most `most` more tokens of each sequence."""
-        over = np.asarray(self.state.lengths) >= self.search.max_length if self.over is None else self.over
+        model, before = self.model, np.asarray(self.state.lengths)
+        over = before >= self.search.max_length if self.over is None else self.over
+        steps = min(most, model._steps(before[~over]) or most)
+        run = self._stepped(over, steps)
+        if model._become_long(before, run.state.lengths):
+            state, rows = model._from_start(run.state, [[]] * len(before))
+            run = run._replace(state=model._after(self.weights, self.mesh, state, rows, state.tokens.shape[1]))
+        return run if run.is_over or steps == most else run.advanced(most - steps)
+
+    def _stepped(self, over: Any, most: int) -> "_Run":
         key = self.key if self.search.do_sample else None
+        numbers, way = _numbers(self.search), _way(self.search)
         state, over, key = self.model._write(
-            self.weights,
-            self.state,
-            over,
-            key,
-            np.int32(most),
-            _numbers(self.search),
-            way=_way(self.search),
-            mesh=self.mesh,
+            self.weights, self.state, over, key, np.int32(most), numbers, way=way, mesh=self.mesh
         )
         return self._replace(state=state, over=np.asarray(over), key=key)
 
@@ -451,7 +512,7 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
     numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))
     reading = functools.partial(model._reading, is_first=True)
     step = functools.partial(model._step, way=_way(search))
-    prompts = integers(batch, _rounded(prompt, room)), integers(batch)
+    prompts = integers(batch, _rounded(prompt, room)), integers(batch), integers(batch)
     return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
 
 

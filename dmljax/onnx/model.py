@@ -24,7 +24,7 @@ from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
 from dmljax.onnx.refusals import told_once
-from dmljax.onnx.registry import LARGEST
+from dmljax.onnx.registry import LARGEST, Handler
 from dmljax.onnx.rehearsal import Rehearsal, refusals, rehearsed
 from dmljax.text import did_you_mean, show
 from dmljax.types import Results
@@ -313,6 +313,32 @@ def require_weights(model: Model, weights: Mapping[str, Any]) -> None:
 def nodes_of(model: Model) -> tuple[Node, ...]:
     """The nodes that a model runs."""
     return model._plan.joined.nodes
+
+
+def graph_of(model: Model) -> OnnxGraph:
+    """The graph that a model runs."""
+    return model._plan.joined
+
+
+def stored_in(model: Model) -> dict[str, Any]:
+    """The constants and weights of a model by name."""
+    return {**model._plan.constants, **model.weights}
+
+
+def finder_of(model: Model) -> Callable[[Node], Handler]:
+    """The function that finds the handlers of a model's nodes."""
+    return model._plan.program.find
+
+
+def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
+    """A function of weights and of inputs by name that computes a graph made of a model's."""
+    plan = model._plan.changed(graph)
+
+    def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
+        with within("onnx"):
+            return plan.run_with_sizes(Given(weights, weights, False), (), inputs)
+
+    return compute
 
 
 def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:

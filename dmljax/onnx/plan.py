@@ -74,7 +74,7 @@ class Plan:
         inputs: Inputs,
         constants: Mapping[str, Elements],
         deciding: frozenset[str],
-        weights: Mapping[str, Array],
+        weights: Mapping[str, Any],
     ) -> None:
         self.program, self.graph, self.constants = program, graph, constants
         self.joined = joined
@@ -89,6 +89,14 @@ class Plan:
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
+
+    def changed(self, graph: OnnxGraph) -> "Plan":
+        """The plan of a graph made of this one, which may have further inputs; callers give its weights."""
+        own = self._inputs
+        added = (one for one in graph.inputs if one.name not in self.graph.input_names)
+        inputs = Inputs((*own.needed, *added), own.defaults)
+        types = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in self._weight_types.items()}
+        return Plan(self.program, graph, graph, inputs, self.constants, self._deciding, types)
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""

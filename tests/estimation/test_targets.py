@@ -8,7 +8,7 @@ import pytest
 
 from dmljax import directml
 from dmljax.estimation import TARGETS, Cost, compile_for, targets
-from dmljax.estimation.targets import MODULES, Times, gpu_config, place_of
+from dmljax.estimation.targets import MODULES, Times, chips_of, gpu_config, place_of
 from dmljax.extras import command_for
 
 
@@ -44,8 +44,8 @@ def test_a_missing_compiler_is_named_with_its_remedy(monkeypatch: pytest.MonkeyP
             "target must be one of h100, a100, b200, v5e, v5p, v6e, or several .* got 'h1000', did you mean h100",
         ),
         ("h100:0", "target must be written like h100:4; got 'h100:0'"),
-        ("v5e:16", "target must be written like v5e:4x4; got 'v5e:16'"),
-        ("v5p:", "target must be written like v5p:4x4x4; got 'v5p:'"),
+        ("v5e:3", "target must be written like v5e:4x4, or be one of v5e:4, 8, 16, 32, 64, 128, 256; got 'v5e:3'"),
+        ("v5p:", "target must be written like v5p:4x4x4, or be one of v5p:4, 8, .*, 4096; got 'v5p:'"),
     ],
 )
 def test_an_unknown_target_is_refused_with_the_known_ones(name: str, message: str) -> None:
@@ -53,9 +53,15 @@ def test_an_unknown_target_is_refused_with_the_known_ones(name: str, message: st
         compile_for(name, jnp.sin, jnp.ones(3))
 
 
+def test_a_number_of_tpus_means_their_usual_topology() -> None:
+    names = ("v5e:4", "v5e:8", "v6e:32", "v5p:4", "v5p:8", "v5p:16", "v5p:32", "v5p:128")
+    sizes = [(2, 2), (2, 4), (4, 8), (2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4), (4, 4, 8)]
+    assert [chips_of(name)[1] for name in names] == sizes
+
+
 def test_the_number_of_chips_follows_from_their_sizes() -> None:
     pytest.importorskip("libtpu", reason="the extra `accelerators` is not installed")
-    assert [len(place_of(name).devices) for name in ("v5e", "v5e:4x4", "v5p:2x2x2")] == [1, 16, 8]
+    assert [len(place_of(name).devices) for name in ("v5e", "v5e:4x4", "v5e:8", "v5p:4")] == [1, 16, 8, 4]
     with pytest.raises(directml.Unsupported, match="XLA has no topology v5e:3x5: "):
         place_of("v5e:3x5")
 

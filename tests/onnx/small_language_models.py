@@ -9,15 +9,28 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
 
 VOCABULARY, HIDDEN, HEADS, KEY_HEADS, SIZE, LAYERS, CONTEXT = 48, 80, 4, 2, 16, 2, 64
 END, BLOCK, TAPS = 2, 16, 4
+SHORT = 24  # tokens of the sequences for which a model with two tables of angles has the first
 
 
-def language_proto(*, has_positions: bool = True, has_state: bool = False) -> onnx.ModelProto:
-    """A decoder of 4-bit weights, with rotary positions and heads that share keys; a last layer may have a state."""
+def language_proto(
+    *,
+    has_positions: bool = True,
+    has_state: bool = False,
+    has_tables: bool = False,
+    of_last: bool = False,
+    softcap: float = 0.0,
+    padding: float | None = None,
+) -> onnx.ModelProto:
+    """A decoder of 4-bit weights, with rotary positions and heads that share keys; a last layer may have a state.
+
+    It may have two tables of angles, give the logits of the last token only, or cap them. `padding` replaces the
+    embedding of token 0.
+    """
     random = np.random.default_rng(7)
     constants: dict[str, Any] = {
         "embedding": random.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32),
@@ -26,8 +39,11 @@ def language_proto(*, has_positions: bool = True, has_state: bool = False) -> on
         "second": np.array(1, np.int64),
         "norm": np.ones(HIDDEN, np.float32),
     }
+    if padding is not None:
+        constants["embedding"][0] = padding
     angles = np.arange(CONTEXT)[:, None] / 10.0 ** np.linspace(0, 2, SIZE // 2)[None]
-    constants |= {"cosines": np.cos(angles).astype(np.float32), "sines": np.sin(angles).astype(np.float32)}
+    tables = _tables(angles)
+    constants |= {} if has_tables else tables
     nodes = [
         helper.make_node("ReduceSum", ["attention_mask", "axis"], ["counts"], keepdims=1),
         helper.make_node("Sub", ["counts", "one"], ["last"]),
@@ -37,6 +53,13 @@ def language_proto(*, has_positions: bool = True, has_state: bool = False) -> on
         helper.make_node("Cast", ["room"], ["total"], to=TensorProto.INT32),
         helper.make_node("Gather", ["embedding", "input_ids"], ["x0"]),
     ]
+
+    if has_tables:
+        constants["most"] = np.array(SHORT, np.int64)
+        nodes.append(helper.make_node("Greater", ["room", "most"], ["is_long"]))
+        branches = {"then_branch": _tables(angles / 4), "else_branch": _tables(angles[:SHORT])}
+        graphs = {name: _constants(name, one) for name, one in branches.items()}
+        nodes.append(helper.make_node("If", ["is_long"], [*tables], **graphs))
 
     def product(name: str, x: str, rows: int, columns: int) -> str:
         blocks = -(-rows // BLOCK)
@@ -74,7 +97,15 @@ def language_proto(*, has_positions: bool = True, has_state: bool = False) -> on
         nodes.append(helper.make_node("CausalConvWithState", inputs, outputs, domain="com.microsoft"))
         x = node("Add", [x, node("Transpose", ["convolved"], "convolved_rows", perm=[0, 2, 1])], f"{LAYERS}.x")
     last = node("SimplifiedLayerNormalization", [x, "norm"], "rows", epsilon=1e-6)
-    product("logits", last, HIDDEN, VOCABULARY)
+    if of_last:
+        constants["end"] = np.array(-1, np.int64)
+        last = node("Unsqueeze", [node("Gather", [last, "end"], "last_row", axis=1), "axis"], "last_rows")
+    if softcap:
+        constants["cap"] = np.array(softcap, np.float32)
+        scaled = node("Div", [product("scores", last, HIDDEN, VOCABULARY), "cap"], "scaled")
+        node("Mul", [node("Tanh", [scaled], "capped"), "cap"], "logits")
+    else:
+        product("logits", last, HIDDEN, VOCABULARY)
     tokens = [value("input_ids", INT64, ["batch", "length"]), value("attention_mask", INT64, ["batch", "total"])]
     tokens += [value("position_ids", INT64, ["batch", "length"])] if has_positions else []
     caches = [
@@ -89,8 +120,19 @@ def language_proto(*, has_positions: bool = True, has_state: bool = False) -> on
     if has_state:
         caches.append(value(f"past.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
         presents_of_all.append(value(f"present.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
-    logits = value("logits", FLOAT, ["batch", "length", VOCABULARY])
+    logits = value("logits", FLOAT, ["batch", 1 if of_last else "length", VOCABULARY])
     return model(nodes, [*tokens, *caches], [logits, *presents_of_all], constants, domains=DOMAINS)
+
+
+def _tables(angles: Any) -> dict[str, Any]:
+    return {"cosines": np.cos(angles).astype(np.float32), "sines": np.sin(angles).astype(np.float32)}
+
+
+def _constants(name: str, arrays: dict[str, Any]) -> onnx.GraphProto:
+    """A branch that gives these arrays."""
+    own = {f"{name}.{one}": numpy_helper.from_array(array) for one, array in arrays.items()}
+    nodes = [helper.make_node("Constant", [], [one], value=array) for one, array in own.items()]
+    return helper.make_graph(nodes, name, [], [value(one, FLOAT, list(array.dims)) for one, array in own.items()])
 
 
 CONFIGURATION: dict[str, Any] = {

@@ -336,6 +336,27 @@ def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
 
 
+def test_chunks_of_a_group_query_may_be_padded_as_in_onnxruntime() -> None:
+    arrays, attributes = grouped(3, 8, [5, 7], more=ANGLES, do_rotary=1)
+    counts = np.array([2, 3], np.int32)
+    model = one_node("GroupQueryAttention", [*arrays, *[None] * 7, counts], 3, **attributes)
+    own, other = run(model, [*arrays, counts]), by_onnxruntime(model, [*arrays, counts])
+    for i, (count, last) in enumerate(zip(counts, arrays[5], strict=True)):
+        assert_close(own[0][i, :count], other[0][i, :count], 1e-5)
+        for present, expected in zip(own[1:], other[1:], strict=True):
+            assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
+
+
+def test_not_a_number_in_padding_reaches_no_query_of_a_group() -> None:
+    arrays, attributes = grouped(4, 0, [4, 2])
+    expected = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
+    for x in arrays[:3]:
+        x[1, 2:] = np.nan
+    found = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
+    assert_close(found[0][1, :2], np.asarray(expected[0][1, :2]), 1e-6)
+    assert all(np.isfinite(x).all() for x in found[1:])
+
+
 def resident(total: int, capacity: int, width: int) -> int:
     """The number of the latest keys that a sliding window keeps, by ONNX Runtime's definition."""
     step = capacity - width + 1

@@ -10,6 +10,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
 from helpers import FULL, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
@@ -17,14 +18,18 @@ from small_language_models import (
     CONFIGURATION,
     CONTEXT,
     END,
+    HIDDEN,
     LAYERS,
+    SHORT,
     VOCABULARY,
     Reference,
     language_proto,
     write_folder,
 )
 
+from dmljax.errors import Unsupported
 from dmljax.onnx import LanguageModel, language_model
+from dmljax.onnx.language import parts
 
 PROMPT, OTHER = [5, 11, 40, 7, 23], [9, 30, 17]
 
@@ -82,6 +87,88 @@ def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stat
     assert longer == [stateful_reference.greedy(one, 20) for one in (PROMPT + OTHER, OTHER)]
 
 
+@pytest.fixture(scope="module")
+def tabled(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    folder = tmp_path_factory.mktemp("tabled")
+    return language_model(write_folder(folder, has_positions=False, has_tables=True))
+
+
+@pytest.fixture(scope="module")
+def tabled_reference() -> Reference:
+    return Reference(language_proto(has_positions=False, has_tables=True))
+
+
+LONG = [*range(3, 3 + SHORT), *OTHER]
+
+
+def test_a_model_chooses_angles_by_the_length_of_each_sequence(
+    tabled: LanguageModel, tabled_reference: Reference
+) -> None:
+    prompts, most = [PROMPT, LONG[: SHORT - 1], LONG], SHORT + 8
+    assert len(LONG) > SHORT
+    # The second becomes long while it grows, as does the first: its tokens are then read again.
+    assert tabled.generate(prompts, max_length=most, min_length=most) == [
+        tabled_reference.greedy(one, most) for one in prompts
+    ]
+    for found, prompt in zip(tabled.logits(prompts), prompts, strict=True):
+        np.testing.assert_allclose(found, tabled_reference.logits(prompt), rtol=1e-4, atol=1e-4)
+
+
+def test_a_conversation_that_becomes_long_is_read_again(tabled: LanguageModel, tabled_reference: Reference) -> None:
+    read = tabled.start([PROMPT, LONG[:4]], max_length=SHORT + 8)
+    longer = tabled.start([LONG, OTHER], state=read)
+    for logits, tokens in zip(longer.logits, ([*PROMPT, *LONG], [*LONG[:4], *OTHER]), strict=True):
+        np.testing.assert_allclose(logits, tabled_reference.logits(tokens)[-1], rtol=1e-4, atol=1e-4)
+
+
+@FULL
+def test_a_stream_goes_on_when_a_sequence_becomes_long(tabled: LanguageModel, tabled_reference: Reference) -> None:
+    most = SHORT + 4
+    stream = tabled.stream(PROMPT, max_length=most, min_length=most, block=3)
+    assert [*PROMPT, *stream] == tabled_reference.greedy(PROMPT, most)
+    np.testing.assert_allclose(stream.logits[0], tabled_reference.logits(stream.state.tokens[0].tolist())[-1], 1e-3)
+
+
+def test_other_choices_by_the_length_of_the_mask_are_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model", has_positions=False, has_tables=True)
+    proto = onnx.load(folder / "model.onnx")
+    next(node for node in proto.graph.node if node.op_type == "Greater").op_type = "GreaterOrEqual"
+    onnx.save(proto, folder / "model.onnx")
+    rule = "must choose the angles of GroupQueryAttention, by whether the mask is longer than a number"
+    with pytest.raises(Unsupported, match=rule):
+        language_model(folder)
+
+
+def test_a_prompt_multiplies_only_its_last_token_by_the_vocabulary(model: LanguageModel) -> None:
+    reading, _ = parts(model, batch=2, prompt=CONTEXT, room=CONTEXT)
+    text = jax.jit(reading.function).lower(model.weights, *reading.inputs).as_text()
+    assert f"2x{CONTEXT}x{HIDDEN}xf32" in text
+    assert f"2x{CONTEXT}x{VOCABULARY}xf32" not in text
+
+
+@pytest.mark.parametrize("options", [{"of_last": True}, pytest.param({"softcap": 3.0}, marks=FULL)])
+def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[str, Any]) -> None:
+    ending = language_model(write_folder(tmp_path / "model", **options))
+    reference = Reference(language_proto(**{**options, "of_last": False}))
+    for found, prompt in zip(ending.start([PROMPT, OTHER]).logits, (PROMPT, OTHER), strict=True):
+        np.testing.assert_allclose(found, reference.logits(prompt)[-1], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ending.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_tables", [False, pytest.param(True, marks=FULL)])
+def test_not_a_number_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
+    options: dict[str, Any] = {"has_tables": has_tables, "has_positions": not has_tables}
+    padded = language_model(write_folder(tmp_path / "model", padding=np.nan, **options))
+    own = Reference(language_proto(**options)) if has_tables else reference
+    first = padded.start([PROMPT + OTHER, OTHER], max_length=40)
+    second = padded.start([OTHER, PROMPT + OTHER], state=first)
+    expected = [[*PROMPT, *OTHER, *OTHER], [*OTHER, *PROMPT, *OTHER]]
+    for logits, tokens in zip(second.logits, expected, strict=True):
+        np.testing.assert_allclose(logits, own.logits(tokens)[-1], rtol=1e-4, atol=1e-4)
+    assert padded.generate(state=second, **ENDLESS) == [own.greedy(one, 20) for one in expected]
+    assert all(np.isfinite(x).all() for x in second.caches.values())
+
+
 @FULL
 def test_a_model_without_positions_counts_them(tmp_path: Path, reference: Reference) -> None:
     counting = language_model(write_folder(tmp_path / "model", has_positions=False))
@@ -104,13 +191,13 @@ def test_logits_equal_onnxruntimes(model: LanguageModel, reference: Reference) -
 def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = language_model(folder)
     calls: list[Any] = []
-    apply = model.model.apply
+    called = model._called
 
-    def counted(*given: Any, **named: Any) -> Any:
-        calls.append(named)
-        return apply(*given, **named)
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return called(*given)
 
-    monkeypatch.setattr(model.model, "apply", counted)
+    monkeypatch.setattr(model, "_called", counted)
     prompts = [PROMPT * 4, OTHER * 9, PROMPT * 5 + OTHER]  # of 20 to 28 tokens
     model.generate(prompts[0], max_length=40)
     assert len(calls) == 2  # a prompt, and the loop

@@ -2,6 +2,7 @@
 
 from dmljax.onnx.nodes import (
     attention as attention,
+    block_attention as block_attention,
     contrib as contrib,
     control as control,
     elementwise as elementwise,

@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -365,7 +365,8 @@ def _attended_with_mask(
     return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
 
 
-def _require_absent(**given: Array | int | str | None) -> None:
+def require_absent(**given: Array | int | str | None) -> None:
+    """Refuses inputs and attributes that have an effect."""
     for name, value in given.items():
         if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
             raise Unsupported(Problem(name, "not supported", value if isinstance(value, int | str) else "an array"))
@@ -412,7 +413,7 @@ def _projected_attention(
     qkv_hidden_sizes: Sequence[int] = (),
     rotary_embedding_dim: int = 0,
 ) -> Results:
-    _require_absent(past_present_share_buffer=past_present_share_buffer)
+    require_absent(past_present_share_buffer=past_present_share_buffer)
     projected = dml.gemm(x, weight, bias)
     sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
     turned = (rotary_embedding_dim or sizes[0] // scores.num_heads) if do_rotary else 0
@@ -435,7 +436,7 @@ def _quantized_attention(
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
 ) -> Results:
-    _require_absent(past_present_share_buffer=past_present_share_buffer)
+    require_absent(past_present_share_buffer=past_present_share_buffer)
     projected = dml.matrix_multiply_integer_to_float(
         x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
     )
@@ -460,7 +461,7 @@ def _multihead_attention(
     scores: _ScoreAttributes,
     call: Call,
 ) -> Results:
-    _require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
+    require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
     if call.wants(3):
         raise Unsupported(Problem("qk", "not supported as an output", call.node.outputs[3]))
     num_heads = scores.num_heads
@@ -507,6 +508,90 @@ def _sliding_window(pasts: Array, ends: Array, own: Array, capacity: int, width:
     return _SlidingWindow(is_near, jnp.clip(kept, 0, places.shape[-1] - 1))
 
 
+# Attention over buffers of keys and values
+
+
+def unpacked(
+    query: Rows, key: Rows | None, value: Rows | None, num_heads: int, kv_num_heads: int
+) -> tuple[Array, Array, Array]:
+    """Splits queries, keys and values into heads; the rows of queries may contain the others."""
+    if (key is None) != (value is None):
+        raise InvalidDesc(Problem((), "key and value must come together", "one without the other"))
+    if key is None or value is None:
+        size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
+        bounds = [num_heads * size, (num_heads + kv_num_heads) * size]
+        query, key, value = jnp.split(query, bounds, axis=-1)
+    return in_heads(query, num_heads), in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
+
+
+def rotated_at(
+    places: Array, cosines: Array | None, sines: Array | None, *heads: Array, is_interleaved: bool
+) -> tuple[Array, ...]:
+    """Rotates heads by the angles of their positions."""
+    if cosines is None or sines is None:
+        raise InvalidDesc(Problem("do_rotary", "needs cos_cache and sin_cache", "one without the other"))
+    angles = rows_at(cosines, places), rows_at(sines, places)
+    return tuple(rotated(x, *angles, is_interleaved=is_interleaved) for x in heads)
+
+
+class Chunk(NamedTuple):
+    """The positions of new tokens, after those of a buffer."""
+
+    pasts: Array  # (batch,)
+    ends: Array  # (batch,), the positions after the last tokens
+    own: Array  # (batch, queries)
+
+    @classmethod
+    def of(cls, ends: Array, queries: int, counts: Array | None = None) -> "Chunk":
+        """The chunk of `queries` tokens, of which the last may be padding, before the positions `ends`.
+
+        Without counts, the first call has no past, even if it passes a buffer; for later calls, the past is what
+        precedes their own keys.
+        """
+        ends = ends.reshape(-1).astype(jnp.int32)
+        pasts = ends - (jnp.minimum(ends, queries) if counts is None else counts.reshape(-1).astype(jnp.int32))
+        return cls(pasts, ends, pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None])
+
+    def without_padding(self, heads: Array) -> Array:
+        """Zeros instead of the keys or values of padding.
+
+        NaN among them would reach all queries, also later ones from the buffer, because 0 * NaN is NaN.
+        """
+        return jnp.where((self.own < self.ends[:, None])[:, None, :, None], heads, jnp.zeros((), heads.dtype))
+
+
+def attended_in_buffers(
+    heads: Array,
+    keys: Array,
+    values: Array,
+    buffers: tuple[Array | None, Array | None],
+    pasts: Array,
+    room: int,
+    seen: Array | None = None,
+    bias: Array | None = None,
+    *,
+    scale: float | None,
+) -> tuple[Array, Array, Array]:
+    """Computes causal attention to buffers of keys and values after writing new ones, and returns the buffers too."""
+    results: Any = dml.multihead_attention1(
+        in_rows(heads),
+        in_rows(keys),
+        in_rows(values),
+        mask=seen,
+        relative_position_bias=bias,
+        past_key=buffers[0],
+        past_value=buffers[1],
+        past_sequence_lengths=pasts,
+        scale=scale,
+        mask_filter_value=-math.inf,
+        query_head_count=heads.shape[1],
+        key_value_head_count=keys.shape[1],
+        total_sequence_length=room,
+        has_present=True,
+    )
+    return tuple(results)
+
+
 @_contributed("GroupQueryAttention")
 def _group_query_attention(
     query: Rows,
@@ -546,37 +631,27 @@ def _group_query_attention(
     v_quant_type: str = "NONE",
     call: Call,
 ) -> Results:
-    _require_absent(query_seqlens=query_lengths, qk_output=qk_output)
+    require_absent(qk_output=qk_output)
     formats = (
         cache_format("k_quant_type", k_quant_type, k_scale, past_key, kv_cache_bit_width),
         cache_format("v_quant_type", v_quant_type, v_scale, past_value, kv_cache_bit_width),
     )
-    if (key is None) != (value is None) or (do_rotary and (cosines is None or sines is None)):
-        rule = "key and value must come together, and do_rotary needs cos_cache and sin_cache"
-        raise InvalidDesc(Problem((), rule, "one without the other"))
-    if key is None or value is None:
-        size = query.shape[-1] // (num_heads + 2 * kv_num_heads)
-        bounds = [num_heads * size, (num_heads + kv_num_heads) * size]
-        query, key, value = jnp.split(query, bounds, axis=-1)
-    heads = in_heads(query, num_heads)
-    new_keys, new_values = in_heads(key, kv_num_heads), in_heads(value, kv_num_heads)
+    heads, new_keys, new_values = unpacked(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         epsilons = (one or qk_norm_epsilon for one in (q_norm_epsilon, k_norm_epsilon))
         pairs = zip((heads, new_keys), (q_norm_weight, k_norm_weight), epsilons, strict=True)
         heads, new_keys = (rms_normalization(x, weight, epsilon=epsilon) for x, weight, epsilon in pairs)
-    queries, ends = heads.shape[2], last_places.reshape(-1).astype(jnp.int32) + 1
-    # The first call has no past, even if it passes a buffer; for later calls, the past is what precedes their own keys.
+    queries = heads.shape[2]
     if is_known(longest) or past_key is None:
         (most,) = as_sizes(call.known(call.node.inputs[6], longest, 1))
-        pasts = jnp.zeros_like(ends) if most == queries else ends - queries
     else:  # nodes that graphs of commands capture count at run time; their buffers have room for all positions
         most = max(past_key.shape[2], queries)
-        pasts = jnp.where(jnp.reshape(longest, ()) <= queries, 0, ends - queries)
-    own = pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None]
-    if do_rotary and cosines is not None and sines is not None:
-        places = own if positions is None else positions
-        angles = rows_at(cosines, places), rows_at(sines, places)
-        heads, new_keys = (rotated(x, *angles, is_interleaved=bool(rotary_interleaved)) for x in (heads, new_keys))
+    chunk = Chunk.of(last_places + 1, queries, query_lengths)
+    pasts, ends, own = chunk.pasts, chunk.ends, chunk.own
+    if do_rotary:
+        places, is_interleaved = own if positions is None else positions, bool(rotary_interleaved)
+        heads, new_keys = rotated_at(places, cosines, sines, heads, new_keys, is_interleaved=is_interleaved)
+    new_keys, new_values = chunk.without_padding(new_keys), chunk.without_padding(new_values)
     past_key, past_value = (
         past if past is None or one is None else one.numbers(past, heads.dtype)
         for past, one in zip((past_key, past_value), formats, strict=True)
@@ -589,7 +664,7 @@ def _group_query_attention(
     if has_sink and sink is None:
         sink = jnp.zeros(num_heads, heads.dtype)
     if sliding_window_cache and past_key is not None and past_value is not None and 0 < past_key.shape[2] < most:
-        _require_absent(attention_bias=bias)
+        require_absent(attention_bias=bias)
         capacity = past_key.shape[2]
         if local_window_size < 1:
             rule = "must be at least 1 with sliding_window_cache"
@@ -614,22 +689,8 @@ def _group_query_attention(
         seen = window(own[:, None, :, None], room, is_causal=True, left=local_window_size - 1)
     if bias is not None and bias.shape[-1] != room:
         bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
-    output, keys, values = dml.multihead_attention1(
-        in_rows(heads),
-        in_rows(new_keys),
-        in_rows(new_values),
-        mask=seen,
-        relative_position_bias=bias,
-        past_key=past_key,
-        past_value=past_value,
-        past_sequence_lengths=pasts,
-        scale=scale,
-        mask_filter_value=-math.inf,
-        query_head_count=num_heads,
-        key_value_head_count=kv_num_heads,
-        total_sequence_length=room,
-        has_present=True,
-    )
+    pair = past_key, past_value
+    output, keys, values = attended_in_buffers(heads, new_keys, new_values, pair, pasts, room, seen, bias, scale=scale)
     present = (one.stored(x) if one else x for x, one in zip((keys, values), formats, strict=True))
     if not (softcap or has_sink or not causal):
         return output, *present

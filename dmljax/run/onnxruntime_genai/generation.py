@@ -60,11 +60,12 @@ class Generator(Answering):
         return given.reshape(self._batch, -1).astype(np.int32)
 
     def _read(self, rows: list[list[int]], length: int) -> None:
-        """Reads rows after the first `length` tokens of the sequences; states of layers begin anew."""
+        """Reads rows after the first `length` tokens of the sequences, which may have to be read anew."""
         stream, self._stream = self._stream, None
-        if self._model.has_states and length:
-            rows, length = [[*self._rows[0, :length].tolist(), *rows[0]]], 0
-        state = _shortened(stream.state, length) if stream and length else None
+        state = stream.state if stream and length else None
+        if state is not None and not self._model.can_shorten(int(state.lengths[0]), length):
+            rows, state = [[*self._rows[0, :length].tolist(), *rows[0]]], None
+        state = None if state is None else _shortened(state, length)
         self._stream = self._model.stream(rows, block=1, state=state, **self._options)
         self._has_ended[:] = False
         if "key" in self._options:
