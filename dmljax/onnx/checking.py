@@ -29,7 +29,7 @@ class Check(NamedTuple):
 
 
 class FolderCheck(NamedTuple):
-    """The problems with a folder of a language model; with its settings if they can be read, and checks of its models."""
+    """The problems with a folder of a language model; if its settings can be read, these and checks of its models."""
 
     problems: Sequence[str]
     settings: Settings | None = None

@@ -143,7 +143,9 @@ class FolderModels:
         if images is None:
             return None
         if "vision" not in self.by_part:
-            raise InvalidType(Problem("images", "must be left out, because the folder has no vision", _told(images)))
+            raise InvalidType(
+                Problem("images", "must be left out, because the folder has no vision model", _told(images))
+            )
         if not isinstance(images, Mapping):
             wanted = join_words(self._inputs["vision"])
             raise InvalidType(Problem("images", f"must be a mapping with arrays for {wanted}", _told(images)))

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from onnx import helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
-from small_language_models import CONFIGURATION, HIDDEN, KEY_HEADS, SIZE, VOCABULARY, language_proto
+from small_language_models import CONFIGURATION, HIDDEN, KEY_HEADS, SIZE, language_proto
 
 Arrays = Mapping[str, Any]
 
@@ -100,9 +100,7 @@ def hearing_proto(*, has_bias: bool = True, unidirectional: int = 1) -> onnx.Mod
     inputs = [value("input_ids", INT64, ["batch", "length"]), *_caches("past", "self", "past")]
     inputs += _caches("past", "cross", FRAMES // 2)
     logits = value("logits", FLOAT, ["batch", "length", HEARD_WORDS])
-    return model(
-        nodes.list, inputs, [logits, *_caches("present", "self", "total")], nodes.constants, domains=DOMAINS
-    )
+    return model(nodes.list, inputs, [logits, *_caches("present", "self", "total")], nodes.constants, domains=DOMAINS)
 
 
 HEARING: dict[str, Any] = {
@@ -244,5 +242,3 @@ class FolderReference:
             logits[end] = -np.inf
             found.append(int(np.argmax(logits)))
         return found
-
-
