@@ -85,7 +85,9 @@ def _is_attention(node: Node, caches: Collection[str]) -> bool:
     given = dict(enumerate(node.inputs))
     others = [i for i, name in given.items() if name and i not in (0, 1, 2, 3, _KEY, _VALUE)]
     is_causal = node.operator == "MultiHeadAttention" and node.attributes.get("unidirectional") == 1
-    return is_causal and not others and all(given.get(i) for i in (1, 2)) and given.get(_KEY) in caches
+    return (
+        is_causal and not others and all(map(given.get, (1, 2))) and {given.get(_KEY), given.get(_VALUE)} <= {*caches}
+    )
 
 
 def _with_counts(node: Node, version: int) -> Iterator[Node]:
@@ -108,10 +110,10 @@ def _with_counts(node: Node, version: int) -> Iterator[Node]:
 
 def _cuts_rows(node: Node, counts: Collection[str], known: Mapping[str, Any]) -> bool:
     """Whether a node cuts rows out of a constant table, from the count of past tokens on."""
-    table, start, _, *others = node.inputs
-    axes, steps = (known.get(name) if name else [least] for name, least in zip([*others, "", ""], (0, 1), strict=False))
-    is_along_rows = axes is not None and steps is not None and (*map(int, axes), *map(int, steps)) == (0, 1)
-    return is_along_rows and start in counts and table in known and known[table].ndim == 2
+    table, start, _, axes, steps, *_ = (*node.inputs, *[""] * 4)
+    is_table = start in counts and table in known and known[table].ndim == 2
+    along, by = (np.ravel(known.get(name, -1)) if name else [usual] for name, usual in ((axes, 0), (steps, 1)))
+    return is_table and [*along] == [0] and [*by] == [1]
 
 
 def _of_mask(mask: str, version: int) -> Iterator[Node]:
