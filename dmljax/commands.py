@@ -321,6 +321,9 @@ def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -
     ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
     yield f"context of {settings.context_length} tokens; {ends}"
     yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
+    if settings.others:
+        others = (f", {one.file.name} as {part}" for part, one in settings.others.items())
+        yield f"models: {settings.file.name} to decode{''.join(others)}"
     if weight_bytes:
         parts = join_words(f"{amount(size, 'B')} of {kind}" for kind, size in weight_bytes.items())
         yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"

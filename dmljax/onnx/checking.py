@@ -106,6 +106,7 @@ def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorTyp
 
 
 def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
+    """Checks a model, which `loading` loads from the file."""
     problems: Sequence[str] = ()
     model = None
     try:

@@ -63,7 +63,7 @@ def _caches(side: str, kind: str, length: int | str) -> list[Any]:
     return [value(name, FLOAT, ["batch", HEADS, length, WIDTH // HEADS]) for name in names]
 
 
-def hearing_proto(*, has_bias: bool = True, unidirectional: int = 1) -> onnx.ModelProto:
+def hearing_proto(*, unidirectional: int = 1, has_cross_caches: bool = True) -> onnx.ModelProto:
     """A decoder that counts past tokens by the size of its caches, and also attends to what an encoder heard."""
     nodes = Nodes(2)
     nodes.weight("words", HEARD_WORDS, WIDTH)
@@ -85,7 +85,7 @@ def hearing_proto(*, has_bias: bool = True, unidirectional: int = 1) -> onnx.Mod
         parts = [f"{i}.{part}" for part in ("query", "key", "value")]
         for name in parts:
             nodes.add("MatMul", [x, nodes.weight(f"{name}.weight", WIDTH, WIDTH)], name)
-        bias = nodes.weight(f"{i}.bias", 3 * WIDTH) if has_bias and i else ""
+        bias = nodes.weight(f"{i}.bias", 3 * WIDTH) if i else ""
         pasts, presents, heard = (
             [f"{side}_{part}_{kind}_{i}" for part in KINDS]
             for side, kind in (("past", "self"), ("present", "self"), ("past", "cross"))
@@ -94,11 +94,13 @@ def hearing_proto(*, has_bias: bool = True, unidirectional: int = 1) -> onnx.Mod
         nodes.add("MultiHeadAttention", inputs, *outputs, unidirectional=unidirectional, **contributed)
         x = nodes.add("Add", [x, f"{i}.own"], f"{i}.x")
         nodes.add("MatMul", [x, nodes.weight(f"{i}.asked.weight", WIDTH, WIDTH)], f"{i}.asked")
-        nodes.add("MultiHeadAttention", [f"{i}.asked", *heard], f"{i}.heard", **contributed)
+        source = heard if has_cross_caches else ["encoder_hidden_states"] * 2
+        nodes.add("MultiHeadAttention", [f"{i}.asked", *source], f"{i}.heard", **contributed)
         x = nodes.add("Add", [x, f"{i}.heard"], f"{i}.y")
     nodes.add("MatMul", [x, nodes.weight("head", WIDTH, HEARD_WORDS)], "logits")
     inputs = [value("input_ids", INT64, ["batch", "length"]), *_caches("past", "self", "past")]
-    inputs += _caches("past", "cross", FRAMES // 2)
+    rows = value("encoder_hidden_states", FLOAT, ["batch", FRAMES // 2, WIDTH])
+    inputs += _caches("past", "cross", FRAMES // 2) if has_cross_caches else [rows]
     logits = value("logits", FLOAT, ["batch", "length", HEARD_WORDS])
     return model(nodes.list, inputs, [logits, *_caches("present", "self", "total")], nodes.constants, domains=DOMAINS)
 
@@ -223,6 +225,7 @@ class FolderReference:
         if self.encoder is not None:
             names = [one.name.replace("present", "past") for one in self.encoder.get_outputs()]
             given |= dict(zip(names, self.encoder.run(None, {"audio_features": audio[None]}), strict=True))
+            given["encoder_hidden_states"] = given["hidden_states"]
         if self.embedding is not None:
             seen = np.zeros((0, HIDDEN), np.float32) if images is None else self.vision.run(None, images)[0]
             (rows,) = self.embedding.run(None, {"input_ids": given["input_ids"], "image_features": seen})
