@@ -18,7 +18,7 @@ from dmljax.checks import array
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.genai import FILE, Settings
-from dmljax.onnx.growing_caches import Inputs, with_fixed_caches
+from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches
 from dmljax.onnx.model import Model
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -48,7 +48,7 @@ def revised(settings: Settings, part: str, graph: OnnxGraph) -> OnnxGraph:
     if part != DECODER:
         return graph
     names, caches = settings.names, settings.caches(graph.input_names)
-    return with_fixed_caches(graph, Inputs(names["attention_mask"], names["position_ids"], caches))
+    return with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
 
 
 class FolderModels:
@@ -157,21 +157,26 @@ class FolderModels:
             arrays |= {name: jnp.asarray(arrays[name], dtype or types[name].dtype) for name in floats}
             return self.run("vision", weights, arrays)[names["image_features"]]
 
-    def embedded(self, weights: Mapping[str, Any], tokens: Array, features: Array | None = None) -> Array:
-        """The rows that the embedding makes of tokens, with the features of images in their places."""
+    def embedded(
+        self, weights: Mapping[str, Any], tokens: Array, features: Array | None = None, dtype: Any = None
+    ) -> Array:
+        """The rows that the embedding makes of tokens, with the features of images in their places.
+
+        `dtype` is the type of floats, if not the file's.
+        """
         names, types = self._settings.others["embedding"].names, self._inputs["embedding"]
         wanted = types[names["input_ids"]]
         given = {wanted.name: tokens.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))}
         if (of_images := types.get(names["image_features"])) is not None:
-            given[of_images.name] = self._unused(of_images) if features is None else features
+            given[of_images.name] = self._unused(of_images, dtype) if features is None else features
         return self.run("embedding", weights, given)[names["inputs_embeds"]]
 
-    def _unused(self, of_images: TensorType) -> Array:
+    def _unused(self, of_images: TensorType, dtype: Any) -> Array:
         """Features for a text without images; embeddings may read a row even if they then take none."""
         rows = self._inputs[DECODER][self._settings.names["inputs_embeds"]]
         *sizes, last = of_images.sizes or (None,)
         width = next((one for one in (last, (rows.sizes or (None,))[-1]) if isinstance(one, int)), 1)
-        return jnp.zeros([*(one if isinstance(one, int) else 1 for one in sizes), width], of_images.dtype)
+        return jnp.zeros([*(one if isinstance(one, int) else 1 for one in sizes), width], dtype or of_images.dtype)
 
 
 def types_of_inputs(model: Model) -> dict[str, TensorType]:
@@ -208,21 +213,16 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
     known = [one.name for one in by_part["encoder"].outputs] if cross_caches else []
     if missing := next((name for name in cross_caches.values() if name not in known), None):
         yield missing_name(settings, ("encoder", "outputs"), missing, known)
-    for part, model in by_part.items():
-        names = {*_names_given(settings, part, model), *cross_caches}
-        for one in model.inputs:
-            if one.name not in names and part != "vision":
-                rule, remedy = "not supported as an input", f"known are {join_words(sorted(names))}"
+    decoder = types_of_inputs(by_part[DECODER])
+    given = {DECODER: [*(settings.names[role] for role in ROLES), *settings.caches(decoder), *cross_caches]}
+    for part, roles in (("encoder", ["audio_features"]), ("embedding", ["input_ids", "image_features"])):
+        if part in by_part:
+            given[part] = [settings.others[part].names[role] for role in roles]
+    for part, names in given.items():
+        for one in by_part[part].inputs:
+            if one.name not in names:
+                rule, remedy = "not supported as an input", f"known are {join_words(names)}"
                 yield Problem((settings.files[part].name, one.name), rule, one, remedy=remedy)
-
-
-def _names_given(settings: Settings, part: str, model: Model) -> Iterator[str]:
-    """The names of inputs that a call gives to a model."""
-    if part != DECODER:
-        yield from settings.others[part].names.values()
-        return
-    yield from (settings.names[role] for role in ROLES)
-    yield from settings.caches(types_of_inputs(model))
 
 
 def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: Any) -> Problem:

@@ -23,7 +23,7 @@ _OF_COUNTS = frozenset({"Add", "Cast", "Concat", "Gather", "Identity", "Reshape"
 _KEY, _VALUE = 6, 7  # the places of caches among the inputs of MultiHeadAttention
 
 
-class Inputs(NamedTuple):
+class NamesOfInputs(NamedTuple):
     """The names of what a decoder with caches of a fixed size reads."""
 
     mask: str
@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
     caches: Collection[str]
 
 
-def with_fixed_caches(graph: OnnxGraph, inputs: Inputs) -> OnnxGraph:
+def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     """The decoder with a mask and positions as further inputs; as it is if it has a mask, or no caches."""
     if inputs.mask in graph.input_names or not {*inputs.caches} & {*graph.input_names}:
         return graph
@@ -46,7 +46,8 @@ def with_fixed_caches(graph: OnnxGraph, inputs: Inputs) -> OnnxGraph:
             remedy = "known are causal MultiHeadAttention without masks, and tables of positions that Slice cuts"
             raise Unsupported(Problem(node.place, rule, min(read), remedy=remedy))
     integers = np.dtype(np.int64)
-    added = (TensorType(name, integers, (None, None)) for name in (inputs.mask, inputs.positions))
+    names = (name for name in (inputs.mask, inputs.positions) if name not in graph.input_names)
+    added = (TensorType(name, integers, (None, None)) for name in names)
     return replace(
         graph, nodes=tuple(nodes), inputs=(*graph.inputs, *added), constants={**graph.constants, **_CONSTANTS}
     )
@@ -68,7 +69,7 @@ def _counts(graph: OnnxGraph, caches: Collection[str]) -> frozenset[str]:
 
 
 def _revised(
-    node: Node, inputs: Inputs, counts: Collection[str], known: Mapping[str, Any], version: int
+    node: Node, inputs: NamesOfInputs, counts: Collection[str], known: Mapping[str, Any], version: int
 ) -> Iterator[Node]:
     """The nodes in place of one; `version` is that of ONNX's own operators."""
     if _is_attention(node, inputs.caches):

@@ -381,7 +381,9 @@ class LanguageModel:
         places = jnp.broadcast_to(places, (*self._streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         if "inputs_embeds" in self._roles:
-            values["inputs_embeds"] = self.models.embedded(weights, tokens) if embeds is None else embeds
+            if embeds is None:
+                embeds = self.models.embedded(weights, tokens, dtype=self._float_type(weights))
+            values["inputs_embeds"] = embeds
         inputs = {
             one.name: values[role] if one.dtype in FLOATS else values[role].astype(_canonical(one.dtype))
             for role, one in self._roles.items()

@@ -189,6 +189,14 @@ def test_later_prompts_may_have_images(tmp_path: Path, place: int) -> None:
 
 
 @FULL
+def test_images_are_seen_in_the_float_type_of_the_weights(seeing_folder: Path, seeing: LanguageModel) -> None:
+    half, prompt = language_model(seeing_folder, dtype=jnp.bfloat16), prompts_with(TOKEN)[0]
+    for images in (None, OF_ROWS[0]):
+        found, exact = (one.logits(prompt, images=images) for one in (half, seeing))
+        np.testing.assert_allclose(found, exact, rtol=0, atol=0.1 * np.max(np.abs(exact)))
+
+
+@FULL
 def test_places_of_images_are_no_tokens_that_came_before(tmp_path: Path) -> None:
     model = language_model(write_seeing_folder(tmp_path / "model", is_negative=True))
     prompt, penalty, images = [3, -1, -1, 7], 1e6, images_of(1)
