@@ -124,6 +124,7 @@ of the mesh's first axis."""
 GENERATE_EXAMPLES = """examples:
   dmljax generate phi-3-mini-directml "Once upon a time"
   dmljax generate phi-3-mini-directml --chat         # a conversation, line by line
+  dmljax generate whisper-directml "<|startoftranscript|>" --audio features.npy
   dmljax generate phi-3-mini-directml "A haiku" --do_sample --temperature 0.8 --seed 3 --max_length 200
   cat prompt.txt | dmljax generate phi-3-mini-directml --json
 
@@ -304,6 +305,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(
         generate_parser,
         ("--chat", "converse: each line is a message, and the folder's template puts them together", _FLAG),
+        (
+            "--audio",
+            "what a model with an encoder hears: an array of features, with a batch of 1",
+            {"metavar": "FILE.npy"},
+        ),
         ("--max_length", "most tokens, with the prompt; caches have room for as many", _COUNT | {"default": None}),
         ("--min_length", "tokens before which the text does not end", _COUNT | {"default": None}),
         ("--do_sample", "draw tokens instead of the likeliest", _FLAG | {"default": None}),

@@ -300,15 +300,16 @@ def _check_folder(path: str, options: argparse.Namespace) -> int:
         found = checked_folder(Path(path))
     except DmlError as error:  # no configuration; the other models are checked all the same
         return report_error(error, as_json=options.json)
-    settings, problems = found.settings, [*found.problems, *found.model.problems]
+    settings, problems = found.settings, [*found.problems, *found.whole.problems]
     if options.json:
-        print(json.dumps({**_check_json(problems, found.model), **found.to_json()}))
+        print(json.dumps({**_check_json(problems, found.whole), **found.to_json()}))
     else:
         if settings is not None:
             _print_lines(path, _told_of(settings, found.weight_bytes, found.cache_bytes))
-            _print_lines(settings.file, [*found.model.problems, *found.model.left])
+        for file, check in found.models.items():
+            _print_lines(file, [*check.problems, *check.left])
         _print_lines(path, found.problems)
-        _print_counts(path, problems, found.model)
+        _print_counts(path, problems, found.whole)
     return FINDINGS if problems else 0
 
 
@@ -320,6 +321,9 @@ def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -
     ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
     yield f"context of {settings.context_length} tokens; {ends}"
     yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
+    if settings.others:
+        others = (f", {one.file.name} as {part}" for part, one in settings.others.items())
+        yield f"models: {settings.file.name} to decode{''.join(others)}"
     if weight_bytes:
         parts = join_words(f"{amount(size, 'B')} of {kind}" for kind, size in weight_bytes.items())
         yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"
@@ -442,8 +446,15 @@ def generate(options: argparse.Namespace) -> int:
     from dmljax.onnx import language_model
     from dmljax.onnx.genai import Search
     from dmljax.onnx.tokens import Tokenizer
+    from dmljax.onnx.trial import array_in
 
     model = language_model(options.folder)
+    if options.chat:
+        _require_unset(str(options.folder), "is not for conversations", audio=options.audio)
+    if "encoder" in model.settings.others and options.audio is None:
+        rule, remedy = "--audio must be given, because the folder has an encoder", "--audio FEATURES.npy"
+        raise InvalidDesc(Problem((), rule, "none", remedy=remedy))
+    audio = None if options.audio is None else array_in(options.audio)
     tokenizer = Tokenizer(options.folder, model.settings.vocabulary)
     search = {name: getattr(options, name) for name in Search._fields}
     is_drawn = model.settings.search.do_sample if options.do_sample is None else options.do_sample
@@ -455,7 +466,7 @@ def generate(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     tokens = tokenizer.tokens(prompt)
     with within("generate"):
-        stream = model.stream(tokens, block=_BLOCK, **search)
+        stream = model.stream(tokens, block=_BLOCK, audio=audio, **search)
     text, news, first, rate = _said(tokenizer, stream, begin, is_silent=options.json)
     if options.json:
         times = {"seconds_to_first_token": first, "tokens_per_second": rate}

@@ -1,16 +1,19 @@
 """Checks models, and folders of language models, without running them."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, MissingFile, Problem
-from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, read_model
+from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
+from dmljax.onnx.folder_models import DECODER, load_part, problems_between, revised
 from dmljax.onnx.genai import Settings, read_configuration, settings_of
 from dmljax.onnx.language import problems_of_names
-from dmljax.onnx.model import load, refusals_of
-from dmljax.onnx.open_caches import OpenCaches, open_caches, sizes_of_inputs
+from dmljax.onnx.model import Model, load, refusals_of
+from dmljax.onnx.open_caches import open_caches, sizes_of_inputs
 from dmljax.onnx.provider import left_to_cpu
 from dmljax.onnx.tokens import require_tokens_below, tokens_in
 from dmljax.text import show
@@ -26,54 +29,88 @@ class Check(NamedTuple):
 
 
 class FolderCheck(NamedTuple):
-    """The problems with a folder of a language model; if its settings can be read, also these and its model's check."""
+    """The problems with a folder of a language model; if its settings can be read, these and checks of its models."""
 
     problems: Sequence[str]
     settings: Settings | None = None
-    model: Check = Check()
+    models: Mapping[Path, Check] = {}
     weight_bytes: Mapping[str, int] = {}  # by kind
     cache_bytes: int = 0  # of 1,000 tokens of a sequence
+
+    @property
+    def whole(self) -> Check:
+        """The checks of all models as one."""
+        checks = self.models.values()
+        problems, left = ([one for check in checks for one in getattr(check, name)] for name in ("problems", "left"))
+        return Check(problems, left, sum(check.nodes_left for check in checks))
 
     def to_json(self) -> dict[str, Any]:
         """The settings and figures, ready for JSON."""
         if self.settings is None:
             return {"model": None}
-        own = {name: one for name, one in self.settings._asdict().items() if name not in ("file", "names", "search")}
+        hidden = ("file", "names", "search", "others")
+        own = {name: one for name, one in self.settings._asdict().items() if name not in hidden}
+        own["files"] = {part: file.name for part, file in self.settings.files.items()}
         sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
         return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
 
 
+class _Found(NamedTuple):
+    """What is found of a model: its check, the model if it loads, and its graph if it can be read."""
+
+    check: Check
+    model: Model | None = None
+    graph: OnnxGraph | None = None
+
+
 def checked(path: str | Path) -> Check:
     """Loads a model, and finds the nodes that refuse to run, and those that the provider leaves to the CPU."""
-    return _checked(path)[0]
+    return _found(path, lambda: load(path)).check
 
 
 def checked_folder(folder: Path) -> FolderCheck:
-    """Checks a folder in the format of ONNX Runtime GenAI: its configuration, its model and its tokenizer."""
+    """Checks a folder in the format of ONNX Runtime GenAI: its configuration, its models and its tokenizer."""
     content = read_configuration(folder)
     try:
         settings = settings_of(folder, content)
     except DmlError as error:
         return FolderCheck(error.rules)
-    check, graph, decided = _checked(settings.file)
+    by_part = {part: _found(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
+    checks = {settings.files[part]: found.check for part, found in by_part.items()}
     problems = [*map(str, _problems_of_tokenizer(folder, settings))]
-    if graph is None:
-        return FolderCheck(problems, settings, check)
-    inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
-    outputs = {one.name: one for one in graph.outputs}
-    problems = [*map(str, problems_of_names(settings, inputs, outputs)), *problems]
+    decoder = by_part[DECODER]
+    if decoder.graph is None:
+        return FolderCheck(problems, settings, checks)
+    inputs, outputs = _signature(settings, decoder)
+    loaded = {part: found.model for part, found in by_part.items() if found.model is not None}
+    between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
     caches = settings.caches(inputs).keys() - settings.states(inputs)
     types = [inputs[name].dtype for name in caches & inputs.keys()]
     bits = sum(bits_of(one) * settings.key_heads * settings.head_size for one in types if one is not None)
-    return FolderCheck(problems, settings, check, _weights_by_kind(graph), 1000 * bits // 8)
+    weights = Counter[str]()
+    for found in by_part.values():
+        weights.update(_weights_by_kind(found.graph) if found.graph else {})
+    return FolderCheck(
+        [*map(str, between), *problems], settings, checks, dict(sorted(weights.items())), 1000 * bits // 8
+    )
 
 
-def _checked(path: str | Path) -> tuple[Check, OnnxGraph | None, Mapping[str, int]]:
-    """The check of a model, its graph if it can be read, and open sizes that its attention decides."""
+def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+    """The types of a decoder's inputs, with open sizes that its attention decides, and of its outputs."""
+    graph: Any = decoder.graph
+    with contextlib.suppress(DmlError):  # a problem of the model, which its check has
+        graph = revised(settings, DECODER, graph)
+    decided = {} if decoder.model is None else open_caches(decoder.model).decided
+    inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
+    return inputs, {one.name: one for one in graph.outputs}
+
+
+def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
+    """Checks a model, which `loading` loads from the file."""
     problems: Sequence[str] = ()
-    caches = OpenCaches({}, {})
+    model = None
     try:
-        model = load(path)
+        model = loading()
         caches = open_caches(model)
         problems = [*map(str, refusals_of(model, lambda size: sizes_of_inputs(model, caches, size)))]
     except MissingFile as error:
@@ -86,13 +123,13 @@ def _checked(path: str | Path) -> tuple[Check, OnnxGraph | None, Mapping[str, in
         proto, folder = read_model(path)
         graph = Reader(proto, folder).read(proto.graph)
     except DmlError:
-        return Check(problems), None, {}
+        return _Found(Check(problems), model)
     left = [*left_to_cpu(graph)]
     alike: dict[tuple[str, str], list[Node]] = {}
     for node, reason in left:
         alike.setdefault((node.operator, reason), []).append(node)
     sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
-    return Check(problems, sentences, len({id(node) for node, _ in left})), graph, caches.decided
+    return _Found(Check(problems, sentences, len({id(node) for node, _ in left})), model, graph)
 
 
 def _named(nodes: Sequence[Node]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
 from dmljax.files import opened
-from dmljax.text import did_you_mean, reason_of, show
+from dmljax.text import did_you_mean, join_words, reason_of, show
 
 FILE = "genai_config.json"
 _MOST_BYTES = 2**20
@@ -28,8 +28,15 @@ class Search(NamedTuple):
     repetition_penalty: float = 1.0
 
 
+class FileSettings(NamedTuple):
+    """The settings of a model that works for the decoder."""
+
+    file: Path
+    names: Mapping[str, str]  # of inputs and outputs
+
+
 class Settings(NamedTuple):
-    """The settings of a folder's decoder."""
+    """The settings of a folder's decoder, and of the models that work for it."""
 
     file: Path
     names: Mapping[str, str]  # of inputs and outputs; `%d` in a cache's name stands for the layer
@@ -42,6 +49,23 @@ class Settings(NamedTuple):
     search: Search
     kind: str | None = None  # of model, such as llama
     heads: int | None = None
+    others: Mapping[str, FileSettings] = {}  # encoder, embedding and vision, those that the folder has
+    image_token: int | None = None  # that stands in prompts for a row of an image's features
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The file of each model, by what it does."""
+        return {"decoder": self.file, **{part: one.file for part, one in self.others.items()}}
+
+    @property
+    def cross_caches(self) -> dict[str, str]:
+        """The decoder's inputs that an encoder computes, once, with the encoder's outputs for them."""
+        encoder = self.others["encoder"].names
+        found = {self.names["encoder_hidden_states"]: encoder["encoder_hidden_states"]}
+        for kind in ("key", "value"):
+            past, present = self.names[f"cross_past_{kind}_names"], encoder[f"cross_present_{kind}_names"]
+            found |= {past % layer: present % layer for layer in range(self.layers)}
+        return found
 
     def caches(self, inputs: Collection[str]) -> dict[str, str]:
         """Those of a model's inputs that keep what it has read, with the outputs that follow them.
@@ -90,40 +114,65 @@ def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
     """The settings in the configuration of a folder; one error lists all wrong fields."""
     whole = _Fields((), content)
     model = whole.inner("model")
-    for part in ("encoder", "embedding", "vision", "speech"):
-        if part in model.values:
-            raise Unsupported(Problem((FILE, "model", part), "models of several files are not supported"))
+    _require_known_parts(model)
     decoder, search = all_checked(lambda: model.inner("decoder"), lambda: whole.inner("search"))
     counts = ("num_hidden_layers", "num_key_value_heads", "head_size")
-    context_length, vocabulary, *numbers, file, names, ends = all_checked(
+    context_length, vocabulary, *numbers, file, names, ends, others = all_checked(
         lambda: model.integer("context_length"),
         lambda: model.integer("vocab_size"),
         *(partial(decoder.integer, name) for name in counts),
         lambda: _file(folder, decoder),
-        lambda: _names(decoder),
+        lambda: _names(decoder, _NAMES),
         lambda: _end_tokens(model),
+        lambda: _others(folder, model),
     )
     layers, key_heads, head_size = numbers
     found = _search(search, context_length)
     kind, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
-    return Settings(file, names, layers, key_heads, head_size, vocabulary, context_length, ends, found, kind, heads)
+    own = (file, names, layers, key_heads, head_size, vocabulary, context_length, ends, found)
+    return Settings(*own, kind, heads, others, model.values.get("image_token_id"))
 
 
-def _file(folder: Path, decoder: "_Fields") -> Path:
-    name = decoder.text("filename")
+def _require_known_parts(model: "_Fields") -> None:
+    """Refuses models of other parts, and parts that are a chain of models."""
+    for part in ("speech", "joiner"):
+        if part in model.values:
+            raise Unsupported(Problem((FILE, "model", part), "not supported", remedy=f"known are {_KNOWN}"))
+    for part in ("decoder", *_NAMES_OF_OTHERS):
+        fields = model.values.get(part)
+        if isinstance(fields, dict) and "pipeline" in fields:
+            rule = "not supported; a part must be one file"
+            raise Unsupported(Problem((FILE, "model", part, "pipeline"), rule))
+    if "vision" in model.values and "embedding" not in model.values:
+        raise InvalidDesc(Problem((FILE, "model", "embedding"), "must be an object beside vision", "none"))
+
+
+def _others(folder: Path, model: "_Fields") -> dict[str, FileSettings]:
+    """The settings of the models that work for the decoder."""
+    fields = {part: model.inner(part) for part in _NAMES_OF_OTHERS if part in model.values}
+    known = _NAMES_OF_OTHERS.items()
+    return {
+        part: FileSettings(_file(folder, fields[part]), _names(fields[part], own))
+        for part, own in known
+        if part in fields
+    }
+
+
+def _file(folder: Path, part: "_Fields") -> Path:
+    name = part.text("filename")
     path = folder / name
     is_inside = path.resolve().parent.is_relative_to(folder.resolve()) or Path(name).name == name
     if not is_inside or not path.exists():
-        raise InvalidDesc(Problem((FILE, *decoder.path, "filename"), "must be a file in the folder", show(name)))
+        raise InvalidDesc(Problem((FILE, *part.path, "filename"), "must be a file in the folder", show(name)))
     return path
 
 
-def _names(decoder: "_Fields") -> dict[str, str]:
-    names = {**_NAMES, **decoder.inner("inputs").values, **decoder.inner("outputs").values}
-    for name in (one for one in _NAMES if one.endswith("_names")):
+def _names(part: "_Fields", known: Mapping[str, str]) -> dict[str, str]:
+    names = {**known, **part.inner("inputs").values, **part.inner("outputs").values}
+    for name in (one for one in known if one.endswith("_names")):
         if str(names[name]).count("%d") != 1:
             rule = "must have %d for the layer"
-            raise InvalidDesc(Problem((FILE, "model", "decoder", name), rule, show(names[name])))
+            raise InvalidDesc(Problem((FILE, *part.path, name), rule, show(names[name])))
     return {name: str(value) for name, value in names.items()}
 
 
@@ -138,18 +187,37 @@ def _end_tokens(model: "_Fields") -> tuple[int, ...]:
 
 _NAMES = {
     "input_ids": "input_ids",
+    "inputs_embeds": "inputs_embeds",
     "attention_mask": "attention_mask",
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
     "past_value_names": "past_key_values.%d.value",
     "past_conv_names": "past.%d.conv",
     "past_recurrent_names": "past.%d.recurrent",
+    "encoder_hidden_states": "encoder_hidden_states",
+    "cross_past_key_names": "past_key_cross_%d",
+    "cross_past_value_names": "past_value_cross_%d",
     "logits": "logits",
     "present_key_names": "present.%d.key",
     "present_value_names": "present.%d.value",
     "present_conv_names": "present.%d.conv",
     "present_recurrent_names": "present.%d.recurrent",
 }
+_NAMES_OF_OTHERS = {
+    "encoder": {
+        "audio_features": "audio_features",
+        "encoder_hidden_states": "encoder_hidden_states",
+        "cross_present_key_names": "present_key_cross_%d",
+        "cross_present_value_names": "present_value_cross_%d",
+    },
+    "embedding": {
+        "input_ids": "input_ids",
+        "image_features": "image_features",
+        "inputs_embeds": "inputs_embeds",
+    },
+    "vision": {"image_features": "image_features"},
+}
+_KNOWN = join_words(["decoder", *_NAMES_OF_OTHERS])
 
 
 class _Fields(NamedTuple):

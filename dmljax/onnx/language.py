@@ -6,13 +6,14 @@ prompt is read in one call; then one compiled loop chooses tokens until every se
 Layers of convolutions and of linear attention have states instead, which each token changes: later tokens cannot
 overwrite padding there. Models with such layers read prompts without padding, in pieces whose lengths are powers of
 two.
+
+What an encoder computes from audio stands beside the caches, and stays as it is.
 """
 
 import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ from jax import Array, lax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import integer_in
-from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
 from dmljax.onnx.file import TensorType
+from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, changed, finder_of, graph_of, load, require_weights, stored_in
-from dmljax.onnx.sharding import divided_along, on_auto_mesh
+from dmljax.onnx.model import Model, changed, finder_of, graph_of, require_weights, stored_in
+from dmljax.onnx.sharding import divided_along, on_auto_mesh, on_mesh
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -41,7 +43,7 @@ class State(NamedTuple):
     tokens: Array  # (batch, room), zeros after each sequence's end
     lengths: Array  # (batch,)
     logits: Array  # (batch, vocabulary) of each sequence's next token, in float32
-    caches: dict[str, Array]  # the keys and values or the states of each layer, by the names of the model's inputs
+    caches: dict[str, Array]  # keys and values or states of each layer, and what an encoder heard, by input name
 
 
 def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
@@ -54,12 +56,15 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
         if dtype is not None:
             dtype = _type_of_floats(dtype)
-        settings = read_settings(Path(folder))
-        model = LanguageModel(settings, load(settings.file))
+        model = model_of(read_settings(Path(folder)))
         if dtype is not None:
-            weights = model.weights.items()
-            model.model.weights = {name: one.astype(dtype) if one.dtype in FLOATS else one for name, one in weights}
+            model.models.convert_floats(dtype)
         return model
+
+
+def model_of(settings: Settings) -> "LanguageModel":
+    """Loads the models of a folder."""
+    return LanguageModel(settings, loaded(settings))
 
 
 def _type_of_floats(given: Any) -> Any:
@@ -74,46 +79,54 @@ def _type_of_floats(given: Any) -> Any:
 class LanguageModel:
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
-    `settings` has what the folder's file says, and `model` is the ONNX model, whose `weights` each method takes with
-    other values: trained ones, in another float type, or on several devices as `shard` places them.
+    `settings` has what the folder's file says, and `model` is the ONNX model that decodes. Each method takes `weights`
+    with other values: trained ones, in another float type, or on several devices as `shard` places them.
+
+    Some folders have several models, whose weights' names then begin with `decoder.`, `encoder.`, `embedding.` or
+    `vision.`. With an encoder, as Whisper has, each method takes `audio`: an array of features, such as (sequences, mel
+    bins, frames), that you compute. With a vision model it takes `images`: a mapping with the arrays of that model's
+    inputs, where the prompts have tokens for their places. A `state` has heard and seen what came before.
 
     A first call compiles two programs: one that reads prompts, whose lengths are rounded up to a power of two, and one
     that chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
     """
 
-    def __init__(self, settings: Settings, model: Model) -> None:
+    def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
+        model = by_part[DECODER]
         self.settings, self.model = settings, model
-        types = {one.name: one for one in (*model.inputs, *model.defaults)}
+        types = types_of_inputs(model)
         outputs = {one.name: one for one in model.outputs}
         names = settings.names
         self._caches = settings.caches(types)
         if problems := [*problems_of_names(settings, types, outputs)]:
             raise InvalidDesc(*problems)
+        self.models = FolderModels(settings, by_part)
         states = settings.states(types)
         self._batch_axes = {past: _batch_axis(past, types[past].sizes) for past in self._caches if past in states}
-        positions = replace(types[names["input_ids"]], name=names["position_ids"])
+        positions = TensorType(names["position_ids"], np.dtype(np.int64), (None, None))
         graph, self._tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
         types |= {one.name: one for one in graph.inputs}
         logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
         self._run, self._run_prompt = changed(model, logits.all), changed(model, with_counts(logits.chosen))
-        roles = ("input_ids", "attention_mask", "position_ids")
-        self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
-        self._types_of_caches = {past: types[past] for past in self._caches}
-        self._types_of_weights = {name: one.dtype for name, one in model.weights.items()}
-        sizes = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
-        self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
         self._outputs = [*outputs]
+        self._roles = {role: types[names[role]] for role in ROLES if names[role] in types}
+        self._types_of_caches = {past: types[past] for past in self._caches}
+        self._types_of_weights = {name: one.dtype for name, one in self.weights.items()}
+        sizes = self._roles["position_ids"].sizes if "position_ids" in self._roles else None
+        self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
         self._write = jax.jit(self._writing, donate_argnums=1, static_argnames=("way", "mesh"))
         self._score = jax.jit(self._scored)
+        self._hear = jax.jit(self.models.heard)
+        self._embed = jax.jit(self.models.embedded)
 
     def __repr__(self) -> str:
-        return f"LanguageModel({self.model!r})"
+        return f"LanguageModel({', '.join(map(repr, self.models.by_part.values()))})"
 
     @property
     def weights(self) -> dict[str, Array]:
-        """The weights of the ONNX model."""
-        return self.model.weights
+        """The weights of the ONNX models."""
+        return self.models.weights
 
     def can_shorten(self, length: int, to: int) -> bool:
         """Whether the caches of so many tokens serve for the first ones, too.
@@ -125,7 +138,7 @@ class LanguageModel:
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
-        return self.model.partition(mesh, axis)
+        return self.models.partition(mesh, axis)
 
     def shard(
         self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
@@ -135,7 +148,8 @@ class LanguageModel:
         With these weights, `generate` and its like divide sequences along the axis `data` of the mesh, and the heads of
         keys and values along `model`, where their numbers are divisible.
         """
-        return self.model.shard(mesh, specs)
+        with within("onnx"):
+            return on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
     def generate(
         self,
@@ -151,6 +165,8 @@ class LanguageModel:
         key: Array | None = None,
         state: State | None = None,
         weights: Mapping[str, Any] | None = None,
+        audio: Any = None,
+        images: Mapping[str, Any] | None = None,
     ) -> Any:
         """Continues prompts up to an end token, or to `max_length` tokens with the prompt.
 
@@ -169,18 +185,20 @@ class LanguageModel:
             "repetition_penalty": repetition_penalty,
         }
         with within("onnx"):
-            run = self._begun(prompts, options, key, state, weights)
+            run = self._begun(prompts, options, key, state, weights, _Senses(audio, images))
             return run.advanced(run.search.max_length).sequences()
 
     def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> "Stream":
         """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
         with within("onnx"):
             known = {name: options.pop(name, None) for name in ("key", "state", "weights")}
+            senses = _Senses(*(options.pop(name, None) for name in _Senses._fields))
             unknown = options.keys() - {*Search._fields}
             if unknown:
-                rule = f"must be options of generate: {', '.join(Search._fields)}, key, state or weights"
+                names = join_words([*Search._fields, *known, *_Senses._fields], "or")
+                rule = f"must be options of generate: {names}"
                 raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
-            run = self._begun(prompts, options, *known.values())
+            run = self._begun(prompts, options, known["key"], known["state"], known["weights"], senses)
             return Stream(run, integer_in("block", block, 1, 2**31 - 1))
 
     def start(
@@ -190,21 +208,32 @@ class LanguageModel:
         max_length: int | None = None,
         state: State | None = None,
         weights: Mapping[str, Any] | None = None,
+        audio: Any = None,
+        images: Mapping[str, Any] | None = None,
     ) -> State:
         """Reads prompts, with room for `max_length` tokens, after the sequences of `state` if there is one."""
         with within("onnx"):
-            return self._begun(prompts, {"max_length": max_length}, None, state, weights).state
+            options, senses = {"max_length": max_length}, _Senses(audio, images)
+            return self._begun(prompts, options, None, state, weights, senses).state
 
-    def logits(self, prompts: Any, *, weights: Mapping[str, Any] | None = None) -> Any:
+    def logits(
+        self,
+        prompts: Any,
+        *,
+        weights: Mapping[str, Any] | None = None,
+        audio: Any = None,
+        images: Mapping[str, Any] | None = None,
+    ) -> Any:
         """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary)."""
         with within("onnx"):
-            rows, is_single = _rows(prompts, self.settings.vocabulary)
+            rows, is_single = self._rows(prompts, images)
             longest, most = max(map(len, rows)), self.settings.context_length
             if longest > most:
                 raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
             tokens, counts = _padded(rows, _rounded(longest, most))
             given, _ = self._given(weights)
-            found = self._score(given, tokens, counts)
+            heard = self._heard(given, audio, len(rows))
+            found = self._score(given, tokens, counts, heard, self._embedded(given, tokens, images))
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
 
@@ -215,6 +244,7 @@ class LanguageModel:
         key: Array | None,
         state: State | None,
         weights: Mapping[str, Any] | None,
+        senses: "_Senses",
     ) -> "_Run":
         """The prompts read, after the sequences of `state`."""
         settings = self.settings
@@ -233,39 +263,81 @@ class LanguageModel:
         is_single = state is not None and state.tokens.shape[0] == 1
         rows: list[list[int]] = []
         if prompts is not None:
-            rows, is_single = _rows(prompts, settings.vocabulary)
+            rows, is_single = self._rows(prompts, senses.images)
+        elif senses.images is not None:
+            raise InvalidType(Problem("images", "must be given with prompts, which have places for them"))
+        if state is not None and senses.audio is not None:
+            raise InvalidType(Problem("audio", "must be left out with state, which has heard what came before"))
         if state is None:
             for i, row in enumerate(rows):
                 if not row:
                     raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
-            state = self._placed(self._empty(len(rows), search.max_length, given), mesh)
+            state = self._empty(len(rows), search.max_length, given)
+            heard = self._heard(given, senses.audio, len(rows))
+            state = self._placed(state._replace(caches=state.caches | heard), mesh)
         batch, room = state.tokens.shape
         if search.max_length > room:
             raise InvalidDesc(Problem("max_length", f"must be at most {room}, the room of state", search.max_length))
         if rows and len(rows) != batch:
             raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
         if rows:
-            state = self._after(given, mesh, state, rows, search.max_length)
+            state = self._after(given, mesh, state, rows, search.max_length, senses.images)
         return _Run(self, given, mesh, state, search, is_single, key)
 
     def _given(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
         """The weights of a call, and the mesh that they are on."""
+        own = self.weights
         if weights is not None:
-            require_weights(self.model, weights)
-        return on_auto_mesh(self.weights if weights is None else weights)
+            require_weights(weights, own)
+        return on_auto_mesh(own if weights is None else weights)
+
+    def _rows(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
+        """The prompts as lists of tokens; the places of images may be negative."""
+        return _rows(prompts, self.settings.vocabulary, 0 if images is None else np.iinfo(np.int32).min)
+
+    def _heard(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
+        """What the decoder reads of the audio of so many sequences."""
+        found = self.models.audio(audio, count, self._float_type(weights))
+        return {} if found is None else self._hear(weights, found)
+
+    def _embedded(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
+        """The rows of tokens with what is seen in images; None if there are none."""
+        if images is not None and self._streams:
+            rule = "not supported for models with positions in time, height and width"
+            raise Unsupported(Problem("images", rule, self._roles["position_ids"]))
+        if images is not None and self._tables is not None:  # what is read anew would need all earlier images
+            raise Unsupported(Problem("images", "not supported for models with other rotary angles for long sequences"))
+        features = self.models.seen(weights, images, self._float_type(weights))
+        if features is None:
+            return None
+        places = int(np.sum((tokens < 0) | (tokens == self.settings.image_token)))
+        count = int(np.prod(features.shape[:-1]))
+        if places != count and (places or self.settings.image_token is not None):
+            rule = f"must have {count} tokens in the places of images, which have as many features"
+            raise InvalidDesc(Problem("prompts", rule, places))
+        embeds: Array = self._embed(weights, tokens, features)
+        return embeds
 
     def _after(
-        self, weights: Mapping[str, Any], mesh: Mesh | None, state: State, rows: list[list[int]], most: int
+        self,
+        weights: Mapping[str, Any],
+        mesh: Mesh | None,
+        state: State,
+        rows: list[list[int]],
+        most: int,
+        images: Any = None,
     ) -> State:
         """The state after reading the rows."""
         lengths = np.asarray(state.lengths)
         longest = int(max(lengths + [len(row) for row in rows]))
         if longest > most:
             raise InvalidDesc(Problem("prompts", f"must leave at most max_length = {most} tokens in all", longest))
+        embeds = self._embedded(weights, _padded(rows, _rounded(max(map(len, rows)), most))[0], images)
         ends = lengths + np.array([len(row) for row in rows], np.int32)
         if lengths.any() and self._become_long(lengths, ends):
             state, rows = self._from_start(state, rows)
             lengths = np.zeros_like(lengths)
+        before = lengths
         while any(rows):
             # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
             # row that is full, which nothing reads again.
@@ -278,7 +350,8 @@ class LanguageModel:
                 size = _rounded(max(map(len, rows)), room)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
-            state = self._read(weights, state, tokens, counts, ends, is_first=is_first, mesh=mesh)
+            piece = None if embeds is None else _from(embeds, lengths - before, size)
+            state = self._read(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
 
@@ -304,8 +377,7 @@ class LanguageModel:
     def _empty(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
-        types = {one.dtype for name, one in weights.items() if one.dtype != self._types_of_weights[name]}
-        other = types.pop() if len(types) == 1 else None  # the float type that weights have instead of the file's
+        other = self._float_type(weights)
 
         def empty(name: str, kind: TensorType) -> Array:
             sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
@@ -319,15 +391,21 @@ class LanguageModel:
             {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
         )
 
+    def _float_type(self, weights: Mapping[str, Any]) -> Any:
+        """The float type that weights have instead of the files'; None if they have these."""
+        types = {one.dtype for name, one in weights.items() if one.dtype != self._types_of_weights[name]}
+        return types.pop() if len(types) == 1 else None
+
     def _placed(self, state: State, mesh: Mesh | None) -> State:
         """The state on a mesh: sequences along its axis `data`, and heads of keys and values along `model`."""
         if mesh is None:
             return state
 
-        def axes_of(name: str) -> tuple[str | None, ...]:
-            return (*[None] * self._batch_axes[name], "data") if name in self._batch_axes else ("data", "model")
+        def axes_of(name: str, dimensions: int) -> tuple[str | None, ...]:
+            has_heads = name not in self._batch_axes and dimensions == 4
+            return ("data", "model") if has_heads else (*[None] * self._batch_axes.get(name, 0), "data")
 
-        caches = {name: divided_along(mesh, x, axes_of(name)) for name, x in state.caches.items()}
+        caches = {name: divided_along(mesh, x, axes_of(name, x.ndim)) for name, x in state.caches.items()}
         tokens, lengths, logits = (divided_along(mesh, x, ("data",)) for x in state[:3])
         return State(tokens, lengths, logits, caches)
 
@@ -340,28 +418,35 @@ class LanguageModel:
         mask: Array,
         ends: Array,
         counts: Array | None = None,
+        embeds: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
         """The logits of all tokens, or of the last of the first `counts` in each row, and the caches.
 
-        The rows have `ends` tokens once all of theirs are read.
+        The rows have `ends` tokens once all of theirs are read; `embeds` replaces what the embedding makes of tokens.
         """
         if self._tables is not None:
             places = places + jnp.where(self._are_long(ends), self._tables.short, 0)[:, None]
         places = jnp.broadcast_to(places, (*self._streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
+        if "inputs_embeds" in self._roles:
+            if embeds is None:
+                embeds = self.models.embedded(weights, tokens, dtype=self._float_type(weights))
+            values["inputs_embeds"] = embeds
         inputs = {
-            self.settings.names[role]: values[role].astype(jax.dtypes.canonicalize_dtype(dtype))
-            for role, dtype in self._dtypes.items()
+            one.name: values[role] if one.dtype in FLOATS else values[role].astype(_canonical(one.dtype))
+            for role, one in self._roles.items()
         }
         inputs |= caches
+        of_decoder = self.models.weights_of(DECODER, weights)
         if counts is None:
-            found = self._run(weights, inputs)
+            found = self._run(of_decoder, inputs)
         else:
             last = jnp.maximum(counts - 1, 0)[:, None, None]
-            found = self._run_prompt(weights, {**inputs, ROWS: last, COUNTS: counts})
+            found = self._run_prompt(of_decoder, {**inputs, ROWS: last, COUNTS: counts})
         results: dict[str, Any] = dict(zip(self._outputs, found, strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
-        return logits, {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
+        presents = {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
+        return logits, {**caches, **presents}
 
     def _kept(
         self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
@@ -381,6 +466,7 @@ class LanguageModel:
         tokens: Array,
         counts: Array,
         ends: Array,
+        embeds: Array | None = None,
         *,
         is_first: bool,
         mesh: Mesh | None = None,
@@ -390,7 +476,7 @@ class LanguageModel:
         places = state.lengths[:, None] + _iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
         seen = places < counts[:, None] if is_first else _iota(room)[None] < (state.lengths + counts)[:, None]
-        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts)
+        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts, embeds)
         written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
         read = State(written, state.lengths + counts, *self._kept(state, logits[:, 0], caches, counts > 0))
         return self._placed(read, mesh)
@@ -441,11 +527,20 @@ class LanguageModel:
         logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths)
         return State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
 
-    def _scored(self, weights: Any, tokens: Array, counts: Array) -> Array:
+    def _scored(
+        self, weights: Any, tokens: Array, counts: Array, heard: Mapping[str, Array], embeds: Array | None
+    ) -> Array:
         batch, size = tokens.shape
         places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
-        caches = self._empty(batch, 0, weights).caches
-        return self._called(weights, caches, tokens, places, places < counts[:, None], counts)[0]
+        caches = {**self._empty(batch, 0, weights).caches, **heard}
+        return self._called(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
+
+
+class _Senses(NamedTuple):
+    """What a call hears and sees."""
+
+    audio: Any = None
+    images: Any = None
 
 
 Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
@@ -475,7 +570,8 @@ class _Run(NamedTuple):
         run = self._stepped(over, steps)
         if model._become_long(before, run.state.lengths):
             state, rows = model._from_start(run.state, [[]] * len(before))
-            run = run._replace(state=model._after(self.weights, self.mesh, state, rows, state.tokens.shape[1]))
+            state = model._after(self.weights, self.mesh, state, rows, state.tokens.shape[1])
+            run = run._replace(state=state)
         return run if run.is_over or steps == most else run.advanced(most - steps)
 
     def _stepped(self, over: Any, most: int) -> "_Run":
@@ -500,20 +596,34 @@ class Part(NamedTuple):
 
 
 def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Part, Part]:
-    """What a generation compiles, by the folder's search: the reading of `prompt` tokens, and a step of the loop."""
+    """What a generation compiles, by the folder's search: the reading of `prompt` tokens, and a step of the loop.
+
+    An encoder is in the first one, which then also takes audio.
+    """
 
     def integers(*sizes: int) -> Any:
         return jax.ShapeDtypeStruct(sizes, jnp.int32)
 
-    search = model.settings.search
-    state = jax.eval_shape(lambda: model._empty(batch, room, model.weights))
+    search, weights = model.settings.search, model.weights
+    state = jax.eval_shape(lambda: model._empty(batch, room, weights))
+    prompts: tuple[Any, ...] = integers(batch, _rounded(prompt, room)), integers(batch), integers(batch)
+    reading = functools.partial(model._reading, is_first=True)
+    if "encoder" in model.settings.others:
+        audio = model.models.type_of_audio(batch, model._float_type(weights))
+        state = state._replace(caches=state.caches | jax.eval_shape(model.models.heard, weights, audio))
+        prompts, reading = (*prompts, audio), functools.partial(_hearing_and_reading, model)
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
     progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
     numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))
-    reading = functools.partial(model._reading, is_first=True)
     step = functools.partial(model._step, way=_way(search))
-    prompts = integers(batch, _rounded(prompt, room)), integers(batch), integers(batch)
     return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
+
+
+def _hearing_and_reading(
+    model: LanguageModel, weights: Any, state: State, tokens: Array, counts: Array, ends: Array, audio: Array
+) -> State:
+    heard = model.models.heard(weights, audio)
+    return model._reading(weights, state._replace(caches=state.caches | heard), tokens, counts, ends, is_first=True)
 
 
 class Stream(Iterator[Any]):
@@ -584,7 +694,8 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
     logits, (batch, room) = state.logits, state.tokens.shape
     if way.has_penalty:
         rows, is_there = _iota(batch)[:, None], _iota(room)[None] < state.lengths[:, None]
-        seen = jnp.zeros(logits.shape, bool).at[rows, state.tokens].max(is_there)
+        tokens = jnp.where(state.tokens < 0, logits.shape[1], state.tokens)  # the places of images, which are dropped
+        seen = jnp.zeros(logits.shape, bool).at[rows, tokens].max(is_there, mode="drop")
         penalty = numbers["repetition_penalty"]
         logits = jnp.where(seen, jnp.where(logits > 0, logits / penalty, logits * penalty), logits)
     if way.has_least:
@@ -613,15 +724,15 @@ def problems_of_names(
     """What the settings name that a model does not have, and sizes that differ from the model's."""
     names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
     used = {*caches, *caches.values()}
-    sides = {"inputs": ("past", inputs, ["input_ids", "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
+    reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
+    sides = {"inputs": ("past", inputs, [reads, "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
     for side, (past, known, roles) in sides.items():
         for role in (*roles, *(f"{past}_{kind}_names" for kind in ("key", "value", "conv", "recurrent"))):
             of_layers = (name for i in range(settings.layers) if (name := names[role] % i) in used)
             wanted = of_layers if role.endswith("_names") else [names[role]]
             missing = next((name for name in wanted if name not in known), None)
             if missing is not None:
-                rule, remedy = f"must name {side} of {settings.file.name}", f"it has {join_words(known)}"
-                yield Problem((FILE, "model", "decoder", side, role), rule, missing, remedy=remedy)
+                yield missing_name(settings, (DECODER, side, role), missing, known)
     fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
     for name in (one for one in caches if one not in states):
         fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
@@ -642,7 +753,7 @@ def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
     return is_open.index(True)
 
 
-def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:
+def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], bool]:
     """The prompts as lists of tokens, and whether it is only one, without a list around it."""
     nested = prompts.tolist() if isinstance(prompts, np.ndarray | jax.Array) else prompts
     wanted = "must be a list of tokens, or a list of such lists"
@@ -654,10 +765,20 @@ def _rows(prompts: Any, vocabulary: int) -> tuple[list[list[int]], bool]:
         if not isinstance(row, list) or not all(isinstance(one, int | np.integer) for one in row):
             raise InvalidType(Problem(("prompts", i), wanted, show(row)))
         for one in row:
-            if not 0 <= one < vocabulary:
+            if not lowest <= one < vocabulary:
                 rule = f"must have tokens from 0 to {vocabulary - 1}, the model's vocabulary"
                 raise InvalidDesc(Problem(("prompts", i), rule, one))
     return [[int(one) for one in row] for row in rows], is_single
+
+
+def _from(rows: Array, first: Any, count: int) -> Array:
+    """So many rows of each sequence, from its first one on."""
+    places = first[:, None] + np.arange(count)[None]
+    return jnp.take_along_axis(rows, places[..., None], axis=1, mode="clip")
+
+
+def _canonical(dtype: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def _iota(count: int) -> Array:

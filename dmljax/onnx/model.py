@@ -72,7 +72,13 @@ class Model:
     weights: dict[str, jax.Array]
     is_random: bool
 
-    def __init__(self, source: Any, constants: Mapping[str, Any], maximum_sizes: Mapping[str, int] | str) -> None:
+    def __init__(
+        self,
+        source: Any,
+        constants: Mapping[str, Any],
+        maximum_sizes: Mapping[str, int] | str,
+        revise: Callable[[OnnxGraph], OnnxGraph] | None = None,
+    ) -> None:
         proto, folder = read_model(source)
         reader = Reader(proto, folder)
         finder = Finder(reader)
@@ -80,7 +86,7 @@ class Model:
         graph = reader.read(proto.graph)
         require_handlers(finder, graph)
         self.is_random = draws_numbers(finder, graph)
-        graph = _with_constant_nodes_stored(graph)
+        graph = _with_constant_nodes_stored(graph if revise is None else revise(graph))
         program = Program(finder.find, _bounds(graph, maximum_sizes), finder.leading)
         fixed = _fixed(graph, constants)
         known = {**graph.constants, **fixed}
@@ -122,7 +128,7 @@ class Model:
         """
         key = self._taken_key(named)
         with within("onnx"):
-            self._require_weights(weights)
+            require_weights(weights, self.weights)
             given = dict(weights)
             results: Results = self._plan.run(Given(given, given, False).with_key(key), inputs, named)
             return results
@@ -217,7 +223,7 @@ class Model:
         """
         with within("onnx"):
             weights = self.weights if weights is None else weights
-            self._require_weights(weights)
+            require_weights(weights, self.weights)
             saving.save(self._file, Path(path), weights)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
@@ -274,19 +280,6 @@ class Model:
         with within("onnx"):
             return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
-    def _require_weights(self, weights: Mapping[str, Any]) -> None:
-        if weights is self.weights:
-            return
-        if not isinstance(weights, Mapping):
-            raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
-        for name in sorted(weights.keys() ^ self.weights.keys()):
-            rule = "must have the same names as model.weights"
-            raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in self.weights else ''}{name}"))
-        for name, own in self.weights.items():
-            given = array(("weights", name), weights[name])
-            if given.shape != own.shape:
-                raise InvalidDesc(Problem(("weights", name), f"must have shape {own.shape}", given.shape))
-
 
 def separated(
     model: Model, *, is_folded: bool
@@ -305,9 +298,19 @@ def separated(
     return given.arguments, compute
 
 
-def require_weights(model: Model, weights: Mapping[str, Any]) -> None:
-    """Refuses weights with other names or shapes than a model's."""
-    model._require_weights(weights)
+def require_weights(given: Any, own: Mapping[str, jax.Array]) -> None:
+    """Refuses weights with other names or shapes than a model's own."""
+    if given is own:
+        return
+    if not isinstance(given, Mapping):
+        raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(given)))
+    for name in sorted(given.keys() ^ own.keys()):
+        rule = "must have the same names as model.weights"
+        raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in own else ''}{name}"))
+    for name, weight in own.items():
+        shape = array(("weights", name), given[name]).shape
+        if shape != weight.shape:
+            raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
 
 
 def nodes_of(model: Model) -> tuple[Node, ...]:

@@ -174,6 +174,16 @@ def _read(path: str, wanted: TensorType) -> Elements:
     return elements
 
 
+def array_in(path: str) -> Elements:
+    """The array in an .npy file, or the only one in an .npz file."""
+    given = _loaded(path)
+    found = {"": given} if isinstance(given, np.ndarray) else given
+    if len(found) != 1:
+        raise InvalidDesc(Problem((), f"{Path(path).name} must have one array", join_words(found) or "none"))
+    elements: Elements = next(iter(found.values()))
+    return elements
+
+
 def _loaded(path: str) -> Any:
     """Loads the array in an .npy file, or the arrays in an .npz file by name."""
     try:

@@ -33,6 +33,8 @@ NETWORKS = {
         c = CumSum <reverse = 1> (v, k)  y = Mul (s, c)  n = Size (y)""",
     "written back": """
         v = GatherND (x, p)  w = Neg (v)  y = ScatterND (x, p, w)  n = Shape (p)""",
+    "written from rows of a fixed number": """
+        y = ScatterND (x, p, five)  n = Shape (p)""",
     "elements written back along an axis": """
         flat = Reshape (x, minus)  above = Greater (flat, zero)  at = NonZero (above)  row = Squeeze (at, none)
         v = Gather (flat, row)  w = Exp (v)  y = ScatterElements (flat, row, w)  n = Shape (row)""",
@@ -103,6 +105,7 @@ CONSTANTS = """float zero = {0}, float two = {2}, float one_float = {1}, float h
     float[2] two_floats = {7, 8}, int64[4] batch_sizes = {3, 1, 2, 2}, int64[3] rows123 = {1, 2, 3},
     float minus_one = {-1}, float[1, 1, 2, 2] filters = {1, -2, 3, 4}, float[4] scales = {1, 1, 2, 2},
     float[16] gain = {1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}, int64[1] two_times = {2},
+    float[5] five = {1, 2, 3, 4, 5},
     float[1, 16] gains = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1}, float[2] zero_one = {0, 1}"""
 
 

@@ -388,8 +388,18 @@ def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Resul
     rows = _wrapped_rows(indices, x.shape)
     is_true = are_inside(indices.shape[:-1])
     first = rows[..., 0] if is_true is None else jnp.where(is_true, rows[..., 0], whole.shape[0] - 1)
-    result = run(whole, rows.at[..., 0].set(first), _array(updates))
+    result = run(whole, rows.at[..., 0].set(first), _with_room(updates, indices.shape[:-1]))
     return padded(result[:-1], x.shape)
+
+
+def _with_room(value: Any, sizes: Sizes) -> Array:
+    """An array with the room of these sizes along its first axes, where they are counts; what is added is 0."""
+    array = _array(value)
+    missing = [
+        bound_of(size) - own if isinstance(size, Count) else 0 for own, size in zip(array.shape, sizes, strict=False)
+    ]
+    missing += [0] * (array.ndim - len(missing))
+    return jax.lax.pad(array, jnp.zeros((), array.dtype), [(0, count, 0) for count in missing])
 
 
 @of_padded("OneHot")

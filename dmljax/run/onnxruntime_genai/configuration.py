@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.onnx import LanguageModel, load
 from dmljax.onnx.genai import read_configuration, settings_of
+from dmljax.onnx.language import model_of
 from dmljax.run.answers import Answering, refusing, require_first_device
 from dmljax.text import did_you_mean, reason_of, show
 
@@ -49,8 +49,7 @@ class Model(Answering):
         own = config if isinstance(config, Config) else Config(config)
         with refusing(LIBRARY):
             self._folder, self._content = own._folder, own._content
-            settings = settings_of(own._folder, own._content)
-            self._model = LanguageModel(settings, load(settings.file))
+            self._model = model_of(settings_of(own._folder, own._content))
             self._pad = int(self._content["model"].get("pad_token_id", 0))
 
     @property

@@ -1,0 +1,241 @@
+"""The models of a language model's folder: a decoder, and models that work for it.
+
+An encoder hears: it computes keys and values from audio, which the decoder reads with every token. An embedding makes
+rows of features from tokens, in place of a table in the decoder, and puts those of a vision model where the prompt has
+places for images.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+
+from dmljax.checks import array
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.onnx.file import OnnxGraph, TensorType
+from dmljax.onnx.genai import FILE, Settings
+from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches
+from dmljax.onnx.model import Model
+from dmljax.text import join_words, show
+from dmljax.types import FLOATS
+
+DECODER = "decoder"
+ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
+
+
+def loaded(settings: Settings) -> dict[str, Model]:
+    """The models of a folder by what they do."""
+    found = {}
+    for part, file in settings.files.items():
+        with inside((file.name,) if settings.others else ()):
+            found[part] = load_part(settings, part)
+    return found
+
+
+def load_part(settings: Settings, part: str) -> Model:
+    """A model of a folder as we run it."""
+    # The number of places for images depends on the prompt.
+    maximum_sizes: Any = "largest" if part == "embedding" else {}
+    return Model(settings.files[part], {}, maximum_sizes, partial(revised, settings, part))
+
+
+def revised(settings: Settings, part: str, graph: OnnxGraph) -> OnnxGraph:
+    """The graph of a model as we run it: a decoder has caches of a fixed size."""
+    if part != DECODER:
+        return graph
+    names, caches = settings.names, settings.caches(graph.input_names)
+    return with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
+
+
+class FolderModels:
+    """The models of a folder, as one function of all their weights.
+
+    If there are several models, each weight's name begins with what its model does, such as `encoder.`.
+    """
+
+    def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
+        self._settings, self.by_part = settings, dict(by_part)
+        if problems := [*problems_between(settings, by_part)]:
+            raise InvalidDesc(*problems)
+        self._inputs = {part: types_of_inputs(model) for part, model in by_part.items()}
+        self._cross_caches = _cross_caches(settings, by_part)
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The weights of all models."""
+        return self._joined({part: model.weights for part, model in self.by_part.items()})
+
+    def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
+        """Chooses how the devices along a mesh axis divide each weight."""
+        return self._joined({part: model.partition(mesh, axis) for part, model in self.by_part.items()})
+
+    def _joined(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        if len(of_parts) == 1:
+            return of_parts[DECODER]
+        return {f"{part}.{name}": one for part, values in of_parts.items() for name, one in values.items()}
+
+    def convert_floats(self, dtype: Any) -> None:
+        """Converts the weights that are floats."""
+        for model in self.by_part.values():
+            weights = model.weights.items()
+            model.weights = {name: one.astype(dtype) if one.dtype in FLOATS else one for name, one in weights}
+
+    def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of all weights that a model has, by its own names."""
+        if len(self.by_part) == 1:
+            return weights
+        prefix = f"{part}."
+        return {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
+
+    def run(self, part: str, weights: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs of a model by name."""
+        model = self.by_part[part]
+        results: Any = model.apply(self.weights_of(part, weights), **inputs)
+        several = results if isinstance(results, tuple) else (results,)
+        return dict(zip((one.name for one in model.outputs), several, strict=True))
+
+    # Audio
+
+    def audio(self, given: Any, count: int, dtype: Any) -> Array | None:
+        """The audio of `count` sequences, as an array for `heard`; `dtype` is the type of floats, if not the file's."""
+        if "encoder" not in self.by_part:
+            if given is not None:
+                raise InvalidType(Problem("audio", "must be left out, because the folder has no encoder", _told(given)))
+            return None
+        wanted = self._type_of_audio
+        if given is None:
+            rule = f"must be given: {self._settings.files['encoder'].name} reads {wanted}"
+            raise InvalidType(Problem("audio", rule, "none", remedy="audio=features"))
+        found = array("audio", given)
+        sizes = wanted.sizes or ()
+        differs = found.ndim != len(sizes) or any(
+            isinstance(own, int) and own != size for own, size in zip(sizes, found.shape, strict=True)
+        )
+        if differs:
+            rule = f"must be {wanted}, as {self._settings.files['encoder'].name} has it"
+            raise InvalidDesc(Problem("audio", rule, found.shape))
+        if len(found) != count:
+            raise InvalidDesc(Problem("audio", f"must have {count} rows, one for each prompt", len(found)))
+        return jnp.asarray(found, dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
+
+    def type_of_audio(self, batch: int, dtype: Any) -> jax.ShapeDtypeStruct:
+        """The type of the audio of `batch` sequences, if the encoder fixes its sizes."""
+        wanted = self._type_of_audio
+        sizes: Any = (wanted.sizes or ())[1:]
+        if not all(isinstance(one, int) for one in sizes):
+            file = self._settings.files["encoder"].name
+            raise Unsupported(Problem((file, wanted.name), "must have fixed sizes after the first", wanted))
+        return jax.ShapeDtypeStruct((batch, *sizes), dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
+
+    @property
+    def _type_of_audio(self) -> TensorType:
+        return self._inputs["encoder"][self._settings.others["encoder"].names["audio_features"]]
+
+    def heard(self, weights: Mapping[str, Any], audio: Array) -> dict[str, Array]:
+        """What the encoder computes from audio, by the names of the decoder's inputs."""
+        results = self.run("encoder", weights, {self._type_of_audio.name: audio})
+        return {past: results[present] for past, present in self._cross_caches.items()}
+
+    # Images
+
+    def seen(self, weights: Mapping[str, Any], images: Any, dtype: Any) -> Array | None:
+        """The features of images, given as the inputs of the vision model by name; None if there are no images."""
+        if images is None:
+            return None
+        if "vision" not in self.by_part:
+            raise InvalidType(
+                Problem("images", "must be left out, because the folder has no vision model", _told(images))
+            )
+        if not isinstance(images, Mapping):
+            wanted = join_words(self._inputs["vision"])
+            raise InvalidType(Problem("images", f"must be a mapping with arrays for {wanted}", _told(images)))
+        names, types = self._settings.others["vision"].names, self._inputs["vision"]
+        given = {names.get(role, role): value for role, value in images.items()}
+        with inside("images"):
+            arrays = {name: array(name, value) for name, value in given.items()}
+            floats = (name for name, one in types.items() if one.dtype in FLOATS and name in arrays)
+            arrays |= {name: jnp.asarray(arrays[name], dtype or types[name].dtype) for name in floats}
+            return self.run("vision", weights, arrays)[names["image_features"]]
+
+    def embedded(
+        self, weights: Mapping[str, Any], tokens: Array, features: Array | None = None, dtype: Any = None
+    ) -> Array:
+        """The rows that the embedding makes of tokens, with the features of images in their places.
+
+        `dtype` is the type of floats, if not the file's.
+        """
+        names, types = self._settings.others["embedding"].names, self._inputs["embedding"]
+        wanted = types[names["input_ids"]]
+        given = {wanted.name: tokens.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))}
+        if (of_images := types.get(names["image_features"])) is not None:
+            given[of_images.name] = self._unused(of_images, dtype) if features is None else features
+        return self.run("embedding", weights, given)[names["inputs_embeds"]]
+
+    def _unused(self, of_images: TensorType, dtype: Any) -> Array:
+        """Features for a text without images; embeddings may read a row even if they then take none."""
+        rows = self._inputs[DECODER][self._settings.names["inputs_embeds"]]
+        *sizes, last = of_images.sizes or (None,)
+        width = next((one for one in (last, (rows.sizes or (None,))[-1]) if isinstance(one, int)), 1)
+        return jnp.zeros([*(one if isinstance(one, int) else 1 for one in sizes), width], dtype or of_images.dtype)
+
+
+def types_of_inputs(model: Model) -> dict[str, TensorType]:
+    """The types of a model's inputs, with those that have a default."""
+    return {one.name: one for one in (*model.inputs, *model.defaults)}
+
+
+def _cross_caches(settings: Settings, by_part: Mapping[str, Model]) -> dict[str, str]:
+    """The decoder's inputs that the encoder computes, with the outputs that they are."""
+    if "encoder" not in by_part:
+        return {}
+    inputs = types_of_inputs(by_part[DECODER])
+    return {past: present for past, present in settings.cross_caches.items() if past in inputs}
+
+
+_ROLES = (
+    ("encoder", "inputs", "audio_features"),
+    ("embedding", "inputs", "input_ids"),
+    ("embedding", "outputs", "inputs_embeds"),
+    ("vision", "outputs", "image_features"),
+)
+
+
+def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterator[Problem]:
+    """What the models that could be loaded need of each other, or of the settings, and do not have."""
+    for part, side, role in _ROLES if "vision" not in by_part else (*_ROLES, ("embedding", "inputs", "image_features")):
+        if part in by_part:
+            name, known = settings.others[part].names[role], [one.name for one in getattr(by_part[part], side)]
+            if name not in known:
+                yield missing_name(settings, (part, side, role), name, known)
+    if DECODER not in by_part or ("encoder" in settings.others and "encoder" not in by_part):
+        return
+    cross_caches = _cross_caches(settings, by_part)
+    known = [one.name for one in by_part["encoder"].outputs] if cross_caches else []
+    if missing := next((name for name in cross_caches.values() if name not in known), None):
+        yield missing_name(settings, ("encoder", "outputs"), missing, known)
+    decoder = types_of_inputs(by_part[DECODER])
+    given = {DECODER: [*(settings.names[role] for role in ROLES), *settings.caches(decoder), *cross_caches]}
+    for part, roles in (("encoder", ["audio_features"]), ("embedding", ["input_ids", "image_features"])):
+        if part in by_part:
+            given[part] = [settings.others[part].names[role] for role in roles]
+    for part, names in given.items():
+        for one in by_part[part].inputs:
+            if one.name not in names:
+                rule, remedy = "not supported as an input", f"known are {join_words(names)}"
+                yield Problem((settings.files[part].name, one.name), rule, one, remedy=remedy)
+
+
+def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: Any) -> Problem:
+    """The problem of a name that a model does not have among its inputs or outputs."""
+    part, side, *_ = where
+    rule, remedy = f"must name {side} of {settings.files[part].name}", f"it has {join_words(known)}"
+    return Problem((FILE, "model", *where), rule, name, remedy=remedy)
+
+
+def _told(given: Any) -> str:
+    shape = getattr(given, "shape", None)
+    return show(given) if shape is None else f"an array of {shape}"
