@@ -11,7 +11,7 @@ two.
 import contextlib
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, load, require_weights
+from dmljax.onnx.model import Model, load, require_weights, types_of_weights
 from dmljax.onnx.sharding import divided_along, on_auto_mesh
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -92,7 +92,7 @@ class LanguageModel:
         roles = ("input_ids", "attention_mask", "position_ids")
         self._dtypes = {role: types[names[role]].dtype for role in roles if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
-        self._types_of_weights = {name: one.dtype for name, one in model.weights.items()}
+        self._types_of_weights = types_of_weights(model)
         positions = types[names["position_ids"]].sizes if "position_ids" in self._dtypes else None
         self._streams = positions[:-2] if positions else ()  # of positions in time, height and width
         self._outputs = [*outputs]
@@ -126,6 +126,10 @@ class LanguageModel:
         keys and values along `model`, where their numbers are divisible.
         """
         return self.model.shard(mesh, specs)
+
+    def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":
+        """Adds products of two narrow matrices to the model's products, for LoRA, as `Model.with_low_rank` does."""
+        return LanguageModel(self.settings, self.model.with_low_rank(rank, names, key=key))
 
     def generate(
         self,
@@ -186,17 +190,37 @@ class LanguageModel:
             return self._begun(prompts, {"max_length": max_length}, None, state, weights).state
 
     def logits(self, prompts: Any, *, weights: Mapping[str, Any] | None = None) -> Any:
-        """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary)."""
+        """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary).
+
+        `jax.grad` differentiates them by the weights. Under `jax.jit`, `prompts` may be an argument: integers of the
+        shape (tokens,) or (sequences, tokens).
+        """
         with within("onnx"):
+            if isinstance(prompts, jax.core.Tracer):
+                return self._logits_of_array(prompts, weights)
             rows, is_single = _rows(prompts, self.settings.vocabulary)
-            longest, most = max(map(len, rows)), self.settings.context_length
-            if longest > most:
-                raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
-            tokens, counts = _padded(rows, _rounded(longest, most))
+            longest = max(map(len, rows))
+            self._require_in_context(longest)
+            tokens, counts = _padded(rows, _rounded(longest, self.settings.context_length))
             given, _ = self._given(weights)
             found = self._score(given, tokens, counts)
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
+
+    def _logits_of_array(self, prompts: Array, weights: Mapping[str, Any] | None) -> Array:
+        if prompts.ndim not in (1, 2) or not jnp.issubdtype(prompts.dtype, jnp.integer):
+            rule = "must be integers of the shape (tokens,) or (sequences, tokens)"
+            raise InvalidType(Problem("prompts", rule, f"{prompts.dtype} of {prompts.shape}"))
+        self._require_in_context(prompts.shape[-1])
+        given, _ = self._given(weights)
+        tokens = jnp.atleast_2d(prompts).astype(jnp.int32)
+        found: Array = self._score(given, tokens, jnp.full(len(tokens), prompts.shape[-1]))
+        return found.reshape(*prompts.shape, -1)
+
+    def _require_in_context(self, longest: int) -> None:
+        most = self.settings.context_length
+        if longest > most:
+            raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
 
     def _begun(
         self,

@@ -16,6 +16,7 @@ from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold
 from dmljax.onnx.inputs import Inputs, is_text
 from dmljax.onnx.interpreter import KEY, Program, as_array, is_known, weights_of_types
+from dmljax.onnx.low_rank import Additions
 from dmljax.onnx.padded import Padded, is_padded_array
 from dmljax.onnx.parameters import Array, DType, Elements, Value
 from dmljax.onnx.static_part import KeyedArray, StaticPart
@@ -60,7 +61,7 @@ class Given(NamedTuple):
 class Plan:
     """Computes a model; `constants` are the graph's known values that are not weights.
 
-    `joined` is the graph that runs: that of the file, with each attention as one node.
+    `joined` is the graph that runs: that of the file, with each attention as one node. `weight_types` are the file's.
 
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
@@ -81,7 +82,7 @@ class Plan:
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
-        self._weight_types = {name: one.dtype for name, one in weights.items()}
+        self.weight_types: Mapping[str, DType] = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         self._static_part = StaticPart(Program(program.find, {}, program.leading), joined)
@@ -89,6 +90,13 @@ class Plan:
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
+
+    def with_additions(self, added: Additions) -> "Plan":
+        """The plan of a model with low-rank additions, whose weights it always takes as arguments."""
+        graph, joined = added.in_graph(self.graph), added.in_graph(self.joined)
+        plan = Plan(self.program, graph, joined, self._inputs, self.constants, self._deciding, {})
+        plan.weight_types = {**self.weight_types, **{name: one.dtype for name, one in added.weights.items()}}
+        return plan
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
@@ -126,7 +134,7 @@ class Plan:
         """The float types of weights that differ from the file's."""
         if given.is_of_own:
             return frozenset()
-        types = {(one.dtype, self._weight_types[name]) for name, one in given.weights.items() if name != KEY}
+        types = {(one.dtype, self.weight_types[name]) for name, one in given.weights.items() if name != KEY}
         return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
 
     @functools.cached_property
@@ -211,7 +219,7 @@ class Plan:
     def _given_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to other ones that weights are given in."""
         types: dict[DType, DType] = {}
-        for name, own in self._weight_types.items():
+        for name, own in self.weight_types.items():
             given = weights[name].dtype if name in weights else own
             if given != own and {given, own} <= FLOATS and types.setdefault(own, given) != given:
                 rule = f"must be of {own}, or of {types[own]} as others are"
