@@ -205,6 +205,8 @@ def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | Non
     While JAX traces some of them, all stay as they are: the caller's program has placed them.
     """
     if any(isinstance(one, jax.core.Tracer) for one in weights.values()):
+        for name, one in weights.items():
+            _require_auto_axes(name, jax.typeof(one).sharding)
         return dict(weights), None
     specs = {
         name: one.sharding.spec
@@ -218,6 +220,15 @@ def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | Non
     auto = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
     places = {name: NamedSharding(auto, specs.get(name, PartitionSpec())) for name in weights}
     return {name: jax.device_put(one, places[name]) for name, one in weights.items()}, auto
+
+
+def _require_auto_axes(name: str, sharding: Any) -> None:
+    types = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
+    names = [axis for axes in sharding.spec for axis in (axes if isinstance(axes, tuple) else (axes,))]
+    if any(types[axis] is AxisType.Explicit for axis in names if axis is not None):
+        rule = "must be divided along axes of the type Auto while JAX traces weights"
+        remedy = f"jax.make_mesh(..., axis_types=(jax.sharding.AxisType.Auto,) * {len(types)})"
+        raise InvalidDesc(Problem(("weights", name), rule, sharding.spec, remedy=remedy))
 
 
 def divided_along(mesh: Mesh, x: Any, axes: Sequence[str | None]) -> Any:

@@ -271,6 +271,13 @@ def test_wrong_calls_are_refused(base: LanguageModel, call: Callable[[Any], Any]
         call(base)
 
 
+def test_gradients_need_automatic_axes(tuned: LanguageModel) -> None:
+    placed = tuned.shard(mesh_of(AxisType.Explicit, data=2, model=4))
+    added = {name: one for name, one in placed.items() if ".lora_" in name}
+    with refuses("onnx: weights.embedding must be divided along axes of the type Auto while JAX traces weights; got"):
+        jax.grad(lambda added: tuned.logits(PROMPT, weights=placed | added).sum())(added)
+
+
 def test_a_model_without_products_is_refused() -> None:
     no_products = read("y = Slice(x, starts, ends)", {"starts": np.array([0, 0]), "ends": np.array([9, 6])})
     with refuses("onnx: the model has no product with a weight that low-rank additions could change"):
