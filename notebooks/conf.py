@@ -31,7 +31,8 @@ nitpick_ignore_regex = [
     ),
     (
         "py:class",
-        r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation)",
+        r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation"
+        r"|onnx\.(genai\.Settings|language\._Run))",
     ),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files

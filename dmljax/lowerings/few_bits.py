@@ -45,10 +45,12 @@ def product_with(a: Array, weights: Weights, bits: int) -> Array:
     columns = dimension_axes(weights.codes)[0]
     axes_of_a = dimension_axes(a)
     blocks = dimension_axes(weights.codes)[1]
+    of_zeros = [None, None] if weights.zeros.shape == (1, 1) else [columns, blocks]
     operands = [
         (a, axes_of_a),
         (weights.codes, [columns, blocks, None]),
-        *((x, [columns, blocks]) for x in weights[1:]),
+        (weights.scales, [columns, blocks]),
+        (weights.zeros, of_zeros),
     ]
     return partitioned(partial(_product, bits), operands, [*axes_of_a[:-1], columns])
 

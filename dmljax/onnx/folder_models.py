@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.genai import FILE, Settings
 from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches
-from dmljax.onnx.model import Model
+from dmljax.onnx.model import Model, types_of_weights
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -68,6 +68,11 @@ class FolderModels:
     def weights(self) -> dict[str, Array]:
         """The weights of all models."""
         return self._joined({part: model.weights for part, model in self.by_part.items()})
+
+    @property
+    def types_of_weights(self) -> dict[str, Any]:
+        """The types that weights have in their files."""
+        return self._joined({part: {**types_of_weights(model)} for part, model in self.by_part.items()})
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight."""

@@ -13,7 +13,7 @@ What an encoder computes from audio stands beside the caches, and stays as it is
 import contextlib
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ class LanguageModel:
         self._outputs = [*outputs]
         self._roles = {role: types[names[role]] for role in ROLES if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
-        self._types_of_weights = {name: one.dtype for name, one in self.weights.items()}
+        self._types_of_weights = self.models.types_of_weights
         sizes = self._roles["position_ids"].sizes if "position_ids" in self._roles else None
         self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
@@ -150,6 +150,11 @@ class LanguageModel:
         """
         with within("onnx"):
             return on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
+
+    def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":
+        """Adds products of two narrow matrices to the model's products, for LoRA, as `Model.with_low_rank` does."""
+        tuned = self.model.with_low_rank(rank, names, key=key)
+        return LanguageModel(self.settings, self.models.by_part | {DECODER: tuned})
 
     def generate(
         self,
@@ -224,18 +229,41 @@ class LanguageModel:
         audio: Any = None,
         images: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary)."""
+        """The logits of the token that follows each token of the prompts, as arrays (tokens, vocabulary).
+
+        `jax.grad` differentiates them by the weights. Under `jax.jit`, `prompts` may be an argument: integers of the
+        shape (tokens,) or (sequences, tokens).
+        """
         with within("onnx"):
+            if isinstance(prompts, jax.core.Tracer):
+                return self._logits_of_array(prompts, weights, _Senses(audio, images))
             rows, is_single = self._rows(prompts, images)
-            longest, most = max(map(len, rows)), self.settings.context_length
-            if longest > most:
-                raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
-            tokens, counts = _padded(rows, _rounded(longest, most))
+            longest = max(map(len, rows))
+            self._require_in_context(longest)
+            tokens, counts = _padded(rows, _rounded(longest, self.settings.context_length))
             given, _ = self._given(weights)
             heard = self._heard(given, audio, len(rows))
             found = self._score(given, tokens, counts, heard, self._embedded(given, tokens, images))
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
+
+    def _logits_of_array(self, prompts: Array, weights: Mapping[str, Any] | None, senses: "_Senses") -> Array:
+        if prompts.ndim not in (1, 2) or not jnp.issubdtype(prompts.dtype, jnp.integer):
+            rule = "must be integers of the shape (tokens,) or (sequences, tokens)"
+            raise InvalidType(Problem("prompts", rule, f"{prompts.dtype} of {prompts.shape}"))
+        if senses.images is not None:
+            raise Unsupported(Problem("images", "not supported with an array of tokens under jax.jit"))
+        self._require_in_context(prompts.shape[-1])
+        given, _ = self._given(weights)
+        tokens = jnp.atleast_2d(prompts).astype(jnp.int32)
+        heard = self._heard(given, senses.audio, len(tokens))
+        found: Array = self._score(given, tokens, jnp.full(len(tokens), prompts.shape[-1]), heard, None)
+        return found.reshape(*prompts.shape, -1)
+
+    def _require_in_context(self, longest: int) -> None:
+        most = self.settings.context_length
+        if longest > most:
+            raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
 
     def _begun(
         self,

@@ -1,6 +1,7 @@
 """ONNX models as callables that take arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +21,9 @@ from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_ha
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.joining import constants_of_masks, joined
+from dmljax.onnx.low_rank import Matrix, additions, drawn
 from dmljax.onnx.padded import is_padded_array, sizes_of
-from dmljax.onnx.parameters import Array, Elements, Value
+from dmljax.onnx.parameters import Array, DType, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
 from dmljax.onnx.refusals import told_once
 from dmljax.onnx.registry import LARGEST, Handler
@@ -159,22 +161,18 @@ class Model:
     def _taken_key(self, named: dict[str, Any]) -> Array | None:
         """Removes the random key of a call from `named`; an input may also be named `key`."""
         key: Any = named.get("key")
-        is_key = isinstance(key, jax.Array) and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
         is_input = any(one.name == "key" for one in (*self.inputs, *self.defaults))
-        if "key" not in named or (is_input and not is_key):
+        if "key" not in named or (is_input and not _are_keys(key)):
             return None
         del named["key"]
         if key is None:
             return None
         with within("onnx"):
-            given = f"keys of {key.shape}" if is_key else show(key)
             if not self.is_random:
                 rule = "not needed, because no node draws random numbers"
                 remedy = "for dropout, export the model in training mode"
-                raise InvalidType(Problem("key", rule, given, remedy=remedy))
-            if not is_key or key.shape:
-                remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
-                raise InvalidType(Problem("key", "must be a single jax.random key", given, remedy=remedy))
+                raise InvalidType(Problem("key", rule, _shown_key(key), remedy=remedy))
+            _require_key(key)
         taken: Array = key
         return taken
 
@@ -225,6 +223,43 @@ class Model:
             weights = self.weights if weights is None else weights
             require_weights(weights, self.weights)
             saving.save(self._file, Path(path), weights)
+
+    def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
+        """Adds `x @ a @ b` to products `x @ w`, where `a` has `rank` columns and `b` as many rows, for LoRA.
+
+        The new model shares the weights, which may have few bits, and has two more for each weight `w`: `w.lora_a`,
+        normal numbers that `key` draws, divided by the square root of their rows, and `w.lora_b`, zeros. Train them,
+        and leave the others as they are. `names` are parts of the names of weights, such as `["q_proj", "v_proj"]`; by
+        default, all MatMul, MatMulNBits and Gemm with weights get additions, except in functions and subgraphs.
+
+        >>> import onnx.parser
+        >>> head = (
+        ...     '<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)'
+        ... )
+        >>> model = load(
+        ...     onnx.parser.parse_model(
+        ...         head + "<float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"
+        ...     )
+        ... ).with_low_rank(1, key=jax.random.key(0))
+        >>> added = {"w.lora_a": jnp.ones((2, 1)), "w.lora_b": jnp.ones((1, 2))}
+        >>> model.apply(model.weights | added, np.ones((1, 2), np.float32)).tolist()
+        [[6.0, 8.0]]
+        """
+        with within("onnx"):
+            rank = integer_in("rank", rank, 1, 2**31 - 1)
+            _require_key(key)
+            plan, types = self._plan, types_of_weights(self)
+            known = {name: Matrix(one.shape, one.dtype) for name, one in plan.constants.items()}
+            known |= {name: Matrix(one.shape, types[name]) for name, one in self.weights.items()}
+            added = additions(plan.joined, known, rank, names)
+            tuned = copy.copy(self)
+            own = {name: one.dtype for name, one in added.weights.items()}
+            tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), own)
+            tuned._file = _copied(self._file)
+            added.in_file(tuned._file)
+            given = {types[name]: one.dtype for name, one in self.weights.items()}
+            tuned.weights = self.weights | drawn(added.weights, given, key)
+            return tuned
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight; returns a dict that you can modify.
@@ -335,7 +370,7 @@ def finder_of(model: Model) -> Callable[[Node], Handler]:
 
 def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
     """A function of weights and of inputs by name that computes a graph made of a model's."""
-    plan = model._plan.changed(graph)
+    plan = model._plan.with_graphs(graph, graph, {})
 
     def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
         with within("onnx"):
@@ -364,6 +399,25 @@ def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int,
 def file_of(model: Model) -> onnx.ModelProto:
     """The file of a model without its weights, for callers that want to know what else it says; not to be modified."""
     return model._file
+
+
+def types_of_weights(model: Model) -> Mapping[str, DType]:
+    """The types that the weights of a model have in its file."""
+    return model._plan.weight_types
+
+
+def _are_keys(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _shown_key(value: Any) -> str:
+    return f"keys of {value.shape}" if _are_keys(value) else show(value)
+
+
+def _require_key(value: Any) -> None:
+    if not _are_keys(value) or value.shape:
+        remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
+        raise InvalidType(Problem("key", "must be a single jax.random key", _shown_key(value), remedy=remedy))
 
 
 def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:

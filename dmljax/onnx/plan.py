@@ -60,7 +60,7 @@ class Given(NamedTuple):
 class Plan:
     """Computes a model; `constants` are the graph's known values that are not weights.
 
-    `joined` is the graph that runs: that of the file, with each attention as one node.
+    `joined` is the graph that runs: that of the file, with each attention as one node. `weight_types` are the file's.
 
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
@@ -81,7 +81,7 @@ class Plan:
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
-        self._weight_types = {name: one.dtype for name, one in weights.items()}
+        self.weight_types: Mapping[str, DType] = {name: one.dtype for name, one in weights.items()}
         self._last: Given | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         self._static_part = StaticPart(Program(program.find, {}, program.leading), joined)
@@ -90,13 +90,14 @@ class Plan:
         is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
-    def changed(self, graph: OnnxGraph) -> "Plan":
-        """The plan of a graph made of this one, which may have further inputs; callers give its weights."""
+    def with_graphs(self, graph: OnnxGraph, joined: OnnxGraph, weight_types: Mapping[str, DType]) -> "Plan":
+        """The plan of graphs made of this one's, with further inputs and weights; callers give all weights."""
         own = self._inputs
-        added = (one for one in graph.inputs if one.name not in self.graph.input_names)
+        added = (one for one in joined.inputs if one.name not in self.graph.input_names)
         inputs = Inputs((*own.needed, *added), own.defaults)
-        types = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in self._weight_types.items()}
-        return Plan(self.program, graph, graph, inputs, self.constants, self._deciding, types)
+        plan = Plan(self.program, graph, joined, inputs, self.constants, self._deciding, {})
+        plan.weight_types = {**self.weight_types, **weight_types}
+        return plan
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
@@ -134,7 +135,7 @@ class Plan:
         """The float types of weights that differ from the file's."""
         if given.is_of_own:
             return frozenset()
-        types = {(one.dtype, self._weight_types[name]) for name, one in given.weights.items() if name != KEY}
+        types = {(one.dtype, self.weight_types[name]) for name, one in given.weights.items() if name != KEY}
         return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
 
     @functools.cached_property
@@ -219,7 +220,7 @@ class Plan:
     def _given_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to other ones that weights are given in."""
         types: dict[DType, DType] = {}
-        for name, own in self._weight_types.items():
+        for name, own in self.weight_types.items():
             given = weights[name].dtype if name in weights else own
             if given != own and {given, own} <= FLOATS and types.setdefault(own, given) != given:
                 rule = f"must be of {own}, or of {types[own]} as others are"

@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.meshes import divided, require_fitting
 from dmljax.onnx.file import Node, OnnxGraph
+from dmljax.onnx.low_rank import BARE, FIRST, SECOND
 from dmljax.onnx.registry import Handler
 from dmljax.text import join_words, show
 
@@ -92,6 +93,8 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
     """Divides the weights of a node; returns the dimension along which its results are divided, if any."""
     if not node.inputs or weights.add_view(node):
         return None
+    if _input(node, 1).endswith((FIRST, SECOND)) and node.inputs[1] in weights.shapes:
+        return _of_addition(node, weights, places)
     if _input(node, _PRODUCTS.get(node.operator)) in weights.views:
         return _of_product(node, weights, is_divided=node.inputs[0] in places)
     if node.operator == "MatMulNBits" and node.inputs[1] in weights.views:
@@ -145,6 +148,17 @@ def _of_blocks(node: Node, weights: _Weights, *, is_divided: bool) -> int | None
     return _LAST
 
 
+def _of_addition(node: Node, weights: _Weights, places: Mapping[str, int]) -> int | None:
+    """Divides the narrow products of a low-rank addition as the product that it is added to, and never its rank."""
+    weight, result = node.inputs[1], node.outputs[0]
+    has_columns = f"{result.removesuffix(FIRST).removesuffix(SECOND)}{BARE}" in places
+    if weight.endswith(SECOND):
+        return _LAST if has_columns and weights.divide(weight, -1) else None
+    if node.inputs[0] in places and not has_columns:
+        weights.divide(weight, -2)
+    return None
+
+
 def _of_convolution(node: Node, weights: _Weights) -> int | None:
     index = _CONVOLUTIONS[node.operator]
     weight = _input(node, index)
@@ -186,7 +200,14 @@ def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str
 
 
 def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | None]:
-    """Weights with their mesh, if several devices hold them; XLA divides what is computed from them."""
+    """Weights with their mesh, if several devices hold them; XLA divides what is computed from them.
+
+    While JAX traces some of them, all stay as they are: the caller's program has placed them.
+    """
+    if any(isinstance(one, jax.core.Tracer) for one in weights.values()):
+        for name, one in weights.items():
+            _require_auto_axes(name, jax.typeof(one).sharding)
+        return dict(weights), None
     specs = {
         name: one.sharding.spec
         for name, one in weights.items()
@@ -199,6 +220,15 @@ def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | Non
     auto = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
     places = {name: NamedSharding(auto, specs.get(name, PartitionSpec())) for name in weights}
     return {name: jax.device_put(one, places[name]) for name, one in weights.items()}, auto
+
+
+def _require_auto_axes(name: str, sharding: Any) -> None:
+    types = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
+    names = [axis for axes in sharding.spec for axis in (axes if isinstance(axes, tuple) else (axes,))]
+    if any(types[axis] is AxisType.Explicit for axis in names if axis is not None):
+        rule = "must be divided along axes of the type Auto while JAX traces weights"
+        remedy = f"jax.make_mesh(..., axis_types=(jax.sharding.AxisType.Auto,) * {len(types)})"
+        raise InvalidDesc(Problem(("weights", name), rule, sharding.spec, remedy=remedy))
 
 
 def divided_along(mesh: Mesh, x: Any, axes: Sequence[str | None]) -> Any:

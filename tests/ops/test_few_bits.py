@@ -160,19 +160,21 @@ def test_batches_of_rows_and_of_weights_are_those_one_by_one(platform: str, lowe
 MESHES = [(platform, axis_type) for platform in PLATFORMS for axis_type in (AxisType.Auto, AxisType.Explicit)]
 
 
-@pytest.mark.parametrize("divided", ["columns", "blocks", "rows"])
+@pytest.mark.parametrize("divided", ["columns", "columns with one zero point", "blocks", "rows"])
 @pytest.mark.parametrize("where", few_of(MESHES, ("gpu", AxisType.Auto), ("cpu", AxisType.Explicit)), ids=str)
 def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Callable[[str], None]) -> None:
     platform, axis_type = where
     mesh = mesh_of(axis_type, model=4)
-    zeros = "one" if divided == "rows" else "bytes"
+    zeros = "bytes" if divided in ("columns", "blocks") else "one"
     weights, a = weights_of(32, 4, 16, 4, zeros), jnp.asarray(RNG.standard_normal((4, 64)), np.float32)
     of_weights, of_a = {
         "columns": (P("model"), P()),
+        "columns with one zero point": (P("model"), P()),
         "blocks": (P(None, "model"), P(None, "model")),
         "rows": (P(), P("model")),
     }[divided]
-    placed = Weights(*(jax.device_put(x, NamedSharding(mesh, of_weights)) for x in weights))
+    specs = (of_weights if x.size > 1 else P() for x in weights)
+    placed = Weights(*(jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(weights, specs, strict=True)))
     a_there = jax.device_put(a, NamedSharding(mesh, of_a))
     lower_for(platform)
     multiply = jax.jit(partial(product_with, bits=4))
