@@ -1,6 +1,7 @@
 """Opens files named by untrusted input: only regular files of bounded size."""
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
@@ -36,6 +37,22 @@ def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
     """The error for a file that cannot be read, with Python's reason."""
     problem = Problem((), "must be a readable file", f"'{one_line(path)}' ({reason_of(error)})")
     return unusable_file(problem, error, str(path)) if isinstance(error, OSError) else InvalidDesc(problem)
+
+
+def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = False) -> dict[str, Any]:
+    """The JSON object in a file of a folder, which messages call `name`; empty if it is optional and missing."""
+    if not (folder / name).exists():
+        if is_optional:
+            return {}
+        raise InvalidDesc(Problem(name, "must be in the folder", f"'{one_line(folder)}'"))
+    with opened(folder / name, at_most) as file:
+        try:
+            content = json.loads(file.read())
+        except ValueError as error:
+            raise InvalidDesc(Problem(name, "must be JSON", reason_of(error))) from None
+    if not isinstance(content, dict):
+        raise InvalidDesc(Problem(name, "must be a JSON object", type(content).__name__))
+    return content
 
 
 def pillow() -> Any:

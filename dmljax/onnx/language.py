@@ -50,23 +50,27 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
     with within("onnx"):
         if not isinstance(folder, str | Path):
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
-        if dtype is not None:
-            dtype = _type_of_floats(dtype)
+        convert = conversion_to(dtype)
         settings = read_settings(Path(folder))
-        model = LanguageModel(settings, load(settings.file))
-        if dtype is not None:
-            weights = model.weights.items()
-            model.model.weights = {name: one.astype(dtype) if one.dtype in FLOATS else one for name, one in weights}
+        return LanguageModel(settings, convert(load(settings.file)))
+
+
+def conversion_to(dtype: Any) -> Callable[[Model], Model]:
+    """Returns what converts the floats among a model's weights to a type, or keeps them if it is None."""
+    if dtype is None:
+        return lambda model: model
+    floats = None
+    with contextlib.suppress(TypeError):
+        floats = jnp.dtype(dtype)
+    if floats not in FLOATS:
+        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
+
+    def convert(model: Model) -> Model:
+        weights = model.weights.items()
+        model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
         return model
 
-
-def _type_of_floats(given: Any) -> Any:
-    dtype = None
-    with contextlib.suppress(TypeError):
-        dtype = jnp.dtype(given)
-    if dtype not in FLOATS:
-        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(given)))
-    return dtype
+    return convert
 
 
 class LanguageModel:
