@@ -126,9 +126,12 @@ GENERATE_EXAMPLES = """examples:
   dmljax generate phi-3-mini-directml --chat         # a conversation, line by line
   dmljax generate phi-3-mini-directml "A haiku" --do_sample --temperature 0.8 --seed 3 --max_length 200
   cat prompt.txt | dmljax generate phi-3-mini-directml --json
+  dmljax generate stable-diffusion-v1-5-onnx "A lighthouse in fog" -o picture.png --steps 30 --seed 3
 
-The folder is in the format of ONNX Runtime GenAI: genai_config.json, an ONNX model and a tokenizer. Options that you
-leave out are those of the folder. The extra genai installs what reads tokenizers."""
+The folder of a language model is in the format of ONNX Runtime GenAI: genai_config.json, an ONNX model and a tokenizer.
+The folder of a diffusion model is Stable Diffusion exported to ONNX: model_index.json, tokenizer, text_encoder, unet,
+vae_decoder and scheduler. Options that you leave out are those of the folder. The extra genai installs what reads
+tokenizers, and the extra images what writes pictures."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -185,7 +188,7 @@ COMMANDS = {
     "check": "Lists every error in models, and everything in ONNX models that dmljax does not support.",
     "estimate": "Estimates the cost of models on GPUs and TPUs that you do not have.",
     "compile": "Saves a model as an artifact that jax.export runs without dmljax.",
-    "generate": "Continues a text, or converses, with a language model in ONNX Runtime GenAI's format.",
+    "generate": "Continues a text, converses, or makes a picture, with the folder of a language or diffusion model.",
     "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
@@ -300,9 +303,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     generate_parser = command("generate", GENERATE_EXAMPLES)
     generate_parser.add_argument("folder", type=Path, help="the folder of the model")
-    generate_parser.add_argument("prompt", nargs="?", help="the text to continue (default: the standard input)")
+    generate_parser.add_argument(
+        "prompt", nargs="?", help="the text to continue or to show (default: the standard input)"
+    )
+    _add_options(generate_parser, ("--seed", "the seed of what is drawn", _SEED))
     _add_options(
-        generate_parser,
+        generate_parser.add_argument_group("language models"),
         ("--chat", "converse: each line is a message, and the folder's template puts them together", _FLAG),
         ("--max_length", "most tokens, with the prompt; caches have room for as many", _COUNT | {"default": None}),
         ("--min_length", "tokens before which the text does not end", _COUNT | {"default": None}),
@@ -311,7 +317,16 @@ def _parser() -> argparse.ArgumentParser:
         ("--top_k", "draw from the likeliest K tokens; 0 for all", _COUNT | {"type": _parse_integer, "default": None}),
         ("--top_p", "draw from the fewest tokens whose probabilities add up to P", _NUMBER),
         ("--repetition_penalty", "above 1, tokens that came before are less likely", _NUMBER),
-        ("--seed", "the seed of what is drawn", _COUNT | {"type": _parse_integer, "default": 0}),
+    )
+    _add_options(
+        generate_parser.add_argument_group("diffusion models"),
+        ("-o --output", "the picture to write", {"type": Path, "metavar": "FILE"}),
+        ("--negative", "a text that the picture should not show", {"metavar": "TEXT"}),
+        ("--steps", "the number of steps (default: 50)", _COUNT | {"default": None}),
+        ("--guidance", "above 1, follows the prompt more closely (default: 7.5)", _NUMBER),
+        ("--height", "the picture's height (default: the model's)", _COUNT | {"default": None}),
+        ("--width", "the picture's width (default: the model's)", _COUNT | {"default": None}),
+        ("--scheduler", "ddim, pndm, euler, euler_ancestral, lcm or dpmsolver++", {"metavar": "NAME"}),
     )
     ops_parser = command("ops", OPS_EXAMPLES)
     ops_parser.add_argument("words", nargs="*", help="words in the names of the operators to list, or what they do")
@@ -421,4 +436,5 @@ _FLAG = {"action": "store_true"}
 _FOLDER = {"type": Path, "metavar": "FOLDER"}
 _COUNT = {"type": _parse_count, "default": 1, "metavar": "N"}
 _NUMBER = {"type": float, "metavar": "X"}
+_SEED = {"type": _parse_integer, "default": 0, "metavar": "N"}
 _MILLISECONDS = {"type": _parse_integer, "metavar": "MS"}

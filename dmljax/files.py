@@ -7,7 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.extras import command_for
 from dmljax.text import one_line, reason_of
 
@@ -64,3 +66,22 @@ def pillow() -> Any:
             Problem((), "reading or writing an image needs Pillow", remedy=command_for("images"))
         ) from None
     return Image
+
+
+def require_picture(path: Path) -> None:
+    """Refuses a path that cannot name a picture, before what it shows is computed, which may take minutes."""
+    module, shown = pillow(), one_line(path)
+    kinds = {suffix for suffix, kind in module.registered_extensions().items() if kind in module.SAVE}
+    require("output", path.suffix.lower() in kinds, "must end as a picture's name does", shown, remedy="picture.png")
+    require("output", not path.is_dir(), "must be a file, not a folder", shown)
+    require("output", path.parent.is_dir(), "must be a file in a folder that exists", shown)
+
+
+def write_picture(path: Path, pixels: Any) -> None:
+    """Writes an image (height, width, 3) of numbers from 0 to 1, in the format that the file's name says."""
+    image = pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
+    try:
+        image.save(path)
+    except OSError as error:
+        problem = Problem("output", "must be a writable file", f"{one_line(path)} ({reason_of(error)})")
+        raise unusable_file(problem, error, str(path)) from None

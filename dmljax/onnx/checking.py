@@ -1,18 +1,26 @@
-"""Checks models, and folders of language models, without running them."""
+"""Checks models, and folders of language and diffusion models, without running them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.onnx.diffusion import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, read_model
 from dmljax.onnx.genai import Settings, read_configuration, settings_of
 from dmljax.onnx.language import problems_of_names
 from dmljax.onnx.model import load, refusals_of
 from dmljax.onnx.open_caches import OpenCaches, open_caches, sizes_of_inputs
 from dmljax.onnx.provider import left_to_cpu
-from dmljax.onnx.tokens import require_tokens_below, tokens_in
+from dmljax.onnx.schedulers import scheduler_of
+from dmljax.onnx.tokens import (
+    prompt_tokens_in,
+    require_prompt_tokens_below,
+    require_tokens_below,
+    tokens_in,
+)
 from dmljax.text import show
 from dmljax.types import bits_of
 
@@ -66,6 +74,54 @@ def checked_folder(folder: Path) -> FolderCheck:
     types = [inputs[name].dtype for name in caches & inputs.keys()]
     bits = sum(bits_of(one) * settings.key_heads * settings.head_size for one in types if one is not None)
     return FolderCheck(problems, settings, check, _weights_by_kind(graph), 1000 * bits // 8)
+
+
+class DiffusionCheck(NamedTuple):
+    """The problems with a folder of a diffusion model, and the checks of its parts by their files."""
+
+    problems: Sequence[str]
+    parts: Mapping[Path, Check] = {}
+
+    @property
+    def all_problems(self) -> Sequence[str]:
+        """Also the problems of the parts."""
+        return [*self.problems, *(one for part in self.parts.values() for one in part.problems)]
+
+    @property
+    def left(self) -> Sequence[str]:
+        """What the provider leaves to the CPU, of all parts."""
+        return [one for part in self.parts.values() for one in part.left]
+
+    @property
+    def nodes_left(self) -> int:
+        """The number of nodes that the provider leaves to the CPU."""
+        return sum(part.nodes_left for part in self.parts.values())
+
+
+def checked_diffusion(folder: Path) -> DiffusionCheck:
+    """Checks a folder in which Stable Diffusion is exported: its configurations, its parts and its tokenizer."""
+    try:
+        settings = read_diffusion_settings(folder)
+    except DmlError as error:
+        return DiffusionCheck(error.rules)
+    checks: list[Callable[[], object]] = [lambda: scheduler_of(settings.scheduler)]
+    parts: dict[Path, Check] = {}
+    vocabulary = None
+    for part in PARTS:
+        path = folder / file_of(part)
+        parts[path], graph, _ = _checked(path)
+        if graph is not None:
+            inputs = [name for name in graph.input_names if name not in graph.constants]
+            checks.append(partial(require_names, part, inputs, graph.output_names))
+            vocabulary = vocabulary_of(graph.nodes, graph.constants) if part == "text_encoder" else vocabulary
+    checks.append(lambda: require_prompt_tokens_below(vocabulary, max(prompt_tokens_in(folder), default=0)))
+    problems: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except DmlError as error:
+            problems += error.rules
+    return DiffusionCheck(problems, parts)
 
 
 def _checked(path: str | Path) -> tuple[Check, OnnxGraph | None, Mapping[str, int]]:

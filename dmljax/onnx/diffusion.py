@@ -6,7 +6,7 @@ of steps.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, inside, require, within
 from dmljax.files import read_object
+from dmljax.onnx.file import Node
 from dmljax.onnx.language import conversion_to
 from dmljax.onnx.model import Model, load, nodes_of, require_weights
 from dmljax.onnx.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
@@ -123,12 +124,17 @@ class DiffusionModel:
 
     def __init__(self, settings: DiffusionSettings, parts: Mapping[str, Model]) -> None:
         self.settings, self.parts = settings, dict(parts)
-        all_checked(*(functools.partial(require_names, part, one) for part, one in self.parts.items()))
+        names = {
+            part: [[one.name for one in side] for side in (model.inputs, model.outputs)]
+            for part, model in parts.items()
+        }
+        all_checked(*(functools.partial(require_names, part, *sides) for part, sides in names.items()))
         self._inputs = {part: {one.name: one for one in model.inputs} for part, model in self.parts.items()}
         self._types_of_weights = {
             part: {name: one.dtype for name, one in model.weights.items()} for part, model in self.parts.items()
         }
-        self._tokenizer: PromptTokenizer | None = None
+        encoder = self.parts["text_encoder"]
+        self._vocabulary = vocabulary_of(nodes_of(encoder), encoder.weights)
         self._make = jax.jit(self._made, static_argnames=("is_guided", "mesh"))
 
     def __repr__(self) -> str:
@@ -139,12 +145,10 @@ class DiffusionModel:
         """The weights of each part."""
         return {part: model.weights for part, model in self.parts.items()}
 
-    @property
+    @functools.cached_property
     def tokenizer(self) -> PromptTokenizer:
         """The folder's tokenizer; reading it needs the extra `genai`."""
-        if self._tokenizer is None:
-            self._tokenizer = PromptTokenizer(self.settings.folder, vocabulary_of(self.parts["text_encoder"]))
-        return self._tokenizer
+        return PromptTokenizer(self.settings.folder, self._vocabulary)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, dict[str, PartitionSpec]]:
         """Chooses how the devices along a mesh axis divide the weights of each part, as `Model.partition` does."""
@@ -242,7 +246,7 @@ class DiffusionModel:
         if isinstance(texts, Sequence) and texts and all(isinstance(one, str) for one in texts):
             tokens = np.array(self.tokenizer.tokens(texts), np.int32)
         else:
-            tokens = _rows(name, given, vocabulary_of(self.parts["text_encoder"]))
+            tokens = _rows(name, given, self._vocabulary)
         due = (self._inputs["text_encoder"]["input_ids"].sizes or (None, None))[-1]
         if isinstance(due, int) and tokens.shape[1] != due:
             raise InvalidDesc(Problem(name, f"must have {due} tokens, as the text encoder does", tokens.shape[1]))
@@ -333,22 +337,20 @@ class DiffusionModel:
         return jnp.broadcast_to(time, (own if isinstance(own, int) else both.shape[0] if is_of_rows else 1,))
 
 
-def require_names(part: str, model: Model) -> None:
+def require_names(part: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Refuses a part with other inputs than expected, or without its output."""
-    inputs, output = PARTS[part]
-    given = [one.name for one in model.inputs]
-    rule = f"must be {join_words(inputs)}; others are not supported"
-    require((file_of(part), "inputs"), {*given} == {*inputs}, rule, join_words(given), Unsupported)
-    outputs = [one.name for one in model.outputs]
+    wanted, output = PARTS[part]
+    rule = f"must be {join_words(wanted)}; others are not supported"
+    require((file_of(part), "inputs"), {*inputs} == {*wanted}, rule, join_words(inputs), Unsupported)
     require((file_of(part), "outputs"), output in outputs, f"must include {output}", join_words(outputs))
 
 
-def vocabulary_of(encoder: Model) -> int | None:
-    """The number of tokens that a text encoder embeds, if its file shows it."""
+def vocabulary_of(nodes: Iterable[Node], weights: Mapping[str, Any]) -> int | None:
+    """The number of tokens that a text encoder embeds, if its nodes show it."""
     tokens = {"input_ids"}
-    for node in nodes_of(encoder):
-        if node.operator == "Gather" and node.inputs[1] in tokens and node.inputs[0] in encoder.weights:
-            return int(encoder.weights[node.inputs[0]].shape[0])
+    for node in nodes:
+        if node.operator == "Gather" and node.inputs[1] in tokens and node.inputs[0] in weights:
+            return int(weights[node.inputs[0]].shape[0])
         if node.operator in ("Cast", "Identity", "Reshape") and node.inputs[0] in tokens:
             tokens.add(node.outputs[0])
     return None

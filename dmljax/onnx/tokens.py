@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, require
+from dmljax.errors import InvalidDesc, Problem, Unsupported, inside, require
 from dmljax.extras import command_for
 from dmljax.files import opened, read_object
 from dmljax.text import one_line, reason_of, show
@@ -107,9 +107,7 @@ class PromptTokenizer:
         require((file, "pad_token"), pad in words, "must be a token of the tokenizer", show(pad))
         is_length = type(length) is int and 2 < length < 2**16
         require((file, "model_max_length"), is_length, "must be an integer from 3 to 65535", show(length))
-        highest = max(words.values())
-        rule = f"must have tokens below {vocabulary}, as many as the text encoder embeds"
-        require("tokenizer", vocabulary is None or highest < vocabulary, rule, highest)
+        require_prompt_tokens_below(vocabulary, max(words.values()))
         reader.enable_truncation(length)
         reader.enable_padding(length=length, pad_id=words[pad], pad_token=pad)
         self._reader, self.length = reader, length
@@ -198,6 +196,24 @@ def tokens_in(folder: Path) -> list[int]:
         if isinstance(error, InvalidDesc):
             raise
         raise InvalidDesc(Problem("tokenizer.json", "must be a tokenizer", reason_of(error))) from None
+
+
+def require_prompt_tokens_below(vocabulary: int | None, highest: int) -> None:
+    """Refuses a tokenizer with tokens that its text encoder does not embed, if their number is known."""
+    rule = f"must have tokens below {vocabulary}, as many as the text encoder embeds"
+    require("tokenizer", vocabulary is None or highest < vocabulary, rule, highest)
+
+
+def prompt_tokens_in(folder: Path) -> list[int]:
+    """The tokens of the tokenizer beside a text encoder, from its files; no package is needed."""
+    if (folder / "tokenizer" / "tokenizer.json").exists():
+        with inside("tokenizer"):
+            return tokens_in(folder / "tokenizer")
+    require("tokenizer/merges.txt", (folder / "tokenizer" / "merges.txt").exists(), "must be in the folder for texts")
+    tokens = read_object(folder, "tokenizer/vocab.json", _MOST_BYTES).values()
+    is_right = all(type(one) is int for one in tokens)
+    require("tokenizer/vocab.json", is_right, "must have an integer for each token")
+    return [*tokens]
 
 
 def _refuse(message: str) -> None:

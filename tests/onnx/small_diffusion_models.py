@@ -89,7 +89,8 @@ def unet() -> onnx.ModelProto:
     attended = graph.node("Reshape", graph.node("Transpose", read, perm=[0, 2, 1]), sizes)
     below = graph.silu(graph.node("Add", below, attended))
     above = graph.node("Resize", below, "", np.array([1, 1, 2, 2], np.float32), mode="nearest")
-    x = graph.convolution(graph.node("Concat", top, above, axis=1), 2 * WIDTH, CHANNELS)
+    change = graph.convolution(graph.node("Concat", top, above, axis=1), 2 * WIDTH, CHANNELS)
+    x = graph.node("Add", "sample", graph.node("Tanh", change))
     inputs = [
         value("sample", FLOAT, ["batch", CHANNELS, "height", "width"]),
         value("timestep", INT64, ["steps"]),
@@ -102,6 +103,7 @@ def vae_decoder() -> onnx.ModelProto:
     graph = _Graph(3)
     x = graph.silu(graph.convolution("latent_sample", CHANNELS, WIDTH))
     x = graph.node("DepthToSpace", graph.convolution(x, WIDTH, 3 * RATIO**2), blocksize=RATIO)
+    x = graph.node("Mul", x, np.array(0.1, np.float32))
     latents = value("latent_sample", FLOAT, ["batch", CHANNELS, "height", "width"])
     return graph.model([latents], x, value("sample", FLOAT, ["batch", 3, "image_height", "image_width"]))
 
