@@ -136,6 +136,7 @@ def _clip(folder: Path, names: Mapping[str, Any]) -> Any:
     """CLIP's tokenizer: pairs of bytes, merged within words whose last piece ends in `</w>`."""
     package = _package()
     vocabulary = read_object(folder, "tokenizer/vocab.json", _MOST_BYTES)
+    require("tokenizer/merges.txt", (folder / "tokenizer" / "merges.txt").exists(), "must be in the folder")
     lines = _text(folder / "tokenizer/merges.txt", "tokenizer/merges.txt").splitlines()
     merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
     start, end, unknown = (names[name] for name in ("bos_token", "eos_token", "unk_token"))
@@ -157,7 +158,8 @@ def _clip(folder: Path, names: Mapping[str, Any]) -> Any:
     reader.post_processor = package.processors.RobertaProcessing(
         (end, vocabulary[end]), (start, vocabulary[start]), trim_offsets=False, add_prefix_space=False
     )
-    reader.add_special_tokens([*dict.fromkeys((start, end, unknown, names["pad_token"]))])
+    special = dict.fromkeys((start, end, unknown, names["pad_token"]))
+    reader.add_special_tokens([one for one in special if one in vocabulary])
     return reader
 
 
@@ -209,7 +211,7 @@ def prompt_tokens_in(folder: Path) -> list[int]:
     if (folder / "tokenizer" / "tokenizer.json").exists():
         with inside("tokenizer"):
             return tokens_in(folder / "tokenizer")
-    require("tokenizer/merges.txt", (folder / "tokenizer" / "merges.txt").exists(), "must be in the folder for texts")
+    require("tokenizer/merges.txt", (folder / "tokenizer" / "merges.txt").exists(), "must be in the folder")
     tokens = read_object(folder, "tokenizer/vocab.json", _MOST_BYTES).values()
     is_right = all(type(one) is int for one in tokens)
     require("tokenizer/vocab.json", is_right, "must have an integer for each token")
