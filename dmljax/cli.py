@@ -114,10 +114,12 @@ COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin
   dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
   dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
+  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.bin
   python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
 
 The artifact is StableHLO for the platform of the chip, and includes the weights. Sizes that a model leaves open stay
-open, unless --batch, -f or -b give them. `.call(x)` runs it on that platform, with JAX but without dmljax.
+open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h
+says. `.call(x)` runs it on that platform, with JAX but without dmljax.
 For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
 of the mesh's first axis."""
 
@@ -285,7 +287,7 @@ def _parser() -> argparse.ArgumentParser:
         _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)
-    _add_model_options(compile_parser, is_one=True)
+    _add_model_options(compile_parser, is_one=True, may_be_open=True)
     _add_options(
         compile_parser,
         (
@@ -338,7 +340,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False, may_be_folder: bool = False) -> None:
+def _add_model_options(
+    parser: argparse.ArgumentParser,
+    *,
+    is_one: bool = False,
+    may_be_folder: bool = False,
+    may_be_open: bool = False,
+) -> None:
     kinds = "DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)"
     kinds = f"a language model's folder, {kinds}" if may_be_folder else kinds
     if is_one:
@@ -358,8 +366,8 @@ def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False,
         parser.add_argument_group("sizes of ONNX models, which override those in a DxDispatch model"),
         (
             "-f --onnx_free_dim_name_override",
-            "the size of open dimensions by name, repeatable",
-            _pairs("NAME:SIZE", _parse_integer),
+            f"the size of open dimensions by name, repeatable{'; 8*h is an open multiple of 8' if may_be_open else ''}",
+            _pairs("NAME:SIZE", _parse_open_size if may_be_open else _parse_integer),
         ),
         (
             "-F --onnx_free_dim_denotation_override",
@@ -410,6 +418,12 @@ def _parse_integer(text: str, lowest: int = 0) -> int:
     if not text.isdecimal() or not lowest <= int(text) <= UINT_MAX:
         raise argparse.ArgumentTypeError(f"must be a whole number in [{lowest}, {UINT_MAX}]; got {text!r}")
     return int(text)
+
+
+def _parse_open_size(text: str) -> int | tuple[int, str]:
+    """A size, or the factor and the symbol of a size that is a multiple, such as 8*height."""
+    factor, star, symbol = text.partition("*")
+    return (_parse_count(factor), symbol) if star and symbol.isidentifier() else _parse_integer(text)
 
 
 def _parse_count(text: str) -> int:

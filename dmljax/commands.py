@@ -626,7 +626,11 @@ def compile(options: argparse.Namespace) -> int:
 
 def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
     """The program of a model that is to be served: its open sizes stay open."""
+    names = dict(options.onnx_free_dim_name_override)
+    multiples = {name: size for name, size in names.items() if not isinstance(size, int)}
     if not _is_onnx(path):
+        for factor, symbol in multiples.values():
+            raise InvalidDesc(Problem((), f"{factor}*{symbol} is only for ONNX models", escape_controls(path)))
         if mesh:
             raise InvalidDesc(Problem((), "several chips are only for ONNX models", escape_controls(path)))
         descs = [desc for _, desc, _ in _programs(path, options)]
@@ -640,9 +644,11 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     if model.is_random:
         remedy = "export it in Python, as a function of a key, with jax.export.export"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
-    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    fixed = {name: size for name, size in names.items() if name not in multiples}
+    sizes = fixed, dict(options.onnx_free_dim_denotation_override)
     divisor = mesh.axis_sizes[0] if mesh else 1
-    types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch, divisor)
+    shapes = _shapes_of_inputs(model, options)
+    types = trial.open_types_of_inputs(model, shapes, *sizes, options.batch, divisor, multiples)
     if mesh:
         return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
