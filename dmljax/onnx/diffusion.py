@@ -5,8 +5,9 @@ What a scheduler does in each step comes as a table, so that the program is the 
 of steps.
 """
 
+import contextlib
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,17 +209,18 @@ class DiffusionModel:
                 latents = _drawn(key, 0, batch, sizes)
             elif array("latents", latents).shape != (batch, *sizes):
                 raise InvalidDesc(Problem("latents", f"must have shape {(batch, *sizes)}", latents.shape))
-            images: Array = self._make(
-                given,
-                np.concatenate([others, rows]),
-                jnp.asarray(latents, jnp.float32),
-                _padded(table, chosen.options.num_train_timesteps + 1),
-                np.int32(len(table.timesteps)),
-                np.float32(guidance),
-                key if chosen.is_random else None,
-                is_guided=is_guided,
-                mesh=mesh,
-            )
+            with _naming_sizes(*(size * self.settings.ratio for size in sizes[1:])):
+                images: Array = self._make(
+                    given,
+                    np.concatenate([others, rows]),
+                    jnp.asarray(latents, jnp.float32),
+                    _padded(table, chosen.options.num_train_timesteps + 1),
+                    np.int32(len(table.timesteps)),
+                    np.float32(guidance),
+                    key if chosen.is_random else None,
+                    is_guided=is_guided,
+                    mesh=mesh,
+                )
             return images
 
     def scheduler(self, kind: str | None = None) -> Scheduler:
@@ -354,6 +356,19 @@ def vocabulary_of(nodes: Iterable[Node], weights: Mapping[str, Any]) -> int | No
         if node.operator in ("Cast", "Identity", "Reshape") and node.inputs[0] in tokens:
             tokens.add(node.outputs[0])
     return None
+
+
+@contextlib.contextmanager
+def _naming_sizes(height: int, width: int) -> Iterator[None]:
+    """Says that sizes of images do not suit a model if one of its nodes refuses them."""
+    try:
+        yield
+    except InvalidDesc as error:
+        if error.problems[0].path[:1] != ("nodes",):
+            raise
+        rule = f"the model takes no images of {height} x {width} pixels: {error.problems[0]}"
+        remedy = "Stable Diffusion takes multiples of 64"
+        raise InvalidDesc(Problem("height and width", rule, remedy=remedy)) from None
 
 
 def _rows(name: str, given: Any, vocabulary: int | None) -> Any:

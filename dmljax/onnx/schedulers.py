@@ -114,7 +114,7 @@ def scheduler_of(content: Mapping[str, Any], kind: str | None = None) -> Schedul
     values = {**its.defaults, **{name: value for name, value in content.items() if name[:1] != "_"}}
     if content.get("_class_name") == its.name:
         all_checked(*(partial(_require_known, name) for name in values))
-    all_checked(*(partial(_check, name, value, fixed) for name, value in values.items()))
+    all_checked(*(partial(_check, name, value, fixed, name in content) for name, value in values.items()))
     options = Options(**{name: values[name] for name in Options._fields if name in values})
     if options.rescale_betas_zero_snr and options.prediction_type == "epsilon" and kind in ("ddim", "lcm"):
         rule = "must not be epsilon with rescale_betas_zero_snr, where the first latents have no signal"
@@ -127,14 +127,15 @@ def _require_known(name: str) -> None:
     require((FILE, name), name in known, f"unknown field{did_you_mean(name, known)}")
 
 
-def _check(name: str, value: Any, fixed: Mapping[str, Any]) -> None:
+def _check(name: str, value: Any, fixed: Mapping[str, Any], is_given: bool) -> None:
     """Refuses a field that is wrong or not supported."""
     if name in _RULES and not _RULES[name][0](value):
         raise InvalidDesc(Problem((FILE, name), f"must be {_RULES[name][1]}", show(value)))
     wanted = fixed.get(name, (value,))
     if value not in wanted:
         rule = f"must be {join_words(map(json_text, wanted), 'or')}; others are not supported"
-        raise Unsupported(Problem((FILE, name), rule, json_text(value)))
+        given = f"{json_text(value)}{'' if is_given else ', the default'}"
+        raise Unsupported(Problem((FILE, name), rule, given))
 
 
 def _is_count(value: Any) -> bool:

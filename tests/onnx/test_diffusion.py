@@ -95,7 +95,7 @@ def test_images_equal_onnxruntimes(model: DiffusionModel, reference: Reference) 
         assert_alike(found, reference.images(kind, steps))
 
 
-def test_later_calls_compile_nothing(model: DiffusionModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedulers_and_steps_share_a_program(model: DiffusionModel, monkeypatch: pytest.MonkeyPatch) -> None:
     first = model.generate(PROMPTS, latents=LATENTS, steps=3, **SHAPE)  # compiles where no test has
     monkeypatch.setattr(model.parts["unet"], "apply", None)
     again = model.generate(np.array(TOKENS), negative=NEGATIVE, latents=LATENTS, steps=3, **SHAPE)
@@ -148,7 +148,7 @@ def test_latents_are_differentiated_forward_and_mapped(model: DiffusionModel) ->
 
 @FULL
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: DiffusionModel, dtype: Any) -> None:
+def test_images_follow_the_float_type_of_the_weights(folder: Path, model: DiffusionModel, dtype: Any) -> None:
     half = diffusion_model(folder, dtype=dtype)
     assert {one.dtype for part in half.weights.values() for one in part.values()} == {jnp.dtype(dtype)}
     options: Any = {"latents": LATENTS, "steps": 4, "guidance": 2.0, **SHAPE}
@@ -214,6 +214,7 @@ def test_a_tokenizer_may_be_one_file(folder: Path, tmp_path: Path, model: Diffus
         ({"prompts": [[1] * 5]}, "negative must be one, or 1 of 5 tokens, as prompts are; got 1 of 6"),
         ({"negative": ["a", "b", "c"]}, "negative must be one, or 2 of 6 tokens, as prompts are; got 3 of 6"),
         ({"height": 20}, "height must be a multiple of 8; got 20"),
+        ({"height": 24}, "...the model takes no images of 24 x 32 pixels: nodes.Concat_29.Concat.inputs[1] must have"),
         ({"width": 0}, "width must be in [1, 65536]; got 0"),
         ({"steps": 0}, "steps must be in [1, 1000]; got 0"),
         ({"guidance": "7"}, "guidance must be a finite number; got '7'"),

@@ -189,6 +189,8 @@ def test_an_error_names_the_file_and_the_field(changed: dict[str, Any], message:
 
 
 def test_wrong_calls_are_refused() -> None:
+    with refuses("clip_sample must be false; others are not supported; got true, the default"):
+        scheduler_of({}, "ddim")
     with refuses("scheduler must be one of ddim, pndm, euler, euler_ancestral, lcm or dpmsolver++; got 'heun'"):
         scheduler_of(SCHEDULER, "heun")
     with refuses("steps must be in [1, 50]; got 51"):
