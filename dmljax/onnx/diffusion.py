@@ -109,7 +109,10 @@ def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
         convert = conversion_to(dtype)
         settings = read_diffusion_settings(Path(folder))
-        return DiffusionModel(settings, {part: convert(load(settings.folder / file_of(part))) for part in PARTS})
+        model = DiffusionModel(settings, {part: load(settings.folder / file_of(part)) for part in PARTS})
+        for one in model.parts.values():
+            convert(one)
+        return model
 
 
 class DiffusionModel:

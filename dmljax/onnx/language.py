@@ -52,23 +52,23 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
         convert = conversion_to(dtype)
         settings = read_settings(Path(folder))
-        return LanguageModel(settings, convert(load(settings.file)))
+        model = LanguageModel(settings, load(settings.file))
+        convert(model.model)
+        return model
 
 
-def conversion_to(dtype: Any) -> Callable[[Model], Model]:
+def conversion_to(dtype: Any) -> Callable[[Model], None]:
     """Returns what converts the floats among a model's weights to a type, or keeps them if it is None."""
-    if dtype is None:
-        return lambda model: model
     floats = None
     with contextlib.suppress(TypeError):
-        floats = jnp.dtype(dtype)
-    if floats not in FLOATS:
+        floats = jnp.dtype(dtype) if dtype is not None else None
+    if dtype is not None and floats not in FLOATS:
         raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
 
-    def convert(model: Model) -> Model:
-        weights = model.weights.items()
-        model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
-        return model
+    def convert(model: Model) -> None:
+        if floats is not None:
+            weights = model.weights.items()
+            model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
 
     return convert
 
