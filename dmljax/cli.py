@@ -114,10 +114,12 @@ COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.bin
   dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
   dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
+  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.bin
   python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
 
 The artifact is StableHLO for the platform of the chip, and includes the weights. Sizes that a model leaves open stay
-open, unless --batch, -f or -b give them. `.call(x)` runs it on that platform, with JAX but without dmljax.
+open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h
+says. `.call(x)` runs it on that platform, with JAX but without dmljax.
 For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
 of the mesh's first axis."""
 
@@ -127,9 +129,12 @@ GENERATE_EXAMPLES = """examples:
   dmljax generate whisper-directml "<|startoftranscript|>" --audio features.npy
   dmljax generate phi-3-mini-directml "A haiku" --do_sample --temperature 0.8 --seed 3 --max_length 200
   cat prompt.txt | dmljax generate phi-3-mini-directml --json
+  dmljax generate stable-diffusion-v1-5-onnx "A lighthouse in fog" -o picture.png --steps 30 --seed 3
 
-The folder is in the format of ONNX Runtime GenAI: genai_config.json, an ONNX model and a tokenizer. Options that you
-leave out are those of the folder. The extra genai installs what reads tokenizers."""
+The folder of a language model is in the format of ONNX Runtime GenAI: genai_config.json, an ONNX model and a tokenizer.
+The folder of a diffusion model is Stable Diffusion exported to ONNX: model_index.json, tokenizer, text_encoder, unet,
+vae_decoder and scheduler. Options that you leave out are those of the folder. The extra genai installs what reads
+tokenizers, and the extra images what writes pictures."""
 
 OPS_EXAMPLES = """examples:
   dmljax ops
@@ -186,7 +191,7 @@ COMMANDS = {
     "check": "Lists every error in models, and everything in ONNX models that dmljax does not support.",
     "estimate": "Estimates the cost of models on GPUs and TPUs that you do not have.",
     "compile": "Saves a model as an artifact that jax.export runs without dmljax.",
-    "generate": "Continues a text, or converses, with a language model in ONNX Runtime GenAI's format.",
+    "generate": "Continues a text, converses, or makes a picture, with the folder of a language or diffusion model.",
     "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
@@ -283,7 +288,7 @@ def _parser() -> argparse.ArgumentParser:
         _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)
-    _add_model_options(compile_parser, is_one=True)
+    _add_model_options(compile_parser, is_one=True, may_be_open=True)
     _add_options(
         compile_parser,
         (
@@ -301,9 +306,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     generate_parser = command("generate", GENERATE_EXAMPLES)
     generate_parser.add_argument("folder", type=Path, help="the folder of the model")
-    generate_parser.add_argument("prompt", nargs="?", help="the text to continue (default: the standard input)")
+    generate_parser.add_argument(
+        "prompt", nargs="?", help="the text to continue or to show (default: the standard input)"
+    )
+    _add_options(generate_parser, ("--seed", "the seed of what is drawn", _SEED))
     _add_options(
-        generate_parser,
+        generate_parser.add_argument_group("language models"),
         ("--chat", "converse: each line is a message, and the folder's template puts them together", _FLAG),
         (
             "--audio",
@@ -317,7 +325,16 @@ def _parser() -> argparse.ArgumentParser:
         ("--top_k", "draw from the likeliest K tokens; 0 for all", _COUNT | {"type": _parse_integer, "default": None}),
         ("--top_p", "draw from the fewest tokens whose probabilities add up to P", _NUMBER),
         ("--repetition_penalty", "above 1, tokens that came before are less likely", _NUMBER),
-        ("--seed", "the seed of what is drawn", _COUNT | {"type": _parse_integer, "default": 0}),
+    )
+    _add_options(
+        generate_parser.add_argument_group("diffusion models"),
+        ("-o --output", "the picture to write", {"type": Path, "metavar": "FILE"}),
+        ("--negative", "a text that the picture should not show", {"metavar": "TEXT"}),
+        ("--steps", "the number of steps (default: 50)", _COUNT | {"default": None}),
+        ("--guidance", "above 1, follows the prompt more closely (default: 7.5)", _NUMBER),
+        ("--height", "the picture's height (default: the model's)", _COUNT | {"default": None}),
+        ("--width", "the picture's width (default: the model's)", _COUNT | {"default": None}),
+        ("--scheduler", "ddim, pndm, euler, euler_ancestral, lcm or dpmsolver++", {"metavar": "NAME"}),
     )
     ops_parser = command("ops", OPS_EXAMPLES)
     ops_parser.add_argument("words", nargs="*", help="words in the names of the operators to list, or what they do")
@@ -329,7 +346,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False, may_be_folder: bool = False) -> None:
+def _add_model_options(
+    parser: argparse.ArgumentParser,
+    *,
+    is_one: bool = False,
+    may_be_folder: bool = False,
+    may_be_open: bool = False,
+) -> None:
     kinds = "DxDispatch (.json, or - for the standard input), ONNX (.onnx) or a serialized graph (.bin)"
     kinds = f"a language model's folder, {kinds}" if may_be_folder else kinds
     if is_one:
@@ -349,8 +372,8 @@ def _add_model_options(parser: argparse.ArgumentParser, *, is_one: bool = False,
         parser.add_argument_group("sizes of ONNX models, which override those in a DxDispatch model"),
         (
             "-f --onnx_free_dim_name_override",
-            "the size of open dimensions by name, repeatable",
-            _pairs("NAME:SIZE", _parse_integer),
+            f"the size of open dimensions by name, repeatable{'; 8*h is an open multiple of 8' if may_be_open else ''}",
+            _pairs("NAME:SIZE", _parse_open_size if may_be_open else _parse_integer),
         ),
         (
             "-F --onnx_free_dim_denotation_override",
@@ -403,6 +426,12 @@ def _parse_integer(text: str, lowest: int = 0) -> int:
     return int(text)
 
 
+def _parse_open_size(text: str) -> int | tuple[int, str]:
+    """A size, or the factor and the symbol of a size that is a multiple, such as 8*height."""
+    factor, star, symbol = text.partition("*")
+    return (_parse_count(factor), symbol) if star and symbol.isidentifier() else _parse_integer(text)
+
+
 def _parse_count(text: str) -> int:
     return _parse_integer(text, 1)
 
@@ -427,4 +456,5 @@ _FLAG = {"action": "store_true"}
 _FOLDER = {"type": Path, "metavar": "FOLDER"}
 _COUNT = {"type": _parse_count, "default": 1, "metavar": "N"}
 _NUMBER = {"type": float, "metavar": "X"}
+_SEED = {"type": _parse_integer, "default": 0, "metavar": "N"}
 _MILLISECONDS = {"type": _parse_integer, "metavar": "MS"}

@@ -42,6 +42,7 @@ from dmljax.estimation.placement import Program, auto_types, program_of, sizes_o
 from dmljax.estimation.programs import prepared
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
+from dmljax.files import require_picture, write_picture
 from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
 from dmljax.text import escape_controls, join_words, json_text, one_line
 from dmljax.types import LATEST
@@ -99,12 +100,20 @@ def _load(path: str, options: argparse.Namespace) -> DispatchModel:
     )
 
 
-def _require_file(path: str, remedy: str) -> None:
+def _require_file(path: str, remedy: str | None = None) -> None:
     """Refuses a folder; the remedy is for one of a language model."""
     if Path(path).is_dir():
-        is_of_language = (Path(path) / "genai_config.json").exists()
+        if _is_of_diffusion(Path(path)):
+            remedy = "its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx"
+        elif not (Path(path) / "genai_config.json").exists():
+            remedy = None
         rule = "the model must be a file, not a folder"
-        raise InvalidDesc(Problem((), rule, escape_controls(path), remedy=remedy if is_of_language else None))
+        raise InvalidDesc(Problem((), rule, escape_controls(path), remedy=remedy))
+
+
+def _is_of_diffusion(path: Path) -> bool:
+    """Whether a folder is of a diffusion model."""
+    return (path / "model_index.json").exists()
 
 
 def _is_onnx(path: str) -> bool:
@@ -269,15 +278,15 @@ def _check_onnx(path: str, options: argparse.Namespace) -> int:
 
     found = checked(path)
     if options.json:
-        print(json.dumps(_check_json(found.problems, found)))
+        print(json.dumps(_check_json(found)))
     else:
         _print_lines(path, [*found.problems, *found.left])
-        _print_counts(path, found.problems, found)
+        _print_counts(path, found)
     return FINDINGS if found.problems else 0
 
 
-def _check_json(problems: Sequence[str], model: Any) -> dict[str, Any]:
-    return {"findings": [*problems], "left_to_cpu": [*model.left], "nodes_left_to_cpu": model.nodes_left}
+def _check_json(found: Any) -> dict[str, Any]:
+    return {"findings": [*found.problems], "left_to_cpu": [*found.left], "nodes_left_to_cpu": found.nodes_left}
 
 
 def _print_lines(path: object, lines: Iterable[str]) -> None:
@@ -285,32 +294,32 @@ def _print_lines(path: object, lines: Iterable[str]) -> None:
         print(f"{escape_controls(str(path))}: {escape_controls(line)}")
 
 
-def _print_counts(path: str, problems: Sequence[str], model: Any) -> None:
-    count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
-    nodes = f"{_count_text(model.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+def _print_counts(path: str, check: Any) -> None:
+    count = colored(_count_text(len(check.problems), "finding"), RED if check.problems else GREEN)
+    nodes = f"{_count_text(check.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
     print(f"{escape_controls(path)}: {count}, {nodes}")
 
 
 def _check_folder(path: str, options: argparse.Namespace) -> int:
     # Imported here: the package onnx is an extra.
-    from dmljax.onnx.checking import checked_folder
+    from dmljax.onnx.checking import checked_diffusion, checked_folder
 
     _refuse_model_options(path, options)
     try:
-        found = checked_folder(Path(path))
+        found = (checked_diffusion if _is_of_diffusion(Path(path)) else checked_folder)(Path(path))
     except DmlError as error:  # no configuration; the other models are checked all the same
         return report_error(error, as_json=options.json)
-    settings, problems = found.settings, [*found.problems, *found.whole.problems]
+    settings, whole = found.settings, found.whole
     if options.json:
-        print(json.dumps({**_check_json(problems, found.whole), **found.to_json()}))
+        print(json.dumps({**_check_json(whole), **found.to_json()}))
     else:
         if settings is not None:
             _print_lines(path, _told_of(settings, found.weight_bytes, found.cache_bytes))
         for file, check in found.models.items():
             _print_lines(file, [*check.problems, *check.left])
         _print_lines(path, found.problems)
-        _print_counts(path, problems, found.whole)
-    return FINDINGS if problems else 0
+        _print_counts(path, whole)
+    return FINDINGS if whole.problems else 0
 
 
 def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
@@ -362,13 +371,14 @@ def estimate(options: argparse.Namespace) -> int:
     listed: list[dict[str, Any]] = []
     is_well = True
     for path in options.models:
-        if Path(path).is_dir():
+        if Path(path).is_dir() and not _is_of_diffusion(Path(path)):
             found = _estimate_folder(path, options)
             listed += [{"program": escape_controls(path), **one.to_json()} for one in found]
             is_well &= all(one.fits for one in found)
             if not options.json:
                 print(escape_controls(path), *generation.table(found, width), "", sep="\n")
             continue
+        _require_file(path)
         _require_unset(path, "is only for folders of language models", prompt=options.prompt, generate=options.generate)
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
             columns = [*product(options.batch or [None], options.targets)]
@@ -428,7 +438,8 @@ def _refuse_model_options(path: str, options: argparse.Namespace, **others: obje
     """Refuses the options of models that are one file."""
     names = ("input_path", "dml_feature_level", *_SIZES)
     given = {name: getattr(options, name) for name in names}
-    _require_unset(path, "is not for folders of language models", **given, **others)
+    kind = "diffusion" if _is_of_diffusion(Path(path)) else "language"
+    _require_unset(path, f"is not for folders of {kind} models", **given, **others)
 
 
 _SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
@@ -441,7 +452,10 @@ def _require_unset(path: str, rule: str, **given: object) -> None:
 
 
 def generate(options: argparse.Namespace) -> int:
-    """Continues a text, or converses, with a language model in ONNX Runtime GenAI's format."""
+    """Continues a text, or converses, with a language model, or makes a picture of a text with a diffusion model."""
+    if _is_of_diffusion(options.folder):
+        return _generate_picture(options)
+    _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported here: the package onnx is an extra.
     from dmljax.onnx import language_model
     from dmljax.onnx.genai import Search
@@ -462,7 +476,7 @@ def generate(options: argparse.Namespace) -> int:
     if options.chat:
         _converse(model, tokenizer, search, as_json=options.json)
         return 0
-    prompt = sys.stdin.read().removesuffix("\n") if options.prompt is None else options.prompt
+    prompt = _prompt(options)
     begin = time.perf_counter()
     tokens = tokenizer.tokens(prompt)
     with within("generate"):
@@ -479,6 +493,64 @@ def generate(options: argparse.Namespace) -> int:
 
 
 _BLOCK = 8  # tokens that come at once
+_OF_DIFFUSION = ("output", "negative", "steps", "guidance", "height", "width", "scheduler")
+_OF_LANGUAGE = (
+    "chat",
+    "max_length",
+    "min_length",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+)
+
+
+def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """The options that are given."""
+    return {name: value for name in names if (value := getattr(options, name)) is not None and value is not False}
+
+
+def _refuse_options(options: argparse.Namespace, names: Sequence[str], rule: str) -> None:
+    """Refuses options that another kind of folder takes."""
+    for name in _given(options, names):
+        raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(str(options.folder))))
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    given: str | None = options.prompt
+    return sys.stdin.read().removesuffix("\n") if given is None else given
+
+
+def _generate_picture(options: argparse.Namespace) -> int:
+    """Makes a picture of a text, and writes it to a file."""
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx.diffusion import diffusion_model, read_diffusion_settings
+    from dmljax.onnx.schedulers import scheduler_of
+
+    _refuse_options(options, _OF_LANGUAGE, "is only for folders of language models")
+    require((), options.output is not None, "--output must name the picture's file", remedy="-o picture.png")
+    require_picture(options.output)
+    given = _given(options, _OF_DIFFUSION[1:])
+    with within("generate"):
+        scheduler_of(read_diffusion_settings(options.folder).scheduler, options.scheduler)  # before weights are read
+        model = diffusion_model(options.folder)
+        prompt = _prompt(options)
+        for text in (prompt, options.negative or ""):
+            if model.tokenizer.is_cut(text):
+                told = f"the end is lost: the text encoder reads {model.tokenizer.length} tokens of {one_line(text)!r}"
+                print(f"{colored('warning', YELLOW, sys.stderr)}: {told}", file=sys.stderr)
+        begin = time.perf_counter()
+        image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed), **given))[0]
+        seconds = time.perf_counter() - begin
+        write_picture(options.output, image)
+    height, width, _ = image.shape
+    if options.json:
+        sizes = {"height": height, "width": width}
+        print(json.dumps({"file": str(options.output), **sizes, "seconds": seconds}))
+        return 0
+    print(f"{escape_controls(str(options.output))}: {width} x {height} pixels, {seconds:.2f} s with compilation")
+    return 0
 
 
 def _said(
@@ -555,7 +627,11 @@ def compile(options: argparse.Namespace) -> int:
 
 def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
     """The program of a model that is to be served: its open sizes stay open."""
+    names = dict(options.onnx_free_dim_name_override)
+    multiples = {name: size for name, size in names.items() if not isinstance(size, int)}
     if not _is_onnx(path):
+        for factor, symbol in multiples.values():
+            raise InvalidDesc(Problem((), f"{factor}*{symbol} is only for ONNX models", escape_controls(path)))
         if mesh:
             raise InvalidDesc(Problem((), "several chips are only for ONNX models", escape_controls(path)))
         descs = [desc for _, desc, _ in _programs(path, options)]
@@ -569,9 +645,11 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     if model.is_random:
         remedy = "export it in Python, as a function of a key, with jax.export.export"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
-    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    fixed = {name: size for name, size in names.items() if name not in multiples}
+    sizes = fixed, dict(options.onnx_free_dim_denotation_override)
     divisor = mesh.axis_sizes[0] if mesh else 1
-    types = trial.open_types_of_inputs(model, _shapes_of_inputs(model, options), *sizes, options.batch, divisor)
+    shapes = _shapes_of_inputs(model, options)
+    types = trial.open_types_of_inputs(model, shapes, *sizes, options.batch, divisor, multiples)
     if mesh:
         return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.

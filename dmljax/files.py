@@ -1,12 +1,15 @@
 """Opens files named by untrusted input: only regular files of bounded size."""
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
 from typing import Any
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, unusable_file
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.extras import command_for
 from dmljax.text import one_line, reason_of
 
@@ -38,6 +41,22 @@ def unreadable(path: Path, error: OSError | ValueError) -> InvalidDesc:
     return unusable_file(problem, error, str(path)) if isinstance(error, OSError) else InvalidDesc(problem)
 
 
+def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = False) -> dict[str, Any]:
+    """The JSON object in a file of a folder, which messages call `name`; empty if it is optional and missing."""
+    if not (folder / name).exists():
+        if is_optional:
+            return {}
+        raise InvalidDesc(Problem(name, "must be in the folder", f"'{one_line(folder)}'"))
+    with opened(folder / name, at_most) as file:
+        try:
+            content = json.loads(file.read())
+        except ValueError as error:
+            raise InvalidDesc(Problem(name, "must be JSON", reason_of(error))) from None
+    if not isinstance(content, dict):
+        raise InvalidDesc(Problem(name, "must be a JSON object", type(content).__name__))
+    return content
+
+
 def pillow() -> Any:
     """Pillow's image module, which the extra `images` installs."""
     try:
@@ -47,3 +66,22 @@ def pillow() -> Any:
             Problem((), "reading or writing an image needs Pillow", remedy=command_for("images"))
         ) from None
     return Image
+
+
+def require_picture(path: Path) -> None:
+    """Refuses a path that cannot name a picture, before what it shows is computed, which may take minutes."""
+    module, shown = pillow(), one_line(path)
+    kinds = {suffix for suffix, kind in module.registered_extensions().items() if kind in module.SAVE}
+    require("output", path.suffix.lower() in kinds, "must end as a picture's name does", shown, remedy="picture.png")
+    require("output", not path.is_dir(), "must be a file, not a folder", shown)
+    require("output", path.parent.is_dir(), "must be a file in a folder that exists", shown)
+
+
+def write_picture(path: Path, pixels: Any) -> None:
+    """Writes an image (height, width, 3) of numbers from 0 to 1, in the format that the file's name says."""
+    image = pillow().fromarray(np.asarray(np.round(np.asarray(pixels) * 255), np.uint8))
+    try:
+        image.save(path)
+    except OSError as error:
+        problem = Problem("output", "must be a writable file", f"{one_line(path)} ({reason_of(error)})")
+        raise unusable_file(problem, error, str(path)) from None

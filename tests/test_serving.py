@@ -71,6 +71,29 @@ def test_an_artifact_stores_the_results_that_depend_only_on_weights(tmp_path: Pa
     assert artifact.mlir_module().count("stablehlo.dot_general") == 1
 
 
+HALVED = """<ir_version: 10, opset_import: ["": 21]> f (float[1, 1, height, width] x) => (float[1, 1, h, w] y)
+<float[4] scales = {1, 1, 2, 2}> {
+    half = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)
+    whole = Resize <mode = "nearest"> (half, , scales)
+    y = Add (x, whole)
+}"""
+
+
+def test_open_sizes_may_be_multiples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.onnx").write_bytes(parser.parse_model(HALVED).SerializeToString())
+    path = tmp_path / "model.bin"
+    command = ["compile", str(tmp_path / "model.onnx"), "--for", "cpu", "-o", str(path)]
+    assert main(command) == 2
+    remedy = re.search(r"dmljax compile takes (-f height:2\*height) (-f width:2\*width)\)?$", capsys.readouterr().err)
+    assert remedy is not None
+    assert main([*command, *remedy[1].split(), "-f", "width:6*w", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["inputs"] == ["float32[1,1,2*height,6*w]"]
+    artifact = jax.export.deserialize(bytearray(path.read_bytes()))
+    assert artifact.call(jax.numpy.ones((1, 1, 4, 12), "float32")).tolist() == [[[[2] * 12] * 4]]
+    assert main(["compile", str(MODELS / "top1_routing.json"), "--for", "cpu", "-o", "x", "-f", "n:2*n"]) == 2
+    assert "error: compile: 2*n is only for ONNX models; got " in capsys.readouterr().err
+
+
 ON_EIGHT_DEVICES = 'import jax; jax.config.update("jax_num_cpu_devices", 8)\n'
 SAVED = """
 print(min(one.addressable_data(0).size / one.size for one in weights.values()))

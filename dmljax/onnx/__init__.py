@@ -3,6 +3,7 @@
 Needs the package `onnx`, which the extra `onnx` installs.
 """
 
+from dmljax.onnx.diffusion import DiffusionModel as DiffusionModel, diffusion_model as diffusion_model
 from dmljax.onnx.file import TensorType as TensorType
 from dmljax.onnx.language import (
     LanguageModel as LanguageModel,

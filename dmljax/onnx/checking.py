@@ -1,4 +1,4 @@
-"""Checks models, and folders of language models, without running them."""
+"""Checks models, and folders of language and diffusion models, without running them."""
 
 import contextlib
 from collections import Counter
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.onnx.diffusion import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.folder_models import DECODER, load_part, problems_between, revised
 from dmljax.onnx.genai import Settings, read_configuration, settings_of
@@ -15,7 +16,13 @@ from dmljax.onnx.language import problems_of_names
 from dmljax.onnx.model import Model, load, refusals_of
 from dmljax.onnx.open_caches import open_caches, sizes_of_inputs
 from dmljax.onnx.provider import left_to_cpu
-from dmljax.onnx.tokens import require_tokens_below, tokens_in
+from dmljax.onnx.schedulers import scheduler_of
+from dmljax.onnx.tokens import (
+    prompt_tokens_in,
+    require_prompt_tokens_below,
+    require_tokens_below,
+    tokens_in,
+)
 from dmljax.text import show
 from dmljax.types import bits_of
 
@@ -29,7 +36,7 @@ class Check(NamedTuple):
 
 
 class FolderCheck(NamedTuple):
-    """The problems with a folder of a language model; if its settings can be read, these and checks of its models."""
+    """The problems with a folder; if its settings can be read, checks of its models, and what a language model has."""
 
     problems: Sequence[str]
     settings: Settings | None = None
@@ -39,10 +46,10 @@ class FolderCheck(NamedTuple):
 
     @property
     def whole(self) -> Check:
-        """The checks of all models as one."""
+        """The checks of all models as one, with the folder's problems."""
         checks = self.models.values()
         problems, left = ([one for check in checks for one in getattr(check, name)] for name in ("problems", "left"))
-        return Check(problems, left, sum(check.nodes_left for check in checks))
+        return Check([*self.problems, *problems], left, sum(check.nodes_left for check in checks))
 
     def to_json(self) -> dict[str, Any]:
         """The settings and figures, ready for JSON."""
@@ -93,6 +100,32 @@ def checked_folder(folder: Path) -> FolderCheck:
     return FolderCheck(
         [*map(str, between), *problems], settings, checks, dict(sorted(weights.items())), 1000 * bits // 8
     )
+
+
+def checked_diffusion(folder: Path) -> FolderCheck:
+    """Checks a folder in which Stable Diffusion is exported: its configurations, its parts and its tokenizer."""
+    try:
+        settings = read_diffusion_settings(folder)
+    except DmlError as error:
+        return FolderCheck(error.rules)
+    checks: list[Callable[[], object]] = [lambda: scheduler_of(settings.scheduler)]
+    parts: dict[Path, Check] = {}
+    vocabulary = None
+    for part in PARTS:
+        path = folder / file_of(part)
+        parts[path], _, graph = _found(path, partial(load, path))
+        if graph is not None:
+            inputs = [name for name in graph.input_names if name not in graph.constants]
+            checks.append(partial(require_names, part, inputs, graph.output_names))
+            vocabulary = vocabulary_of(graph.nodes, graph.constants) if part == "text_encoder" else vocabulary
+    checks.append(lambda: require_prompt_tokens_below(vocabulary, max(prompt_tokens_in(folder), default=0)))
+    problems: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except DmlError as error:
+            problems += error.rules
+    return FolderCheck(problems, models=parts)
 
 
 def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorType], dict[str, TensorType]]:

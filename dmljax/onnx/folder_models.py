@@ -12,14 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.checks import array
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.genai import FILE, Settings
 from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches
-from dmljax.onnx.model import Model, types_of_weights
+from dmljax.onnx.model import Model
+from dmljax.onnx.several_models import SeveralModels
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -51,57 +51,16 @@ def revised(settings: Settings, part: str, graph: OnnxGraph) -> OnnxGraph:
     return with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
 
 
-class FolderModels:
-    """The models of a folder, as one function of all their weights.
-
-    If there are several models, each weight's name begins with what its model does, such as `encoder.`.
-    """
+class FolderModels(SeveralModels):
+    """The models of a folder, as one function of all their weights."""
 
     def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
-        self._settings, self.by_part = settings, dict(by_part)
+        super().__init__(by_part)
+        self._settings = settings
         if problems := [*problems_between(settings, by_part)]:
             raise InvalidDesc(*problems)
         self._inputs = {part: types_of_inputs(model) for part, model in by_part.items()}
         self._cross_caches = _cross_caches(settings, by_part)
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        """The weights of all models."""
-        return self._joined({part: model.weights for part, model in self.by_part.items()})
-
-    @property
-    def types_of_weights(self) -> dict[str, Any]:
-        """The types that weights have in their files."""
-        return self._joined({part: {**types_of_weights(model)} for part, model in self.by_part.items()})
-
-    def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
-        """Chooses how the devices along a mesh axis divide each weight."""
-        return self._joined({part: model.partition(mesh, axis) for part, model in self.by_part.items()})
-
-    def _joined(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        if len(of_parts) == 1:
-            return of_parts[DECODER]
-        return {f"{part}.{name}": one for part, values in of_parts.items() for name, one in values.items()}
-
-    def convert_floats(self, dtype: Any) -> None:
-        """Converts the weights that are floats."""
-        for model in self.by_part.values():
-            weights = model.weights.items()
-            model.weights = {name: one.astype(dtype) if one.dtype in FLOATS else one for name, one in weights}
-
-    def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those of all weights that a model has, by its own names."""
-        if len(self.by_part) == 1:
-            return weights
-        prefix = f"{part}."
-        return {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
-
-    def run(self, part: str, weights: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """The outputs of a model by name."""
-        model = self.by_part[part]
-        results: Any = model.apply(self.weights_of(part, weights), **inputs)
-        several = results if isinstance(results, tuple) else (results,)
-        return dict(zip((one.name for one in model.outputs), several, strict=True))
 
     # Audio
 

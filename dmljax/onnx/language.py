@@ -29,8 +29,8 @@ from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_on
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, changed, finder_of, graph_of, require_weights, stored_in
-from dmljax.onnx.sharding import divided_along, on_auto_mesh, on_mesh
+from dmljax.onnx.model import Model, changed, finder_of, graph_of, stored_in
+from dmljax.onnx.sharding import divided_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -54,11 +54,10 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
     with within("onnx"):
         if not isinstance(folder, str | Path):
             raise InvalidType(Problem("folder", "must be a path", show(folder)))
-        if dtype is not None:
-            dtype = _type_of_floats(dtype)
+        convert = conversion_to(dtype)
         model = model_of(read_settings(Path(folder)))
-        if dtype is not None:
-            model.models.convert_floats(dtype)
+        for one in model.models.by_part.values():
+            convert(one)
         return model
 
 
@@ -67,13 +66,20 @@ def model_of(settings: Settings) -> "LanguageModel":
     return LanguageModel(settings, loaded(settings))
 
 
-def _type_of_floats(given: Any) -> Any:
-    dtype = None
+def conversion_to(dtype: Any) -> Callable[[Model], None]:
+    """Returns what converts the floats among a model's weights to a type, or keeps them if it is None."""
+    floats = None
     with contextlib.suppress(TypeError):
-        dtype = jnp.dtype(given)
-    if dtype not in FLOATS:
-        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(given)))
-    return dtype
+        floats = jnp.dtype(dtype) if dtype is not None else None
+    if dtype is not None and floats not in FLOATS:
+        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
+
+    def convert(model: Model) -> None:
+        if floats is not None:
+            weights = model.weights.items()
+            model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
+
+    return convert
 
 
 class LanguageModel:
@@ -111,7 +117,6 @@ class LanguageModel:
         self._outputs = [*outputs]
         self._roles = {role: types[names[role]] for role in ROLES if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
-        self._types_of_weights = self.models.types_of_weights
         sizes = self._roles["position_ids"].sizes if "position_ids" in self._roles else None
         self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
         self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
@@ -149,7 +154,7 @@ class LanguageModel:
         keys and values along `model`, where their numbers are divisible.
         """
         with within("onnx"):
-            return on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
+            return self.models.shard(mesh, specs)
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":
         """Adds products of two narrow matrices to the model's products, for LoRA, as `Model.with_low_rank` does."""
@@ -241,7 +246,7 @@ class LanguageModel:
             longest = max(map(len, rows))
             self._require_in_context(longest)
             tokens, counts = _padded(rows, _rounded(longest, self.settings.context_length))
-            given, _ = self._given(weights)
+            given, _ = self.models.given(weights)
             heard = self._heard(given, audio, len(rows))
             found = self._score(given, tokens, counts, heard, self._embedded(given, tokens, images))
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
@@ -254,7 +259,7 @@ class LanguageModel:
         if senses.images is not None:
             raise Unsupported(Problem("images", "not supported with an array of tokens under jax.jit"))
         self._require_in_context(prompts.shape[-1])
-        given, _ = self._given(weights)
+        given, _ = self.models.given(weights)
         tokens = jnp.atleast_2d(prompts).astype(jnp.int32)
         heard = self._heard(given, senses.audio, len(tokens))
         found: Array = self._score(given, tokens, jnp.full(len(tokens), prompts.shape[-1]), heard, None)
@@ -281,7 +286,7 @@ class LanguageModel:
             raise InvalidType(Problem("key", "needed for do_sample", remedy="key=jax.random.key(0)"))
         if prompts is None and state is None:
             raise InvalidType(Problem("prompts", "must be given without state"))
-        given, mesh = self._given(weights)
+        given, mesh = self.models.given(weights)
         if state is not None:
             if not isinstance(state, State):
                 raise InvalidType(Problem("state", "must be a State, as start returns it", show(state)))
@@ -312,20 +317,13 @@ class LanguageModel:
             state = self._after(given, mesh, state, rows, search.max_length, senses.images)
         return _Run(self, given, mesh, state, search, is_single, key)
 
-    def _given(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
-        """The weights of a call, and the mesh that they are on."""
-        own = self.weights
-        if weights is not None:
-            require_weights(weights, own)
-        return on_auto_mesh(own if weights is None else weights)
-
     def _rows(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
         """The prompts as lists of tokens; the places of images may be negative."""
         return _rows(prompts, self.settings.vocabulary, 0 if images is None else np.iinfo(np.int32).min)
 
     def _heard(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
         """What the decoder reads of the audio of so many sequences."""
-        found = self.models.audio(audio, count, self._float_type(weights))
+        found = self.models.audio(audio, count, self.models.float_type(weights))
         return {} if found is None else self._hear(weights, found)
 
     def _embedded(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
@@ -335,7 +333,7 @@ class LanguageModel:
             raise Unsupported(Problem("images", rule, self._roles["position_ids"]))
         if images is not None and self._tables is not None:  # what is read anew would need all earlier images
             raise Unsupported(Problem("images", "not supported for models with other rotary angles for long sequences"))
-        features = self.models.seen(weights, images, self._float_type(weights))
+        features = self.models.seen(weights, images, self.models.float_type(weights))
         if features is None:
             return None
         places = int(np.sum((tokens < 0) | (tokens == self.settings.image_token)))
@@ -405,7 +403,7 @@ class LanguageModel:
     def _empty(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
-        other = self._float_type(weights)
+        other = self.models.float_type(weights)
 
         def empty(name: str, kind: TensorType) -> Array:
             sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
@@ -418,11 +416,6 @@ class LanguageModel:
             jnp.zeros((batch, settings.vocabulary), jnp.float32),
             {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
         )
-
-    def _float_type(self, weights: Mapping[str, Any]) -> Any:
-        """The float type that weights have instead of the files'; None if they have these."""
-        types = {one.dtype for name, one in weights.items() if one.dtype != self._types_of_weights[name]}
-        return types.pop() if len(types) == 1 else None
 
     def _placed(self, state: State, mesh: Mesh | None) -> State:
         """The state on a mesh: sequences along its axis `data`, and heads of keys and values along `model`."""
@@ -458,7 +451,7 @@ class LanguageModel:
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         if "inputs_embeds" in self._roles:
             if embeds is None:
-                embeds = self.models.embedded(weights, tokens, dtype=self._float_type(weights))
+                embeds = self.models.embedded(weights, tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
             one.name: values[role] if one.dtype in FLOATS else values[role].astype(_canonical(one.dtype))
@@ -637,7 +630,7 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
     prompts: tuple[Any, ...] = integers(batch, _rounded(prompt, room)), integers(batch), integers(batch)
     reading = functools.partial(model._reading, is_first=True)
     if "encoder" in model.settings.others:
-        audio = model.models.type_of_audio(batch, model._float_type(weights))
+        audio = model.models.type_of_audio(batch, model.models.float_type(weights))
         state = state._replace(caches=state.caches | jax.eval_shape(model.models.heard, weights, audio))
         prompts, reading = (*prompts, audio), functools.partial(_hearing_and_reading, model)
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None

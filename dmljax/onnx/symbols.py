@@ -218,7 +218,8 @@ def _multiplied(shapes: Sequence[Sequence[Any]]) -> Problem | None:
         return None
     rule = f"sizes are equal only if {join_words(f'{one} is a multiple of {k}' for one, k in factors.items())}"
     written = join_words(f"{k}*{one} for {one}" for one, k in factors.items())
-    return Problem((), rule, remedy=f"write {written} in jax.export.symbolic_shape")
+    options = " ".join(f"-f {one}:{k}*{one}" for one, k in factors.items())
+    return Problem((), rule, remedy=f"write {written} in jax.export.symbolic_shape; dmljax compile takes {options}")
 
 
 def _sizes_in(value: Any) -> Sequence[Any]:

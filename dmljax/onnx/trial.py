@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -94,10 +95,12 @@ def open_types_of_inputs(
     denotations: Mapping[str, int],
     batch: int | None,
     divisor: int,
+    multiples: Mapping[str, tuple[int, str]] = MappingProxyType({}),
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
 
-    First sizes that stay open are multiples of `divisor`. A total of past and new tokens is their sum.
+    First sizes that stay open are multiples of `divisor`, and others are `multiples`: a factor and the symbol's name
+    for the name of a size. A total of past and new tokens is their sum.
     """
     caches = open_caches(model)
     names_of_sizes = {**caches.decided, **names_of_sizes}
@@ -106,7 +109,8 @@ def open_types_of_inputs(
         first = {one.sizes[0] for one in model.inputs if one.sizes}
         names_of_sizes = {**{one: batch for one in first if isinstance(one, str)}, **names_of_sizes}
     wanted = [one.overridden(names_of_sizes, denotations) for one in model.inputs]
-    symbols: dict[str, str] = {}  # a valid Python name for each open size
+    # A valid Python name for each open size, after the factor and `*` of a multiple
+    symbols = {name: f"{factor}*{_symbol(one)}" for name, (factor, one) in multiples.items()}
     spelled = []
     for i, one in enumerate(wanted):
         sizes: Sequence[Any] = shapes.get(one.name) or one.sizes or ()
@@ -114,10 +118,11 @@ def open_types_of_inputs(
         if batch is not None and names and not isinstance(names[0], int):
             names[0] = batch
         spelled.append([symbols.setdefault(name, _symbol(name)) if isinstance(name, str) else name for name in names])
-    opened = [*dict.fromkeys(symbols.values())]
+    opened = [*dict.fromkeys(symbol.rpartition("*")[2] for symbol in symbols.values())]
     sizes_of: dict[Any, Any] = (
         dict(zip(opened, jax.export.symbolic_shape(", ".join(opened)), strict=True)) if opened else {}
     )
+    sizes_of |= {f"{k}*{_symbol(one)}": k * sizes_of[_symbol(one)] for k, one in multiples.values()}
     sizes_of |= {names[0]: divisor * sizes_of[names[0]] for names in spelled if names and names[0] in sizes_of}
     known = {**names_of_sizes, **{name: sizes_of[symbol] for name, symbol in symbols.items()}}
     for total, (past, new) in caches.totals.items():

@@ -331,11 +331,12 @@ REFUSED = {
             m = Resize <mode = 'nearest'> (q, , k) y = Concat <axis = 1> (h, m)""",
         ),
         r"Concat: sizes are equal only if b is a multiple of 4 and c is a multiple of 4 "
-        r"\(write 4\*b for b and 4\*c for c in jax.export.symbolic_shape\)",
+        r"\(write 4\*b for b and 4\*c for c in jax.export.symbolic_shape; dmljax compile takes -f b:4\*b -f c:4\*c\)",
     ),
     "an odd size in two parts": (
         Case(MATRIX, "p, q = Split <axis = 1, num_outputs = 2> (x) y = Add (p, q)"),
-        r"Add: sizes are equal only if b is a multiple of 2 \(write 2\*b for b in jax.export.symbolic_shape\)",
+        r"Add: sizes are equal only if b is a multiple of 2 \(write 2\*b for b in jax.export.symbolic_shape; "
+        r"dmljax compile takes -f b:2\*b\)",
     ),
     "a convolution without padding": (
         CASES["Conv without padding"]._replace(constraints=["b >= 3", "c >= 3"]),

@@ -1,0 +1,62 @@
+"""Several models as one function of all their weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jax import Array
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+
+from dmljax.onnx.model import Model, require_weights, types_of_weights
+from dmljax.onnx.sharding import on_auto_mesh, on_mesh
+
+
+class SeveralModels:
+    """Models by what they do. If there are several, each weight's name begins with it, such as `encoder.`."""
+
+    def __init__(self, by_part: Mapping[str, Model]) -> None:
+        self.by_part = dict(by_part)
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The weights of all models."""
+        return self._joined({part: model.weights for part, model in self.by_part.items()})
+
+    def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
+        """Chooses how the devices along a mesh axis divide each weight."""
+        return self._joined({part: model.partition(mesh, axis) for part, model in self.by_part.items()})
+
+    def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None) -> dict[str, Array]:
+        """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`."""
+        return on_mesh(mesh, self.partition(mesh, "model") if specs is None else specs, self.weights)
+
+    def given(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
+        """The weights of a call, which default to the models' own, and the mesh that they are on."""
+        own = self.weights
+        if weights is not None:
+            require_weights(weights, own)
+        return on_auto_mesh(own if weights is None else weights)
+
+    def float_type(self, weights: Mapping[str, Any]) -> Any:
+        """The float type that weights have instead of the files'; None if they have these."""
+        own = self._joined({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
+        types = {one.dtype for name, one in weights.items() if one.dtype != own[name]}
+        return types.pop() if len(types) == 1 else None
+
+    def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of all weights that a model has, by its own names."""
+        if len(self.by_part) == 1:
+            return weights
+        prefix = f"{part}."
+        return {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
+
+    def run(self, part: str, weights: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs of a model by name."""
+        model = self.by_part[part]
+        results: Any = model.apply(self.weights_of(part, weights), **inputs)
+        several = results if isinstance(results, tuple) else (results,)
+        return dict(zip((one.name for one in model.outputs), several, strict=True))
+
+    def _joined(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        if len(of_parts) == 1:
+            return next(iter(of_parts.values()))
+        return {f"{part}.{name}": one for part, values in of_parts.items() for name, one in values.items()}
