@@ -105,6 +105,7 @@ def test_schedulers_and_steps_share_a_program(model: DiffusionModel, monkeypatch
         assert np.max(np.abs(other - first)) > 0.01
 
 
+@FULL
 def test_noise_is_drawn_by_the_key(model: DiffusionModel, reference: Reference) -> None:
     key = jax.random.key(5)
 
