@@ -132,7 +132,7 @@ def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorTyp
     """The types of a decoder's inputs, with open sizes that its attention decides, and of its outputs."""
     graph: Any = decoder.graph
     with contextlib.suppress(DmlError):  # a problem of the model, which its check has
-        graph = revised(settings, DECODER, graph)
+        graph = revised(settings, DECODER, graph).graph
     decided = {} if decoder.model is None else open_caches(decoder.model).decided
     inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
     return inputs, {one.name: one for one in graph.outputs}

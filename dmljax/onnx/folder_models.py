@@ -18,7 +18,8 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.genai import FILE, Settings
 from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches
-from dmljax.onnx.model import Model
+from dmljax.onnx.model import Model, Revision
+from dmljax.onnx.packed_weights import with_packed_weights
 from dmljax.onnx.several_models import SeveralModels
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -43,12 +44,12 @@ def load_part(settings: Settings, part: str) -> Model:
     return Model(settings.files[part], {}, maximum_sizes, partial(revised, settings, part))
 
 
-def revised(settings: Settings, part: str, graph: OnnxGraph) -> OnnxGraph:
-    """The graph of a model as we run it: a decoder has caches of a fixed size."""
-    if part != DECODER:
-        return graph
-    names, caches = settings.names, settings.caches(graph.input_names)
-    return with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
+def revised(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
+    """The graph of a model as we run it: weights of 4 bits are packed, and a decoder has caches of a fixed size."""
+    if part == DECODER:
+        names, caches = settings.names, settings.caches(graph.input_names)
+        graph = with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
+    return Revision(*with_packed_weights(graph))
 
 
 class FolderModels(SeveralModels):

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
 from dmljax.onnx.joining import constants_of_masks, joined
 from dmljax.onnx.low_rank import Matrix, additions, drawn
+from dmljax.onnx.packed_weights import Origin
 from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, DType, Elements, Value
 from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
@@ -32,6 +33,13 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import Results
 
 MAX_SMALL = 1024  # elements of an integer constant that is not a weight
+
+
+class Revision(NamedTuple):
+    """A graph that runs instead of a file's, and what those of its arrays are in the file that are not there."""
+
+    graph: OnnxGraph
+    origins: Mapping[str, Origin] = {}
 
 
 def load(
@@ -79,7 +87,7 @@ class Model:
         source: Any,
         constants: Mapping[str, Any],
         maximum_sizes: Mapping[str, int] | str,
-        revise: Callable[[OnnxGraph], OnnxGraph] | None = None,
+        revise: Callable[[OnnxGraph], Revision] = Revision,
     ) -> None:
         proto, folder = read_model(source)
         reader = Reader(proto, folder)
@@ -88,7 +96,8 @@ class Model:
         graph = reader.read(proto.graph)
         require_handlers(finder, graph)
         self.is_random = draws_numbers(finder, graph)
-        graph = _with_constant_nodes_stored(graph if revise is None else revise(graph))
+        graph = _with_constant_nodes_stored(graph)
+        graph, self._origins = revise(graph)
         program = Program(finder.find, _bounds(graph, maximum_sizes), finder.leading)
         fixed = _fixed(graph, constants)
         known = {**graph.constants, **fixed}
@@ -101,7 +110,9 @@ class Model:
         stay = {*fixed, *defaults, *deciding} | constants_of_masks(whole, known)
         names = [name for name, one in known.items() if name not in stay and _is_weight(one, name in kept)]
         file = _copied(proto) if proto is source else proto
-        saving.drop_weights(file, reader, names)
+        saving.drop_weights(
+            file, reader, {self._origins[name].name if name in self._origins else name for name in names}
+        )
         self._file = _copied(file)
         del proto, file  # protobuf frees their memory only now, before the weights are copied
         graph, whole = (OnnxGraph(one.nodes, one.inputs, one.outputs) for one in (graph, whole))  # without the arrays
@@ -222,7 +233,8 @@ class Model:
         with within("onnx"):
             weights = self.weights if weights is None else weights
             require_weights(weights, self.weights)
-            saving.save(self._file, Path(path), weights)
+            changed = {one.name: one.restored(weights[name]) for name, one in self._origins.items() if name in weights}
+            saving.save(self._file, Path(path), {**weights, **changed})
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
         """Adds `x @ a @ b` to products `x @ w`, where `a` has `rank` columns and `b` as many rows, for LoRA.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -25,11 +26,12 @@ def language_proto(
     of_last: bool = False,
     softcap: float = 0.0,
     padding: float | None = None,
+    dequantized: Any = None,
 ) -> onnx.ModelProto:
     """A decoder of 4-bit weights, with rotary positions and heads that share keys; a last layer may have a state.
 
     It may have two tables of angles, give the logits of the last token only, or cap them. `padding` replaces the
-    embedding of token 0.
+    embedding of token 0. Weights of the type `dequantized` are converted before products.
     """
     random = np.random.default_rng(7)
     constants: dict[str, Any] = {
@@ -66,6 +68,16 @@ def language_proto(
         constants[f"{name}.codes"] = random.integers(0, 256, (columns, blocks, BLOCK // 2), np.uint8)
         constants[f"{name}.scales"] = random.uniform(0.02, 0.06, columns * blocks).astype(np.float32)
         weight = [f"{name}.codes", f"{name}.scales"]
+        if dequantized is not None:
+            codes = random.integers(0, 16, (rows, columns))
+            constants[weight[0]] = (codes - 8 * (dequantized == ml_dtypes.int4)).astype(dequantized)
+            constants[weight[1]] = constants[weight[1]].reshape(columns, blocks).T
+            if dequantized == ml_dtypes.uint4:
+                weight.append(f"{name}.zeros")
+                constants[weight[2]] = random.integers(5, 11, (blocks, columns)).astype(dequantized)
+            nodes.append(helper.make_node("DequantizeLinear", weight, [f"{name}.weight"], axis=0, block_size=BLOCK))
+            nodes.append(helper.make_node("MatMul", [x, f"{name}.weight"], [name]))
+            return name
         sizes = {"K": rows, "N": columns, "bits": 4, "block_size": BLOCK}
         nodes.append(helper.make_node("MatMulNBits", [x, *weight], [name], domain="com.microsoft", **sizes))
         return name

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import FULL, few_of, mesh_of, refuses
+from helpers import FULL, assert_same_bits, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
+from onnx import numpy_helper
 from small_language_models import (
     CONFIGURATION,
     CONTEXT,
@@ -85,6 +86,39 @@ def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stat
     assert len(list(shorter)) == len(PROMPT) + 1, "the first sequence is over after one token, the second goes on"
     longer = stateful.generate(state=shorter.state, **ENDLESS)
     assert longer == [stateful_reference.greedy(one, 20) for one in (PROMPT + OTHER, OTHER)]
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_weights_of_4_bits_are_packed_and_saved_as_they_were(dtype: str, tmp_path: Path) -> None:
+    proto = language_proto(dequantized=np.dtype(dtype))
+    folder = write_folder(tmp_path / "model", dequantized=np.dtype(dtype))
+    model = language_model(folder)
+    assert model.generate(PROMPT, **ENDLESS) == Reference(proto).greedy(PROMPT, 20)
+    packed = {name: one for name, one in model.weights.items() if name.endswith(".codes.codes")}
+    assert {one.dtype.name for one in packed.values()} == {"uint8"}
+    in_file = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
+    assert sum(one.nbytes for one in packed.values()) == sum(in_file[name[:-6]].size for name in packed) / 2
+    model.model.save(tmp_path / "saved.onnx")
+    for one in onnx.load(tmp_path / "saved.onnx").graph.initializer:
+        assert_same_bits(numpy_helper.to_array(one), in_file[one.name])
+
+
+def test_only_weights_that_nothing_else_reads_are_packed(tmp_path: Path) -> None:
+    proto = language_proto(dequantized=np.dtype("int4"))
+    proto.graph.node.add(op_type="Identity", input=["0.q.weight"], output=["copy"])
+    for node in proto.graph.node:
+        if list(node.output) == ["0.k.weight"]:
+            node.attribute[1].i = 8  # MatMulNBits has blocks of at least 16
+    folder = write_folder(tmp_path / "model")
+    for one in proto.graph.initializer:
+        if one.name == "0.k.scales":
+            one.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(one), 2, 0), one.name))
+    onnx.save(proto, folder / "model.onnx")
+    model = language_model(folder)
+    assert model.generate(PROMPT, **ENDLESS) == Reference(proto).greedy(PROMPT, 20)
+    kinds = {name: one.dtype.name for name, one in model.weights.items() if ".codes" in name}
+    assert {name for name, kind in kinds.items() if kind == "int4"} == {"0.q.codes", "0.k.codes"}
+    assert kinds["0.v.codes.codes"] == "uint8"
 
 
 @pytest.fixture(scope="module")
