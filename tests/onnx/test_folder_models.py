@@ -29,6 +29,7 @@ from small_folders import (
 
 from dmljax.cli import main
 from dmljax.onnx import LanguageModel, language_model
+from dmljax.onnx.decoders import Tables
 from dmljax.onnx.language import parts
 
 PROMPTS = [[3, 5, 7], [3, 6, 9, 10, 11]]
@@ -248,6 +249,14 @@ def test_wrong_audio_is_refused(model: LanguageModel, call: Callable[[Any], Any]
 def test_wrong_images_are_refused(seeing: LanguageModel, call: Callable[[Any], Any], message: str) -> None:
     with refuses(message):
         call(seeing)
+
+
+def test_images_are_refused_where_earlier_ones_would_be_read_anew(
+    seeing: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeing, "_tables", Tables(most=8, short=8))
+    with refuses("onnx: images: not supported for models with other rotary angles for long sequences"):
+        seeing.generate([3, -1, -1, 7], images=images_of(1))
 
 
 def changed(content: Any, given: Any, *path: str) -> Any:
