@@ -32,7 +32,8 @@ nitpick_ignore_regex = [
     (
         "py:class",
         r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation"
-        r"|onnx\.(genai\.Settings|language\._Run))",
+        r"|onnx\.(diffusion\.DiffusionSettings|file\.OnnxGraph|genai\.Settings|language\._Run|model\.Revision"
+        r"|schedulers\.Scheduler|tokens\.PromptTokenizer))",
     ),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files
