@@ -496,6 +496,7 @@ _BLOCK = 8  # tokens that come at once
 _OF_DIFFUSION = ("output", "negative", "steps", "guidance", "height", "width", "scheduler")
 _OF_LANGUAGE = (
     "chat",
+    "audio",
     "max_length",
     "min_length",
     "do_sample",

@@ -9,7 +9,7 @@ import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.files import read_object
 from dmljax.onnx.file import Node
 from dmljax.onnx.language import conversion_to
-from dmljax.onnx.model import Model, load, nodes_of
+from dmljax.onnx.model import Model, load, nodes_of, require_key
 from dmljax.onnx.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.several_models import SeveralModels
 from dmljax.onnx.sharding import divided_along
@@ -373,9 +373,8 @@ def _number(name: str, given: Any) -> float:
 def _key(key: Any, purpose: str) -> Array:
     if key is None:
         raise InvalidType(Problem("key", f"needed for {purpose}", remedy="key=jax.random.key(0)"))
-    if not isinstance(key, Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape:
-        raise InvalidType(Problem("key", "must be a single jax.random key", show(key), remedy="key=jax.random.key(0)"))
-    return key
+    require_key(key)
+    return cast(Array, key)
 
 
 def _drawn(key: Any, index: int | Array, batch: int, sizes: Sequence[int]) -> Array:

@@ -183,7 +183,7 @@ class Model:
                 rule = "not needed, because no node draws random numbers"
                 remedy = "for dropout, export the model in training mode"
                 raise InvalidType(Problem("key", rule, _shown_key(key), remedy=remedy))
-            _require_key(key)
+            require_key(key)
         taken: Array = key
         return taken
 
@@ -259,7 +259,7 @@ class Model:
         """
         with within("onnx"):
             rank = integer_in("rank", rank, 1, 2**31 - 1)
-            _require_key(key)
+            require_key(key)
             plan, types = self._plan, types_of_weights(self)
             known = {name: Matrix(one.shape, one.dtype) for name, one in plan.constants.items()}
             known |= {name: Matrix(one.shape, types[name]) for name, one in self.weights.items()}
@@ -426,7 +426,8 @@ def _shown_key(value: Any) -> str:
     return f"keys of {value.shape}" if _are_keys(value) else show(value)
 
 
-def _require_key(value: Any) -> None:
+def require_key(value: Any) -> None:
+    """Refuses what is not a single random key."""
     if not _are_keys(value) or value.shape:
         remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
         raise InvalidType(Problem("key", "must be a single jax.random key", _shown_key(value), remedy=remedy))

@@ -76,6 +76,7 @@ def test_a_text_becomes_a_picture(
         (["-o", "picture"], "error: output must end as a picture's name does; got picture\ntip: picture.png\n"),
         (["-o", "none/picture.png"], "error: output must be a file in a folder that exists; got none/picture.png\n"),
         (["-o", "x.png", "--chat"], "error: --chat is only for folders of language models; got "),
+        (["-o", "x.png", "--audio", "x.npy"], "error: --audio is only for folders of language models; got "),
         (["-o", "x.png", "--top_k", "0"], "error: --top_k is only for folders of language models; got "),
         (["-o", "x.png", "--scheduler", "heun"], "error: generate: scheduler must be one of ddim, pndm"),
         (["-o", "x.png", "--height", "20"], "error: generate: height must be a multiple of 8; got 20\n"),
