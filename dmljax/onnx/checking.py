@@ -63,7 +63,7 @@ class FolderCheck(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is found of a model: its check, the model if it loads, and its graph if it can be read."""
+    """The check of a model, the model if it loads, and its graph if the file can be read."""
 
     check: Check
     model: Model | None = None

@@ -131,7 +131,7 @@ _ANGLES, _POSITIONS, _COUNTS = slice(7, 9), 9, 16  # inputs of GroupQueryAttenti
 
 
 def _may_look_up(tables: Sequence[str], positions: str, node: Node) -> bool:
-    """Whether a node is an attention with these tables, at these positions or at those that it counts itself."""
+    """Whether a node is an attention that reads these tables at `positions`, or at positions that it counts."""
     own = node.inputs[_POSITIONS : _POSITIONS + 1]
     return _is_attention(node) and node.inputs[_ANGLES] == tables and own in ((), ("",), (positions,))
 
@@ -159,14 +159,14 @@ def _is_attention(node: Node) -> bool:
 
 
 class Logits(NamedTuple):
-    """A graph for the logits of all tokens, and one for those of a token of each sequence, which `ROWS` chooses."""
+    """A graph for the logits of all tokens, and one for those of the token that `ROWS` chooses in each sequence."""
 
     all: OnnxGraph
     chosen: OnnxGraph
 
 
 def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Node], Handler], logits: str) -> Logits:
-    """Chooses tokens before the product with the vocabulary, if the nodes from there on compute each row alone."""
+    """Chooses tokens before the product with the vocabulary, if all later nodes work row by row."""
     nodes = _Nodes(graph, stored)
     rows, reader = _rows_before(nodes, find, logits)
     every = rows if reader is None else _before_last(nodes, rows)
@@ -212,7 +212,7 @@ def _is_flat(array: Any) -> bool:
 
 
 def _before_last(nodes: _Nodes, rows: str) -> str:
-    """The rows of all tokens, if `rows` are those of the last ones."""
+    """Finds the rows of all tokens where the graph keeps only the last row of each sequence."""
     added = nodes.maker(rows, "Unsqueeze")
     last = added and nodes.maker(added.inputs[0], "Gather")
     is_last = last and last.attributes.get("axis") == 1 and nodes.is_number(last.inputs[1], -1)

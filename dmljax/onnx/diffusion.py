@@ -89,7 +89,7 @@ def _require_file(folder: Path, name: str) -> None:
 
 
 def _field(folder: Path, file: str, name: str, default: Any) -> Any:
-    """A field of a configuration that may be missing; its type is that of the default, but a number may be whole."""
+    """Reads an optional field of a configuration, of the type of its default; integers also pass as floats."""
     value = read_object(folder, file, _MOST_BYTES, is_optional=True).get(name)
     if value is None:
         return default

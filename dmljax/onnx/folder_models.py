@@ -170,7 +170,7 @@ _ROLES = (
 
 
 def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterator[Problem]:
-    """What the models that could be loaded need of each other, or of the settings, and do not have."""
+    """Lists what the loaded models need of each other or of the settings, and do not have."""
     for part, side, role in _ROLES if "vision" not in by_part else (*_ROLES, ("embedding", "inputs", "image_features")):
         if part in by_part:
             name, known = settings.others[part].names[role], [one.name for one in getattr(by_part[part], side)]

@@ -71,7 +71,7 @@ def _counts(graph: OnnxGraph, caches: Collection[str]) -> frozenset[str]:
 def _revised(
     node: Node, inputs: NamesOfInputs, counts: Collection[str], known: Mapping[str, Any], version: int
 ) -> Iterator[Node]:
-    """The nodes in place of one; `version` is that of ONNX's own operators."""
+    """Returns the nodes that replace a node; `version` is that of ONNX's own operators."""
     if _is_attention(node, inputs.caches):
         yield from _with_counts(node, version)
     elif node.operator == "Slice" and _cuts_rows(node, counts, known):

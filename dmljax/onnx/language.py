@@ -134,7 +134,7 @@ class LanguageModel:
         return self.models.weights
 
     def can_shorten(self, length: int, to: int) -> bool:
-        """Whether the caches of so many tokens serve for the first ones, too.
+        """Whether caches of `length` tokens can serve for their first `to` tokens.
 
         They do not if layers of convolutions or of linear attention have states, which no token can be taken back from,
         or if rotary angles differ for short and for long sequences.
@@ -322,7 +322,7 @@ class LanguageModel:
         return _rows(prompts, self.settings.vocabulary, 0 if images is None else np.iinfo(np.int32).min)
 
     def _heard(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
-        """What the decoder reads of the audio of so many sequences."""
+        """The encoder's results for the audio of `count` sequences, as the decoder reads them."""
         found = self.models.audio(audio, count, self.models.float_type(weights))
         return {} if found is None else self._hear(weights, found)
 
