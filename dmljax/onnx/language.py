@@ -365,15 +365,12 @@ class LanguageModel:
             lengths = np.zeros_like(lengths)
         before = lengths
         while any(rows):
-            # Padding is written to the caches, where later tokens overwrite it: it must not pass their end, except in a
-            # row that is full, which nothing reads again.
-            room = max(most - int(max(lengths[lengths < most], default=most)), 1)
             is_first = not lengths.any()
             if self._batch_axes:
-                size = _power(min(min(map(len, rows)) if is_first else max(map(len, rows)), room))
+                size = _power(min(map(len, rows)) if is_first else max(map(len, rows)))
                 parts = [row[:size] if len(row) >= size else [] for row in rows]
             else:
-                size = _rounded(max(map(len, rows)), room)
+                size = _rounded(max(map(len, rows)), most)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
             piece = None if embeds is None else _from(embeds, lengths - before, size)
