@@ -32,6 +32,6 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
             return globals()[name]
         if hasattr(functions.directml, name):
             raise AttributeError(f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?")
-        from dmljax.relatives import hint
+        from dmljax.descriptors.search import hint
 
         raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}")

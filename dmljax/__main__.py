@@ -2,7 +2,7 @@
 
 import sys
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

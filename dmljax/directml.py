@@ -9,10 +9,10 @@ import typing as _typing
 from dmljax.descriptors import (
     OPERATORS, Operator, find_broken_rules, lower, find_minimum_feature_level, to_json, validate
 )
-from dmljax.graph import Graph, from_json
+from dmljax.graphs.graph import Graph, from_json
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.scalars import Scalar, ScaleBias, Size2D
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.types import (
     AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, DepthSpaceOrder, FeatureLevel, InterpolationMode,
     IsInfinityMode, MatrixTransform, MultiheadAttentionMaskType, PaddingMode, QuantizationType, RandomGeneratorType,

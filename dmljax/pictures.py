@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from dmljax import checks
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, require, within
-from dmljax.extras import command_for
+from dmljax.foundation import checks
+from dmljax.foundation.extras import command_for
 from dmljax.text import show as spelled
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 import dmljax.directml  # noqa: F401  # which knows every operator that a file may name
-from dmljax.assembly import Assembly, first_readers
-from dmljax.checks import UINT64_MAX, integer_in, parse_enum
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Member, Number, Struct
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, Problem, inside, require, within
-from dmljax.files import opened
-from dmljax.flatbuffer import Buffer, Packed, Table, TableReader, written
-from dmljax.graph import Graph
+from dmljax.foundation.checks import UINT64_MAX, integer_in, parse_enum
+from dmljax.foundation.files import opened
+from dmljax.foundation.scalars import Scalar
+from dmljax.graphs.assembly import Assembly, first_readers
+from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, written
+from dmljax.graphs.graph import Graph
 from dmljax.ops.elementary import ElementWiseIdentityDesc
-from dmljax.scalars import Scalar
-from dmljax.tensor import TensorDesc
 from dmljax.text import join_words, show, unused_name
 from dmljax.types import DataType
 

@@ -19,8 +19,8 @@ from sphinx.util.typing import stringify_annotation
 
 import dmljax
 from dmljax import directml
-from dmljax.cli import main
-from dmljax.describe import (
+from dmljax.command_line.cli import main
+from dmljax.command_line.describe import (
     OPERATORS_HEAD,
     coverage,
     desc_example,
@@ -32,8 +32,8 @@ from dmljax.describe import (
     operator_rows,
     operators_by_family,
 )
+from dmljax.descriptors.search import PURPOSES
 from dmljax.directml import FeatureLevel, Operator
-from dmljax.relatives import PURPOSES
 
 
 class OperatorFunctionDirective(SphinxDirective):
@@ -73,7 +73,9 @@ FUNCTION = """\
 @functools.cache
 def words_by_function() -> dict[str, list[str]]:
     """The names in other libraries and the uses of each function, by which the search and the filter find it."""
-    elsewhere = json.loads((resources.files("dmljax") / "elsewhere.json").read_text())
+    elsewhere = json.loads(
+        (resources.files("dmljax.descriptors") / "foreign_names.json").read_text()
+    )
     words: dict[str, list[str]] = {}
     for word, functions in (*elsewhere.items(), *PURPOSES.items()):
         for function in functions.split():

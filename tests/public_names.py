@@ -1,4 +1,4 @@
-"""Writes the files that follow from families and pages: `functions.py`, `directml.py`, `elsewhere.json`, operators.md.
+"""Writes the files that follow from families and pages: functions.py, directml.py, foreign_names.json, operators.md.
 
 Run `python tests/public_names.py` after adding an operator; tests/test_public_names.py checks that you did.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "dmljax"
+FOREIGN_NAMES = PACKAGE / "descriptors" / "foreign_names.json"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*.py") if path.stem != "__init__")
 FUNCTIONS = {
     "errors": ("DmlError",),
@@ -27,10 +28,10 @@ DIRECTML = {
         "to_json",
         "validate",
     ),
-    "graph": ("Graph", "from_json"),
+    "graphs.graph": ("Graph", "from_json"),
     "errors": ("InvalidDesc", "InvalidType", "Problem", "Unsupported"),
-    "scalars": ("Scalar", "ScaleBias", "Size2D"),
-    "tensor": ("TensorDesc",),
+    "foundation.scalars": ("Scalar", "ScaleBias", "Size2D"),
+    "descriptors.tensor": ("TensorDesc",),
     "types": (
         "AxisDirection",
         "ConvolutionDirection",
@@ -159,8 +160,8 @@ PAGES = PACKAGE.parent / "notebooks" / "operators"
 _FUNCTION = re.compile(r"`(?:[a-z]\w*\.)*(\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
 
 
-def elsewhere_text() -> str:
-    """The text of `dmljax/elsewhere.json`."""
+def foreign_names_text() -> str:
+    """The text of `dmljax/descriptors/foreign_names.json`."""
     functions: dict[str, list[str]] = {}
     for page in sorted(PAGES.glob("*.md")):
         for name in dict.fromkeys(names_elsewhere(page.read_text())):
@@ -196,7 +197,11 @@ libraries.
 
 def operators_text() -> str:
     """The text of `notebooks/operators.md`: what each operator does and what others call it."""
-    from dmljax.describe import function_name, markdown_table, operators_by_family  # when `functions.py` is written
+    from dmljax.command_line.describe import (  # when `functions.py` is written
+        function_name,
+        markdown_table,
+        operators_by_family,
+    )
 
     families = []
     for title, operators in operators_by_family().items():
@@ -224,5 +229,5 @@ def called_elsewhere(name: str) -> str:
 if __name__ == "__main__":
     (PACKAGE / "functions.py").write_text(functions_text())
     (PACKAGE / "directml.py").write_text(directml_text())
-    (PACKAGE / "elsewhere.json").write_text(elsewhere_text())
+    FOREIGN_NAMES.write_text(foreign_names_text())
     OPERATORS_PAGE.write_text(operators_text())

@@ -21,11 +21,11 @@ from kinds import FEW
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
-from dmljax.cli import main
-from dmljax.describe import function_name, rules
+from dmljax.command_line.cli import main
+from dmljax.command_line.describe import function_name, rules
+from dmljax.descriptors.search import PURPOSES, functions_named
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import _compiled
-from dmljax.relatives import PURPOSES, functions_named
 
 ROUTING = MODELS / "top1_routing.json"
 ROUTED = """\
@@ -63,7 +63,7 @@ def test_the_command_is_installed() -> None:
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
-    program = f"import sys; from dmljax.cli import main; sys.argv = ['dmljax', '{option}']; main()"
+    program = f"import sys; from dmljax.command_line.cli import main; sys.argv = ['dmljax', '{option}']; main()"
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", program], capture_output=True, check=True, text=True
     )
@@ -410,7 +410,7 @@ def test_an_unexpected_exception_exits_with_status_2(
     def broken(*_: Any, **__: Any) -> Any:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("dmljax.commands.load", broken)
+    monkeypatch.setattr("dmljax.command_line.commands.load", broken)
     assert main(["run", str(ROUTING)]) == 2
     assert capsys.readouterr().err == "error: MemoryError: no room\ntip: --debug prints the traceback\n"
     assert main(["run", str(ROUTING), "--debug"]) == 2

@@ -18,7 +18,7 @@ from kinds import FIRST_OF_EVERY_KIND
 
 import dmljax
 from dmljax import directml
-from dmljax.describe import desc_example, function_name
+from dmljax.command_line.describe import desc_example, function_name
 
 MODULES = [
     importlib.import_module(info.name)

@@ -17,7 +17,7 @@ import pytest
 from models import MODELS
 
 import dmljax
-from dmljax import DmlError, directml, extras
+from dmljax import DmlError, directml
 from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
 from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
@@ -31,6 +31,7 @@ from dmljax.errors import (
     unusable_file,
     within,
 )
+from dmljax.foundation import extras
 from dmljax.onnx.counts import NotKnown, UndecidedCount
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.run.answers import Refusal

@@ -14,7 +14,7 @@ import pytest
 
 import dmljax
 from dmljax import DmlError, directml
-from dmljax.describe import function_name, operators_by_family
+from dmljax.command_line.describe import function_name, operators_by_family
 from dmljax.directml import DataType, Graph, TensorDesc
 from dmljax.pictures import draw
 

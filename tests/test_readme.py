@@ -14,7 +14,7 @@ import pytest
 from helpers import X64, needs_x32, needs_x64, units_off
 
 import dmljax
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -15,7 +15,7 @@ from kinds import FIRST_OF_EVERY_KIND
 from dmljax import DmlError, directml, serialized
 from dmljax.directml import Graph, InvalidDesc
 from dmljax.examples import examples_of
-from dmljax.flatbuffer import Packed, written
+from dmljax.graphs.flatbuffer import Packed, written
 
 TensorDesc: Any = directml.TensorDesc
 GemmDesc: Any = directml.GemmDesc

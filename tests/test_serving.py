@@ -16,7 +16,7 @@ from helpers import X64
 from models import MODELS
 
 import dmljax
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.estimation import artifacts
 from dmljax.lowerings import byte_products
 

@@ -21,7 +21,7 @@ import pytest
 
 import dmljax
 from dmljax import directml
-from dmljax.describe import function_name, operators_by_family
+from dmljax.command_line.describe import function_name, operators_by_family
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

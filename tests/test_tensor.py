@@ -15,8 +15,8 @@ from helpers import assert_same_bits, needs_x32, random_array
 from hypothesis import given, settings, strategies as st
 
 from dmljax import directml
+from dmljax.descriptors.tensor import _any_elements_meet
 from dmljax.directml import DataType, InvalidDesc, InvalidType, TensorDesc, TensorFlags, Unsupported
-from dmljax.tensor import _any_elements_meet
 
 FLOAT32, FLOAT16, UINT8 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 ALL = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]

@@ -23,10 +23,20 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax.calls.arrays import require_real
-from dmljax.checks import INT64_MAX, INT64_MIN, array, boolean, element, integer_in, integers, not_static, sequence
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, path_of
+from dmljax.foundation.checks import (
+    INT64_MAX,
+    INT64_MIN,
+    array,
+    boolean,
+    element,
+    integer_in,
+    integers,
+    not_static,
+    sequence,
+)
+from dmljax.foundation.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
 

@@ -30,11 +30,12 @@ from dmljax.calls.arguments import (
     require_available,
     spelled,
 )
+from dmljax.calls.binding import bound_arguments
 from dmljax.calls.extents import require_addressable
-from dmljax.checks import JAX_ARRAYS, bound_arguments
 from dmljax.errors import DmlError, Path, Unsupported, hide_frames
-from dmljax.open_sizes import Undecided, undecided
-from dmljax.scalars import ScaleBias
+from dmljax.foundation.checks import JAX_ARRAYS
+from dmljax.foundation.open_sizes import Undecided, undecided
+from dmljax.foundation.scalars import ScaleBias
 from dmljax.types import x64_enabled
 
 P = ParamSpec("P")

@@ -4,10 +4,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmljax.checks import array, bound_arguments
+from dmljax.calls.binding import bound_arguments
 from dmljax.descriptors.members import Leaf
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Unsupported
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.checks import array
 from dmljax.text import join_sizes
 from dmljax.types import NEEDS_X64, x64_enabled
 

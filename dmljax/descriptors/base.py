@@ -14,15 +14,15 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, dataclass_transform
 import jax
 from jax.export import register_namedtuple_serialization
 
-from dmljax.checks import set_fields
 from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor, flag_problems
 from dmljax.descriptors.tables import Table, of_tensors
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
-from dmljax.inference import Sizes, led, names_of_members, require_sizes
+from dmljax.foundation.checks import set_fields
+from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
+from dmljax.foundation.sizes import Sizes, led, names_of_members, require_sizes
 from dmljax.lowerings.products import full_precision
-from dmljax.scalars import Scalar, ScaleBias, Size2D
-from dmljax.tensor import TensorDesc
 from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, cast
 
 from jax import Array
 
-from dmljax.checks import element, sequence
 from dmljax.descriptors.base import OPERATORS, LevelRule, Operator, Rule
 from dmljax.descriptors.members import Input, OptionalInput, OptionalOutput, OptionalScaleBias, Output
 from dmljax.descriptors.rules import SCALE_BIAS_FITS, alike, page_rules, same_rank, same_sizes, same_type_and_rank
 from dmljax.descriptors.tables import RANK_1_TO_8, RANK_4, RANK_4_TO_5, rows, support
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, inside
+from dmljax.foundation.checks import element, sequence
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOAT, FeatureLevel
 

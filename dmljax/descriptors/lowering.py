@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from dmljax.checks import JAX_ARRAYS
 from dmljax.descriptors.validation import validate
 from dmljax.errors import DmlError, hide_frames
+from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.types import LATEST, FeatureLevel, Results
 
 

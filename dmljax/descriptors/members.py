@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from dmljax.checks import (
+from dmljax.descriptors.tensor import TensorDesc
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, all_checked, inside, path_of
+from dmljax.foundation.checks import (
     INT_MAX,
     INT_MIN,
     UINT64_MAX,
@@ -24,9 +26,7 @@ from dmljax.checks import (
     sequence,
     uints,
 )
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, all_checked, inside, path_of
-from dmljax.scalars import Scalar, ScaleBias, Size2D, step
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D, step
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, HeaderEnum, TensorFlags
 

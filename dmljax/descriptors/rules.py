@@ -5,10 +5,10 @@ from itertools import chain
 from typing import Any
 
 from dmljax.descriptors.base import Operator, Rule, SizesRule
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, Where
-from dmljax.inference import names_of_members
-from dmljax.scalars import Scalar, exact
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.scalars import Scalar, exact
+from dmljax.foundation.sizes import names_of_members
 from dmljax.text import join_sizes, join_words
 from dmljax.types import INTEGERS
 

@@ -4,8 +4,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import Path, Problem
-from dmljax.tensor import TensorDesc
 from dmljax.types import DataType, FeatureLevel
 
 RANK_4 = range(4, 5)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmljax.checks import parse_enum
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Lowerable, Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
+from dmljax.foundation.checks import parse_enum
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 

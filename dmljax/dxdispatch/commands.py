@@ -5,7 +5,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from dmljax.checks import boolean, uints
 from dmljax.descriptors.members import json_string
 from dmljax.dxdispatch.bindings import read_bindings
 from dmljax.dxdispatch.context import Context, Readers, given_of_kind, of_kind, optional
@@ -16,6 +15,7 @@ from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs
 from dmljax.dxdispatch.resources import size_deferred
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import InvalidDesc, Problem, all_checked, require
+from dmljax.foundation.checks import boolean, uints
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType
 

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, TypeGuard
 
-from dmljax.checks import UINT64_MAX, UINT_MAX, integer_in
 from dmljax.descriptors.members import json_enum, json_given, json_string
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, Resource
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked, require
-from dmljax.files import opened
+from dmljax.foundation.checks import UINT64_MAX, UINT_MAX, integer_in
+from dmljax.foundation.files import opened
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel
 

@@ -14,16 +14,16 @@ from dmljax.calls.extents import equations
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.bindings import read_bindings
 from dmljax.dxdispatch.context import MAX_RESOURCE_BYTES, Context, Read, of_kind, optional, sizes_by_name, uint
 from dmljax.dxdispatch.model import Dispatchable, bind_points
 from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Problem, Unsupported, all_checked, inside, require
-from dmljax.files import opened
-from dmljax.graph import Graph
+from dmljax.foundation.files import opened
+from dmljax.graphs.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
-from dmljax.tensor import TensorDesc
 from dmljax.text import show, unused_name
 from dmljax.types import FeatureLevel, HeaderEnum
 

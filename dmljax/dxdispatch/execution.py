@@ -20,7 +20,7 @@ from dmljax.descriptors.validation import validate
 from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
 from dmljax.errors import InvalidDesc, Problem, inside, require
-from dmljax.graph import Computation
+from dmljax.graphs.graph import Computation
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 

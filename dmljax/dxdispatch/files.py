@@ -23,9 +23,9 @@ from jax.numpy import iinfo
 from numpy.typing import NDArray
 
 from dmljax.descriptors.members import json_string
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require, unusable_file
-from dmljax.files import opened, pillow
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.files import opened, pillow
 from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 

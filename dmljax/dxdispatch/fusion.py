@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from dmljax.assembly import Assembly
 from dmljax.descriptors import Operator
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.model import Binding, Command, Dispatch, Dispatchable, DispatchModel
-from dmljax.tensor import TensorDesc
+from dmljax.graphs.assembly import Assembly
 from dmljax.text import unused_name
 
 MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 1000 in 3.9 s

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmljax.descriptors import Operator, lower
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_path
-from dmljax.graph import Computation
-from dmljax.tensor import TensorDesc
+from dmljax.graphs.graph import Computation
 from dmljax.text import escape_controls
 from dmljax.types import DataType, Results, TensorFlags
 

@@ -7,9 +7,9 @@ import numpy as np
 from jax.numpy import iinfo
 from numpy.typing import NDArray
 
-from dmljax.checks import element
 from dmljax.descriptors.members import NOT_FINITE
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.foundation.checks import element
 from dmljax.text import show
 from dmljax.types import FLOATS, DataType
 

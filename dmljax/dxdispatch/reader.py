@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dmljax.checks import parse_enum, uints
-from dmljax.dxdispatch.alone import model_text
 from dmljax.dxdispatch.commands import check_targets, read_command
 from dmljax.dxdispatch.context import Context, TooManyFindingsError, given_of_kind, sizes_by_name
 from dmljax.dxdispatch.dispatchables import read_dispatchable
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.resources import read_resource
+from dmljax.dxdispatch.serialized_graphs import model_text
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import MAX_PROBLEMS, DmlError, MissingFile, Problem, Unsupported, UnusableFile, require
-from dmljax.files import opened
+from dmljax.foundation.checks import parse_enum, uints
+from dmljax.foundation.files import opened
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.checks import uints
 from dmljax.descriptors.members import json_given, json_string
 from dmljax.dxdispatch.context import Context, Fields, data_type, optional, uint, uint64
 from dmljax.dxdispatch.files import bytes_of, read_values
@@ -14,6 +13,7 @@ from dmljax.dxdispatch.model import BindPoint, Resource
 from dmljax.dxdispatch.numbers import convert, sequence
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import MAX_PROBLEMS, InvalidDesc, InvalidType, Problem, inside, require
+from dmljax.foundation.checks import uints
 from dmljax.text import one_line, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 

@@ -15,8 +15,8 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.estimation.targets import Place
-from dmljax.graph import Computation
-from dmljax.meshes import divided, require_fitting
+from dmljax.foundation.meshes import divided, require_fitting
+from dmljax.graphs.graph import Computation
 from dmljax.text import show
 
 MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights

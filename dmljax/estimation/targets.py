@@ -21,7 +21,7 @@ from jax.sharding import SingleDeviceSharding
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require
 from dmljax.estimation.cost import Cost, called_kernels, steps_of
-from dmljax.extras import command_for
+from dmljax.foundation.extras import command_for
 from dmljax.text import did_you_mean, one_line
 
 # Without these, libtpu queries its environment for chips, and only one process may load it.

@@ -15,11 +15,11 @@ import dmljax
 from dmljax import directml, functions
 from dmljax.calls.decorator import RecordedCall, recorded_calls
 from dmljax.descriptors.base import Operator
+from dmljax.descriptors.tensor import packed_strides
 from dmljax.examples.example import Example
-from dmljax.tensor import packed_strides
-from dmljax.to_graph.builder import Builder
-from dmljax.to_graph.calls import OperatorCall
-from dmljax.to_graph.views import View
+from dmljax.graphs.to_graph.builder import Builder
+from dmljax.graphs.to_graph.calls import OperatorCall
+from dmljax.graphs.to_graph.views import View
 
 _PARSER = doctest.DocTestParser()
 

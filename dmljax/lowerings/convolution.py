@@ -19,8 +19,9 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.lax import PrecisionLike
 
-from dmljax.checks import INT_MAX
 from dmljax.errors import Unsupported, require
+from dmljax.foundation.checks import INT_MAX
+from dmljax.foundation.open_sizes import fits
 from dmljax.lowerings.channels import are_channels_last, with_channels_last
 from dmljax.lowerings.columns import unfolded
 from dmljax.lowerings.platform import choose
@@ -28,7 +29,6 @@ from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import at_most, is_symbolic, replaced
 from dmljax.lowerings.windows import Window
 from dmljax.lowerings.workarounds import in_memory, meeting
-from dmljax.open_sizes import fits
 from dmljax.types import widened
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.errors import Unsupported, require
+from dmljax.foundation.open_sizes import fits
 from dmljax.lowerings import byte_products
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, is_on_mesh, may_be_sharded, partitioned, sharded_alike
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.lowerings.workarounds import product
-from dmljax.open_sizes import fits
 from dmljax.types import widened
 
 # Floats

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.arithmetic.floats import sort_keys
-from dmljax.checks import INT_MAX
+from dmljax.foundation.checks import INT_MAX
 from dmljax.lowerings.along_axes import extreme_position
 from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import index_dtype, is_symbolic

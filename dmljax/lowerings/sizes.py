@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from dmljax.checks import INT_MAX, require_count
 from dmljax.errors import Problem, Unsupported, Where
+from dmljax.foundation.checks import INT_MAX, require_count
 
 T = TypeVar("T")
 

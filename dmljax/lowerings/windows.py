@@ -6,11 +6,11 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from dmljax.checks import UINT_MAX, require_count
 from dmljax.errors import InvalidDesc, Path, Problem, all_checked
-from dmljax.inference import Sizes, called, called_array, spelled
+from dmljax.foundation.checks import UINT_MAX, require_count
+from dmljax.foundation.open_sizes import fits
+from dmljax.foundation.sizes import Sizes, called, called_array, spelled
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.open_sizes import fits
 
 
 class Window(NamedTuple):

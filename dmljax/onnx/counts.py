@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmljax.errors import Problem, Unsupported
+from dmljax.foundation.open_sizes import Undecided
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.open_sizes import Undecided
 
 
 class NotKnown(Unsupported):

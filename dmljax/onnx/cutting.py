@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.file import Node, names_read
-from dmljax.to_graph.views import View
 
 
 def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str] = ()) -> tuple[Node, ...]:

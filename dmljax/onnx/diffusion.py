@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require, within
-from dmljax.files import read_object
+from dmljax.foundation.checks import array, integer_in
+from dmljax.foundation.files import read_object
 from dmljax.onnx.file import Node
 from dmljax.onnx.language import conversion_to
 from dmljax.onnx.model import Model, load, nodes_of, require_key

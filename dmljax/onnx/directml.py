@@ -12,12 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax.assembly import Assembly
 from dmljax.calls.decorator import recorded_calls
-from dmljax.checks import integers
 from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
-from dmljax.graph import Graph
+from dmljax.foundation.checks import integers
+from dmljax.graphs.assembly import Assembly
+from dmljax.graphs.graph import Graph
+from dmljax.graphs.to_graph.builder import NoOperator, unused
+from dmljax.graphs.to_graph.converter import Converter
+from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.cutting import advice, alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, names_read
@@ -27,9 +30,6 @@ from dmljax.onnx.refusals import told_by_operator
 from dmljax.onnx.registry import KeyNeeded
 from dmljax.onnx.symbols import has_counts, traced
 from dmljax.text import did_you_mean, join_sizes, show
-from dmljax.to_graph.builder import NoOperator, unused
-from dmljax.to_graph.converter import Converter
-from dmljax.to_graph.views import View
 
 
 def directml_graph(

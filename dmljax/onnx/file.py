@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
-from dmljax.extras import command_for
-from dmljax.files import opened, unreadable
+from dmljax.foundation.checks import integer_in
+from dmljax.foundation.extras import command_for
+from dmljax.foundation.files import opened, unreadable
 from dmljax.text import show
 
 try:

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmljax.checks import array
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.foundation.checks import array
 from dmljax.onnx.file import OnnxGraph, TensorType
 from dmljax.onnx.genai import FILE, Settings
 from dmljax.onnx.growing_caches import NamesOfInputs, with_fixed_caches

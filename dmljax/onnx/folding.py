@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from dmljax.graph import MAX_FOLDED_BYTES
+from dmljax.graphs.graph import MAX_FOLDED_BYTES
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import Program, as_array, is_known

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
-from dmljax.files import opened
+from dmljax.foundation.files import opened
 from dmljax.text import did_you_mean, join_words, reason_of, show
 
 FILE = "genai_config.json"

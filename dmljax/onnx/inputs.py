@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax.checks import array
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.foundation.checks import array
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.parameters import DType, Value
 from dmljax.text import did_you_mean, join_words

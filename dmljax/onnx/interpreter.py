@@ -19,6 +19,7 @@ from jax.typing import DTypeLike
 
 from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.foundation.open_sizes import Undecided, undecided
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.onnx.counts import OUTSIDE, NotKnown, UndecidedCount
 from dmljax.onnx.file import Node, OnnxGraph
@@ -27,7 +28,6 @@ from dmljax.onnx.padded import Padded, is_padded
 from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
 from dmljax.onnx.registry import REGISTRY, Call, Handler, Run
 from dmljax.onnx.symbols import Symbols, choice_of_sizes, has_counts, kind_of, known_numbers, traced
-from dmljax.open_sizes import Undecided, undecided
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
 

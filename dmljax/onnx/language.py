@@ -23,8 +23,8 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
+from dmljax.foundation.checks import integer_in
 from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs

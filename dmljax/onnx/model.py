@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from dmljax.checks import array, integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, within
-from dmljax.graph import Graph
+from dmljax.foundation.checks import array, integer_in
+from dmljax.graphs.graph import Graph
 from dmljax.onnx import saving, sharding
 from dmljax.onnx.directml import directml_graph
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dmljax.checks import JAX_ARRAYS
 from dmljax.errors import InvalidType, Problem, inside, within
+from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.folding import fold

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, require
+from dmljax.foundation.checks import integer_in
 from dmljax.text import did_you_mean, join_words, json_text, show
 
 FILE = "scheduler/scheduler_config.json"

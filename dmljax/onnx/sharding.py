@@ -11,7 +11,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
-from dmljax.meshes import divided, require_fitting
+from dmljax.foundation.meshes import divided, require_fitting
 from dmljax.onnx.file import Node, OnnxGraph
 from dmljax.onnx.low_rank import BARE, FIRST, SECOND
 from dmljax.onnx.registry import Handler

@@ -8,15 +8,15 @@ import jax
 import numpy as np
 
 from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import Path, Problem, Unsupported, inside, within
-from dmljax.graph import Computation
+from dmljax.graphs.graph import Computation
+from dmljax.graphs.to_graph.views import desc_of
 from dmljax.lowerings.products import full_precision
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.model import Model, separated
 from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, Value
-from dmljax.tensor import TensorDesc
-from dmljax.to_graph.views import desc_of
 from dmljax.types import FeatureLevel, x64_enabled
 
 

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import Problem
+from dmljax.foundation.open_sizes import Undecided, constrained
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.counts import Count, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.parameters import Array, DType, Elements
-from dmljax.open_sizes import Undecided, constrained
 from dmljax.text import join_words
 
 MAX_FACTOR = 64  # by which a network may divide sizes before it multiplies them

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside, require
-from dmljax.extras import command_for
-from dmljax.files import opened, read_object
+from dmljax.foundation.extras import command_for
+from dmljax.foundation.files import opened, read_object
 from dmljax.text import one_line, reason_of, show
 
 _MOST_BYTES = 2**28

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, inside
-from dmljax.files import opened, pillow, unreadable
+from dmljax.foundation.files import opened, pillow, unreadable
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.model import Model, load as load
 from dmljax.onnx.open_caches import open_caches

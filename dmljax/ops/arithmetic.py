@@ -19,13 +19,13 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import signed_zeros_of
 from dmljax.errors import Problem
+from dmljax.foundation.scalars import ScaleBias
 from dmljax.lowerings import special
 from dmljax.lowerings.copies import maximum, minimum
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.workarounds import quotient
 from dmljax.ops.elementary import scaled
-from dmljax.scalars import ScaleBias
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
 _SINCE_1_0 = dml.support(

@@ -16,14 +16,14 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import called, led, names_of_members, remedy_for_open, require_broadcast
+from dmljax.foundation.checks import integer_in
+from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.sizes import called, led, names_of_members, remedy_for_open, require_broadcast
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.caches import with_new
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
-from dmljax.open_sizes import equalities
 from dmljax.text import join_sizes, join_words
 from dmljax.types import (
     FLOAT,

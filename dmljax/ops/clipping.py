@@ -15,10 +15,10 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
+from dmljax.foundation.scalars import ScaleBias, lower_bound, upper_bound
 from dmljax.lowerings.comparisons import greater_equal
 from dmljax.lowerings.copies import selected
 from dmljax.ops.elementary import scaled
-from dmljax.scalars import ScaleBias, lower_bound, upper_bound
 from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, DataType, FeatureLevel
 
 # CLIP and CLIP1

@@ -16,13 +16,13 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
+from dmljax.foundation.open_sizes import equalities, fits
+from dmljax.foundation.sizes import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
 from dmljax.lowerings.convolution import Sliding, convolved, integer_convolved
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.products import scaled, sum_as_floats
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
-from dmljax.open_sizes import equalities, fits
 from dmljax.ops.quantization import ZeroPointOfFilter, ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
 from dmljax.types import (
     FLOAT,

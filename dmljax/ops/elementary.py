@@ -16,11 +16,11 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import sign
 from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import remedy_for_open, require_dimensions
+from dmljax.foundation.scalars import ScaleBias
+from dmljax.foundation.sizes import remedy_for_open, require_dimensions
 from dmljax.lowerings import special
 from dmljax.lowerings.conversion import converted
 from dmljax.lowerings.workarounds import quotient
-from dmljax.scalars import ScaleBias
 from dmljax.types import (
     FLOAT,
     INTEGER_32,

@@ -14,14 +14,14 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.inference import Sizes, require_dimensions, require_sizes, spelled
+from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes, spelled
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
 from dmljax.lowerings.sizes import at_most, index_dtype, is_symbolic, number, replaced
-from dmljax.open_sizes import equalities
-from dmljax.tensor import TensorDesc
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UINT32_OR_64, UP_TO_32_BIT, UP_TO_64_BIT
 

@@ -11,14 +11,14 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import led, require_dimensions
+from dmljax.foundation.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
+from dmljax.foundation.scalars import truncated
+from dmljax.foundation.sizes import led, require_dimensions
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.philox import advanced, random_words
 from dmljax.lowerings.sharding import partitioned
 from dmljax.lowerings.sizes import is_symbolic, largest_size, number
-from dmljax.scalars import truncated
 from dmljax.types import (
     FLOAT,
     FLOATS,

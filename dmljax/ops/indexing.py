@@ -14,16 +14,16 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.floats import is_nonzero
-from dmljax.checks import INT_MAX, integer_in, require_count
+from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.inference import Sizes, require_dimensions, require_sizes
+from dmljax.foundation.checks import INT_MAX, integer_in, require_count
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes
 from dmljax.lowerings.compaction import count_and_elements, count_and_elements_by_scatter, packed
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
 from dmljax.lowerings.sizes import index_dtype, largest_size, number, replaced
-from dmljax.tensor import without_leading_ones
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 

@@ -13,13 +13,21 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
 from dmljax.errors import InvalidDesc, Path, Problem, require
-from dmljax.inference import Sizes, called, called_array, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.foundation.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
+from dmljax.foundation.open_sizes import equalities, fits
+from dmljax.foundation.sizes import (
+    Sizes,
+    called,
+    called_array,
+    require_dimensions,
+    require_one_each,
+    require_sizes,
+    spelled,
+)
 from dmljax.lowerings.copies import copied, kept_axes, moved
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, replaced
-from dmljax.open_sizes import equalities, fits
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
 # SLICE and SLICE1

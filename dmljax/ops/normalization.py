@@ -13,9 +13,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import require_count
 from dmljax.errors import Problem, require
-from dmljax.inference import Sizes, called, led, require_broadcast, require_dimensions, spelled
+from dmljax.foundation.checks import require_count
+from dmljax.foundation.sizes import Sizes, called, led, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along

@@ -14,15 +14,15 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import UINT_MAX, integer_in, require_counts
 from dmljax.errors import Problem, require
-from dmljax.inference import Sizes, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
+from dmljax.foundation.scalars import truncated
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings.columns import column_sizes, folded, unfolded
 from dmljax.lowerings.copies import check_sizes, copied, moved
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number, replaced
 from dmljax.lowerings.windows import Slid, require_representable, windows_over
-from dmljax.scalars import truncated
 from dmljax.types import (
     FLOAT,
     UP_TO_32_BIT,

@@ -16,9 +16,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import require_count
+from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import Sizes, called, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.foundation.checks import require_count
+from dmljax.foundation.sizes import Sizes, called, require_dimensions, require_one_each, require_sizes, spelled
 from dmljax.lowerings import pooling
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes
@@ -28,7 +29,6 @@ from dmljax.lowerings.windows import Slid, Window, windows_over
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import scattered
 from dmljax.ops.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
-from dmljax.tensor import without_leading_ones
 from dmljax.types import (
     FLOAT,
     INTEGER_8,

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.inference import Sizes, called, remedy_for_open, require_broadcast, require_dimensions, spelled
+from dmljax.foundation.sizes import Sizes, called, remedy_for_open, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.products import integer_product, integer_product_as_floats, matrix_product, scaled
 from dmljax.ops.quantization import (
     QuantizedBinary,

@@ -16,11 +16,11 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.inference import led, remedy_for_channels
+from dmljax.foundation.open_sizes import equalities
+from dmljax.foundation.sizes import led, remedy_for_channels
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
-from dmljax.open_sizes import equalities
 from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,

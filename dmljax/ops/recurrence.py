@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.inference import Sizes, require_sizes
+from dmljax.foundation.sizes import Sizes, require_sizes
 from dmljax.lowerings.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
 from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, varying_alike
 from dmljax.ops.activation import ActivationSigmoidDesc, ActivationTanhDesc

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.errors import InvalidType, Problem, require
-from dmljax.inference import Sizes
+from dmljax.foundation.sizes import Sizes
 from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.norms import magnitude, norm

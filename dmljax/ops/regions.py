@@ -17,10 +17,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.descriptors.members import Tensor
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.inference import Sizes, called, led, require_dimensions, require_one_each, require_sizes
+from dmljax.foundation.checks import INT_MAX, UINT_MAX, integer_in, require_count
+from dmljax.foundation.scalars import Size2D
+from dmljax.foundation.sizes import Sizes, called, led, require_dimensions, require_one_each, require_sizes
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.regions import (
     Axis,
@@ -36,8 +38,6 @@ from dmljax.lowerings.sharding import dimension_axes, partitioned, varying_alike
 from dmljax.lowerings.sizes import number, require_positions
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
-from dmljax.scalars import Size2D
-from dmljax.tensor import TensorDesc
 from dmljax.types import (
     FLOAT,
     UINT32,

@@ -18,9 +18,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import require_count, require_counts
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require
-from dmljax.inference import Sizes, require_dimensions, require_one_each
+from dmljax.foundation.checks import require_count, require_counts
+from dmljax.foundation.scalars import Size2D
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
 from dmljax.lowerings.resampling import (
@@ -35,7 +36,6 @@ from dmljax.lowerings.resampling import (
 )
 from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, require_positions
-from dmljax.scalars import Size2D
 from dmljax.types import (
     FLOAT,
     FLOATS,

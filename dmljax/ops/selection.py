@@ -9,9 +9,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.checks import INT_MAX, integer_in
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.inference import Sizes, called
+from dmljax.foundation.checks import INT_MAX, integer_in
+from dmljax.foundation.sizes import Sizes, called
 from dmljax.lowerings.along_axes import itself
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.copies import copied

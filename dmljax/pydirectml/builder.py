@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import Assembly, given_tensors, mapped_tensor
 from dmljax.descriptors import Operator
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, require, within
+from dmljax.graphs.assembly import Assembly, given_tensors, mapped_tensor
 from dmljax.pydirectml.enumerations import ExecutionFlags
 from dmljax.pydirectml.tensors import TensorData, TensorDesc, stored_array, stored_desc
 from dmljax.text import show

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from dmljax import directml
+from dmljax.descriptors.tensor import packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.pydirectml.enumerations import TensorDataType, TensorFlags
-from dmljax.tensor import packed_strides
 from dmljax.text import show
 from dmljax.types import DataType
 

@@ -31,7 +31,7 @@ from families import CASES
 from helpers import units_off
 
 from dmljax import directml
-from dmljax.describe import markdown_table
+from dmljax.command_line.describe import markdown_table
 from dmljax.estimation import TARGETS, Target, roof
 from dmljax.estimation.cost import steps_of
 

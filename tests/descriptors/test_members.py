@@ -19,7 +19,8 @@ import pytest
 from helpers import compilations
 
 import dmljax
-from dmljax import describe, descriptors as dml, directml
+from dmljax import descriptors as dml, directml
+from dmljax.command_line import describe
 from dmljax.descriptors import members as kinds
 from dmljax.directml import AxisDirection, DataType, InvalidDesc, InvalidType, Size2D, TensorDesc
 from dmljax.dxdispatch import Execution, InvalidModel, Printed, load

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, hardmax, listed, tensor, zeros
 from test_serialized import product_with_named_constants
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.dxdispatch import context, dispatchables
 from dmljax.dxdispatch.text import InvalidJson, parse
 

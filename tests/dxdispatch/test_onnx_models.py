@@ -12,11 +12,11 @@ from models import dispatch, findings, listed, loaded, run, written, zeros
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.dxdispatch import Execution, InvalidModel, fuse, load
 from dmljax.dxdispatch.printing import result_json, result_pieces
 from dmljax.errors import InvalidType
-from dmljax.extras import command_for
+from dmljax.foundation.extras import command_for
 
 CONCAT = {"type": "onnx", "sourcePath": "concat.onnx"}
 DATA = {

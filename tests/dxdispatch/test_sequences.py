@@ -23,7 +23,7 @@ from dmljax.dxdispatch import (
     load,
 )
 from dmljax.dxdispatch.model import Dispatch
-from dmljax.graph import Graph
+from dmljax.graphs.graph import Graph
 
 
 def identity(input: dict[str, Any], output: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from models import MODELS
 from onnx import helper
 from onnx_models import FLOAT, model, small_network, value
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jax
 import pytest
 from small_language_models import KEY_HEADS, LAYERS, SIZE, write_folder
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.estimation import Estimate
 from dmljax.estimation.generation import Generation, PreparedGeneration, Work, table
 from dmljax.estimation.targets import Times

@@ -9,7 +9,7 @@ import pytest
 from dmljax import directml
 from dmljax.estimation import TARGETS, Cost, compile_for, targets
 from dmljax.estimation.targets import MODULES, Times, chips_of, gpu_config, place_of
-from dmljax.extras import command_for
+from dmljax.foundation.extras import command_for
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -11,7 +11,7 @@ from onnx import helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
 from small_language_models import CONFIGURATION, HEADS, HIDDEN, LAYERS, VOCABULARY, language_proto, write_folder
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 
 FILE = "genai_config.json"
 WORDS = {"model": {"vocab": {"a": 0, "b": 47}}, "added_tokens": [{"id": 46}]}

@@ -20,8 +20,8 @@ import dmljax.onnx
 import dmljax.serialized
 from dmljax import directml
 from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, Unsupported
+from dmljax.graphs.to_graph.converter import Converter
 from dmljax.onnx import Model
-from dmljax.to_graph.converter import Converter
 
 RNG = np.random.default_rng(5)
 

@@ -27,7 +27,7 @@ from small_folders import (
     write_seeing_folder,
 )
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.onnx import LanguageModel, language_model
 from dmljax.onnx.decoders import Tables
 from dmljax.onnx.language import parts

@@ -9,7 +9,7 @@ import jax
 import pytest
 from small_language_models import VOCABULARY, write_folder
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.onnx import language_model
 
 tokenizers = pytest.importorskip("tokenizers")

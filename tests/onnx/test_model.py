@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 import dmljax.onnx
-from dmljax import DmlError, checks
+from dmljax import DmlError
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
+from dmljax.foundation import checks
 from dmljax.onnx.file import MAIN
 from dmljax.onnx.plan import Plan, Way
 from dmljax.onnx.registry import REGISTRY, make_handler

@@ -17,7 +17,7 @@ from onnx_models import DOMAINS, FLOAT, model, small_network, value
 from small_language_models import KEY_HEADS, LAYERS, SIZE, VOCABULARY, language_proto
 
 import dmljax.onnx
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.onnx.open_caches import OpenCaches, open_caches
 
 TOTALS = {"total": ("past", "length")}

@@ -13,7 +13,7 @@ import pytest
 from small_diffusion_models import PROTOS, write_folder
 from small_language_models import write_folder as write_language_folder
 
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.onnx import DiffusionModel
 
 pillow = pytest.importorskip("PIL.Image")

@@ -15,8 +15,9 @@ from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
 import dmljax.onnx
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.directml import InvalidType, Unsupported
+from dmljax.onnx.trial import shown
 
 KEY = jax.random.key(7)
 MANY = 20000
@@ -191,4 +192,4 @@ def test_the_command_line_draws_the_same_numbers_each_time(tmp_path: Any, capsys
     for _ in range(2):
         assert main(["run", path]) == 0
         printed.append(capsys.readouterr().out.splitlines()[3])
-    assert printed[0] == printed[1] == f"y: {dmljax.onnx.trial.shown(dmljax.onnx.load(path)(key=jax.random.key(0)))}"
+    assert printed[0] == printed[1] == f"y: {shown(dmljax.onnx.load(path)(key=jax.random.key(0)))}"

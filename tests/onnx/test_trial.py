@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_models import FLOAT, INT64, model, small_network, value
 
 import dmljax
-from dmljax.cli import main
+from dmljax.command_line.cli import main
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.provider import KERNELS
 from dmljax.onnx.trial import greatest_difference

@@ -10,7 +10,14 @@ import numpy as np
 from families import CASES
 from test_every_operator import float_call
 
-from dmljax.describe import coverage, data_types_text, function_name, markdown_table, operators_by_family, short_level
+from dmljax.command_line.describe import (
+    coverage,
+    data_types_text,
+    function_name,
+    markdown_table,
+    operators_by_family,
+    short_level,
+)
 from dmljax.directml import Operator
 from dmljax.types import FLOAT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dmljax import directml
-from dmljax.describe import markdown_table
+from dmljax.command_line.describe import markdown_table
 from dmljax.estimation.targets import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"

@@ -10,8 +10,8 @@ import numpy as np
 
 import dmljax as dml
 from dmljax import directml
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.foundation.checks import integer_in
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.indexing import counting_type

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmljax.checks import integers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.foundation.checks import integers
 from dmljax.run.answers import Answering, refusing
 from dmljax.text import show
 

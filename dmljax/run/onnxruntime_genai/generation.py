@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dmljax.checks import integer_in
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
+from dmljax.foundation.checks import integer_in
 from dmljax.onnx import State, Stream
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY, GeneratorParams, Model, options_of_generation

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import Assembly, given_tensors, mapped_tensor
 from dmljax.descriptors.base import Operator
+from dmljax.descriptors.tensor import packed_strides
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem
-from dmljax.tensor import packed_strides
+from dmljax.graphs.assembly import Assembly, given_tensors, mapped_tensor
+from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes, unused_name
-from dmljax.to_graph.views import View, desc_of
 from dmljax.types import LATEST
 
 unused = partial(unused_name, spelled="{} {}")

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.serialized import load
-from dmljax.tensor import TensorDesc
 
 
 def model_text(path: Path) -> str:

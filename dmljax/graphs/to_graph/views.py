@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from dmljax.descriptors.tensor import TensorDesc, packed_strides
 from dmljax.errors import Problem, Unsupported
-from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import join_sizes
 from dmljax.types import DataType
 

@@ -15,18 +15,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax import diagrams
-from dmljax.checks import array, checked_arguments
+from dmljax.calls.binding import checked_arguments
 from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits, require_match
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
 from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
+from dmljax.descriptors.tensor import TensorDesc, packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
+from dmljax.foundation.checks import array
+from dmljax.graphs import diagrams
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
 from dmljax.pictures import present
-from dmljax.tensor import TensorDesc, packed_strides
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 

@@ -1,22 +1,16 @@
 """Checks and normalizes arguments, or refuses them by name: integers, enumerators and arrays."""
 
-import functools
-import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ParamSpec
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from dmljax import habits
-from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Where, path_of, within
-from dmljax.text import did_you_mean, join_words, show
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, Where, path_of
+from dmljax.text import did_you_mean, show
 from dmljax.types import HeaderEnum
-
-P = ParamSpec("P")
 
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -151,57 +145,6 @@ def array(where: Where, value: Any) -> jax.Array | np.ndarray[Any, Any]:
         return value
     native = np.asarray(value)
     return native if native.dtype.isnative else native.astype(native.dtype.newbyteorder("="))
-
-
-def bound_arguments(
-    function: str,
-    signature: inspect.Signature,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    twins: Mapping[str, inspect.Signature] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Binds the arguments of a call to parameters, and refuses what Python would refuse.
-
-    `twins` are the signatures of functions that may take what this one does not.
-    """
-    try:
-        return signature.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        parameters = signature.parameters
-        call = habits.call_of(function, signature)
-        by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
-        if len(args) > len(parameters) - len(by_name):
-            left = [key for key in by_name if key not in kwargs]
-            instead = f"give {join_words(left)} by name" if left else call
-            raise InvalidType(Problem((), "too many positional arguments", remedy=instead)) from None
-        problems = [
-            Problem((), f"got an unexpected keyword argument {name!r}{'' if remedy else f'; {call}'}", remedy=remedy)
-            for name in kwargs
-            if name not in parameters
-            for remedy in [habits.remedy_for(name, signature, twins, kwargs)]
-        ]
-        missing = habits.missing(signature, args, kwargs)
-        if not problems and missing:
-            remedy = habits.remedy_for_missing(missing)
-            problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
-        raise InvalidType(*(problems or [Problem((), str(error))])) from None
-
-
-def checked_arguments(init: Callable[P, None]) -> Callable[P, None]:
-    """Makes an `__init__` refuse the arguments that it does not take as `bound_arguments` does."""
-
-    @functools.wraps(init)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            init(*args, **kwargs)
-        except TypeError as error:
-            if not isinstance(error, DmlError):
-                name, (_, *parameters) = type(args[0]).__name__, inspect.signature(init).parameters.values()
-                with within(name):
-                    bound_arguments(name, inspect.Signature(parameters), args[1:], kwargs)
-            raise
-
-    return checked
 
 
 def set_fields(frozen: object, **fields: Any) -> None:

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.checks import UINT64_MAX, UINT_MAX, array, checked_arguments, integer_in, parse_enum, set_fields, uints
+from dmljax.calls.binding import checked_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
+from dmljax.foundation.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
 from dmljax.lowerings.strides import read_strided, reinterpreted
 from dmljax.text import join_sizes
 from dmljax.types import INTEGER_4, NEEDS_X64, DataType, TensorFlags, x64_enabled

@@ -9,16 +9,16 @@ import jax
 import numpy as np
 
 from dmljax import directml
-from dmljax.assembly import given_tensors, mapped_tensor
 from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
-from dmljax.inference import led
-from dmljax.scalars import ScaleBias
+from dmljax.foundation.scalars import ScaleBias
+from dmljax.foundation.sizes import led
+from dmljax.graphs.assembly import given_tensors, mapped_tensor
+from dmljax.graphs.to_graph.builder import Builder, NoOperator, Output, product
+from dmljax.graphs.to_graph.primitives import padded
+from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes
-from dmljax.to_graph.builder import Builder, NoOperator, Output, product
-from dmljax.to_graph.primitives import padded
-from dmljax.to_graph.views import View, desc_of
 from dmljax.types import UNSIGNED, DataType
 
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}

@@ -1,4 +1,4 @@
-"""The commands of `dmljax`, with the options that `dmljax.cli` reads."""
+"""The commands of `dmljax`, with the options that `dmljax.command_line.cli` reads."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ import jax
 from jax.sharding import AbstractMesh
 
 import dmljax
-from dmljax.describe import (
+from dmljax.command_line.describe import (
     OPERATORS_HEAD,
     coverage,
     explained,
@@ -30,6 +30,7 @@ from dmljax.describe import (
     summaries,
     table,
 )
+from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
 from dmljax.directml import lower
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
@@ -42,8 +43,7 @@ from dmljax.estimation.placement import Program, auto_types, program_of, sizes_o
 from dmljax.estimation.programs import prepared
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
-from dmljax.files import require_picture, write_picture
-from dmljax.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
+from dmljax.foundation.files import require_picture, write_picture
 from dmljax.text import escape_controls, join_words, json_text, one_line
 from dmljax.types import LATEST
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from importlib import resources
 
-from dmljax.directml import OPERATORS
+from dmljax.descriptors.base import OPERATORS
 from dmljax.text import did_you_mean, join_words
 
 _FAMILY_PREFIXES = ("activation_", "element_wise_logical_", "element_wise_bit_", "element_wise_")
@@ -87,7 +87,7 @@ def functions_named(name: str) -> list[str]:
 def functions_called(name: str) -> list[str]:
     """The functions called `name` here or elsewhere, dmljax's own names first.
 
-    >>> from dmljax.relatives import functions_called
+    >>> from dmljax.descriptors.search import functions_called
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
@@ -101,7 +101,7 @@ MAX_FOUND = 8
 def functions_for(words: str) -> list[str]:
     """Finds the functions called `words` here or elsewhere, or else those that all of the words match, best first.
 
-    >>> from dmljax.relatives import functions_for
+    >>> from dmljax.descriptors.search import functions_for
     >>> functions_for("causal mask"), functions_for("hyperbolic tangent scaled")
     (['diagonal_matrix1', 'multihead_attention1'], ['activation_scaled_tanh'])
     """
@@ -163,7 +163,7 @@ def hint(name: str) -> str:
 @functools.cache
 def _elsewhere() -> dict[str, str]:
     """The functions by their names in other libraries, as listed on the operators' pages."""
-    return json.loads((resources.files("dmljax") / "elsewhere.json").read_text())  # type: ignore[no-any-return]
+    return json.loads((resources.files("dmljax.descriptors") / "foreign_names.json").read_text())  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -10,11 +10,11 @@ from jax import lax
 
 from dmljax import directml
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
-from dmljax.inference import led
-from dmljax.tensor import packed_strides
+from dmljax.descriptors.tensor import packed_strides
+from dmljax.foundation.sizes import led
+from dmljax.graphs.to_graph.builder import Builder, NoOperator, Output, product
+from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes
-from dmljax.to_graph.builder import Builder, NoOperator, Output, product
-from dmljax.to_graph.views import View, desc_of
 
 MOVES = {"reshape", "squeeze", "transpose", "broadcast_in_dim", "expand_dims", "copy", "stop_gradient"}
 PRIMITIVES: dict[str, Callable[..., Any]] = {}

@@ -12,15 +12,16 @@ from typing import Any
 
 import dmljax
 from dmljax import directml
-from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
+from dmljax.calls.binding import call_of
+from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
+from dmljax.descriptors.search import functions_called, functions_for, functions_named, hint, summary_of
 from dmljax.descriptors.tables import Table
+from dmljax.descriptors.tensor import TensorDesc
+from dmljax.directml import OPERATORS
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
-from dmljax.habits import call_of
-from dmljax.relatives import functions_called, functions_for, functions_named, hint, summary_of
-from dmljax.scalars import Scalar, ScaleBias, Size2D
-from dmljax.tensor import TensorDesc
+from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 

@@ -12,11 +12,11 @@ from jax.extend.core import Literal
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
 from dmljax.errors import DmlError, Path, Problem
+from dmljax.graphs.to_graph.builder import Builder, NoOperator
+from dmljax.graphs.to_graph.calls import OperatorCall
+from dmljax.graphs.to_graph.primitives import MOVES, PRIMITIVES
+from dmljax.graphs.to_graph.views import View
 from dmljax.text import join_sizes
-from dmljax.to_graph.builder import Builder, NoOperator
-from dmljax.to_graph.calls import OperatorCall
-from dmljax.to_graph.primitives import MOVES, PRIMITIVES
-from dmljax.to_graph.views import View
 
 MAX_ROUNDS = 128  # of an unrolled loop
 MAX_EVALUATED = 2**16  # elements of a result to compute from constants right away, unless a constant is larger

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from dmljax.errors import DmlError, InvalidDesc, Path, Problem, Where, path_of, require, spell_path
-from dmljax.open_sizes import equalities
+from dmljax.foundation.open_sizes import equalities
 from dmljax.text import join_sizes
 
 Sizes = tuple[int, ...]

@@ -1,7 +1,6 @@
 """Maps the names of arguments in other libraries to those of dmljax."""
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -131,21 +130,6 @@ def _remedy_for_padding(mode: str) -> str:
     if mode.upper() == "SAME":
         return "with strides=1, SAME is start_padding=(size - 1) // 2, end_padding=size // 2 for windows of that size"
     return "VALID is start_padding=0, end_padding=0, the default"
-
-
-def call_of(function: str, signature: inspect.Signature) -> str:
-    """Returns a call of a function with all of its parameters, without annotations."""
-    plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    call = f"{function}{inspect.Signature(plain)}"
-    return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))
-
-
-def missing(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Returns the arguments without a default that a call does not give."""
-    parameters = signature.parameters.values()
-    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][: len(args)]
-    needed = (one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_POSITIONAL)
-    return [name for name in needed if name not in kwargs and name not in by_position]
 
 
 def remedy_for_missing(names: Sequence[str]) -> str | None:

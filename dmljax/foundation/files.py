@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
-from dmljax.extras import command_for
+from dmljax.foundation.extras import command_for
 from dmljax.text import one_line, reason_of
 
 

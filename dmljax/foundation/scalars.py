@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import jax.numpy as jnp
 import numpy as np
 
-from dmljax.checks import integer_in, parse_enum, set_fields
 from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.foundation.checks import integer_in, parse_enum, set_fields
 from dmljax.text import show
 from dmljax.types import FLOATS, INTEGERS, REALS, DataType
 

@@ -1,7 +1,6 @@
 """The command line: `dmljax run`, `check`, `estimate`, `compile`, `ops` and `explain`.
 
-This module reads the options. It imports `dmljax.commands`, which does the work, only when needed, because JAX takes
-seconds to import.
+This module reads the options. Import `commands`, which does the work, only when needed: JAX takes seconds to import.
 """
 
 import argparse
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.terminal import INTERRUPTED, REFUSED, say_error
+from dmljax.command_line.terminal import INTERRUPTED, REFUSED, say_error
 
 MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(options: argparse.Namespace) -> int:
     """Runs the command and reports its errors, except those of writing the output, which `main` reports."""
-    from dmljax import commands
+    from dmljax.command_line import commands
 
     try:
         status: int = getattr(commands, options.command)(options)
@@ -408,8 +407,8 @@ def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def _parse_level(text: str) -> Any:
-    from dmljax.checks import parse_enum
     from dmljax.directml import FeatureLevel
+    from dmljax.foundation.checks import parse_enum
 
     try:
         return parse_enum(FeatureLevel, (), text.replace(".", "_"))

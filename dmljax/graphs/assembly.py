@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dmljax.descriptors.base import Operator
+from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import Path
-from dmljax.graph import Graph
-from dmljax.tensor import TensorDesc
+from dmljax.graphs.graph import Graph
 
 
 class Assembly:

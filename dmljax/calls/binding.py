@@ -1,0 +1,80 @@
+"""Binds the arguments of calls to parameters, or refuses them with what to write instead."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ParamSpec
+
+from dmljax.calls.foreign_arguments import remedy_for, remedy_for_missing
+from dmljax.errors import DmlError, InvalidType, Problem, within
+from dmljax.text import join_words
+
+P = ParamSpec("P")
+
+
+def bound_arguments(
+    function: str,
+    signature: inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    twins: Mapping[str, inspect.Signature] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Binds the arguments of a call to parameters, and refuses what Python would refuse.
+
+    `twins` are the signatures of functions that may take what this one does not.
+    """
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        parameters = signature.parameters
+        call = call_of(function, signature)
+        by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+        if len(args) > len(parameters) - len(by_name):
+            left = [key for key in by_name if key not in kwargs]
+            instead = f"give {join_words(left)} by name" if left else call
+            raise InvalidType(Problem((), "too many positional arguments", remedy=instead)) from None
+        problems = [
+            Problem((), f"got an unexpected keyword argument {name!r}{'' if remedy else f'; {call}'}", remedy=remedy)
+            for name in kwargs
+            if name not in parameters
+            for remedy in [remedy_for(name, signature, twins, kwargs)]
+        ]
+        missing = missing_arguments(signature, args, kwargs)
+        if not problems and missing:
+            remedy = remedy_for_missing(missing)
+            problems = [Problem((), f"missing {', '.join(missing)}; {call}", remedy=remedy)]
+        raise InvalidType(*(problems or [Problem((), str(error))])) from None
+
+
+def checked_arguments(init: Callable[P, None]) -> Callable[P, None]:
+    """Makes an `__init__` refuse the arguments that it does not take as `bound_arguments` does."""
+
+    @functools.wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            init(*args, **kwargs)
+        except TypeError as error:
+            if not isinstance(error, DmlError):
+                name, (_, *parameters) = type(args[0]).__name__, inspect.signature(init).parameters.values()
+                with within(name):
+                    bound_arguments(name, inspect.Signature(parameters), args[1:], kwargs)
+            raise
+
+    return checked
+
+
+def call_of(function: str, signature: inspect.Signature) -> str:
+    """Returns a call of a function with all of its parameters, without annotations."""
+    plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    call = f"{function}{inspect.Signature(plain)}"
+    return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))
+
+
+def missing_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Returns the arguments without a default that a call does not give."""
+    parameters = signature.parameters.values()
+    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][: len(args)]
+    needed = (one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_POSITIONAL)
+    return [name for name in needed if name not in kwargs and name not in by_position]

@@ -1,0 +1,1 @@
+"""Graphs of operators: made, drawn, read from serialized graphs, and recorded from JAX programs."""
