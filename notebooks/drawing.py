@@ -1,4 +1,8 @@
-"""Draws the pictures of the operators' pages."""
+"""Draws the pictures of the operators' pages, each from the call that stands on the page.
+
+Numbers and other attributes stand in the picture as they are written there. `x` is every number from -4 to 4: such a
+call is drawn as a curve.
+"""
 
 import ast
 import doctest
@@ -20,7 +24,7 @@ from dmljax.text import join_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CALLS = Path(__file__).parent / "pictures.txt"
+PAGES = Path(__file__).parent / "operators"
 X = np.linspace(-4, 4, 801, dtype=np.float32)  # what a curve is drawn from
 
 
@@ -62,24 +66,34 @@ def numbers(array: Any) -> str:
     ).replace(".0", "")
 
 
+def image(*rows: Any) -> Any:
+    """An image of one channel, for the calls on the pages."""
+    return np.float32([[[*rows]]])
+
+
 @functools.cache
-def sources() -> dict[str, tuple[ast.Call, dict[str, Any]]]:
-    """The call of each function in pictures.txt, and the names that it may use."""
-    names: dict[str, Any] = vars(np) | vars(directml) | vars(functions) | {"x": X}
-    found = {}
-    for example in doctest.DocTestParser().get_examples(CALLS.read_text()):
-        (statement,) = ast.parse(example.source).body
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            found[ast.unparse(statement.value.func)] = statement.value, dict(names)
-        else:
-            exec(example.source, names)
-    return found
+def source(name: str) -> tuple[ast.Call, dict[str, Any]]:
+    """The call that a function's page draws, and the names that it may use."""
+    text = (PAGES / f"{name}.md").read_text()
+    (block,) = re.findall(
+        rf"^```{{operator-function}} {name}\n(.*?)^```", text, re.M | re.S
+    )
+    *steps, last = doctest.DocTestParser().get_examples(block)
+    names: dict[str, Any] = (
+        vars(np) | vars(directml) | vars(functions) | {"x": X, "image": image}
+    )
+    for step in steps:
+        exec(step.source, names)
+    call = ast.parse(last.source, mode="eval").body
+    if not isinstance(call, ast.Call):
+        raise TypeError(f"{name}.md must end its block with the call to draw")
+    return call, names
 
 
 @functools.cache
 def picture_of(name: str) -> Picture:
-    """The picture of a function: the inputs and outputs of its call in pictures.txt."""
-    call, names = sources()[name]
+    """The picture of a function: the inputs and outputs of the call on its page."""
+    call, names = source(name)
     function = getattr(dmljax, name)
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     given = inspect.signature(function).bind(*call.args, **keywords).arguments

@@ -37,9 +37,10 @@ from dmljax.directml import FeatureLevel, Operator
 
 
 class OperatorFunctionDirective(SphinxDirective):
-    """The function of the operator that the argument names, and its picture."""
+    """The function of the operator that the argument names, and a picture of the call that the content ends with."""
 
     required_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         name = function_name(find_operator(self.arguments[0]))
