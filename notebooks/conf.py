@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files
 myst_heading_anchors = 3
-exclude_patterns = ["models", "static"]
+exclude_patterns = ["models", "operators/shared", "static"]
 
 default_role = "code"  # docstrings have names in single backquotes
 autodoc_member_order = "bysource"

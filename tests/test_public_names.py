@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import header
 import public_names
 import pytest
 from helpers import few_of
@@ -26,10 +25,6 @@ def test_every_operator_is_exported() -> None:
     for operator in directml.OPERATORS.values():
         assert getattr(dmljax.directml, operator.__name__) is operator
         assert getattr(dmljax, operator.short_name.lower()) is operator.function
-
-
-def test_every_operator_in_the_header_exists() -> None:
-    assert sorted(operator.short_name for operator in directml.OPERATORS.values()) == sorted(header.OPERATORS)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 import textwrap
 from pathlib import Path
 
-import header
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from helpers import X64, needs_x32, needs_x64, units_off
 
 import dmljax
+from dmljax import directml
 from dmljax.command_line.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ def test_the_files_named_in_the_readme_exist() -> None:
 
 
 def test_the_operators_are_counted() -> None:
-    assert f"implements all {len(header.OPERATORS)} operators" in README
+    assert f"implements all {len(directml.OPERATORS)} operators" in README
 
 
 # Statements of notebooks/beside.md about JAX's nearest functions. When JAX changes, change the page.
