@@ -95,11 +95,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write the page with all operators at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")
     parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
-    parser.addoption(
-        "--full-for", metavar="FILES", default="", help="run the cases marked `full` for these changed files"
-    )
-    parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run at most this many of them")
-    parser.addoption("--third", metavar="NUMBER", type=int, help="run every third test, beginning with this one")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")
     parser.addoption(
         "--expect-transformations", metavar="FILE", type=Path, help="fail where the results differ from this page"
@@ -125,19 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--full"):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
-    if changed := config.getoption("--full-for").split():
-        from affected import belongs, sample  # needs JAX as it is configured above
-
-        chosen = sample(
-            [item for item in left_out if belongs(item, changed)], config.getoption("--full-at-most"), changed
-        )
-        left_out = [item for item in left_out if item not in chosen]
-    deselected = {*left_out}
-    kept = [item for item in items if item not in deselected]
-    if (number := config.getoption("--third")) is not None:
-        kept = kept[number % 3 :: 3]
-    config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
-    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.hookimpl(wrapper=True)
