@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 import jax
@@ -31,11 +32,11 @@ from dmljax.calls.arguments import (
     spelled,
 )
 from dmljax.calls.binding import bound_arguments
-from dmljax.calls.extents import require_addressable
-from dmljax.errors import DmlError, Path, Unsupported, hide_frames
+from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.foundation.open_sizes import Undecided, undecided
 from dmljax.foundation.scalars import ScaleBias
+from dmljax.lowerings.sizes import MAX_BYTES, is_addressable
 from dmljax.types import x64_enabled
 
 P = ParamSpec("P")
@@ -136,73 +137,92 @@ def unrecorded_calls() -> Iterator[None]:
         _RECORD.reset(token)
 
 
-_MISSING: Any = object()  # the value of an argument that was not given and has no default
+_MISSING: Any = object()  # the default of a parameter that must be given
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of an operator's function; its kind says how its values are checked."""
+
+    name: str
+    kind: Kind
+    default: Any
+    may_be_none: bool
+
+    def normalized(self, value: Any) -> Any:
+        """A static value by its kind."""
+        is_absent = value is _MISSING or (value is None and self.may_be_none)
+        return value if is_absent else self.kind(self.name, value)  # type: ignore[operator]
+
+
+def _parameter(parameter: inspect.Parameter, kind: Kind) -> _Parameter:
+    default = _MISSING if parameter.default is parameter.empty else parameter.default
+    return _Parameter(parameter.name, kind, default, type(None) in get_args(parameter.annotation))
 
 
 class _Call:
     """Calls one operator: binds and normalizes the arguments, and passes them to the jitted function."""
 
     def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
-        self.signature = inspect.signature(function)
-        parameters = self.signature.parameters
-        arrays = [key for key in parameters if isinstance(kinds[key], ArrayKind | NumberKind)]
-        statics = [key for key in parameters if key not in arrays]
-        self.by_position = [key for key in statics if parameters[key].kind is not inspect.Parameter.KEYWORD_ONLY]
-        self.optional = {key for key, one in parameters.items() if type(None) in get_args(one.annotation)}
-        self.kinds: dict[str, Kind] = {key: kinds[key] for key in arrays}
-        self.converters: dict[str, Any] = {key: kinds[key] for key in statics}
-        self.places = {key: i for i, key in enumerate(arrays)}
-        self.static_places = {key: i for i, key in enumerate(statics)}
-        self.defaults = [_default(parameters[key]) for key in arrays]
-        self.static_defaults = tuple(self._static(key, _default(parameters[key])) for key in statics)
-        self.required_statics = {key for key in statics if parameters[key].default is inspect.Parameter.empty}
-        self.may_be_none = [key in self.optional for key in arrays]
-        tails = (tuple(self.defaults[count:]) for count in range(len(arrays) + 1))
-        self.tails = {i: tail for i, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
-        self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
+        self.name, self.family, self.signature = function.__name__, function.__globals__, inspect.signature(function)
+        declared = self.signature.parameters
+        self.parameters = {key: _parameter(one, kinds[key]) for key, one in declared.items()}
+        self.by_position = [key for key, one in declared.items() if one.kind is not one.KEYWORD_ONLY]
+        self.required = {key for key, one in self.parameters.items() if one.default is _MISSING}
+        self.arrays = {key: one for key, one in self.parameters.items() if isinstance(one.kind, ArrayKind | NumberKind)}
+        self.statics = {key: one for key, one in self.parameters.items() if key not in self.arrays}
+        self.default_statics = tuple(one.normalized(one.default) for one in self.statics.values())
+        self.tails = self._tails()
+        self.kinds = {key: one.kind for key, one in self.arrays.items()}
         self.typed_together = {key for keys in groups_of(self.kinds).values() for key in keys}
         self.has_sequences = ARRAYS in self.kinds.values()
-        self.name, self.family = function.__name__, function.__globals__
-        self.compiled = jax.jit(self._make_traced(function), static_argnums=0)
+        self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
+        self.compiled = jax.jit(self._computation(function), static_argnums=0)
 
-    def _make_traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _tails(self) -> dict[int, tuple[Any, ...]]:
+        """The arrays that a call with so many of them by position, and nothing by name, leaves to their defaults."""
+        if self.required & self.statics.keys():
+            return {}
+        defaults = [one.default for one in self.arrays.values()]
+        tails = (tuple(defaults[count:]) for count in range(len(defaults) + 1))
+        return {count: tail for count, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
+
+    def _computation(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def computed(statics: tuple[Any, ...], *values: Any) -> Any:
             values = jax.tree.map(jnp.asarray, values)  # under `jax.disable_jit()`, numbers are still numbers
-            given = dict(zip(self.places, values, strict=True)) | dict(zip(self.static_places, statics, strict=True))
-            for key, value in given.items():
+            arguments = dict(zip(self.arrays, values, strict=True)) | dict(zip(self.statics, statics, strict=True))
+            for key, value in arguments.items():
                 if isinstance(value, jax.Array):
                     require_available(key, value, self.kinds.get(key, ARRAY))
                 elif self.kinds.get(key) is ARRAYS:
-                    for i, one in enumerate(value):
-                        require_available((key, i), jnp.asarray(one))
-            return function(**bring_into_types(self.kinds, given))
+                    for i, array in enumerate(value):
+                        require_available((key, i), jnp.asarray(array))
+            results = function(**bring_into_types(self.kinds, arguments))
+            for array in jax.tree.leaves(results):
+                if not is_addressable(array.shape, array.dtype):
+                    rule = f"must have fewer than {MAX_BYTES}"
+                    raise Unsupported(Problem("result", rule, f"{array.dtype} of the shape {array.shape}"))
+            return results
 
-        def traced(statics: tuple[Any, ...], *values: Any) -> Any:
-            inner = jax.jit(functools.partial(computed, statics), inline=True)  # which is traced once
-            with jax.disable_jit(False):
-                arguments = dict(zip(self.static_places, statics, strict=True))
-                require_addressable(inner.trace(*values).jaxpr.jaxpr, arguments)
-            return inner(*values)
-
-        traced.__name__ = traced.__qualname__ = function.__name__  # the name of the compiled module
-        return traced
+        computed.__name__ = computed.__qualname__ = function.__name__  # the name of the compiled module
+        return computed
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The static arguments and the arrays of a call, which `compiled` takes."""
-        if kwargs or self.required_statics or len(args) not in self.tails:
+        if kwargs or len(args) not in self.tails:
             values, statics = self._bind(args, kwargs)
         else:
-            values, statics = args + self.tails[len(args)], self.static_defaults
+            values, statics = args + self.tails[len(args)], self.default_statics
         if self.has_sequences:
             return statics, self._coerce(values, statics)
-        for value, may_be_none in zip(values, self.may_be_none, strict=True):
-            if type(value) not in JAX_ARRAYS and not (value is None and may_be_none):
+        for value, parameter in zip(values, self.arrays.values(), strict=True):
+            if type(value) not in JAX_ARRAYS and not (value is None and parameter.may_be_none):
                 return statics, self._coerce(values, statics)
         return statics, values
 
     def shapes(self, values: Sequence[Any]) -> dict[Path, Sequence[int]]:
         """The shapes of the arrays of a call, by their paths."""
-        each = zip(self.places, values, strict=True)
+        each = zip(self.arrays, values, strict=True)
         leaves = ((key, path, x) for key, one in each for path, x in jax.tree_util.tree_leaves_with_path(one))
         return {(key, *(place.idx for place in path)): np.shape(x) for key, path, x in leaves}
 
@@ -214,45 +234,30 @@ class _Call:
                 return self.compiled(statics, *values)
 
         run.__name__ = run.__qualname__ = f"{self.name}:{len(record)}"
-        arrays = dict(zip(self.places, values, strict=True))
+        arrays, static = dict(zip(self.arrays, values, strict=True)), dict(zip(self.statics, statics, strict=True))
         results = jax.jit(run)(*values)
-        given = dict(zip(self.static_places, statics, strict=True))
-        record.append(RecordedCall(run.__name__, self.name, arrays, given, results))
+        record.append(RecordedCall(run.__name__, self.name, arrays, static, results))
         return results
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Returns the arrays and numbers, and the static arguments, each in the order of the parameters."""
-        if "axis" in kwargs and "axes" in self.static_places and "axes" not in kwargs:  # as jax.numpy calls it
+        if "axis" in kwargs and "axes" in self.statics and "axes" not in kwargs:  # as jax.numpy calls it
             kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
-        given, count = (args, kwargs), len(self.defaults)
-        by_position = dict(zip(self.by_position, args[count:], strict=False))
-        if by_position and not by_position.keys() & kwargs.keys():
-            args, kwargs = args[:count] + args[count + len(by_position) :], kwargs | by_position
-        values, statics = [*args, *self.defaults[len(args) :]], list(self.static_defaults)
-        is_accepted = len(args) <= count and self.required_statics <= kwargs.keys()
-        for key, value in kwargs.items():
-            if self.places.get(key, -1) >= len(args):
-                values[self.places[key]] = value
-            else:
-                is_accepted = is_accepted and key in self.static_places
-        for value in values:
-            is_accepted = is_accepted and value is not _MISSING
-        if not is_accepted:
-            bound_arguments(self.name, self.signature, *given, self.twins())  # which refuses them
-        for key, value in kwargs.items():
-            if key in self.static_places:
-                statics[self.static_places[key]] = self._static(key, value)
-        return values, tuple(statics)
+        given = dict(zip(self.by_position, args, strict=False)) | kwargs
+        is_each_once = len(given) == len(args) + len(kwargs)
+        if not (is_each_once and self.required <= given.keys() <= self.parameters.keys()):
+            bound_arguments(self.name, self.signature, args, kwargs, self.twins())  # which refuses them
+        statics = list(self.default_statics)
+        for i, (key, parameter) in enumerate(self.statics.items()):
+            if key in given:
+                statics[i] = parameter.normalized(given[key])
+        return [given.get(key, parameter.default) for key, parameter in self.arrays.items()], tuple(statics)
 
     def twins(self) -> dict[str, inspect.Signature]:
         """Returns the signatures of the functions for other versions of the operator, from its family's module."""
         plain = self.name.rstrip("0123456789")
         family = {name: self.family.get(name) for name in (plain, *(f"{plain}{i}" for i in range(1, 4)))}
         return {name: inspect.signature(one) for name, one in family.items() if one and name != self.name}
-
-    def _static(self, key: str, value: Any) -> Any:
-        is_default = value is _MISSING or (value is None and key in self.optional)
-        return value if is_default else self.converters[key](key, value)
 
     def _coerce(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
         """Converts Python's and NumPy's values without loss to the types that JAX needs beside the arrays."""
@@ -272,19 +277,19 @@ class _Call:
         return [numbers.get(i, value) for i, value in enumerate(values)]
 
     def _convert(self, values: Sequence[Any], statics: tuple[Any, ...]) -> list[Any]:
-        given = dict(zip(self.places, values, strict=True))
-        for key, value in given.items():
+        arrays = dict(zip(self.arrays, values, strict=True))
+        for key, value in arrays.items():
             kind = self.kinds[key]
             # Convert these later, to the type of the arrays beside them.
             waits = isinstance(kind, NumberKind) or (key in self.typed_together and is_number(value))
-            is_absent = value is None and key in self.optional
+            is_absent = value is None and self.arrays[key].may_be_none
             if kind is ARRAYS:
-                given[key] = as_arrays(key, value)
+                arrays[key] = as_arrays(key, value)
             elif not is_absent and (value is None or not waits):
-                given[key] = as_array(key, value, kind)
-        static = dict(zip(self.static_places, statics, strict=True))
-        typed = bring_into_types(self.kinds, given | static, unchanged=jax.Array)
-        return [typed[key] for key in self.places]
+                arrays[key] = as_array(key, value, kind)
+        static = dict(zip(self.statics, statics, strict=True))
+        typed = bring_into_types(self.kinds, arrays | static, unchanged=jax.Array)
+        return [typed[key] for key in self.arrays]
 
 
 _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
@@ -321,7 +326,3 @@ def _on_device(number: Any) -> Any:
         return number
     with jax.ensure_compile_time_eval():  # the call may be made while a program is traced
         return jax.device_put(number)
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return _MISSING if parameter.default is parameter.empty else parameter.default

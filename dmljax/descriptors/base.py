@@ -476,15 +476,15 @@ class Operator(Lowerable):
     def _without_layout(self: Self) -> Self:
         """Returns the desc with packed tensors, so that equal computations are equal descs."""
 
-        def packed(value: Any) -> Any:
-            if isinstance(value, TensorDesc):
-                return TensorDesc(value.data_type, value.sizes)
-            is_tensors = isinstance(value, tuple) and value and isinstance(value[0], TensorDesc)
-            return tuple(map(packed, value)) if is_tensors else value
+        if all(_is_bare(leaf.tensor) for leaf in self.leaves()):
+            return self
 
-        given = {member.field: getattr(self, member.field) for member in self._members}
-        changed = {field: packed(value) for field, value in given.items()}
-        return self if changed == given else type(self)(**changed)
+        def bare(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(bare, value))
+            return TensorDesc(value.data_type, value.sizes) if isinstance(value, TensorDesc) else value
+
+        return type(self)(**{member.field: bare(getattr(self, member.field)) for member in self._members})
 
     # As JSON
 
@@ -541,6 +541,12 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 def _sizes(given: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:
     return tuple(map(_sizes, given)) if isinstance(given, tuple) else None if given is None else given.sizes
+
+
+def _is_bare(tensor: TensorDesc) -> bool:
+    """Whether a tensor has a type and sizes only."""
+    layout = tensor.strides, tensor.flags, tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
+    return not any(layout)
 
 
 def _reshaped(given: Any, sizes: Sizes) -> Any:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from dmljax.calls.extents import equations
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
 from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
@@ -199,6 +199,16 @@ def _require_affordable(jaxpr: Any) -> None:
             if isinstance(array, jax.core.ShapedArray) and array.size * array.dtype.itemsize > MAX_RESOURCE_BYTES:
                 rule = f"must compute with arrays of at most {MAX_RESOURCE_BYTES} bytes"
                 raise InvalidDesc(Problem((), rule, array.str_short()))
+
+
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The equations of a computation and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for given in equation.params.values():
+            for one in given if isinstance(given, tuple | list) else (given,):
+                if isinstance(one, ClosedJaxpr | Jaxpr):
+                    yield from equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
 
 
 def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:

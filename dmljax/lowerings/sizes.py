@@ -4,6 +4,7 @@ While `jax.export` traces a function with symbolic shapes, a symbolic size has n
 called.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from jax.export import is_symbolic_dim
 
 from dmljax.errors import Problem, Unsupported, Where
 from dmljax.foundation.checks import INT_MAX, require_count
+from dmljax.types import INTEGERS_4
 
 T = TypeVar("T")
 
@@ -33,6 +35,15 @@ def require_positions(what: str, *sizes: int) -> None:
         if not is_symbolic(size) and size > INT_MAX:
             rule = f"{what} must have at most {INT_MAX} elements, so that int32 holds every position"
             raise Unsupported(Problem((), rule, size))
+
+
+MAX_BYTES = "2**63 bytes, the most that XLA can address"
+
+
+def is_addressable(sizes: Sequence[int], dtype: Any = np.float64) -> bool:
+    """Whether XLA can compile with such an array: it counts bytes in an int64, and aborts the process beyond."""
+    bits = 4 if dtype in INTEGERS_4 else 8 * np.dtype(dtype).itemsize
+    return math.prod(size for size in sizes if not is_symbolic(size)) * bits < 2**66
 
 
 def largest_size(size: int) -> int:

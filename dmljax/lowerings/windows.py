@@ -6,11 +6,11 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from dmljax.errors import InvalidDesc, Path, Problem, all_checked
+from dmljax.errors import InvalidDesc, Path, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT_MAX, require_count
 from dmljax.foundation.open_sizes import fits
 from dmljax.foundation.sizes import Sizes, called, called_array, spelled
-from dmljax.lowerings.sizes import is_symbolic
+from dmljax.lowerings.sizes import MAX_BYTES, is_addressable, is_symbolic
 
 
 class Window(NamedTuple):
@@ -132,7 +132,7 @@ def windows_over(
     _, _, start_padding, end_padding = steps
     padded = [one.padded_size for one in windows]
     what = f"the padded size of {called_array(image)}"
-    require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding})
+    require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding}, sizes[:2])
     return windows
 
 
@@ -150,17 +150,25 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
 
 
 def require_representable(
-    what: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], first_axis: int = 2
+    what: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], before: Sequence[int] = ()
 ) -> None:
-    """Refuses sizes that UINTs cannot hold, by the name of the largest of the amounts that led to them."""
+    """Refuses sizes that UINTs cannot hold, or arrays that XLA cannot, by the largest of the amounts that led to them.
+
+    `before` are the sizes of the dimensions before these.
+    """
     problems = []
-    for i, size in enumerate(sizes):
-        if not is_symbolic(size) and size > UINT_MAX:
-            name = max(amounts, key=lambda name: amounts[name][i])
-            rule = f"must keep {what} at most {UINT_MAX} along axis {i + first_axis}, not {size}"
-            problems.append(Problem((name, i), rule, amounts[name][i]))
+    known = [(size, i) for i, size in enumerate(sizes) if not is_symbolic(size)]
+    largest = lambda i: max(amounts, key=lambda name: amounts[name][i])  # noqa: E731
+    for size, i in known:
+        if size > UINT_MAX:
+            rule = f"must keep {what} at most {UINT_MAX} along axis {i + len(before)}, not {size}"
+            problems.append(Problem((largest(i), i), rule, amounts[largest(i)][i]))
     if problems:
         raise InvalidDesc(*problems)
+    if not is_addressable((*before, *sizes)):
+        _, i = max(known)
+        rule = f"must keep {what} under {MAX_BYTES}"
+        raise Unsupported(Problem((largest(i), i), rule, amounts[largest(i)][i]))
 
 
 def for_each_dimension(

@@ -186,66 +186,91 @@ _ARRAYS = (
 )
 
 
+class _Options(NamedTuple):
+    """The arguments of an attention besides its arrays and numbers."""
+
+    mask_type: MultiheadAttentionMaskType
+    has_present: bool
+    precision: Any
+    is_causal: bool
+    axis_name: str | None
+    total: int | None = None
+
+
 def _attended(
     arrays: Sequence[ArrayLike | None],
     scale: ArrayLike | None,
     mask_filter_value: ArrayLike,
     head_counts: Mapping[str, int],
-    mask_type: MultiheadAttentionMaskType,
-    *,
-    total: int | None = None,
-    has_present: bool,
-    precision: Any,
-    is_causal: bool,
-    axis_name: str | None,
+    options: _Options,
 ) -> Results:
     """Computes the attention of the first of `_ARRAYS`: an array, or with `has_present` a `MultiheadAttention`."""
-    given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), mask_type)
-    blocks = 1 if axis_name is None else _blocks_in_ring(axis_name, given, has_present=has_present)
-    shapes = {name: x.shape for name, x in given.items()}
-    for name, shape in shapes.items():
-        if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
-            raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
-    sizes, source = _sizes(shapes, head_counts, total, blocks), _sources(shapes)
-    _require_shapes(sizes, shapes, mask_type)
-    dtype = given[source["query"]].dtype
-    wide = widened(dtype)
+    given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), options.mask_type)
+    sizes, source = _checked_sizes(given, head_counts, options)
+    wide = widened(given[source["query"]].dtype)
     numbers = {"scale": _inverse_root(sizes.size, wide) if scale is None else scale, "added": mask_filter_value}
     given |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
 
     def compute(*operands: Array) -> Any:
-        named = dict(zip(given, operands, strict=True))
-        first = sizes.past if axis_name is None else lax.axis_index(axis_name) * sizes.queries
-        query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
-        keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
-        if has_present:
-            keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
-        result = attention(
-            query,
-            keys,
-            values,
-            named["scale"],
-            _over_scores(named.get("relative_position_bias"), sizes),
-            _mask(mask_type, sizes, named, is_causal=is_causal, first=first),
-            precision,
-            axis_name,
-            keys_in_rows=not any(name.startswith("past_") for name in named),
-        )
-        output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"])
-        results = [x.astype(dtype) for x in (output, *(x[:, :, 0] for x in keys + values if has_present))]
-        return tuple(results) if has_present else results[0]
+        return _computed(dict(zip(given, operands, strict=True)), sizes, source, options)
 
-    axes = {name: dimension_axes(x) for name, x in given.items()}
-    query, keys = source["query"], source.get("key", "past_key")
-    of_query, of_keys = axes[query][:3], axes[keys][:2] if keys == "past_key" else axes[keys][:3:2]
-    outer = [*of_query[:2], dividing_axes(of_query[2], sizes.heads * sizes.value_size, given[query])]
-    present: list[MeshAxes] = [of_keys[0], dividing_axes(of_keys[1], sizes.key_heads, given[keys]), None, None]
-    of_results = [outer, *([present, present] if has_present else [])]
-    outputs: Any = partitioned(compute, [(x, axes[name]) for name, x in given.items()], *of_results)
-    return cast(Results, MultiheadAttention(*outputs) if has_present else outputs)
+    operands = [(x, dimension_axes(x)) for x in given.values()]
+    outputs: Any = partitioned(compute, operands, *_axes_of_results(given, sizes, source, options.has_present))
+    return cast(Results, MultiheadAttention(*outputs) if options.has_present else outputs)
 
 
-def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], *, has_present: bool) -> int:
+def _checked_sizes(
+    given: Mapping[str, Array], head_counts: Mapping[str, int], options: _Options
+) -> tuple[_Sizes, dict[str, str]]:
+    """The sizes of an attention, and the names of the arrays that hold queries, keys and values."""
+    blocks = 1 if options.axis_name is None else _blocks_in_ring(options.axis_name, given, options.has_present)
+    shapes = {name: x.shape for name, x in given.items()}
+    for name, shape in shapes.items():
+        if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
+            raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
+    sizes = _sizes(shapes, head_counts, options.total, blocks)
+    _require_shapes(sizes, shapes, options.mask_type)
+    return sizes, _sources(shapes)
+
+
+def _computed(named: dict[str, Array], sizes: _Sizes, source: Mapping[str, str], options: _Options) -> Any:
+    """The output, and the present keys and values if wanted, in the type of the queries."""
+    axis_name, dtype = options.axis_name, named[source["query"]].dtype
+    query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
+    keys, values = _after_past("key", key, sizes, named), _after_past("value", value, sizes, named)
+    if options.has_present:
+        keys, values = [lax.concatenate(keys, 3)], [lax.concatenate(values, 3)]
+    first = sizes.past if axis_name is None else lax.axis_index(axis_name) * sizes.queries
+    result = attention(
+        query,
+        keys,
+        values,
+        named["scale"],
+        _over_scores(named.get("relative_position_bias"), sizes),
+        _mask(options.mask_type, sizes, named, is_causal=options.is_causal, first=first),
+        options.precision,
+        axis_name,
+        keys_in_rows=not any(name.startswith("past_") for name in named),
+    )
+    output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"]).astype(dtype)
+    if not options.has_present:
+        return output
+    return (output, *(x[:, :, 0].astype(dtype) for x in keys + values))
+
+
+def _axes_of_results(
+    given: Mapping[str, Array], sizes: _Sizes, source: Mapping[str, str], has_present: bool
+) -> list[list[MeshAxes]]:
+    """The mesh axes of the output, as those of the queries, and of present keys and values, as those of the keys."""
+    query, keys = given[source["query"]], given[source.get("key", "past_key")]
+    of_query, of_keys = dimension_axes(query)[:3], dimension_axes(keys)
+    of_keys = of_keys[:3:2] if "key" in source else of_keys[:2]
+    output = [*of_query[:2], dividing_axes(of_query[2], sizes.heads * sizes.value_size, query)]
+    present: list[MeshAxes] = [of_keys[0], dividing_axes(of_keys[1], sizes.key_heads, keys), None, None]
+    return [output, *([present, present] if has_present else [])]
+
+
+def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], has_present: bool) -> int:
     """Returns the number of devices along an axis of the mesh, each of which has one block of the positions."""
     for name in (*(name for name in given if name.startswith("past_")), *["has_present"] * has_present):
         raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
@@ -443,17 +468,8 @@ def multihead_attention(
     """
     sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
     others = bias, mask, relative_position_bias, past_key, past_value
-    return _attended(
-        (*sources, *others),
-        scale,
-        mask_filter_value,
-        {"head_count": head_count},
-        MultiheadAttentionMaskType.of(mask_type),
-        has_present=has_present,
-        precision=precision,
-        is_causal=is_causal,
-        axis_name=axis_name,
-    )
+    options = _Options(MultiheadAttentionMaskType.of(mask_type), has_present, precision, is_causal, axis_name)
+    return _attended((*sources, *others), scale, mask_filter_value, {"head_count": head_count}, options)
 
 
 _PRESENT = ("output_present_key", "output_present_value")
@@ -649,18 +665,9 @@ def multihead_attention1(
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count
     heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
-    return _attended(
-        (*sources, *others),
-        scale,
-        mask_filter_value,
-        heads,
-        MultiheadAttentionMaskType.of(mask_type),
-        total=total_sequence_length,
-        has_present=has_present,
-        precision=precision,
-        is_causal=is_causal,
-        axis_name=axis_name,
-    )
+    kind = MultiheadAttentionMaskType.of(mask_type)
+    options = _Options(kind, has_present, precision, is_causal, axis_name, total_sequence_length)
+    return _attended((*sources, *others), scale, mask_filter_value, heads, options)
 
 
 class MultiheadAttention1Desc(_Attention, function=multihead_attention1):

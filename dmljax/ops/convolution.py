@@ -75,7 +75,7 @@ def _convolved(
         beyond = [0] * len(space)
         padded = [one.padded_size + more for one, more in zip(windows, appended, strict=True)]
         amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
-        require_representable(f"the padded size of {called('input')}", padded, amounts)
+        require_representable(f"the padded size of {called('input')}", padded, amounts, input[:2])
     else:
         require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
         channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
@@ -88,7 +88,7 @@ def _convolved(
             rule = "must leave at least one element of the result"
             require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
         amounts = {"strides": steps.strides, "dilations": steps.dilations, "output_padding": appended}
-        require_representable("the size of the result", space, amounts)
+        require_representable("the size of the result", space, amounts, (input[0], channels))
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
     sizes = least if output_sizes is None else tuple(output_sizes)

@@ -45,7 +45,7 @@ def _padded_sizes(input: Sizes, start_padding: Sequence[int], end_padding: Seque
                 integer_in((name, i), amount, -UINT_MAX, UINT_MAX)
     sizes = tuple(map(sum, zip(input, start_padding, end_padding, strict=True)))
     both = {"start_padding": start_padding, "end_padding": end_padding}
-    require_representable("the size of the result", sizes, both, first_axis=0)
+    require_representable("the size of the result", sizes, both)
     return sizes
 
 

@@ -41,7 +41,15 @@ from dmljax.types import (
 )
 
 
-def _pooled_sizes(
+class _Plan(NamedTuple):
+    """Windows over an image, and the sizes of the result."""
+
+    windows: tuple[Window, ...]
+    padded: tuple[Window, ...]  # the windows without what `ceil_mode` adds
+    sizes: Sizes
+
+
+def _plan(
     input: Sizes,
     window_sizes: calls.EachDimension,
     strides: calls.EachDimension = 1,
@@ -49,13 +57,13 @@ def _pooled_sizes(
     start_padding: calls.EachDimension = 0,
     end_padding: calls.EachDimension = 0,
     ceil_mode: bool = False,
-) -> Slid:
+) -> _Plan:
     require_dimensions("input", input, 3)
-    windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
-    windows = tuple(one.rounded_up for one in windows) if ceil_mode else windows
+    padded = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = tuple(window.rounded_up for window in padded) if ceil_mode else padded
     sizes = pooling.pooled_sizes(input, windows)
     check_sizes(sizes)
-    return Slid(windows, sizes)
+    return _Plan(windows, padded, sizes)
 
 
 # Averages
@@ -87,7 +95,9 @@ def average_pooling(
     >>> average_pooling(row, window_sizes=2, start_padding=1, include_padding=True).tolist()
     [[[1.0, 3.0, 5.0]]]
     """
-    return _averages(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, include_padding)
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _averages(image, plan, include_padding)
 
 
 @calls.operator_function
@@ -109,23 +119,21 @@ def average_pooling1(
     ... ).tolist()
     [[[4.0, 6.0]]]
     """
-    return _averages(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, include_padding)
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _averages(image, plan, include_padding)
 
 
-def _averages(input: ArrayLike, *arguments: Any) -> Array:
-    *sliding, ceil_mode, include_padding = arguments
-    input, padded = _windows(calls.float_array, input, *sliding)
-    windows = tuple(one.rounded_up for one in padded) if ceil_mode else padded
-    counts_padding = include_padding and windows != padded
+def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
+    counts_padding = include_padding and plan.windows != plan.padded
 
-    def average(input: Array, windows: Sequence[Window]) -> Array:
-        wide = input.astype(widened(input.dtype))
+    def average(image: Array, windows: Sequence[Window]) -> Array:
         # Count the requested padding, but not what windows reach beyond it.
-        counted = tuple(map(_without_padding, windows, padded)) if counts_padding else windows
-        total = pooling.window_sums(wide, windows)
-        return _divided(total, counted, include_padding and not counts_padding).astype(input.dtype)
+        counted = tuple(map(_without_padding, windows, plan.padded)) if counts_padding else windows
+        total = pooling.window_sums(image.astype(widened(image.dtype)), windows)
+        return _divided(total, counted, include_padding and not counts_padding).astype(image.dtype)
 
-    return _pooled(average, input, windows)
+    return _pooled(average, image, plan.windows)
 
 
 def _without_padding(window: Window, padded: Window) -> Window:
@@ -167,14 +175,6 @@ def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence
 def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
     counts = pooling.element_counts(windows, total.ndim, total.dtype, include_padding=include_padding)
     return quotient(total, jnp.broadcast_to(counts, total.shape))
-
-
-def _windows(
-    convert: Callable[[str, ArrayLike], Array], input: ArrayLike, *sliding: Any
-) -> tuple[Array, tuple[Window, ...]]:
-    """The image as an array, and the windows that slide over it."""
-    image = convert("input", input)
-    return image, _pooled_sizes(image.shape, *sliding).windows
 
 
 def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
@@ -224,8 +224,8 @@ def average_pooling_grad(
     [[[1.0, 3.0, 2.0]]]
     """
     gradient = calls.float_array("input_gradient", input_gradient)
-    sliding = window_sizes, strides, start_padding, end_padding
-    windows = _spread_sizes(gradient.shape, tuple(output_sizes), *sliding).windows
+    sizes = tuple(output_sizes)
+    windows = _spread_sizes(gradient.shape, sizes, window_sizes, strides, start_padding, end_padding).windows
 
     def spread(gradient: Array) -> Array:
         wide = gradient.astype(widened(gradient.dtype))
@@ -260,7 +260,9 @@ def lp_pooling(
     >>> lp_pooling(jnp.array([[[3.0, -4.0, 0.0]]]), window_sizes=2).tolist()
     [[[5.0, 4.0]]]
     """
-    return _norms(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, p)
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _norms(image, plan, p)
 
 
 @calls.operator_function
@@ -282,15 +284,15 @@ def lp_pooling1(
     ... ).tolist()
     [[[7.0]]]
     """
-    return _norms(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, p)
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _norms(image, plan, p)
 
 
-def _norms(input: ArrayLike, *arguments: Any) -> Array:
-    *sliding, p = arguments
+def _norms(image: Array, plan: _Plan, p: int) -> Array:
     require_count("p", p, 1)
-    input, windows = _windows(calls.float_array, input, *sliding)
-    norms = lambda input, windows: pooling.window_norms(input, windows, p).astype(input.dtype)  # noqa: E731
-    return _pooled(norms, input, windows)
+    norms = lambda image, windows: pooling.window_norms(image, windows, p).astype(image.dtype)  # noqa: E731
+    return _pooled(norms, image, plan.windows)
 
 
 # The largest elements
@@ -309,9 +311,9 @@ class MaxPooling(NamedTuple):
     indices: Any  # an array, or None without `has_indices`
 
 
-@functools.wraps(_pooled_sizes)
-def _largest_sizes(*given: Any, **named: Any) -> Slid:
-    found = _pooled_sizes(*given, **named)
+@functools.wraps(_plan)
+def _plan_of_largest(*given: Any, **named: Any) -> _Plan:
+    found = _plan(*given, **named)
     # The pages do not say what the largest of no elements is.
     for i, window in enumerate(found.windows):
         rule = f"must cover an element of {called('input')} at every position of the window"
@@ -328,7 +330,7 @@ def _largest_gradient_sizes(
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
 ) -> Slid:
-    windows, expected = _largest_sizes(input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows, _, expected = _plan_of_largest(input, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
     return Slid(windows, input)
 
@@ -357,7 +359,9 @@ def max_pooling(
     ... ).tolist()
     [[[-1.0, -2.0]]]
     """
-    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, False, jnp.uint32).values
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _pooled(pooling.largest_elements, image, plan.windows)
 
 
 @calls.operator_function
@@ -383,7 +387,9 @@ def max_pooling1(
     >>> values.tolist(), indices.tolist()
     ([[[5, 5], [7, 7]]], [[[1, 1], [3, 4]]])
     """
-    return _largest(input, window_sizes, strides, 1, start_padding, end_padding, ceil_mode, has_indices, dtype)
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _largest(image, plan, dtype if has_indices else None)
 
 
 @calls.operator_function
@@ -407,30 +413,24 @@ def max_pooling2(
     >>> values.tolist(), indices.tolist()
     ([[[3, 5]]], [[[2, 1]]])
     """
-    return _largest(input, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode, has_indices, dtype)
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _largest(image, plan, dtype if has_indices else None)
 
 
-def _largest(input: ArrayLike, *arguments: Any) -> MaxPooling:
-    *sliding, has_indices, dtype = arguments
-    input = calls.real_array("input", input)
-    windows = _largest_sizes(input.shape, *sliding).windows
-    dtype, last = jnp.dtype(dtype), largest_size(input.size) - 1
-    if has_indices:
-        calls.require_holds(dtype, "indices", last)
-
-    def values_of(image: Array, windows: Sequence[Window]) -> Array:
-        return pooling.largest_elements(image, windows)
+def _largest(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
+    """The largest elements, and their indices in `dtype`; without a type, no indices."""
+    if dtype is None:
+        return MaxPooling(_pooled(pooling.largest_elements, image, plan.windows), None)
+    calls.require_holds(dtype, "indices", largest_size(image.size) - 1)
 
     def both_of(image: Array) -> tuple[Array, Array]:
-        flat, flat_windows = _flattened(image, windows)
-        found = pooling.largest_with_indices(flat, flat_windows, dtype)
-        values, indices = (one.reshape(pooling.pooled_sizes(image.shape, windows)) for one in found)
+        found = pooling.largest_with_indices(*_flattened(image, plan.windows), dtype)
+        values, indices = (x.reshape(pooling.pooled_sizes(image.shape, plan.windows)) for x in found)
         return values, indices
 
-    if not has_indices:
-        return MaxPooling(_pooled(values_of, input, windows), None)
-    axes = dimension_axes(input)
-    return MaxPooling(*partitioned(both_of, [(input, axes)], _kept(axes), _kept(axes)))
+    axes = dimension_axes(image)
+    return MaxPooling(*partitioned(both_of, [(image, axes)], _kept(axes), _kept(axes)))
 
 
 @calls.operator_function
@@ -457,8 +457,9 @@ def max_pooling_grad(
     gradient = calls.float_array("input_gradient", input_gradient)
     input = calls.float_array("input", input)
     calls.require_type("input_gradient", gradient, input.dtype, "input")
-    sliding = window_sizes, strides, dilations, start_padding, end_padding
-    windows = _largest_gradient_sizes(input.shape, gradient.shape, *sliding).windows
+    windows, _ = _largest_gradient_sizes(
+        input.shape, gradient.shape, window_sizes, strides, dilations, start_padding, end_padding
+    )
 
     def spread(input: Array, gradient: Array) -> Array:
         flat, flat_windows = _flattened(input, windows)
@@ -539,8 +540,8 @@ def quantized_linear_average_pooling(
     ... ).tolist()
     [[[4, 35]]]
     """
-    sliding = window_sizes, strides, dilations, start_padding, end_padding
-    image, windows = _windows(calls.integer_array, input, *sliding)
+    image = calls.integer_array("input", input)
+    windows = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding).windows
     if image.dtype.itemsize > 2:
         raise InvalidType(Problem("input", "must be of an integer type of 8 or 16 bits", image.dtype))
     scales = {"input_scale": input_scale, "output_scale": output_scale}
@@ -621,7 +622,7 @@ def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
 _REACH_INPUT = "Each window covers an element that is not padding."
 
 
-class _Pooling(_Sliding, dml.Unary, infer=_pooled_sizes):
+class _Pooling(_Sliding, dml.Unary, infer=_plan):
     """InputTensor, which is the image, OutputTensor, and windows."""
 
     rules = dml.page_rules(
@@ -673,7 +674,7 @@ class LpPooling1Desc(_LpPooling, function=lp_pooling1):
 _FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
 
 
-class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_largest_sizes):
+class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_plan_of_largest):
     support = dml.support(
         FL_1_0=_FLOATS, FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS), FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS)
     )
@@ -687,7 +688,7 @@ class _IndexedTensors(dml.Unary):
     output_indices: dml.OptionalOutput = None
 
 
-class _IndexedPooling(_Sliding, _IndexedTensors, infer=_largest_sizes):
+class _IndexedPooling(_Sliding, _IndexedTensors, infer=_plan_of_largest):
     """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
 
     rules = dml.page_rules(
@@ -760,7 +761,7 @@ class QuantizedLinearAveragePoolingDesc(
     _Sliding,
     _QuantizedTensors,
     function=quantized_linear_average_pooling,
-    infer=_pooled_sizes,
+    infer=_plan,
 ):
     dilations: dml.UintDimensions
     include_padding: dml.Bool

@@ -523,8 +523,8 @@ def roi_align_grad(
     >>> gradients.input.tolist(), gradients.roi.tolist()
     ([[[[2.0, 6.0, 0.0]]]], [[40.0, 0.0, 40.0, 0.0]])
     """
-    gradient, given_roi = calls.float_array("input_gradient", input_gradient), calls.float_array("roi", roi)
-    numbers = calls.integer_array("batch_indices", batch_indices)
+    gradient, regions = calls.float_array("input_gradient", input_gradient), calls.float_array("roi", roi)
+    indices = calls.integer_array("batch_indices", batch_indices)
     modes = ReduceFunction.of(reduction_function), InterpolationMode.of(interpolation_mode)
     scales = spatial_scale_x, spatial_scale_y
     counts = minimum_samples_per_output, maximum_samples_per_output
@@ -532,41 +532,47 @@ def roi_align_grad(
     sampling.check()
     require((), of_input or of_roi, "of_input or of_roi must be true", "neither")
     image = _image_of_gradient(input, gradient, output_sizes, is_needed=of_roi or sampling.reduction_function is MAX)
-    _align_gradient_sizes(image.shape, gradient.shape, given_roi.shape, numbers.shape)
-    regions, indices, shape = given_roi.reshape(given_roi.shape[-2:]), numbers.reshape(-1), gradient.shape
-    size = Size2D(shape[3], shape[2])
-    if 0 in shape[:2]:
-        return RoiAlignGradients(
-            *(jnp.zeros_like(one) if of else None for one, of in ((image, of_input), (roi, of_roi)))
-        )
+    _align_gradient_sizes(image.shape, gradient.shape, regions.shape, indices.shape)
+    wanted = ["input"] * of_input + ["roi"] * of_roi
+    if 0 in gradient.shape[:2]:
+        found = {"input": jnp.zeros_like(image), "roi": jnp.zeros_like(regions)}
+    else:
+        found = _gradients(wanted, image, gradient, regions.reshape(regions.shape[-2:]), indices.reshape(-1), sampling)
+    return RoiAlignGradients(
+        found["input"] if of_input else None, found["roi"].reshape(regions.shape) if of_roi else None
+    )
+
+
+def _gradients(
+    wanted: Sequence[str], image: Array, gradient: Array, regions: Array, indices: Array, sampling: _Sampling
+) -> dict[str, Array]:
+    """The gradients with respect to what is wanted, `input` or `roi` or both."""
     _require_readable(image)
-    of_both = {"input": of_input, "roi": of_roi}
+    size, nothing = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
 
     def pull(*arrays: Array) -> Any:
         image, gradient, regions, indices = varying_alike(arrays)
-        given = {"input": image, "roi": regions}
+        both = {"input": image, "roi": regions}
 
-        def align(wanted: dict[str, Array]) -> Array:
-            image, regions = (given | wanted).values()
-            nothing = jnp.zeros((), widened(image.dtype))
+        def align(changed: dict[str, Array]) -> Array:
+            image, regions = (both | changed).values()
             return _resized(image, regions, _images_of(indices, image), nothing, size, sampling)
 
-        _, gradients_of = jax.vjp(align, {name: given[name] for name, is_wanted in of_both.items() if is_wanted})
-        found = tuple(gradients_of(gradient)[0].values())
-        return found if len(found) > 1 else found[0]
+        _, pull_back = jax.vjp(align, {name: both[name] for name in wanted})
+        (found,) = pull_back(gradient)
+        return tuple(found[name] for name in wanted) if len(wanted) > 1 else found[wanted[0]]
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
+    of_image, of_regions = [None, image_axes[1], None, None], [*roi_axes, None]
     operands = [
-        (image, [None, image_axes[1], None, None]),
+        (image, of_image),
         (gradient, [*roi_axes, image_axes[1], None, None]),
-        (regions, [*roi_axes, None]),
+        (regions, of_regions),
         (indices, roi_axes),
     ]
-    results = {"input": [None, image_axes[1], None, None], "roi": [*roi_axes, None]}
-    found = partitioned(pull, operands, *(results[name] for name, is_wanted in of_both.items() if is_wanted))
-    one_each = iter(found if of_input and of_roi else [found])
-    of_image, of_regions = (next(one_each) if is_wanted else None for is_wanted in of_both.values())
-    return RoiAlignGradients(of_image, None if of_regions is None else of_regions.reshape(jnp.shape(roi)))
+    results = {"input": of_image, "roi": of_regions}
+    found = partitioned(pull, operands, *(results[name] for name in wanted))
+    return dict(zip(wanted, found if len(wanted) > 1 else [found], strict=True))
 
 
 def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:

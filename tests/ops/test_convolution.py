@@ -684,7 +684,7 @@ def of_integers(**changes: Any) -> Any:
             {"filter": BACK_FILTERS, "direction": BACKWARD, "end_padding": (0, 9)},
             "end_padding[1] must leave at least one element of the result; got 9, and -1 elements",
         ),
-        (convolved, {"start_padding": 2**31}, "start_padding must keep the result, ...; got 2147483648"),
+        (convolved, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
         (
             convolved,
             {"end_padding": (0, 2**32 - 1)},
@@ -695,8 +695,8 @@ def of_integers(**changes: Any) -> Any:
             {"filter": BACK_FILTERS, "direction": BACKWARD, "strides": 2**30},
             "strides[0] must keep ... at most 4294967295 along axis 2, not 4294967297; got 1073741824",
         ),
-        (of_integers, {"end_padding": 2**31}, "end_padding must keep the result, ...; got 2147483648"),
-        (quantized, {"start_padding": 2**31}, "start_padding must keep the result, ...; got 2147483648"),
+        (of_integers, {"end_padding": 2**31}, "end_padding[1] must keep ...; got 2147483648"),
+        (quantized, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
         (convolved, {"output_sizes": (1, 2, 3, 5)}, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
         (convolved, {"precision": "exact"}, "precision must be 'default', 'high', 'highest', a ...; got 'exact'"),
         (
