@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import pickle
+import random
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -119,9 +120,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("full")]
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if all(mark.kwargs for mark in item.iter_markers("full")):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for test, every in cases.items() for item in sample(every, test)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def sample(cases: list[pytest.Item], test: str) -> list[pytest.Item]:
+    """Draws as many of a test's cases as its mark `full(but=count)` says, the same ones in every run."""
+    mark = cases[0].get_closest_marker("full")
+    return cases if mark is None else random.Random(test).sample(cases, min(mark.kwargs["but"], len(cases)))
 
 
 @pytest.hookimpl(wrapper=True)

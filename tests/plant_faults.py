@@ -1,13 +1,14 @@
 """Shows that the tests can fail: plants one fault at a time in a copy of dmljax, and checks that its test fails.
 
-Run `python tests/plant_faults.py` for all faults, or `python tests/plant_faults.py narrow bands` for those whose sentence
-has one of these words. `tests/faults.toml` lists them under the function, class or constant that they are planted in:
+Run `python tests/plant_faults.py` for all faults, or `python tests/plant_faults.py narrow bands` for those whose
+sentence has one of these words. `tests/faults.toml` lists them under the function, class or constant that they are
+planted in:
 
     [largest_positions]
     "the last of equal elements is the largest" = ["key > largest", "key >= largest", "test_the_first_is_taken"]
 
-The first text is an expression, or statements, that occurs there once; the second replaces it. Both are parsed, so spaces
-and line breaks do not matter. Write `module.function` or `room/file.py::test` if several have the name.
+The first text is an expression, or statements, that occurs there once; the second replaces it. Both are parsed, so
+spaces and line breaks do not matter. Write `module.function` or `room/file.py::test` if several have the name.
 """
 
 import ast

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, needs_x32, random_array
+from helpers import SAMPLED, assert_same_bits, needs_x32, random_array
 from hypothesis import given, settings, strategies as st
 
 from dmljax import directml
@@ -187,6 +187,7 @@ LAYOUTS = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_jax_arrays_are_read_under_every_transformation(layout: str) -> None:
     desc, buffer = LAYOUTS[layout], jnp.arange(1, 9, dtype=jnp.float32)
@@ -201,6 +202,7 @@ def test_jax_arrays_are_read_under_every_transformation(layout: str) -> None:
     assert_same_bits(gradient, times * np.asarray(buffer))
 
 
+@SAMPLED
 @pytest.mark.parametrize("layout", ["packed", "transposed", "repeated", "both"])
 def test_transposed_and_repeated_jax_arrays_are_views(layout: str) -> None:
     desc = LAYOUTS[layout]

@@ -7,7 +7,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import assert_same_trees, few_of, refuses
+from helpers import SAMPLED, assert_same_trees, refuses
 
 import dmljax
 from dmljax import directml
@@ -40,6 +40,7 @@ def name_of_choice(choice: tuple[Any, str]) -> str:
     return f"{choice[0].short_name}-{choice[1]}"
 
 
+@functools.cache
 def arguments_of_example(operator: Any) -> dict[str, Any]:
     """The arguments of the operator's function in its first example."""
     example, function = examples_of(operator)[0], operator.function
@@ -78,7 +79,8 @@ def test_a_name_in_any_case_is_a_member(enumeration: Any) -> None:
         assert member_of(name) is member_of(known)
 
 
-@pytest.mark.parametrize("choice", few_of(CHOICES, *list(CHOICES)[::6]), ids=name_of_choice)
+@SAMPLED
+@pytest.mark.parametrize("choice", CHOICES, ids=name_of_choice)
 def test_a_function_takes_the_name_of_a_member(choice: tuple[Any, str]) -> None:
     operator, argument = choice
     given = arguments_of_example(operator)
@@ -140,6 +142,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=name_of)
 def test_an_activation_is_its_function_or_its_name(activation: Any) -> None:
     function, name = activation.function, name_of(activation)
@@ -159,6 +162,7 @@ def test_functools_partial_sets_the_numbers_of_an_activation() -> None:
     assert_same_trees(dmljax.element_wise_add1(X, X, fused_activation=steep), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("operator", FUSING, ids=name_of)
 def test_functions_that_take_an_activation_take_its_name(operator: Any) -> None:
     given = arguments_of_example(operator)

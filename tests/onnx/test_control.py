@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -82,6 +83,7 @@ def halved(**options: Any) -> Any:
     return body(helper.make_node("Mul", ["state", "half"], ["next"]), half=np.float32(0.5), **options)
 
 
+@SAMPLED
 @pytest.mark.parametrize("count", [0, 1, 3, 100])
 def test_a_loop_of_a_known_count_collects_rows(count: int) -> None:
     run = loop(halved(rows=True), outputs=2)

@@ -13,7 +13,19 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, INT32_MAX, INT32_MIN, X64, assert_same_bits, check_refused, f32, few_of, refuses, tensor
+from helpers import (
+    FULL,
+    INT32_MAX,
+    INT32_MIN,
+    SAMPLED,
+    X64,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_of,
+    refuses,
+    tensor,
+)
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -148,6 +160,7 @@ STANDING = (
 )
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(EVERY, *STANDING))
 def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> None:
     check_derivatives(*EVERY[name])
@@ -172,6 +185,7 @@ def small_convolution(rng: np.random.Generator) -> tuple[Any, Any, Any]:
         return (1, groups * channels, *image), (*filters, *filter), {"direction": direction, **arguments}
 
 
+@SAMPLED
 @pytest.mark.parametrize("seed", few_of(range(200), *range(4)))
 def test_small_convolutions_and_their_derivatives_equal_sums_in_loops(seed: int) -> None:
     check_derivatives(*small_convolution(np.random.default_rng(seed)))
@@ -229,6 +243,7 @@ def test_on_a_cpu_dimensions_are_in_the_order_that_its_libraries_take(name: str)
         assert orders == ["[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"] * count
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("image", "filters", "arguments", "dimensions", "has_gaps"),
     [
@@ -290,6 +305,7 @@ def test_one_device_convolves_image_by_image() -> None:
         assert float(np.vdot(of_x, x)) == float(np.sum(one))
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ["of many terms", "depthwise", "pointwise", "of groups", "dense, backward"])
 def test_images_and_filters_may_be_mapped(name: str) -> None:
     image, filters, arguments = EVERY[name]
@@ -376,6 +392,7 @@ def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
         assert_same_bits(one, np.asarray(other).astype(dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name", ["dense", "depthwise", "pointwise", "of groups", "of many rows", "overlapping, backward"]
 )
@@ -401,6 +418,7 @@ LAYERS: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = [  # images, f
 ]
 
 
+@SAMPLED
 @pytest.mark.skipif(not X64, reason="compares with sums of float64")
 @pytest.mark.parametrize(("image", "filters", "padding", "groups"), LAYERS, ids=str)
 def test_sums_of_float32_are_as_accurate_as_rounding_allows(
@@ -426,6 +444,7 @@ def modules(function: Any, *shapes: Any) -> dict[str, str]:
     }
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "of blocks, backward"])
 def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
     image, filters, arguments = EVERY[name]
@@ -460,6 +479,7 @@ def test_large_images_need_little_temporary_memory(name: str) -> None:
     assert memory.temp_size_in_bytes <= 2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("filters", "arguments"),
     [
@@ -504,6 +524,7 @@ def random_bytes(dtype: Any, *shape: int) -> Any:
     return np.where(RNG.random(shape) < 0.5, chosen, RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("name", "types"),
     [

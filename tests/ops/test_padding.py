@@ -14,6 +14,7 @@ from helpers import (
     FLOATS,
     FULL,
     REALS,
+    SAMPLED,
     assert_same_bits,
     check_linear_gradients,
     check_refused,
@@ -56,6 +57,7 @@ def test_paddings_equal_the_pseudo_code(mode: PaddingMode, shape: Any, start: An
     assert_same_bits(dmljax.padding(input, -7.9, **arguments), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("mode", few_of(PaddingMode, PaddingMode.EDGE, PaddingMode.SYMMETRIC))
 @pytest.mark.parametrize("dtype", few_types(REALS))
 def test_every_bit_is_padded(dtype: Any, mode: PaddingMode, call: Any) -> None:
@@ -91,6 +93,7 @@ def test_every_16_bit_float_is_copied(move: Any, dtype: Any, call: Any) -> None:
     np.testing.assert_array_equal(np.asarray(call(move, EVERY.view(dtype))).view(np.uint16), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("mode", REPEATING)
 def test_a_single_element_is_repeated(mode: PaddingMode, call: Any) -> None:
     assert call(dmljax.padding, ROW[:1], padding_mode=mode, start_padding=(3,), end_padding=(2,)).tolist() == [1] * 6
@@ -223,6 +226,7 @@ def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
         assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and a few more
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS))
 @pytest.mark.usefixtures("lowering")
 def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 from helpers import (
     FULL,
     REALS,
+    SAMPLED,
     X64,
     assert_same_bits,
     at_once,
@@ -197,6 +198,7 @@ def test_averages_of_8_bit_integers_round_to_nearest_with_large_denominators() -
 # Nearest neighbors
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
     x = random_array(np.random.default_rng(0), dtype, (3, 4, 5))
@@ -380,6 +382,7 @@ def test_slices_and_gathers_return_the_same_elements(monkeypatch: pytest.MonkeyP
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@SAMPLED
 @pytest.mark.parametrize(("size", "is_gathered"), [(8, False), (6, False), (2, False), (41, True)])
 def test_simple_size_ratios_slice_and_never_scatter(size: int, is_gathered: bool) -> None:
     resample = lambda x: dmljax.resample(x, output_sizes=(3, size), interpolation_mode=LINEAR)  # noqa: E731
@@ -426,6 +429,7 @@ def test_positions_are_computed_once_and_not_stored_as_constants() -> None:
 # Products with matrices of weights, on a TPU
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_of([np.float32, np.float64] if X64 else [np.float32], np.float32))
 @pytest.mark.parametrize(
     "taps",
@@ -477,6 +481,7 @@ def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -
         assert_same_bits(backward(g), np.asarray(backward(g.astype(np.float32))).astype(np.float16))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("shape", "size", "are_products"),
     [
