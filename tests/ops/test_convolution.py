@@ -1,7 +1,6 @@
 """CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION."""
 
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -227,52 +226,6 @@ def check_derivatives(image: Any, filters: Any, arguments: Any) -> None:
     assert float(np.vdot(of_w, dw)) == float(np.vdot(y, by_w))
 
 
-@pytest.mark.parametrize("name", ["of many channels", "of many channels, strided", "of many channels, backward"])
-def test_on_a_cpu_dimensions_are_in_the_order_that_its_libraries_take(name: str) -> None:
-    """XLA reorders dimensions at the top level of a computation, but not in a loop or a branch."""
-    image, filters, arguments = EVERY[name]
-    x, w = whole(*image), whole(*filters)
-
-    def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, **arguments)
-
-    gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
-    for function, count in ((convolved, 1), (gradient, 2)):
-        text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
-        orders = re.findall(r"stablehlo\.convolution.*? dim_numbers = (.*?), window", text)
-        assert orders == ["[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"] * count
-
-
-@SAMPLED
-@pytest.mark.parametrize(
-    ("image", "filters", "arguments", "dimensions", "has_gaps"),
-    [
-        ((1, 64, 100), (32, 64, 3), {}, [], False),
-        ((1, 64, 2000), (32, 64, 3), {}, [1], False),
-        ((1, 512, 900), (512, 512, 3), {}, [1], False),
-        ((1, 64, 6, 6), (32, 64, 3, 3), {"start_padding": 1, "end_padding": 1}, [2], False),
-        ((1, 64, 30, 30), (32, 64, 3, 3), {}, [2], True),
-        ((1, 256, 8, 8), (32, 256, 3, 3), {}, [2], True),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [], False),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 3, "start_padding": 3, "end_padding": 3}, [2], False),
-        ((1, 64, 7, 7), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [2], False),
-        ((1, 8, 6, 7, 8), (4, 8, 3, 3, 3), {}, [2], False),
-    ],
-    ids=str,
-)
-def test_a_cpu_convolves_each_size_its_fastest_way(
-    image: Any, filters: Any, arguments: Any, dimensions: list[int], has_gaps: bool
-) -> None:
-    def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, **arguments)
-
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in (image, filters)]
-    text = jax.jit(convolved).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
-    spaces = re.findall(r"stablehlo\.convolution.*? dim_numbers = \[b, (.*?), f\]", text)
-    assert [len(space.split(", ")) for space in spaces] == dimensions
-    assert ("lhs_dilate = [2, 1]" in text) == has_gaps
-
-
 @pytest.mark.parametrize("direction", ConvolutionDirection)
 def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: ConvolutionDirection) -> None:
     """XLA's grouped convolution takes up to 70 times as long."""
@@ -285,24 +238,6 @@ def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: Convolu
     for function in (convolved, gradient):
         text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
         assert "stablehlo.convolution" not in text
-
-
-@FULL
-def test_one_device_convolves_image_by_image() -> None:
-    names = ("dense", "pointwise", "of groups")
-    arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
-
-    def convolve(every: Any) -> Any:
-        return [dmljax.convolution(*two, **EVERY[name][2]) for name, two in zip(names, every, strict=True)]
-
-    loops = str(jax.make_jaxpr(convolve)(arrays)).count("scan[")
-    assert loops == len(names)
-    computed, slopes = jax.jit(
-        lambda every: (convolve(every), jax.grad(lambda e: sum(map(jnp.sum, convolve(e))))(every))
-    )(arrays)
-    for name, (x, w), one, (of_x, _) in zip(names, arrays, computed, slopes, strict=True):
-        assert_same_sums(one, expected(x, w, **EVERY[name][2]))
-        assert float(np.vdot(of_x, x)) == float(np.sum(one))
 
 
 @SAMPLED
