@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import pickle
+import random
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -95,11 +96,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write the page with all operators at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")
     parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
-    parser.addoption(
-        "--full-for", metavar="FILES", default="", help="run the cases marked `full` for these changed files"
-    )
-    parser.addoption("--full-at-most", metavar="COUNT", type=int, help="run at most this many of them")
-    parser.addoption("--third", metavar="NUMBER", type=int, help="run every third test, beginning with this one")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")
     parser.addoption(
         "--expect-transformations", metavar="FILE", type=Path, help="fail where the results differ from this page"
@@ -124,20 +120,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
-    if changed := config.getoption("--full-for").split():
-        from affected import belongs, sample  # needs JAX as it is configured above
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if all(mark.kwargs for mark in item.iter_markers("full")):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for test, every in cases.items() for item in sample(every, test)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
-        chosen = sample(
-            [item for item in left_out if belongs(item, changed)], config.getoption("--full-at-most"), changed
-        )
-        left_out = [item for item in left_out if item not in chosen]
-    deselected = {*left_out}
-    kept = [item for item in items if item not in deselected]
-    if (number := config.getoption("--third")) is not None:
-        kept = kept[number % 3 :: 3]
-    config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
-    items[:] = kept
+
+def sample(cases: list[pytest.Item], test: str) -> list[pytest.Item]:
+    """Draws as many of a test's cases as its mark `full(but=count)` says, the same ones in every run."""
+    mark = cases[0].get_closest_marker("full")
+    return cases if mark is None else random.Random(test).sample(cases, min(mark.kwargs["but"], len(cases)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from cases_softmax import log_softmax
 from families import ELEMENTWISE
-from helpers import FULL, UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
-from kinds import OF_EVERY_KIND
+from helpers import FULL, SAMPLED, UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
 from search import worst_arguments
@@ -45,7 +44,6 @@ ROUNDING = [
     if not case.is_exact and not name.endswith(ROWS) and name not in ELSEWHERE
 ]
 UNARY = [name for name in ROUNDING if len(ELEMENTWISE[name].tensors) == 1]
-FEW = [name for name in ROUNDING if f"DML_OPERATOR_{name}" in OF_EVERY_KIND]
 
 # Operands left out, by operator, because an intermediate subnormal may become zero.
 SUBNORMAL_INSIDE: dict[str, tuple[Callable[..., Any], str]] = {
@@ -98,6 +96,7 @@ def operands(name: str, dtype: Any, count: int) -> list[Arr]:
     return [arrays[0], *(rng.permutation(array) for array in arrays[1:])]
 
 
+@pytest.mark.full(but=8)
 @pytest.mark.parametrize("data_type", few_of([DataType.FLOAT32, DataType.FLOAT16], DataType.FLOAT32), ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
 def test_is_within_a_few_ulp_of_float64(
@@ -120,7 +119,8 @@ def largest_error(actual: Any, exact: Arr) -> float:
     return float(np.where(is_zero, 0, units_off(actual, exact)).max())
 
 
-@pytest.mark.parametrize("name", few_of(ROUNDING, *FEW))
+@SAMPLED
+@pytest.mark.parametrize("name", ROUNDING)
 def test_is_as_accurate_with_the_attributes_of_peers(name: str, record_property: Callable[[str, object], None]) -> None:
     case = next(peer for peer in PEERS.values() if function_of(peer) is getattr(dmljax, name.lower()))
     arrays = operands(name, np.dtype(np.float32), 200_000)
@@ -164,6 +164,7 @@ SUMS = (
 )
 
 
+@SAMPLED
 @needs_x64
 @pytest.mark.parametrize("name", SUMS)
 def test_a_sum_is_as_accurate_as_the_peers_within_a_factor_of_two(
@@ -202,7 +203,8 @@ def with_fractions(x: Arr) -> Arr:
 # The worst arguments and attributes that a search finds
 
 
-@pytest.mark.parametrize("name", few_of(ROUNDING, *FEW))
+@SAMPLED
+@pytest.mark.parametrize("name", ROUNDING)
 def test_a_search_for_the_worst_arguments_finds_no_large_error(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     inputs = len(ELEMENTWISE[name].tensors)
@@ -227,6 +229,7 @@ def test_the_documentation_has_every_exception() -> None:
     assert {name.strip() for name in sums[2:]} == set(SUMS)
 
 
+@SAMPLED
 @pytest.mark.parametrize("attributes", [{"alpha": 1e-3, "beta": 50.0}, {"alpha": -7.0, "beta": -0.3}], ids=str)
 @pytest.mark.parametrize("name", [name for name, case in ELEMENTWISE.items() if "beta" in case.attributes])
 def test_is_as_accurate_with_other_attributes(name: str, attributes: dict[str, Any]) -> None:
@@ -265,8 +268,9 @@ def test_powers_with_integer_exponents_of_any_size() -> None:
     assert units_off(actual, exact).max() <= UNITS["float32"]
 
 
+@SAMPLED
 @needs_x64
-@pytest.mark.parametrize("name", few_of(UNARY, *FEW))
+@pytest.mark.parametrize("name", UNARY)
 def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
     function, formula, arguments = scalar_function(name)
     attributes = [ELEMENTWISE[name].attributes[key] for key in arguments[1:]]
@@ -282,7 +286,8 @@ def test_float64_is_computed_in_float64_at_all_magnitudes(name: str) -> None:
 # The operators inside a caller's computation
 
 
-@pytest.mark.parametrize("name", few_of(UNARY, *FEW))
+@SAMPLED
+@pytest.mark.parametrize("name", UNARY)
 def test_is_as_accurate_on_arrays_of_one_element(name: str) -> None:
     # XLA treats scalars unlike arrays: it merges products with two constants, for example.
     x = specials_of(name)
@@ -309,6 +314,7 @@ def specials_of(name: str) -> Arr:
     return np.concatenate([x, -x]).astype(np.float32)
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", [name for name in ROUNDING if name.startswith("ACTIVATION")])
 def test_is_as_accurate_on_values_computed_in_the_same_program(name: str) -> None:
     # XLA may compute a product again where it is used, and not round it there.
@@ -393,6 +399,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
     ]
 
 
+@SAMPLED
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("width", few_of([1, 2, 3, 16, 33, 64, 65, 1000, 50257], 1, 3, 33, 1000, 50257))
 def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis: int) -> None:

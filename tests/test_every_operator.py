@@ -8,7 +8,7 @@ import math
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import chex
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 import processes
 import pytest
-from families import CASES, FAMILIES, MEMBERS, SUPPORT, family_of, pages_minimum_level
+from families import CASES, MEMBERS, SUPPORT, pages_minimum_level
 from filelock import FileLock
 from helpers import (
-    FULL,
+    SAMPLED,
     assert_nearly_same_trees,
     assert_same_trees,
     available,
@@ -29,12 +29,10 @@ from helpers import (
     check_shared_and_divided,
     collectives,
     compilations,
-    few_of,
     mesh_of,
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
-from kinds import FEW, FIRST_OF_EVERY_KIND, OF_EVERY_KIND
 
 import dmljax
 from dmljax import directml
@@ -43,16 +41,8 @@ from dmljax.directml import OPERATORS, DataType, FeatureLevel, InvalidDesc
 from dmljax.errors import DmlError, spell_path
 from dmljax.examples import examples_of
 
-
-def for_operators(few: Iterable[str]) -> pytest.MarkDecorator:
-    """Tries a test on these few operators, and with `--full` on all."""
-    return pytest.mark.parametrize("operator", few_of(OPERATORS, *few))
-
-
-for_each_operator = for_operators(OPERATORS)
+for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
 LATEST = max(FeatureLevel)
-# Operators whose arguments share types in different ways.
-WITH_NUMBERS = (*("ELEMENT_WISE_QUANTIZE_LINEAR", "ELEMENT_WISE_POW", "MULTIHEAD_ATTENTION"),)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
@@ -94,12 +84,6 @@ def test_the_tables_of_the_tests_know_every_operator() -> None:
     assert set(OPERATORS) == set(CASES) == set(SUPPORT) == set(MEMBERS)
 
 
-def test_each_family_has_operators_that_all_transformations_are_tried_on() -> None:
-    assert len(set(OF_EVERY_KIND)) == len(OF_EVERY_KIND)
-    assert {family_of(operator) for operator in OF_EVERY_KIND} == set(FAMILIES)
-    assert set(FEW) <= set(OF_EVERY_KIND)
-
-
 @for_each_operator
 def test_is_exported_under_its_directml_name(operator: str) -> None:
     assert getattr(directml, desc_name(operator)) is OPERATORS[operator]
@@ -121,7 +105,8 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
     assert re.search(rf">>> .*\b{function_name(operator)}\(", documentation)
 
 
-@for_operators(FEW)
+@for_each_operator
+@pytest.mark.full(but=10)
 def test_the_pages_examples_are_reproduced_bit_for_bit(operator: str) -> None:
     for example in examples_of(OPERATORS[operator]):
         outputs = jax.tree.leaves(directml.lower(example.desc)(*example.arrays(of_inputs=True).values()))
@@ -134,7 +119,8 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
     assert list(directml.to_json(any_desc(operator))["Desc"]) == MEMBERS[operator].split()
 
 
-@for_operators(FIRST_OF_EVERY_KIND)
+@for_each_operator
+@pytest.mark.full(but=20)
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
     case, descs = CASES[operator], list(typed_descs(operator))
     inputs = [case.inputs(desc, np.random.default_rng(seed)) for seed, desc in enumerate(descs)]
@@ -148,7 +134,7 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
         case.check(desc, given, computed)
 
 
-@for_operators(FIRST_OF_EVERY_KIND)
+@for_each_operator
 def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
     for desc in typed_descs(operator):
         shapes = jax.eval_shape(directml.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
@@ -156,7 +142,8 @@ def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
         assert [(s.shape, s.dtype) for s in jax.tree.leaves(shapes)] == [(e.shape, e.dtype) for e in expected]
 
 
-@for_operators(FIRST_OF_EVERY_KIND)
+@for_each_operator
+@SAMPLED
 def test_minimum_feature_level_matches_the_page_for_every_type_and_rank(operator: str) -> None:
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
@@ -229,7 +216,8 @@ def test_a_lowered_desc_refuses_other_arrays_by_name(operator: str) -> None:
         lowered(*inputs.values(), *([1] * 5))
 
 
-@for_operators(f"DML_OPERATOR_{name}" for name in WITH_NUMBERS)
+@for_each_operator
+@SAMPLED
 def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -> None:
     function = getattr(dmljax, function_name(operator))
     for desc in typed_descs(operator):
@@ -253,13 +241,9 @@ def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -
 # Transformations, reported to the table that conftest.py writes
 
 
-def transformation(name: str, *, of: Iterable[str] = FIRST_OF_EVERY_KIND) -> Callable[[Test], Test]:
-    """Marks a test of a transformation, the table's row `name`, on these operators, or with `--full` on all."""
-
-    def marked(test: Test) -> Test:
-        return cast(Test, for_operators(of)(pytest.mark.transformation(name)(test)))
-
-    return marked
+def transformation(name: str) -> Callable[[Test], Test]:
+    """Marks a test of a transformation, the table's row `name`, on every operator."""
+    return lambda test: cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
 
 
 def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float = 0) -> None:
@@ -342,6 +326,7 @@ def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], back
 
 
 @transformation("jit")
+@SAMPLED
 def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     desc = any_desc(operator)
     lowered = directml.lower(desc)
@@ -353,7 +338,8 @@ def test_a_second_call_traces_and_compiles_nothing(operator: str) -> None:
     assert not events
 
 
-@transformation("jit", of=FEW)
+@transformation("jit")
+@SAMPLED
 def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     desc = CASES[operator].make(tame_types(operator), 4)
     inputs = [jax.device_put(array) for array in random_inputs(desc)]
@@ -364,7 +350,8 @@ def test_an_eager_call_is_one_compiled_computation(operator: str) -> None:
     assert len([event for event in events if event.endswith("backend_compile_duration")]) == 1
 
 
-@transformation("jit", of=FEW)
+@transformation("jit")
+@SAMPLED
 def test_a_user_jit_around_it_traces_once(operator: str) -> None:
     desc = any_desc(operator)
     chex.clear_trace_counter()
@@ -373,14 +360,25 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
         jitted(*random_inputs(desc, seed))
 
 
-@transformation("vmap", of=FEW)
+@transformation("vmap")
+def test_vmap_adds_a_dimension_to_each_result(operator: str) -> None:
+    desc = any_desc(operator)
+    one, batch = arguments_of(desc), [np.stack([array] * 3) for array in arguments_of(desc)]
+    expected = jax.tree.map(lambda x: ((3, *x.shape), x.dtype), jax.eval_shape(function_of(desc), *one))
+    mapped = jax.eval_shape(jax.vmap(function_of(desc)), *batch)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), mapped) == expected
+
+
+@transformation("vmap")
+@SAMPLED
 def test_vmap_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 3)
     assert_agree(operator, jax.vmap(function_of(desc))(*batch), loop)
 
 
-@transformation("nested vmap", of=FEW)
+@transformation("nested vmap")
+@SAMPLED
 def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 6)
@@ -393,7 +391,8 @@ def test_vmap_of_vmap_along_other_axes_equals_a_loop(operator: str) -> None:
     assert_agree(operator, results, expected)
 
 
-@for_operators(FEW[:3])
+@for_each_operator
+@SAMPLED
 def test_computes_the_same_where_jit_is_disabled(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
@@ -402,7 +401,8 @@ def test_computes_the_same_where_jit_is_disabled(operator: str) -> None:
         assert_agree(operator, function_of(desc)(*inputs), expected)
 
 
-@transformation("scan, map, while_loop", of=FEW)
+@transformation("scan, map, while_loop")
+@SAMPLED
 def test_may_be_the_body_of_a_loop(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 3)
@@ -426,7 +426,8 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
         assert_agree(operator, outputs, loop)
 
 
-@transformation("grad", of=FEW)  # the families' tests and `test_derivatives.py` cover the gradients of all
+@transformation("grad")  # the families' tests and `test_derivatives.py` cover the gradients of all
+@SAMPLED
 def test_gradients_equal_finite_differences(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats):
@@ -437,7 +438,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
         check_grads(function, (floats,), order=1, modes=["rev"], eps=2e-3, atol=1e-2, rtol=1e-2)
 
 
-@for_operators([*FEW, "DML_OPERATOR_ACTIVATION_RELU"])
+@for_each_operator
 def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
     """Floats here move as integers, which have no transpose."""
     function, floats = float_call(operator)
@@ -463,11 +464,9 @@ NO_MIXED_DERIVATIVE = pytest.mark.xfail(
 
 @pytest.mark.parametrize(
     "operator",
-    [
-        pytest.param(name, marks=[FULL] * (name not in FEW) + [NO_MIXED_DERIVATIVE] * name.endswith("ROI_ALIGN"))
-        for name in OPERATORS
-    ],
+    [pytest.param(name, marks=[NO_MIXED_DERIVATIVE] if name.endswith("ROI_ALIGN") else []) for name in OPERATORS],
 )
+@SAMPLED
 def test_second_derivatives_equal_finite_differences_of_the_first(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats) or CASES[operator].domain is None:
@@ -496,7 +495,8 @@ def test_second_derivatives_equal_finite_differences_of_the_first(operator: str)
     np.testing.assert_allclose(backward, forward, rtol=1e-4, atol=1e-4)
 
 
-@transformation("jvp, vjp, linearize", of=FEW)
+@transformation("jvp, vjp, linearize")
+@SAMPLED
 def test_derivatives_agree_with_each_other(operator: str) -> None:
     function, floats = float_call(operator)
     tangents = jax.tree.map(np.ones_like, floats)
@@ -516,7 +516,8 @@ def test_derivatives_agree_with_each_other(operator: str) -> None:
     assert math.isclose(total, sum(float(array.sum()) for array in jax.tree.leaves(pulled)), rel_tol=1e-5, abs_tol=1e-4)
 
 
-@transformation("checkpoint", of=FEW)
+@transformation("checkpoint")
+@SAMPLED
 def test_works_under_checkpoint_rematerialization(operator: str) -> None:
     function, floats = float_call(operator)
     outputs, pull = jax.vjp(function, floats)
@@ -529,6 +530,7 @@ def test_works_under_checkpoint_rematerialization(operator: str) -> None:
 
 
 @transformation("checking_leaks")
+@SAMPLED
 def test_leaks_no_tracer(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
@@ -538,7 +540,8 @@ def test_leaks_no_tracer(operator: str) -> None:
         jax.make_jaxpr(jax.vmap(function_of(desc)))(*(np.stack([array]) for array in inputs))
 
 
-@transformation("transfer_guard", of=FEW)
+@transformation("transfer_guard")
+@SAMPLED
 def test_moves_nothing_between_host_and_device(operator: str) -> None:
     desc = any_desc(operator)
     inputs = jax.block_until_ready([jax.device_put(array) for array in arguments_of(desc)])
@@ -549,7 +552,8 @@ def test_moves_nothing_between_host_and_device(operator: str) -> None:
     assert_agree(operator, jitted, eager)
 
 
-@transformation("debug_nans", of=FEW)
+@transformation("debug_nans")
+@SAMPLED
 def test_makes_no_nan_of_its_own(operator: str) -> None:
     function, floats = float_call(operator)
     for array in floats.values():
@@ -563,7 +567,8 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
         assert_agree(operator, jax.jit(function)(floats), expected)
 
 
-@transformation("donation", of=FEW)
+@transformation("donation")
+@SAMPLED
 def test_inputs_may_be_donated(operator: str) -> None:
     desc = any_desc(operator)
     inputs = [jax.device_put(array) for array in arguments_of(desc)]
@@ -578,6 +583,7 @@ def test_inputs_may_be_donated(operator: str) -> None:
 
 
 @transformation("result as pytree")
+@SAMPLED
 def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
     desc = any_desc(operator)
     inputs = arguments_of(desc)
@@ -602,7 +608,8 @@ def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator
         assert '"0x' not in constant, f"a baked-in constant: {constant[:80]}"
 
 
-@transformation("export", of=FEW)
+@transformation("export")
+@SAMPLED
 def test_computes_the_same_when_it_is_exported(operator: str) -> None:
     desc = any_desc(operator)
     inputs = random_inputs(desc)
@@ -611,7 +618,8 @@ def test_computes_the_same_when_it_is_exported(operator: str) -> None:
     assert_agree(operator, again.call(*inputs), directml.lower(desc)(*inputs))
 
 
-@transformation("symbolic batch", of=FEW)
+@transformation("symbolic batch")
+@SAMPLED
 def test_exports_a_batch_of_open_size(operator: str) -> None:
     desc = any_desc(operator)
     batch, loop = batch_of(operator, 5)
@@ -638,25 +646,29 @@ def check_that_a_sharded_batch_stays_where_it_is(operator: str, mesh: jax.shardi
         assert output.sharding.spec[0] == "batch"
 
 
-@transformation("explicit mesh", of=FEW)
+@transformation("explicit mesh")
+@SAMPLED
 def test_a_batch_on_an_explicit_mesh_stays_where_it_is(operator: str) -> None:
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=8), by_shard_map=False)
 
 
-@transformation("auto mesh", of=FEW)
+@transformation("auto mesh")
+@SAMPLED
 def test_a_batch_on_an_auto_mesh_stays_where_it_is(operator: str) -> None:
     if operator == "DML_OPERATOR_ELEMENT_WISE_ERF" and jax.__version_info__ < (0, 12):
         pytest.skip("before JAX 0.12, XLA gathers the operands of erf on an auto mesh")
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Auto, batch=8), by_shard_map=False)
 
 
-@transformation("shard_map", of=FEW)
+@transformation("shard_map")
+@SAMPLED
 def test_may_be_called_inside_shard_map(operator: str) -> None:
     for axis_type in (AxisType.Explicit, AxisType.Auto):
         check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(axis_type, batch=8), by_shard_map=True)
 
 
-@transformation("shard_map", of=[*FEW, "DML_OPERATOR_MAX_POOLING_GRAD"])
+@transformation("shard_map")
+@SAMPLED
 def test_may_share_or_divide_each_argument_inside_shard_map(operator: str) -> None:
     function, inputs = tame_call(operator)
 
@@ -674,7 +686,8 @@ def test_may_share_or_divide_each_argument_inside_shard_map(operator: str) -> No
     )
 
 
-@pytest.mark.parametrize("operator", few_of(FIRST_OF_EVERY_KIND, *FEW))
+@for_each_operator
+@SAMPLED
 def test_may_be_called_inside_shard_map_on_one_device(operator: str) -> None:
     check_that_a_sharded_batch_stays_where_it_is(operator, mesh_of(AxisType.Explicit, batch=1), by_shard_map=True)
 
@@ -695,6 +708,7 @@ def in_several_processes(
     return cast(dict[str, str], json.loads(seen.read_text()))
 
 
-@transformation("several processes", of=FEW)
+@transformation("several processes")
+@SAMPLED
 def test_runs_on_arrays_shared_by_several_processes(operator: str, in_several_processes: dict[str, str]) -> None:
     assert in_several_processes[operator] == processes.AS_IN_ONE

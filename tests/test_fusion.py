@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import few_of
+from helpers import SAMPLED, few_of
 
 import dmljax
 from dmljax import directml
@@ -60,6 +60,7 @@ CONSUMED: dict[str, Call] = {
 }
 
 
+@SAMPLED
 @DTYPES
 @pytest.mark.parametrize("name", CONSUMED)
 def test_an_elementwise_consumer_never_sees_the_result_in_memory(name: str, dtype: str) -> None:
@@ -102,6 +103,7 @@ LARGE: dict[str, Call] = {
 }
 
 
+@SAMPLED
 @DTYPES
 @pytest.mark.parametrize("name", LARGE)
 def test_an_operator_needs_no_memory_besides_its_result(name: str, dtype: str) -> None:

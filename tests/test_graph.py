@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, assert_same_bits, compilations, random_array, transposes
+from helpers import SAMPLED, X64, assert_same_bits, compilations, random_array, transposes
 from jax.test_util import check_grads
 
 from dmljax import directml
@@ -264,6 +264,7 @@ def strided(rng: np.random.Generator, sizes: tuple[int, ...], *, nested: bool) -
     return tuple(strides)
 
 
+@SAMPLED
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("seed", range(6))
 def test_an_edges_bytes_are_read_with_the_readers_strides(seed: int, nested: bool) -> None:
@@ -281,6 +282,7 @@ def test_an_edges_bytes_are_read_with_the_readers_strides(seed: int, nested: boo
     assert_same_bits(lower(graph)(x), through_bytes(graph, x))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("sizes", "strides"),
     [
@@ -313,6 +315,7 @@ def floats(sizes: tuple[int, ...]) -> Any:
     return TensorDesc("FLOAT32", sizes)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("first", "second"),
     [

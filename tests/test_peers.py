@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, few_of
+from helpers import FULL, SAMPLED, few_of
 
 import dmljax
 from dmljax import directml
@@ -123,6 +123,7 @@ def test_grouped_attention_equals_onnxruntime(count: int) -> None:
             same(result[b, :, : length + count], one[b, :, : length + count])
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("include_padding", [False, True])
 def test_quantized_averages_equal_onnxruntime(dtype: Any, include_padding: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import FEW_TYPES, FULL, UNITS, X64, assert_same_bits, random_array, specials, units_off
+from helpers import FEW_TYPES, FULL, SAMPLED, UNITS, X64, assert_same_bits, random_array, specials, units_off
 from numpy.typing import NDArray
 from test_peers import onnxruntime_run, same
 
@@ -580,11 +580,13 @@ def check(name: str, peer_name: str, arrays: list[Arr]) -> None:
     assert not wrong.size, f"{len(wrong)} of {agrees.size}: inputs, ours, {peer_name}'s: {shown}"
 
 
+@pytest.mark.full(but=24)
 @pytest.mark.parametrize(("name", "peer_name", "dtype"), ROWS)
 def test_an_operator_equals_its_peers_except_as_listed(name: str, peer_name: str, dtype: Any) -> None:
     check(name, peer_name, inputs(name, dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize("peer_name", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("name", ["ADD", "SUBTRACT", "MULTIPLY", "DIVIDE", "LOGICAL_GREATER_THAN", "BIT_XOR"])
 def test_operands_broadcast_as_the_peers_do(name: str, peer_name: str) -> None:
@@ -602,6 +604,7 @@ def float32s(rng: np.random.Generator, limit: float, *shape: int) -> Arr:
 # Rows
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", NARROW_FLOATS)
 @pytest.mark.parametrize("peer_name", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -645,6 +648,7 @@ def selection(dtype: Any) -> list[Arr]:
     return [rng.random(a.shape) < 0.5, a, np.flip(b).copy()]
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.dtype(kind) for kind in NUMBERS if X64 or np.dtype(kind).itemsize < 8], ids=str)
 def test_if_equals_pytorch(dtype: Any) -> None:
     module = pytest.importorskip("torch")
@@ -652,6 +656,7 @@ def test_if_equals_pytorch(dtype: Any) -> None:
     assert_same_bits(dmljax.element_wise_if(*selection(dtype)), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("kind", ["float32", "float16", "uint8", "int32"])
 def test_if_equals_onnxruntime_except_for_the_sign_of_zero(kind: str) -> None:
     actual = np.asarray(dmljax.element_wise_if(*selection(kind)))
@@ -670,6 +675,7 @@ def test_clip_prefers_min_where_the_peers_prefer_max() -> None:
     assert module.clamp(module.from_numpy(input), 3, 1).tolist() == [1] * 5
 
 
+@SAMPLED
 @pytest.mark.parametrize("exponent_kind", ["float32", "float16", "int32", "int64"])
 @pytest.mark.parametrize("kind", ["float32", "int32", "int64"])
 def test_pow_of_mixed_types_equals_onnxruntime_where_float64_is_exact(kind: str, exponent_kind: str) -> None:
@@ -680,6 +686,7 @@ def test_pow_of_mixed_types_equals_onnxruntime_where_float64_is_exact(kind: str,
     same(dmljax.element_wise_pow(base, exponent), onnxruntime_run("Pow", [base, exponent]))
 
 
+@SAMPLED
 @pytest.mark.parametrize("scale", [0.37, 2.0, 7.0, 41.0])
 @pytest.mark.parametrize("quantized", ["uint8", "int8", "uint16", "int16"])
 def test_quantize_linear_equals_onnxruntime_except_for_nan(quantized: str, scale: float) -> None:
@@ -697,6 +704,7 @@ def test_quantize_linear_equals_onnxruntime_except_for_nan(quantized: str, scale
     assert set(expected[~number]) == {np.iinfo(quantized).min}
 
 
+@SAMPLED
 @pytest.mark.parametrize("factor_kind", NARROW_FLOATS)
 @pytest.mark.parametrize("quantized", ["uint8", "int8", "uint16", "int16", "int32"])
 def test_dequantize_linear_equals_onnxruntime(quantized: str, factor_kind: str) -> None:
@@ -722,6 +730,7 @@ def test_quantizing_and_back_equals_pytorch_except_for_nan(bounds: tuple[int, in
     same(actual[number], expected[number])
 
 
+@SAMPLED
 @pytest.mark.parametrize("factors", [(0.5, 0.25, 0.75), (3.5, 7.0, 7.0)], ids=str)
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_quantized_linear_add_equals_onnxruntime(kind: str, factors: tuple[float, ...]) -> None:

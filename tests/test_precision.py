@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from helpers import f32
+from helpers import SAMPLED, f32
 from onnx import helper
 from onnx_models import FLOAT, model, value
 
@@ -38,6 +38,7 @@ def precisions(function: Callable[..., Any], *types: Any) -> set[str]:
     return {(re.findall(r"HIGHEST|HIGH", line) or ["DEFAULT"])[0] for line in products}
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_take_jaxs_precision(name: str) -> None:
     function, types = FUNCTIONS[name]
@@ -75,6 +76,7 @@ def directml_programs() -> Iterator[tuple[str, Callable[..., Any]]]:
     )
 
 
+@SAMPLED
 @pytest.mark.parametrize(("name", "function"), [*directml_programs()])
 def test_directml_programs_compute_in_full_precision_unless_jax_is_set(name: str, function: Any) -> None:
     sizes = (4, 4) if "ONNX" in name else (1, 1, 4, 4)

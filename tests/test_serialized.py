@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import assert_same_bits, few_of
+from helpers import SAMPLED, assert_same_bits, few_of
 from kinds import FIRST_OF_EVERY_KIND
 
 from dmljax import DmlError, directml, serialized
@@ -207,6 +207,7 @@ def test_a_constant_of_other_bytes_is_read_as_bytes() -> None:
     assert_same_bits(directml.lower(read)(x), directml.lower(strided)(x))
 
 
+@SAMPLED
 @pytest.mark.parametrize("operator", few_of(directml.OPERATORS, *FIRST_OF_EVERY_KIND))
 def test_each_operator_is_read_back(operator: str) -> None:
     for example in examples_of(directml.OPERATORS[operator]):

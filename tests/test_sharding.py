@@ -14,6 +14,7 @@ import pytest
 from cases_softmax import log_softmax
 from helpers import (
     FULL,
+    SAMPLED,
     UNITS,
     assert_nearly_same_trees,
     assert_same_trees,
@@ -508,6 +509,7 @@ def test_set_mesh_keeps_bits_even_without_array_shardings() -> None:
         assert_same_trees(sharded(NUMBERS), NUMBERS[:, ::-1])
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("name", "axis_type"),
     [
@@ -536,6 +538,7 @@ def test_batches_on_different_axes_are_resharded_to_match(name: str) -> None:
             assert_same_trees(jax.jit(function)(*placed(name, mesh, specs)), function(*arrays))
 
 
+@SAMPLED
 @AXIS_TYPES
 @pytest.mark.parametrize("axes", [(None, 0), (0, None)], ids=str)
 def test_a_sharded_batch_may_share_the_other_operand(axes: Any, axis_type: AxisType) -> None:
@@ -668,6 +671,7 @@ SHARED: dict[str, tuple[Callable[..., Any], list[tuple[Any, Any]]]] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", SHARED)
 def test_devices_may_share_each_argument_inside_shard_map(name: str) -> None:
     function, arrays = SHARED[name]

@@ -475,7 +475,6 @@ class Operator(Lowerable):
 
     def _without_layout(self: Self) -> Self:
         """Returns the desc with packed tensors, so that equal computations are equal descs."""
-
         if all(_is_bare(leaf.tensor) for leaf in self.leaves()):
             return self
 

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -697,10 +696,8 @@ def test_findings_are_bounded(tmp_path: Path) -> None:
     assert found[-1] == "1004: only 1000 findings are listed; the rest of the model was not read"
     names = {f"r{i}": {"initialValues": [{"type": "INT8", "value": 1}]} for i in range(5000)}
     wrong = {"type": "ACTIVATION_HARDMAX", "desc": {}}
-    begin = time.process_time()
     assert len(findings(tmp_path, names, {"a": wrong}, [{"type": "print", "resource": "unknown"}] * 5000)) == 1001
     assert len(findings(tmp_path, [3] * 999 and {str(i): 3 for i in range(999)}, {"a": wrong})) == 1001
-    assert time.process_time() - begin < 60
 
 
 def test_messages_are_bounded(tmp_path: Path) -> None:

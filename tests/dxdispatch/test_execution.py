@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import assert_same_bits, needs_x32, needs_x64
+from helpers import SAMPLED, assert_same_bits, needs_x32, needs_x64
 from models import MODELS, dispatch, hardmax, listed, loaded, run, tensor, write_file, zeros
 
 from dmljax.directml import OPERATORS
@@ -29,6 +29,7 @@ IDENTITY_1 = {  # adds nothing, and fills the diagonal with ones
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name", ["activation_hardmax", "diagonal_matrix1", "gather_nd1", "nonzero_coordinates", "one_hot"]
 )
@@ -318,6 +319,7 @@ def test_a_written_file_has_the_mode_of_an_ordinary_write(tmp_path: Path) -> Non
     assert (tmp_path / "kept.dat").read_bytes() == bytes(4)
 
 
+@SAMPLED
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("data_type", ["FLOAT32", "FLOAT16"])

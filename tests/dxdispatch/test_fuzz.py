@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,8 +25,6 @@ from test_serialized import product_with_named_constants
 from dmljax.command_line.cli import main
 from dmljax.dxdispatch import context, dispatchables
 from dmljax.dxdispatch.text import InvalidJson, parse
-
-SECONDS = 20  # of processor time that a model may take, including compilation
 
 EVERYTHING = {
     "$schema": "./_schema.json",
@@ -306,7 +303,7 @@ def folder() -> Iterator[Path]:
 
 
 def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
-    """Runs or checks a model on the command line, which must end in time, with an expected status and output."""
+    """Runs or checks a model on the command line, which must end with an expected status and output."""
     (folder / "model.json").write_bytes(data)
     (folder / "odd.onnx").write_bytes(odd_network(rng))
     out = folder / "out"
@@ -319,10 +316,8 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
     if command[0] == "run":
         arguments += rng.choice([[], ["--fuse"], ["--fuse", "-i", "2"]])
-    begin = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as complained:
         status = main(arguments)
-    assert time.process_time() - begin < SECONDS
     assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
     assert "--debug" not in complained.getvalue()  # which only unexpected errors suggest
     assert bool(complained.getvalue().replace("warning: ", "")) or status < 2

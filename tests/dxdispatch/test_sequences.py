@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import needs_x32
+from helpers import SAMPLED, needs_x32
 from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, listed, loaded, run, tensor, zeros
 
@@ -133,6 +133,7 @@ def two_steps(
     return model, fuse(model)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("write", "read", "at_write", "at_read", "is_one"),
     [

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 
 pytest.importorskip("onnx")
 
@@ -46,6 +47,7 @@ def test_a_large_softcap_changes_nothing() -> None:
     assert np.abs(np.asarray(near) - plain).max() > 1e-2
 
 
+@SAMPLED
 @pytest.mark.parametrize("mode", range(4))
 def test_scores_are_returned_from_the_requested_stage(mode: int) -> None:
     own = attention("y", "", "", "s", is_causal=1, softcap=2.0, qk_matmul_output_mode=mode)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import SAMPLED
 
 pytest.importorskip("onnx")
 
@@ -70,6 +71,7 @@ def by_onnxruntime_in_place(model: Any, arrays: list[Any]) -> list[Any]:
     return list(binding.copy_outputs_to_cpu())
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("arrays", "attributes"),
     [
@@ -189,6 +191,7 @@ def by_pages(arrays: list[Any], *, width: int = 64, is_causal: bool = True, soft
 NORMS = {"q_norm": floats(SIZE), "k_norm": floats(SIZE)}
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("arrays", "attributes", "options"),
     [

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import SAMPLED, few_of
 
 pytest.importorskip("onnx")
 
@@ -260,6 +260,7 @@ for _layout in (0, 1):
 IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name",
     few_of(
@@ -310,6 +311,7 @@ def grouped(queries: int, past: int, lengths: list[int], *, more: Any = (), **at
     return arrays, {**GROUPED, **attributes}
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("arrays", "attributes"),
     [
@@ -363,6 +365,7 @@ def resident(total: int, capacity: int, width: int) -> int:
     return total if total <= capacity else total - step * -(-(total - capacity) // step)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("queries", "capacity", "lengths", "attributes"),
     [
@@ -401,6 +404,7 @@ def test_the_longest_sequence_may_be_known_at_run_time_only(queries: int, length
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-5)
 
 
+@SAMPLED
 @pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("queries", "past", "lengths"), [(4, 0, [4, 4]), (1, 8, [6, 4])])

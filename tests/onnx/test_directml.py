@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import FULL, assert_same_bits, needs_x64
+from helpers import FULL, SAMPLED, assert_same_bits, needs_x64
 from onnx import numpy_helper
 from onnx.backend.test import data
 
@@ -282,6 +282,7 @@ CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_and_its_file_compute_what_the_model_does(name: str) -> None:
     signature, body, weights = CASES[name]
@@ -420,6 +421,7 @@ def test_unneeded_nodes_are_left_out() -> None:
 # Ranks and types
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("body", "shapes", "expected"),
     [

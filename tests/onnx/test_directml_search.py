@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import SAMPLED, few_of
 
 pytest.importorskip("onnx")
 
@@ -442,6 +442,7 @@ def as_tensor(value: Any, desc: Any) -> Any:
     return jnp.asarray(value).astype(desc.data_type.dtype).reshape(desc.sizes)
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(CASES, *FEW))
 def test_a_graph_computes_what_the_model_does(name: str) -> None:
     RNG.bit_generator.state = START  # whichever other tests run

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL
+from helpers import FULL, SAMPLED
 from jax.test_util import check_grads
 
 pytest.importorskip("onnx")
@@ -74,6 +74,7 @@ def swiglu(gate: Any, linear: Any, limit: float = math.inf) -> Any:
     return gate * sigmoid(1.702 * gate) * (linear + 1)
 
 
+@SAMPLED
 @pytest.mark.parametrize("tokens", [1, pytest.param(9, marks=FULL)])
 @pytest.mark.parametrize(
     ("rows", "attributes"),

@@ -10,7 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, assert_same_bits, few_of, transposes
+from helpers import FULL, SAMPLED, assert_same_bits, few_of, transposes
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, model, value
 
@@ -56,6 +56,7 @@ def accepted(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
     raise AssertionError("takes none of the types")
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(ELEMENTWISE, *(name for name in ELEMENTWISE if name.split()[0] in FEW)))
 def test_elementwise_operators_compute_the_same_in_either_layout(name: str) -> None:
     handler, attributes = ELEMENTWISE[name], ATTRIBUTES.get(name.split()[0], {})

@@ -14,7 +14,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from helpers import few_of  # noqa: E402  # after what they need
+from helpers import SAMPLED, few_of  # noqa: E402  # after what they need
 from onnx import parser  # noqa: E402
 
 import dmljax.onnx  # noqa: E402
@@ -135,6 +135,7 @@ def read(nodes: str) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape in SIZES.items() if name in words}
 
 
+@SAMPLED
 @pytest.mark.parametrize("form", few_of(FORMS, "scaled before", "biased", "filled", "guarded", "matrices as one batch"))
 def test_a_form_is_one_attention(calls: Calls, form: str) -> None:
     nodes, constants = FORMS[form]
@@ -166,6 +167,7 @@ SHAPES = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_batches_broadcast(calls: Calls, shapes: Mapping[str, Sequence[int]]) -> None:
     rank = len(shapes["k"])
@@ -261,6 +263,7 @@ def test_the_last_query_needs_no_causal_mask(calls: Calls) -> None:
     assert [one.get("end") for one in calls] == [None]
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("nodes", "low"),
     [
@@ -308,6 +311,7 @@ OTHERS = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("nodes", OTHERS.values(), ids=OTHERS)
 def test_another_form_runs_node_by_node(calls: Calls, nodes: str) -> None:
     shapes = read(nodes)
@@ -433,6 +437,7 @@ class Attending(torch.nn.Module):  # type: ignore[misc, name-defined]
         return attend(query, key, value, mask, **self.options)
 
 
+@SAMPLED
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
 def test_attention_that_pytorch_exports(calls: Calls, kind: str) -> None:
     inputs = [torch.randn(SIZES[name]) for name in "qkv"]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import few_of
+from helpers import SAMPLED, few_of
 from onnx import helper
 from onnx_models import FLOAT, INT64, model, value
 
@@ -141,6 +141,7 @@ COMPUTED = {
 }  # without a function for NumPy arrays
 
 
+@SAMPLED
 @pytest.mark.parametrize("operator", few_of(CASES, *COMPUTED))
 def test_sizes_may_depend_on_what_an_operator_makes_of_constants(operator: str) -> None:
     run = dmljax.onnx.load(sized(operator))

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import FULL, few_of
+from helpers import FULL, SAMPLED, few_of
 
 pytest.importorskip("onnx")
 
@@ -103,6 +103,7 @@ CASES: dict[str, Any] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name",
     few_of(CASES, "gated", "decay per key", "chunks", "norm", "convolution", "packed convolution", "ragged network"),

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import FULL, few_of, mesh_of, refuses
+from helpers import FULL, SAMPLED, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
 from onnx_models import FLOAT, model, value
 from small_language_models import LAYERS, VOCABULARY, Reference, write_folder
@@ -73,6 +73,7 @@ def random_additions(tuned: Any, scale: float = 0.3) -> dict[str, Any]:
     return {name: jnp.asarray(scale * RNG.standard_normal(one.shape), one.dtype) for name, one in like.items()}
 
 
+@SAMPLED
 @pytest.mark.parametrize("way", WAYS)
 def test_a_product_has_the_weight_and_the_product_of_its_additions(way: str) -> None:
     matrix, nodes, constants = WAYS[way]

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 
 pytest.importorskip("onnx")
 
@@ -24,6 +25,7 @@ def both(operator: str, arrays: list[Any], **attributes: Any) -> tuple[Any, Any]
     return dmljax.onnx.load(made)(*present), by_onnxruntime(made, present)[0]
 
 
+@SAMPLED
 @pytest.mark.parametrize("shape", [(2, 2), (5, 3), (2, 0)])
 @pytest.mark.parametrize("axis", [0, -2])
 def test_elements_are_gathered_at_fewer_indices_than_there_are(shape: Any, axis: int) -> None:
@@ -32,6 +34,7 @@ def test_elements_are_gathered_at_fewer_indices_than_there_are(shape: Any, axis:
     np.testing.assert_array_equal(result, expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("reduction", ["none", "add", "max"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_elements_are_scattered_to_fewer_indices_than_there_are(axis: int, reduction: str) -> None:
@@ -58,6 +61,7 @@ def test_indices_that_reach_beyond_another_axis_are_refused(operator: str) -> No
         run(*arrays)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 @pytest.mark.parametrize("operator", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceLogSumExp"])
 def test_empty_reductions_equal_onnxruntime(operator: str, dtype: Any) -> None:
@@ -70,6 +74,7 @@ def steps(number: float) -> Any:
     return np.array(number / 64, np.float32)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("operator", ["QLinearConv", "QLinearMatMul", "QGemm", "QLinearMul"])
 def test_quantized_sums_next_to_halves_are_rounded_as_in_onnxruntime(operator: str, dtype: Any) -> None:
@@ -100,6 +105,7 @@ def test_a_quantized_product_may_have_a_scale_for_each_row() -> None:
     np.testing.assert_array_equal(result, expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("operator", ["ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
 def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
     x = np.array([[3, 8, 2], [5, 1, 1]], np.int32) * (-1 if operator == "ReduceMean" else 1)
@@ -108,6 +114,7 @@ def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
     assert result.dtype == expected.dtype
 
 
+@SAMPLED
 @pytest.mark.parametrize(("start", "end", "step"), [(-3, -3, -1), (-9, -9, -2), (9, -9, -1), (-1, 0, -1)])
 def test_a_slice_backwards_begins_at_the_first_element_or_later(start: int, end: int, step: int) -> None:
     bounds = [np.array([one]) for one in (start, end, 0, step)]
@@ -156,6 +163,7 @@ def test_the_end_of_a_crop_is_inside() -> None:
     assert result[-1].tolist() == RAMP[0, 0, :, 3].tolist()
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.int8, np.int32])
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_averages_of_integers_are_rounded_to_nearest(mode: str, dtype: Any) -> None:

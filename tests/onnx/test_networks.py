@@ -16,7 +16,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
-from helpers import few_of  # noqa: E402  # after what they need
+from helpers import SAMPLED, few_of  # noqa: E402  # after what they need
 from onnx_models import FLOAT, model, value  # noqa: E402
 
 import dmljax.onnx  # noqa: E402
@@ -70,6 +70,7 @@ class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(sequence), *(state if isinstance(state, tuple) else (state,))
 
 
+@SAMPLED
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "batch_first": True}], ids=["forward", "both"])
 def test_a_recurrent_network(kind: str, options: dict[str, Any]) -> None:
@@ -283,6 +284,7 @@ def test_a_spectrogram_of_signals_without_a_last_dimension() -> None:
     assert_as_onnxruntime(exported(Spectrogram(), (x,)), [x.numpy()])
 
 
+@SAMPLED
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
 @pytest.mark.parametrize("exclude_outside", [0, 1])
 def test_a_smoothed_image_has_the_weights_of_its_ratio(coordinates: str, exclude_outside: int) -> None:

@@ -13,7 +13,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from helpers import FULL
+from helpers import FULL, SAMPLED
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, model, value
 
@@ -296,6 +296,7 @@ def assert_as_onnxruntime(function: Any, proto: onnx.ModelProto, sizes: dict[str
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
+@SAMPLED
 @pytest.mark.parametrize(("name", "opened"), combinations())
 def test_a_model_of_open_sizes_serves_for_all_sizes(name: str, opened: list[str]) -> None:
     proto = proto_of(CASES[name])

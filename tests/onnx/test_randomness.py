@@ -7,6 +7,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 
 pytest.importorskip("onnx")
 
@@ -39,6 +40,7 @@ def noisy() -> Any:
 X = np.ones((2, 3), np.float32)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("operator", "low", "high", "mean", "deviation"),
     [

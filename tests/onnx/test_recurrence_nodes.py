@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import SAMPLED
 
 pytest.importorskip("onnx")
 
@@ -56,6 +57,7 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("operator", "gates", "attributes"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import refuses
+from helpers import SAMPLED, refuses
 from small_diffusion_models import SCHEDULER
 
 from dmljax.onnx.schedulers import KINDS, REACH, Table, scheduler_of
@@ -91,6 +91,7 @@ OF_DIFFUSERS: list[tuple[str, int, dict[str, Any], list[float]]] = [
 ]
 
 
+@SAMPLED
 @pytest.mark.parametrize(("kind", "steps", "options", "expected"), OF_DIFFUSERS, ids=itertools.count())
 def test_results_equal_diffusers(kind: str, steps: int, options: dict[str, Any], expected: list[float]) -> None:
     table = scheduler_of(options, kind).table(steps)
@@ -116,6 +117,7 @@ def test_ddim_follows_its_paper() -> None:
     np.testing.assert_allclose(sampled(table), latents, rtol=1e-12)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("kind", "prediction"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 import onnx.parser
 import onnxruntime
 import pytest
-from helpers import few_of
+from helpers import SAMPLED, few_of
 
 import dmljax.onnx
 from dmljax.directml import Unsupported
@@ -137,6 +137,7 @@ def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
     return {node.output[0]: max(1, one.shape[axis.get(node.op_type, 0)]) + more for node, one in rows}
 
 
+@SAMPLED
 @pytest.mark.parametrize("bounds", few_of(["exact", "larger", "largest"], "largest"))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_compute_what_onnx_runtime_does_for_any_bound(name: str, bounds: str) -> None:
@@ -155,6 +156,7 @@ def require_same(model: Any, x: Any, expected: Any) -> None:
         assert np.abs(result).sum() == np.abs(true).sum(), "the padding is 0"
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name", ["sum", "written back", "joined, and sliced from both ends", "pairs", "boxes that overlap"]
 )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
+from helpers import SAMPLED
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 from onnx_models import FLOAT, INT64, model as model_of, small_network, value
 from trained import State, batch, losses_of_processes, losses_on, optimizer, specs_of, step_of, transformer
@@ -47,6 +48,7 @@ def trained(state: State, steps: range, dtype: Any, place: Any = None, **options
     return state, losses
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> None:
@@ -98,6 +100,7 @@ def test_training_resumes_from_a_checkpoint_on_another_mesh(shape: tuple[int, in
     np.testing.assert_allclose(first + last, expected, rtol=2e-6)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("before", "spec", "after", "expected"),
     [

@@ -14,6 +14,7 @@ from cases_activation import ELEMENTWISE
 from helpers import (
     FLOATS,
     INTEGERS,
+    SAMPLED,
     assert_near_with_signs,
     assert_same_bits,
     check_refused,
@@ -65,6 +66,7 @@ def function(name: str) -> Any:
     return getattr(dmljax, f"activation_{name}")
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_of(["float32", "float16"], "float16"))
 @pytest.mark.parametrize("name", TYPICAL)
 def test_infinities_zeros_nan_and_huge_numbers(name: str, dtype: str) -> None:
@@ -78,6 +80,7 @@ def test_infinities_zeros_nan_and_huge_numbers(name: str, dtype: str) -> None:
     assert_near_with_signs(result, rounded)
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", TYPICAL)
 def test_defaults_are_the_typical_values(name: str) -> None:
     parameters = inspect.signature(function(name)).parameters.values()
@@ -138,6 +141,7 @@ def test_attributes_may_be_arrays_and_have_a_gradient() -> None:
 # Rectifiers
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types([*FLOATS, *INTEGERS]), ids=str)
 def test_relu_keeps_every_bit_of_positive_numbers_and_nan(call: Any, dtype: Any) -> None:
     input, unsigned = specials(dtype), f"u{dtype.itemsize}"
@@ -178,6 +182,7 @@ def test_a_slope_is_repeated_in_a_desc_by_strides_of_0() -> None:
     assert result.tolist() == [[-1.0, 3.0, -3.0], [-2.0, -2.0, 2.0]]
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("bias", "threshold", "input", "expected"),
     [
@@ -206,6 +211,7 @@ def test_shrink_of_signed_integers_compares_with_the_threshold_itself(
     assert_same_bits(result, np.array(expected, np.int8))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("threshold", "expected"),
     [(2.5, [0, 0, 0, 2, 254]), (0, [0, 0, 1, 2, 254]), (254.5, [0, 0, 0, 0, 254]), (1e9, [0, 0, 0, 0, 0])],
@@ -235,6 +241,7 @@ def test_shrink_of_integers_refuses(dtype: str, bias: float, message: str) -> No
     check_refused(desc, {"bias": bias}, "Bias must be a whole number ")
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("dtype", "threshold", "expected"),
     [

@@ -14,6 +14,7 @@ from helpers import (
     FLOATS,
     FULL,
     INTEGERS,
+    SAMPLED,
     assert_near_with_signs,
     assert_same_bits,
     check_refused,
@@ -54,6 +55,7 @@ def formula(name: str) -> Any:
 # Integers
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
 def test_integers_wrap_around_for_every_pair_of_extremes(name: str, dtype: Any) -> None:
@@ -80,6 +82,7 @@ def test_division_of_integers_of_every_sign_and_by_zero(call: Any, name: str, ex
 # Operands
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_python_number_takes_the_type_of_the_array(name: str) -> None:
     array, numbers = np.array([-100, 7], np.int8), np.full(2, 100, np.int8)
@@ -102,6 +105,7 @@ def test_a_weakly_typed_array_takes_the_type_of_the_other(call: Any) -> None:
         dmljax.element_wise_add(np.ones(1, np.int8), jnp.full((1,), 2.0))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.float16])
 def test_a_traced_python_number_promotes_as_in_jax(dtype: Any) -> None:
     x = np.array([1, 100], dtype)
@@ -162,6 +166,7 @@ def test_other_types_are_refused(name: str, dtype: str) -> None:
         function(name)(np.ones(2, dtype), 2 if name == "constant_pow" else np.ones(2, dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize("shapes", [((2, 1), (3,)), ((), (2, 3)), ((4, 1, 2), (3, 1)), ((0, 1), (1, 3)), ((), ())])
 def test_operands_broadcast(call: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a, b = (np.arange(math.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes)
@@ -173,6 +178,7 @@ def test_operands_broadcast(call: Any, shapes: tuple[tuple[int, ...], tuple[int,
 FLOATS_OF_EVERY_KIND = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -7.5, 1 / 3, INF, -INF, NAN]
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize(
     "name", ["divide", "modulus_truncate", "modulus_floor", "mean", "max", "min", "atan_yx", "pow"]
@@ -190,6 +196,7 @@ def test_every_pair_of_floats_follows_the_formula(name: str, dtype: Any) -> None
         assert_near_with_signs(result, expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("name", ["pow", "atan_yx", "modulus_truncate", "modulus_floor", "divide"])
 def test_pairs_of_extremes_are_nan_infinite_or_zero_where_the_formula_is(name: str, dtype: Any) -> None:
@@ -216,6 +223,7 @@ def test_remainders_of_huge_by_small_numbers_are_exact(call: Any) -> None:
     assert units_off(call(dmljax.element_wise_modulus_floor, a, b), exact).max() <= 1
 
 
+@SAMPLED
 @pytest.mark.parametrize("digits", [2, 23, 110, 200])
 def test_remainders_next_to_multiples_are_exact(call: Any, digits: int) -> None:
     # On a CPU, one division computes quotients of up to 23 digits, five divisions up to 115, and scalar code more.
@@ -279,6 +287,7 @@ def test_the_difference_of_float16_is_squared_in_float32(call: Any) -> None:
 # Extremes
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_max_and_min_keep_every_bit_and_distinguish_zeros_and_subnormals(call: Any, name: str, dtype: Any) -> None:
@@ -446,6 +455,7 @@ def test_the_fusable_activations_are_as_documented() -> None:
     assert only_clip == {"DML_OPERATOR_ELEMENT_WISE_CLIP"}
 
 
+@SAMPLED
 @pytest.mark.parametrize("data_type", few_of(["FLOAT32", "FLOAT16"], "FLOAT16"))
 @pytest.mark.parametrize("name", few_of(FUSABLE, "Gelu", "Linear", "Relu", "ScaledElu", "Shrink"))
 def test_a_fused_activation_applies_to_the_rounded_sum(name: str, data_type: str) -> None:

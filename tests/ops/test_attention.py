@@ -15,6 +15,7 @@ import pytest
 from helpers import (
     FLOATS,
     FULL,
+    SAMPLED,
     assert_same_bits,
     assert_same_trees,
     collectives,
@@ -122,6 +123,7 @@ def test_large_scores_do_not_overflow() -> None:
 BOUNDS = [5, 2], [0, 6], [-3, 1], [2**31 - 1, -(2**31)]
 
 
+@SAMPLED
 @pytest.mark.parametrize("lengths", BOUNDS, ids=str)
 def test_lengths_and_bounds_select_the_keys_between_them(lengths: Any) -> None:
     lengths = np.array(lengths, np.int32)
@@ -220,6 +222,7 @@ def test_heads_of_queries_may_share_keys() -> None:
 LENGTHS = [[0, 0], [2, 4], [3, 1], [4, 3], [5, 9], [-1, -9], [2**31 - 1, -(2**31)]]
 
 
+@SAMPLED
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("total", few_of([None, 4, 6], None))
 def test_new_keys_are_appended_to_the_existing_ones(lengths: Any, total: int | None) -> None:
@@ -239,6 +242,7 @@ def test_new_keys_are_appended_to_the_existing_ones(lengths: Any, total: int | N
     near(grouped(*arrays, **given, **more, **size), expected[0])
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "dtype", ["uint8", "int32", *(["int64", "uint64"] if jax.config.read("jax_enable_x64") else [])]
 )
@@ -431,6 +435,7 @@ def lowered_text(
     return str(traced.lower(lowering_platforms=(platform,)).as_text())
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("positions", "platform", "is_loop"),
     [(512, "cpu", True), (4096, "cuda", False), (4096, "tpu", False), (16384, "cuda", True)],
@@ -443,6 +448,7 @@ def test_accelerators_compute_only_large_scores_in_a_loop(positions: int, platfo
 KERNELS = {"cuda": "__gpu$xla.gpu.triton", "tpu": "tpu_custom_call", "cpu": "custom_call"}
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("change", "having_kernels"),
     [
@@ -577,6 +583,7 @@ def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
     return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
 
 
+@SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", few_of(RING_KINDS, "causal", "a mask and a bias"))
 def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:
@@ -760,6 +767,7 @@ def desc(changed: dict[str, Any]) -> Any:
     return directml.MultiheadAttentionDesc(**MEMBERS | {"head_count": 2} | changed)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "changed",
     [

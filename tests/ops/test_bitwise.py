@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import FLOATS, INTEGERS, assert_same_bits, check_refused, few_types, pairs, refuses, specials, tensor
+from helpers import (
+    FLOATS,
+    INTEGERS,
+    SAMPLED,
+    assert_same_bits,
+    check_refused,
+    few_types,
+    pairs,
+    refuses,
+    specials,
+    tensor,
+)
 from numpy.typing import NDArray
 
 import dmljax
@@ -37,6 +48,7 @@ def of_bits(dtype: Any, raw: list[int]) -> NDArray[Any]:
     return np.array([value & (2 ** (8 * itemsize) - 1) for value in raw], f"u{itemsize}").view(dtype)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(NUMBERS), ids=str)
 @pytest.mark.parametrize("name", BINARY)
 def test_bits_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
@@ -44,6 +56,7 @@ def test_bits_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
     assert_same_bits(function(name)(a, b), of_bits(dtype, list(map((BITWISE | SHIFTS)[name], bits(a), bits(b)))))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(NUMBERS), ids=str)
 def test_not_and_count_of_every_special_value(dtype: Any) -> None:
     input = specials(dtype)
@@ -71,12 +84,14 @@ def test_shifts_by_at_least_the_width_give_zero(call: Any, dtype: Any) -> None:
     assert_same_bits(call(dmljax.element_wise_bit_shift_right, ones, counts), of_bits(dtype, right))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "int32", "float32"])
 def test_counts_have_the_requested_type(call: Any, dtype: str) -> None:
     result = call(dmljax.element_wise_bit_count, np.array([-1, 3], np.int32), dtype=dtype)
     assert_same_bits(result, np.array([32, 2], dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", BINARY)
 def test_a_python_number_takes_the_type_of_the_array(name: str) -> None:
     array = np.array([12, 10, 255], np.uint8)

@@ -11,6 +11,7 @@ import pytest
 from cases_quantization import dynamically_quantized, for_each_element, quantized
 from helpers import (
     FULL,
+    SAMPLED,
     assert_same_bits,
     at_once,
     check_refused,
@@ -44,6 +45,7 @@ def all_of(dtype: Any) -> Any:
 # Exhaustively
 
 
+@SAMPLED
 @of_each_type
 def test_every_integer_is_dequantized_exactly_from_every_zero_point(dtype: Any) -> None:
     every = all_of(dtype)
@@ -55,6 +57,7 @@ def test_every_integer_is_dequantized_exactly_from_every_zero_point(dtype: Any) 
     np.testing.assert_array_equal(np.asarray(computed), expected, strict=True)
 
 
+@SAMPLED
 @of_each_type
 def test_every_step_and_every_half_is_quantized_from_every_zero_point(dtype: Any) -> None:
     every = all_of(dtype)
@@ -71,6 +74,7 @@ def test_every_step_and_every_half_is_quantized_from_every_zero_point(dtype: Any
     assert_same_bits(scaled, expected)
 
 
+@SAMPLED
 @of_each_type
 def test_quantizing_inverts_dequantizing(dtype: Any) -> None:
     every = all_of(dtype)
@@ -89,6 +93,7 @@ def test_nan_and_out_of_range_numbers_in_4_bits(call: Any, dtype: Any) -> None:
 # Blocks
 
 
+@SAMPLED
 @pytest.mark.parametrize("scales", [(2, 6, 4), (2, 3, 2), (1, 1, 1), (2, 1, 4), (1, 6, 1), (4,), (3, 1), ()], ids=str)
 def test_each_scale_is_for_a_block(call: Any, scales: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
@@ -283,6 +288,7 @@ def test_elementwise_quantization_takes_integers_of_4_bits(call: Any, dtype: Any
 # The range of a tensor
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [*NARROW, np.dtype("uint16")], ids=str)
 def test_the_range_is_divided_into_steps(dtype: Any) -> None:
     rng = np.random.default_rng(3)
@@ -388,6 +394,7 @@ def test_a_desc_may_have_a_scale_without_a_zero_point() -> None:
     assert_same_bits(numbers, np.array([[1, 2, 10, 70], [-1, 0, 4, -8]], np.float32))
 
 
+@SAMPLED
 @pytest.mark.parametrize("data_type", ["INT8", "UINT8", "INT4", "UINT4"])
 def test_a_desc_quantizes_to_the_type_of_its_output(data_type: str) -> None:
     desc = replace(QUANTIZE, output=tensor(data_type, 2, 4), **with_tensors(ONE))

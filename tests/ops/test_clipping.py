@@ -10,6 +10,7 @@ import pytest
 from helpers import (
     FLOATS,
     INTEGERS,
+    SAMPLED,
     assert_same_bits,
     check_refused,
     f32,
@@ -33,6 +34,7 @@ GRADIENTS: list[Any] = [dmljax.element_wise_clip_grad, dmljax.element_wise_clip_
 # Functions
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [*FLOATS, *(dtype for dtype in INTEGERS if dtype.kind == "i")], ids=str)
 @pytest.mark.parametrize("clip", CLIPS)
 def test_clip_keeps_elements_within_bounds(clip: Any, dtype: Any) -> None:
@@ -46,6 +48,7 @@ def test_the_lower_bound_wins_above_the_upper_one(call: Any, clip: Any) -> None:
     assert call(clip, np.array([-INF, 2.0, INF], np.float32), min=5.0, max=-INF).tolist() == [5.0] * 3
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.float16])
 @pytest.mark.parametrize("clip", CLIPS)
 def test_traced_and_static_bounds_clip_the_same(clip: Any, dtype: Any) -> None:
@@ -55,6 +58,7 @@ def test_traced_and_static_bounds_clip_the_same(clip: Any, dtype: Any) -> None:
         assert_same_bits(compiled(x, low, high), clip(x, low, high))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("clip", [*CLIPS, lambda x, min, max: dmljax.element_wise_threshold(x, min=min)])
 def test_clip_keeps_every_bit_of_nan_and_of_unbounded_elements(clip: Any, dtype: Any) -> None:
@@ -192,6 +196,7 @@ def test_the_gradient_is_zero_at_the_bounds_and_beyond(call: Any, gradient: Any)
     assert call(gradient, input, upper, min=NAN, max=2.0).tolist() == [1.0, 2.0, 3.0, 0.0, 0.0, 6.0]
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("bounds", [(1.0, 2.0), (2.0, 1.0), (-0.0, 0.0), (-INF, INF), (None, 1.0), (0.0, None)])
 def test_the_gradient_is_that_of_the_function_bit_for_bit(bounds: tuple[Any, Any], dtype: Any) -> None:

@@ -1,7 +1,6 @@
 """CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION."""
 
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -13,7 +12,19 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, INT32_MAX, INT32_MIN, X64, assert_same_bits, check_refused, f32, few_of, refuses, tensor
+from helpers import (
+    FULL,
+    INT32_MAX,
+    INT32_MIN,
+    SAMPLED,
+    X64,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_of,
+    refuses,
+    tensor,
+)
 from hypothesis import given, settings, strategies as st
 
 import dmljax
@@ -148,6 +159,7 @@ STANDING = (
 )
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(EVERY, *STANDING))
 def test_every_lowering_and_its_derivatives_equal_sums_in_loops(name: str) -> None:
     check_derivatives(*EVERY[name])
@@ -172,6 +184,7 @@ def small_convolution(rng: np.random.Generator) -> tuple[Any, Any, Any]:
         return (1, groups * channels, *image), (*filters, *filter), {"direction": direction, **arguments}
 
 
+@SAMPLED
 @pytest.mark.parametrize("seed", few_of(range(200), *range(4)))
 def test_small_convolutions_and_their_derivatives_equal_sums_in_loops(seed: int) -> None:
     check_derivatives(*small_convolution(np.random.default_rng(seed)))
@@ -213,51 +226,6 @@ def check_derivatives(image: Any, filters: Any, arguments: Any) -> None:
     assert float(np.vdot(of_w, dw)) == float(np.vdot(y, by_w))
 
 
-@pytest.mark.parametrize("name", ["of many channels", "of many channels, strided", "of many channels, backward"])
-def test_on_a_cpu_dimensions_are_in_the_order_that_its_libraries_take(name: str) -> None:
-    """XLA reorders dimensions at the top level of a computation, but not in a loop or a branch."""
-    image, filters, arguments = EVERY[name]
-    x, w = whole(*image), whole(*filters)
-
-    def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, **arguments)
-
-    gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
-    for function, count in ((convolved, 1), (gradient, 2)):
-        text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
-        orders = re.findall(r"stablehlo\.convolution.*? dim_numbers = (.*?), window", text)
-        assert orders == ["[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"] * count
-
-
-@pytest.mark.parametrize(
-    ("image", "filters", "arguments", "dimensions", "has_gaps"),
-    [
-        ((1, 64, 100), (32, 64, 3), {}, [], False),
-        ((1, 64, 2000), (32, 64, 3), {}, [1], False),
-        ((1, 512, 900), (512, 512, 3), {}, [1], False),
-        ((1, 64, 6, 6), (32, 64, 3, 3), {"start_padding": 1, "end_padding": 1}, [2], False),
-        ((1, 64, 30, 30), (32, 64, 3, 3), {}, [2], True),
-        ((1, 256, 8, 8), (32, 256, 3, 3), {}, [2], True),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [], False),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 3, "start_padding": 3, "end_padding": 3}, [2], False),
-        ((1, 64, 7, 7), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [2], False),
-        ((1, 8, 6, 7, 8), (4, 8, 3, 3, 3), {}, [2], False),
-    ],
-    ids=str,
-)
-def test_a_cpu_convolves_each_size_its_fastest_way(
-    image: Any, filters: Any, arguments: Any, dimensions: list[int], has_gaps: bool
-) -> None:
-    def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, **arguments)
-
-    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in (image, filters)]
-    text = jax.jit(convolved).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
-    spaces = re.findall(r"stablehlo\.convolution.*? dim_numbers = \[b, (.*?), f\]", text)
-    assert [len(space.split(", ")) for space in spaces] == dimensions
-    assert ("lhs_dilate = [2, 1]" in text) == has_gaps
-
-
 @pytest.mark.parametrize("direction", ConvolutionDirection)
 def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: ConvolutionDirection) -> None:
     """XLA's grouped convolution takes up to 70 times as long."""
@@ -272,24 +240,7 @@ def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: Convolu
         assert "stablehlo.convolution" not in text
 
 
-@FULL
-def test_one_device_convolves_image_by_image() -> None:
-    names = ("dense", "pointwise", "of groups")
-    arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
-
-    def convolve(every: Any) -> Any:
-        return [dmljax.convolution(*two, **EVERY[name][2]) for name, two in zip(names, every, strict=True)]
-
-    loops = str(jax.make_jaxpr(convolve)(arrays)).count("scan[")
-    assert loops == len(names)
-    computed, slopes = jax.jit(
-        lambda every: (convolve(every), jax.grad(lambda e: sum(map(jnp.sum, convolve(e))))(every))
-    )(arrays)
-    for name, (x, w), one, (of_x, _) in zip(names, arrays, computed, slopes, strict=True):
-        assert_same_sums(one, expected(x, w, **EVERY[name][2]))
-        assert float(np.vdot(of_x, x)) == float(np.sum(one))
-
-
+@SAMPLED
 @pytest.mark.parametrize("name", ["of many terms", "depthwise", "pointwise", "of groups", "dense, backward"])
 def test_images_and_filters_may_be_mapped(name: str) -> None:
     image, filters, arguments = EVERY[name]
@@ -376,6 +327,7 @@ def test_16_bit_floats_have_gradients_of_their_type(dtype: Any) -> None:
         assert_same_bits(one, np.asarray(other).astype(dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "name", ["dense", "depthwise", "pointwise", "of groups", "of many rows", "overlapping, backward"]
 )
@@ -401,6 +353,7 @@ LAYERS: list[tuple[tuple[int, ...], tuple[int, ...], int, int]] = [  # images, f
 ]
 
 
+@SAMPLED
 @pytest.mark.skipif(not X64, reason="compares with sums of float64")
 @pytest.mark.parametrize(("image", "filters", "padding", "groups"), LAYERS, ids=str)
 def test_sums_of_float32_are_as_accurate_as_rounding_allows(
@@ -426,6 +379,7 @@ def modules(function: Any, *shapes: Any) -> dict[str, str]:
     }
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ["dense", "depthwise", "pointwise", "of groups", "of blocks, backward"])
 def test_it_is_one_plain_convolution_on_a_gpu_and_a_tpu(name: str) -> None:
     image, filters, arguments = EVERY[name]
@@ -460,6 +414,7 @@ def test_large_images_need_little_temporary_memory(name: str) -> None:
     assert memory.temp_size_in_bytes <= 2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("filters", "arguments"),
     [
@@ -504,6 +459,7 @@ def random_bytes(dtype: Any, *shape: int) -> Any:
     return np.where(RNG.random(shape) < 0.5, chosen, RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("name", "types"),
     [

@@ -20,6 +20,7 @@ from helpers import (
     INTEGERS,
     INTEGERS_4,
     REALS,
+    SAMPLED,
     assert_near_with_signs,
     assert_same_bits,
     check_refused,
@@ -61,6 +62,7 @@ ABOVE_ONE = float(np.nextafter(np.float32(1), np.float32(2)))
 ENDS = [-INF, -8388607.5, -9.0, -ABOVE_ONE, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, ABOVE_ONE, 1.75, 9.0, 3e38, INF, NAN]
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_of(["float32", "float16"], "float16"))
 @pytest.mark.parametrize("name", NAMES)
 def test_functions_and_scale_bias_follow_the_formulas_at_the_ends_of_their_domains(name: str, dtype: str) -> None:
@@ -77,6 +79,7 @@ def test_functions_and_scale_bias_follow_the_formulas_at_the_ends_of_their_domai
     assert_near_with_signs(function(name)((few - 1) / 2, ScaleBias(2.0, 1.0)), np.asarray(function(name)(few)))
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan"])
 def test_trigonometric_functions_use_polynomials_on_a_cpu(name: str) -> None:
     # XLA would call scalar code for its own functions, which takes at least 10 times as long.
@@ -228,6 +231,7 @@ def test_a_scale_bias_is_refused_in_json(spelled: Any, error: type[Exception], m
 # Signs and copies
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types([*FLOATS, *INTEGERS]), ids=str)
 @pytest.mark.parametrize("name", ["abs", "identity", "negate", "sign"])
 def test_signs_and_copies_of_special_values_follow_the_formulas(call: Any, name: str, dtype: Any) -> None:
@@ -246,6 +250,7 @@ HALVES = [-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, -1.75, 1.25, -0.25, NAN, I
 BELOW_A_HALF = {"float64": 0.5 - 2.0**-54, "float32": 0.5 - 2.0**-25}  # adding 0.5 would round it up to 1
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("mode", RoundingMode)
 def test_round_of_halves_zeros_and_whole_numbers(call: Any, mode: RoundingMode, dtype: Any) -> None:
@@ -338,6 +343,7 @@ def test_every_conversion_is_exact_or_equals_jax(source: Any) -> None:
             assert_same_bits(one_nan(np.asarray(converted)), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("source", few_types(REALS), ids=str)
 def test_exact_arithmetic_on_arrays_equals_fractions(source: Any) -> None:
     values = hard(source)
@@ -381,12 +387,14 @@ def test_a_scalar_is_cast_as_an_array_is() -> None:
                 assert_same_bits(one_nan(converted.reshape(1)), one_nan(convert(np.array([value]), dtype)))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_a_cast_to_the_same_type_copies_every_bit(call: Any, dtype: Any) -> None:
     values = random_array(np.random.default_rng(3), dtype, (5, 7))
     assert_same_bits(call(dmljax.cast, values, dtype=dtype), values)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("input", "dtype", "expected"),
     [

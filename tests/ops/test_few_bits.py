@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import collectives, few_of, mesh_of
+from helpers import SAMPLED, collectives, few_of, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from dmljax.lowerings import few_bits, few_bits_kernels
@@ -72,6 +72,7 @@ CASES = [
 ]
 
 
+@SAMPLED
 @pytest.mark.parametrize("case", few_of(CASES, *(CASES[i] for i in (0, 8, 9, 10, 18, 27, 28))), ids=str)
 def test_products_are_numpys_on_every_platform(case: Any, lower_for: Callable[[str], None]) -> None:
     platform, bits, zeros, shape, dtype = case
@@ -160,6 +161,7 @@ def test_batches_of_rows_and_of_weights_are_those_one_by_one(platform: str, lowe
 MESHES = [(platform, axis_type) for platform in PLATFORMS for axis_type in (AxisType.Auto, AxisType.Explicit)]
 
 
+@SAMPLED
 @pytest.mark.parametrize("divided", ["columns", "columns with one zero point", "blocks", "rows"])
 @pytest.mark.parametrize("where", few_of(MESHES, ("gpu", AxisType.Auto), ("cpu", AxisType.Explicit)), ids=str)
 def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Callable[[str], None]) -> None:

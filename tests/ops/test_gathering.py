@@ -16,6 +16,7 @@ from helpers import (
     INT32_MIN,
     INTEGERS,
     REALS,
+    SAMPLED,
     assert_same_bits,
     check_linear_gradients,
     check_refused,
@@ -53,6 +54,7 @@ def test_gathers_count_from_the_end_and_clamp(call: Any, gather: Any) -> None:
     assert call(gather, np.array([5, 6, 7], np.int32), indices).tolist() == [7, 5, 5, 7, 5, 5, 7]
 
 
+@SAMPLED
 @of_each_gather
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
 def test_gathers_do_not_wrap_narrow_indices_into_a_large_dimension(call: Any, gather: Any, dtype: Any) -> None:
@@ -67,6 +69,7 @@ def test_gathers_do_not_truncate_64_bit_indices(call: Any, gather: Any) -> None:
     assert call(gather, np.arange(5), indices).tolist() == [4, 0, 0, 4]
 
 
+@SAMPLED
 @of_each_gather
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_gathers_copy_bit_for_bit(call: Any, gather: Any, dtype: Any) -> None:
@@ -109,6 +112,7 @@ def test_the_gradient_of_a_gather_adds_up_where_indices_repeat_or_are_clamped(ga
     check_linear_gradients(lambda input: gather(input, indices), (jnp.array([3.0, 4.0]),))
 
 
+@SAMPLED
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
 @pytest.mark.parametrize(
     "gather",
@@ -134,6 +138,7 @@ def test_gather_nd_has_batches(call: Any) -> None:
     assert_same_bits(result, np.stack([input[0, [2]], input[1, [0]]]))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("shape", "batch", "coordinates", "middle"),
     [
@@ -215,6 +220,7 @@ def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, coun
     assert_same_bits(mapped[1], oracles.scatter(input, indices, updates[::-1], axis=axis % 3))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(INTEGERS), ids=str)
 def test_scatters_ignore_what_is_out_of_range(call: Any, lowering: str, dtype: Any) -> None:
     input, indices = np.zeros(300, np.int32), specials(dtype)
@@ -238,6 +244,7 @@ def test_a_tuple_with_one_index_out_of_range_overwrites_nothing(call: Any, lower
     assert written.tolist() == [[5, 0, 0], [0, 0, 0]]
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "move",
     [

@@ -19,6 +19,7 @@ from helpers import (
     INT32_MIN,
     INTEGERS,
     REALS,
+    SAMPLED,
     X64,
     assert_same_bits,
     assert_same_trees,
@@ -40,6 +41,7 @@ MAIN_DIAGONAL: Any = partial(dmljax.diagonal_matrix1, diagonal_fill_begin=0, dia
 BOUNDS = [INT32_MIN, INT32_MIN + 1, -5, -2, -1, 0, 1, 2, 5, INT32_MAX - 1, INT32_MAX]
 
 
+@SAMPLED
 @pytest.mark.parametrize("begin", BOUNDS)
 def test_every_band_and_inverted_band_equals_the_pseudo_code(begin: int) -> None:
     input, value = np.arange(12, dtype=np.int32).reshape(3, 4), np.int32(-7)
@@ -62,6 +64,7 @@ def test_a_bound_of_none_lies_beyond_the_outermost_diagonal(call: Any) -> None:
     assert_same_bits(call(dmljax.diagonal_matrix1, input, np.float32(1)), np.ones_like(input))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_value_and_input_are_copied_bit_for_bit(call: Any, dtype: Any) -> None:
     values = specials(dtype)
@@ -72,6 +75,7 @@ def test_value_and_input_are_copied_bit_for_bit(call: Any, dtype: Any) -> None:
         assert_same_bits(filled, expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("sizes", [(2, 1, 3, 3), (0, 3), (2, 0, 1), (2, 3, 4)])
 def test_leading_dimensions_are_batches(call: Any, sizes: tuple[int, ...]) -> None:
     result = call(MAIN_DIAGONAL, None, np.float32(1), output_sizes=[*sizes])
@@ -168,6 +172,7 @@ def test_diagonal_matrix_is_diagonal_matrix1_one_diagonal_wide(call: Any) -> Non
         assert_same_bits(call(dmljax.diagonal_matrix, np.float32(3), offset=offset, output_sizes=(3, 4)), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [(10.6, "int32", 10), (-10.6, "int32", -10), (-0.9, "uint8", 0), (255.9, "uint8", 255), (0.1, "float16", 0.1)],
@@ -266,6 +271,7 @@ def test_descs_compare_scalars_by_type_and_bits() -> None:
 # FILL_VALUE_CONSTANT
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_a_constant_is_copied_bit_for_bit(call: Any, dtype: Any) -> None:
     for value in specials(dtype):
@@ -273,6 +279,7 @@ def test_a_constant_is_copied_bit_for_bit(call: Any, dtype: Any) -> None:
         assert_same_bits(call(dmljax.fill_value_constant, np.array(value), output_sizes=(2, 3)), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("sizes", [(), (0,), (3, 0, 2), (1,) * 9])
 def test_a_constant_fills_any_sizes(call: Any, sizes: tuple[int, ...]) -> None:
     expected = oracles.fill_value_constant(7, sizes=sizes, dtype="int8")
@@ -314,6 +321,7 @@ def test_a_sequence_of_integers_wraps_around(call: Any, dtype: Any) -> None:
             assert sequence[i] == oracles.element(start, delta, i, dtype)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype.kind == "u"], ids=str)
 def test_a_negative_step_of_an_unsigned_type_goes_down(dtype: Any) -> None:
     highest = int(np.iinfo(dtype).max)
@@ -425,6 +433,7 @@ def generated(state: Any, *sizes: int) -> Any:
     return dmljax.random_generator(state, output_sizes=sizes)
 
 
+@SAMPLED
 @pytest.mark.parametrize("words", KNOWN_ANSWERS, ids=lambda words: f"{words[0]:08x}")
 @pytest.mark.usefixtures("lowering")
 def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...]) -> None:
@@ -434,6 +443,7 @@ def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...])
     ]
 
 
+@SAMPLED
 @pytest.mark.parametrize("full", [0, 1, 2, 3, 4])
 def test_the_counter_carries_from_word_to_word(full: int) -> None:
     words = [ALL_ONES - 2, *[ALL_ONES] * 3][:full] + [5] * (4 - full)
@@ -453,6 +463,7 @@ def test_the_pages_example_of_a_counter_counts_forwards() -> None:
     assert 0x74746C65 - 324_855 == 0x746F776E, "the page's example"
 
 
+@SAMPLED
 @pytest.mark.parametrize("sizes", [(), (0,), (1,), (6,), (2, 0, 3), (2, 3, 5), (61, 3), (1, 130)], ids=str)
 def test_fewer_words_are_a_prefix_of_the_same_sequence(sizes: tuple[int, ...]) -> None:
     state = state_of(*PI)
@@ -560,6 +571,7 @@ def test_the_type_of_a_generator_belongs_inside_its_desc() -> None:
         directml.from_json({"type": spelled["Type"], **spelled["Desc"]})
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_every_platform_fills_the_sequence_of_the_formula(dtype: Any, lowering: str) -> None:
     filled = dmljax.fill_value_sequence(2.0, -0.375, output_sizes=(3, 5), dtype=dtype)

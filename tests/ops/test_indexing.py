@@ -17,6 +17,7 @@ from helpers import (
     INT32_MIN,
     INTEGERS,
     REALS,
+    SAMPLED,
     assert_same_bits,
     assert_same_trees,
     check_linear_gradients,
@@ -66,6 +67,7 @@ def test_one_hot_counts_past_int32(depth: int) -> None:
         assert_same_bits(jax.jit(column)(indices), (from_start == position).astype(np.int8))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_one_hot_copies_both_values_bit_for_bit(call: Any, dtype: Any) -> None:
     indices = np.array([[1]], np.int32)
@@ -152,6 +154,7 @@ def test_nonzero_lists_coordinates_in_the_order_of_the_elements(call: Any) -> No
     chex.assert_trees_all_equal(tuple(result), (np.int32(3), expected), strict=True)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_nonzero_counts_everything_except_positive_and_negative_zero(call: Any, dtype: Any) -> None:
     values = specials(dtype)

@@ -10,7 +10,19 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FLOATS, REALS, assert_same_bits, check_refused, f32, few_types, pairs, refuses, specials, tensor
+from helpers import (
+    FLOATS,
+    REALS,
+    SAMPLED,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_types,
+    pairs,
+    refuses,
+    specials,
+    tensor,
+)
 
 import dmljax
 from dmljax import directml
@@ -47,6 +59,7 @@ def desc_of(name: str) -> Any:
 # Comparisons
 
 
+@pytest.mark.full(but=8)
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 @pytest.mark.parametrize("name", BINARY)
 def test_predicates_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
@@ -56,6 +69,7 @@ def test_predicates_of_every_pair_of_special_values(name: str, dtype: Any) -> No
     assert_same_bits(function(name)(a, b), np.array(expected))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "float16"])
 @pytest.mark.parametrize("name", BINARY)
 def test_results_have_the_requested_type(name: str, dtype: Any) -> None:
@@ -82,6 +96,7 @@ OF_ONE: dict[str, tuple[Callable[..., Any], Callable[[Any], bool]]] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 @pytest.mark.parametrize("name", OF_ONE)
 def test_predicates_of_every_special_value(name: str, dtype: Any) -> None:
@@ -102,6 +117,7 @@ def test_predicates_of_every_special_value(name: str, dtype: Any) -> None:
 # Operands
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", BINARY)
 def test_a_python_number_takes_the_type_of_the_array(name: str) -> None:
     for array, number in ((np.array([0, 100], np.int8), 100), (np.array([0.0, 0.5], np.float16), 0.5)):
@@ -143,6 +159,7 @@ def test_logical_operators_mix_types(call: Any) -> None:
 # IF
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_if_keeps_every_bit_of_either(call: Any, dtype: Any) -> None:
     a = specials(dtype)
@@ -152,6 +169,7 @@ def test_if_keeps_every_bit_of_either(call: Any, dtype: Any) -> None:
         assert_same_bits(call(dmljax.element_wise_if, truths, a, b), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_any_nonzero_condition_is_true(dtype: Any) -> None:
     condition = specials(dtype)

@@ -9,7 +9,19 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, REALS, X64, assert_same_bits, check_refused, f32, few_types, random_array, refuses, tensor
+from helpers import (
+    FULL,
+    REALS,
+    SAMPLED,
+    X64,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_types,
+    random_array,
+    refuses,
+    tensor,
+)
 
 import dmljax
 from dmljax import DmlError, directml
@@ -43,6 +55,7 @@ def test_every_window_equals_the_pseudo_code(
     assert_same_bits(dmljax.slice(input, **same), oracles.sliced(input, **same))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS))
 def test_every_bit_is_copied(dtype: Any, call: Any) -> None:
     input = random_array(np.random.default_rng(0), dtype, (4, 4, 6))
@@ -61,6 +74,7 @@ def test_a_negative_stride_begins_at_the_end_of_the_window(call: Any) -> None:
     assert call(dmljax.slice1, ROW, starts=(0,), sizes=(10,), strides=(-1,)).tolist() == ROW[::-1].tolist()
 
 
+@SAMPLED
 @pytest.mark.parametrize("stride", [2**31 - 1, -(2**31), 10, -10])
 def test_a_stride_beyond_the_window_copies_one_element(stride: int) -> None:
     expected = [2] if stride > 0 else [8]
@@ -78,6 +92,7 @@ def test_join_inverts_split(axis: int, call: Any) -> None:
     assert_same_bits(jax.jit(lambda parts: dmljax.join(parts, axis=axis))(list(parts)), input)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS))
 def test_every_bit_is_joined(dtype: Any) -> None:
     first, second = random_array(np.random.default_rng(0), dtype, (2, 5, 3))
@@ -88,6 +103,7 @@ def test_every_bit_is_joined(dtype: Any) -> None:
 EVERY = np.arange(2**16, dtype=np.uint16)  # every bfloat16, including subnormals and signaling NaNs
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     "move",
     [
@@ -157,6 +173,7 @@ def test_slice_grad_is_the_gradient_of_slice1() -> None:
     assert_same_bits(dmljax.slice_grad(weights, **window, output_sizes=(4, 6)), pull(weights)[0])
 
 
+@SAMPLED
 @pytest.mark.parametrize("rows", [2, 130])
 @pytest.mark.parametrize("dtype", few_types(REALS))
 def test_every_bit_is_put_back(dtype: Any, rows: int, call: Any) -> None:
@@ -178,6 +195,7 @@ def test_output_sizes_may_be_smaller_than_the_window() -> None:
     assert fewer.tolist() == [9, 7, 5]
 
 
+@SAMPLED
 @pytest.mark.parametrize("order", DepthSpaceOrder)
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_depth_to_space_inverts_space_to_depth(order: DepthSpaceOrder, block: int) -> None:

@@ -14,6 +14,7 @@ from helpers import (
     FLOATS,
     FULL,
     REALS,
+    SAMPLED,
     assert_same_bits,
     check_linear_gradients,
     check_refused,
@@ -56,6 +57,7 @@ def test_paddings_equal_the_pseudo_code(mode: PaddingMode, shape: Any, start: An
     assert_same_bits(dmljax.padding(input, -7.9, **arguments), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("mode", few_of(PaddingMode, PaddingMode.EDGE, PaddingMode.SYMMETRIC))
 @pytest.mark.parametrize("dtype", few_types(REALS))
 def test_every_bit_is_padded(dtype: Any, mode: PaddingMode, call: Any) -> None:
@@ -91,6 +93,7 @@ def test_every_16_bit_float_is_copied(move: Any, dtype: Any, call: Any) -> None:
     np.testing.assert_array_equal(np.asarray(call(move, EVERY.view(dtype))).view(np.uint16), expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("mode", REPEATING)
 def test_a_single_element_is_repeated(mode: PaddingMode, call: Any) -> None:
     assert call(dmljax.padding, ROW[:1], padding_mode=mode, start_padding=(3,), end_padding=(2,)).tolist() == [1] * 6
@@ -102,15 +105,11 @@ def test_reflection_of_two_elements_alternates() -> None:
 
 
 @FULL
-@pytest.mark.parametrize("mode", few_of(REPEATING, PaddingMode.REFLECTION))
-def test_thousands_of_periods_take_a_few_operations(mode: PaddingMode) -> None:
-    padding = lambda x: dmljax.padding(x, padding_mode=mode, start_padding=(7, 0), end_padding=(99_999, 0))  # noqa: E731
-    input = np.stack([ROW, -ROW], axis=1)
-    assert len(jax.make_jaxpr(padding)(input).jaxpr.eqns[0].params["jaxpr"].eqns) < 20
-    expected = [input[oracles.source_index(i - 7, 4, mode)] for i in [*range(30), *range(99_990, 100_010)]]
-    result = np.asarray(padding(input))
-    assert result.shape == (100_010, 2)
-    assert_same_bits(result[[*range(30), *range(99_990, 100_010)]], np.stack(expected))
+@pytest.mark.parametrize("mode", REPEATING)
+def test_padding_may_be_thousands_of_periods(mode: PaddingMode) -> None:
+    padded = dmljax.padding(ROW, padding_mode=mode, start_padding=(7,), end_padding=(99_999,))
+    in_numpy = {PaddingMode.REFLECTION: "reflect"}.get(mode, mode.name.lower())
+    assert_same_bits(padded, np.pad(ROW, (7, 99_999), mode=in_numpy))  # type: ignore[call-overload]
 
 
 def test_padding_may_be_cropped_back_beyond_the_input() -> None:
@@ -216,13 +215,13 @@ def test_windows_equal_the_pseudo_code(spatial: Any, windows: Any, strides: Any,
     assert_same_bits(folded, oracles.folded(given, output_sizes=shape, **arguments))
 
 
-def test_windows_of_thousands_of_elements_take_a_few_operations() -> None:
-    image = jax.ShapeDtypeStruct((1, 1, 100_000), np.float32)
-    for arguments in ({}, {"strides": (256,)}, {"strides": (3,), "dilations": (2,)}):
-        unfold = jax.make_jaxpr(lambda x, kw=arguments: dmljax.unfold(x, window_sizes=(4096,), **kw))(image)
-        assert len(unfold.jaxpr.eqns[0].params["jaxpr"].eqns) < 600  # two for each of 2 * 64 slices, and a few more
+def test_windows_may_have_thousands_of_elements() -> None:
+    image = np.arange(10_000, dtype=np.int32)
+    windows = np.lib.stride_tricks.sliding_window_view(image, 4096)[::256]
+    assert_same_bits(dmljax.unfold(image[None, None], window_sizes=4096, strides=256)[0], windows.T)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS))
 @pytest.mark.usefixtures("lowering")
 def test_every_bit_is_unfolded(dtype: Any, call: Any) -> None:

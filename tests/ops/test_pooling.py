@@ -15,6 +15,7 @@ from helpers import (
     FLOATS,
     FULL,
     REALS,
+    SAMPLED,
     X64,
     assert_same_bits,
     check_linear_gradients,
@@ -107,6 +108,7 @@ def test_windows_equal_the_pseudo_code(image: Any, rows: Any) -> None:
 WINDOWS = sliding((3, 2), (2, 1), (1, 2), (2, 1), (1, 1))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_max_pooling_keeps_every_bit_and_never_selects_padding(dtype: Any, call: Any) -> None:
     lowest = np.full((2, 2, 6, 5), -INF if dtype in FLOATS else specials(dtype).min(), dtype)
@@ -277,6 +279,7 @@ def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding
 # Norms
 
 
+@SAMPLED
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_norms_of_any_order_follow_the_formula(p: int) -> None:
     windows = sliding((2, 2), (1, 1), (1, 1), (0, 1), (1, 0))
@@ -305,6 +308,7 @@ def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None
 # The inverse
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int32] + [np.uint64] * X64, ids=str)
 def test_every_platform_returns_indices_of_any_type(dtype: Any, lowering: str) -> None:
     image = RNG.integers(0, 3, (1, 2, 7, 9)).astype(np.float32)
@@ -318,6 +322,7 @@ def test_every_platform_returns_indices_of_any_type(dtype: Any, lowering: str) -
     )
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_unpooling_keeps_every_bit_and_the_last_at_an_index_wins(dtype: Any, call: Any) -> None:
     values = random_array(np.random.default_rng(0), dtype, (2, 2, 5))
@@ -339,6 +344,7 @@ def test_the_gradient_of_unpooling_goes_to_the_element_that_was_written() -> Non
 # Quantized averages
 
 
+@SAMPLED
 @pytest.mark.parametrize("include_padding", [False, True])
 @pytest.mark.parametrize(("dtype", "result"), [("uint8", "int8"), ("int8", "uint8"), ("int16", "uint16")])
 def test_quantized_averages_equal_the_pseudo_code(dtype: str, result: str, include_padding: bool, call: Any) -> None:

@@ -15,6 +15,7 @@ from cases import ones
 from helpers import (
     FLOATS,
     FULL,
+    SAMPLED,
     assert_same_bits,
     check_refused,
     f32,
@@ -89,6 +90,7 @@ def test_intermediate_float16_overflow_does_not_reach_the_result(call: Any) -> N
     assert_same_bits(call(dmljax.gemm, a, b, None, 0.5), np.array([[150]], np.float16))
 
 
+@SAMPLED
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_either_matrix_may_be_transposed(call: Any, transpose_a: bool, transpose_b: bool) -> None:
@@ -233,6 +235,7 @@ def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     jax.clear_caches()
 
 
+@SAMPLED
 @pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize("types", BYTES, ids="-".join)
 def test_bytes_are_multiplied_exactly_on_all_processors(call: Any, types: tuple[str, str]) -> None:
@@ -244,6 +247,7 @@ def test_bytes_are_multiplied_exactly_on_all_processors(call: Any, types: tuple[
         assert_same_bits(call(dmljax.matrix_multiply_integer, a, b, a_zero, b_zero), expected)
 
 
+@SAMPLED
 @pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize(("axes", "count"), [((1, None), 2), ((None, 0), 1), ((2, 1), 2)])
 def test_bytes_are_multiplied_under_vmap(axes: tuple[int | None, int | None], count: int) -> None:
@@ -342,6 +346,7 @@ def test_sums_that_int32_cannot_hold_do_not_wrap(call: Any) -> None:
     assert_same_bits(result, np.array([[255 * 255 * size]], np.float32))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", pytest.param("float64", marks=needs_x64)])
 def test_the_result_has_the_type_of_the_scales(call: Any, dtype: str) -> None:
     a, b = np.array([[3, 4]], np.int8), np.array([[5], [6]], np.int8)
@@ -557,6 +562,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
 OF_ROWS = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("seed", few_of(range(20), 0, 1))
 def test_scales_and_zero_points_may_have_other_ranks_than_the_matrices(name: str, seed: int) -> None:

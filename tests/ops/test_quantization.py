@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import INTEGERS, assert_same_bits, check_refused, f32, few_types, needs_x64, refuses, tensor
+from helpers import INTEGERS, SAMPLED, assert_same_bits, check_refused, f32, few_types, needs_x64, refuses, tensor
 
 import dmljax
 from dmljax import directml
@@ -28,6 +28,7 @@ def wanted(steps: list[float], zero: int, dtype: str) -> list[int]:
 # QUANTIZE_LINEAR
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", NARROW)
 def test_rounding_half_to_even_precedes_adding_the_zero_point(call: Any, dtype: str) -> None:
     input = np.array([0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 2.4999998, 2.5000002], np.float32)
@@ -37,6 +38,7 @@ def test_rounding_half_to_even_precedes_adding_the_zero_point(call: Any, dtype: 
         assert_same_bits(result, np.array(wanted(steps, zero, dtype), dtype))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", NARROW)
 def test_out_of_range_results_saturate_at_any_zero_point(dtype: str) -> None:
     limits = np.iinfo(dtype)
@@ -94,6 +96,7 @@ def test_a_python_number_as_scale_gives_float32(call: Any, dequantize: Any) -> N
         assert_same_bits(call(dequantize, np.array([5, 6], np.int8), scale, 3), np.array([4, 6], np.float32))
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["int32", "int8", "uint32", "float16", "bfloat16"])
 def test_integers_and_other_floats_may_be_quantized(call: Any, dtype: str) -> None:
     input = np.array([0, 3, 5, 100]).astype(jnp.dtype(dtype))
@@ -195,6 +198,7 @@ def sum_of_quantized(
 SCALES = np.array([0.5], np.float32), np.array([2.0], np.float32), np.array([4.0], np.float32)
 
 
+@SAMPLED
 @pytest.mark.parametrize("zeros", list(itertools.product((None, 100), (None, -100), (None, 9))))
 @pytest.mark.parametrize("output", ["uint8", "int8"])
 def test_quantized_sums_of_two_types_with_and_without_zero_points(

@@ -13,6 +13,7 @@ from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_
 from helpers import (
     FLOATS,
     FULL,
+    SAMPLED,
     assert_same_bits,
     assert_same_trees,
     check_refused,
@@ -104,6 +105,7 @@ def test_networks_follow_the_equations_with_any_optional_inputs(name: str, direc
             assert_near(actual, expected)
 
 
+@SAMPLED
 @NAMES
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 def test_16_bit_outputs_are_rounded_once_and_the_state_is_not(name: str, dtype: Any) -> None:

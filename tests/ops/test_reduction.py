@@ -14,6 +14,7 @@ from helpers import (
     FULL,
     INTEGERS,
     REALS,
+    SAMPLED,
     X64,
     assert_same_bits,
     at_once,
@@ -68,6 +69,7 @@ def test_wide_rows(lowering: str, width: int, direction: AxisDirection) -> None:
             assert_same_bits(result, expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 @pytest.mark.parametrize("direction", AxisDirection)
 def test_every_pair_of_special_values_is_ordered(dtype: Any, direction: AxisDirection) -> None:
@@ -236,6 +238,7 @@ def test_intermediate_overflow_does_not_reach_the_result(call: Any) -> None:
     assert reduce([[-1.0], [0.0]], F.LOG_SUM).ravel().tolist()[1] == -np.inf
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_reduced_extremes_order_elements_as_element_wise_max(dtype: Any) -> None:
     if np.dtype(dtype) == bool:
@@ -265,6 +268,7 @@ FORMULAS: dict[F, Callable[[Any], Any]] = {
 }
 
 
+@SAMPLED
 @pytest.mark.parametrize("function", FORMULAS, ids=lambda function: function.name)
 def test_derivatives_are_those_of_the_formula(function: ReduceFunction) -> None:
     x = np.array([[2, 3], [5, 1.5]], np.float32)
@@ -380,6 +384,7 @@ def test_each_function_has_its_own_type_and_rank_tables() -> None:
                         assert directml.find_broken_rules(desc)
 
 
+@SAMPLED
 @pytest.mark.parametrize("function", F, ids=lambda one: one.name)
 def test_axes_may_be_all_or_none_and_arrays_may_be_scalars(function: Any) -> None:
     x = jnp.array([[1.0, 3.0], [2.0, 3.0]])

@@ -11,6 +11,7 @@ from helpers import (
     FLOATS,
     FULL,
     REALS,
+    SAMPLED,
     assert_same_bits,
     at_once,
     check_refused,
@@ -43,6 +44,7 @@ def function(name: str) -> Any:
     return getattr(dmljax, f"activation_{name}")
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("row", "softmax", "logarithms"),
     [
@@ -79,6 +81,7 @@ def test_log_softmax_of_n_equal_elements_is_minus_log_n(call: Any) -> None:
     assert units_off(result, np.full((2, 1000), -math.log(1000))).max() <= 1
 
 
+@SAMPLED
 @pytest.mark.parametrize("axes", [(0, 2), (2, 0), (-1, -3), [0, -1]])
 def test_softmax1_flattens_several_axes_in_any_order(axes: Any) -> None:
     input = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
@@ -94,6 +97,7 @@ def test_softmax_defaults_to_the_last_axis(call: Any) -> None:
     assert call(dmljax.activation_softmax1, input, axes=1).tolist() == [[[0.5, 1.0], [0.5, 0.0]]]
 
 
+@SAMPLED
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
 @pytest.mark.parametrize("name", BOTH)
 def test_softmax_and_hardmax_of_empty_arrays_are_empty(call: Any, name: str, shape: tuple[int, ...]) -> None:
@@ -133,6 +137,7 @@ def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], error: type[
 # Hardmax
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("row", "hot"),
     [
@@ -151,6 +156,7 @@ def test_hardmax_marks_the_first_largest_element(call: Any, dtype: Any, row: lis
     assert_same_bits(call(dmljax.activation_hardmax, input), np.eye(len(row), dtype=dtype)[[hot]])
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
 def test_hardmax_orders_every_pair_of_special_values(call: Any, dtype: Any) -> None:
     rows = np.stack(pairs(specials(dtype)), axis=1)
@@ -185,6 +191,7 @@ def test_hardmax_orders_every_pair_of_special_values_in_a_wide_row() -> None:
         assert_same_bits(result, oracles.hardmax(rows))
 
 
+@pytest.mark.full(but=8)
 @pytest.mark.parametrize("position", range(150))
 def test_hardmax_finds_the_largest_at_any_position(position: int) -> None:
     rows = np.zeros((1, 150), np.float32)

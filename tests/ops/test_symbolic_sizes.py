@@ -17,7 +17,7 @@ import pytest
 from cases import plain
 from cases_recurrence import GATES
 from families import ELEMENTWISE
-from helpers import assert_nearly_same_trees, few_of, refuses
+from helpers import SAMPLED, assert_nearly_same_trees, few_of, refuses
 from numpy.typing import NDArray
 
 import dmljax
@@ -474,6 +474,7 @@ def exported(function: Callable[..., Any], sizes: str, dtypes: Sequence[Any]) ->
             constraints += new
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(FUNCTIONS, *FEW))
 def test_sizes_may_be_symbolic(name: str) -> None:
     function, sizes, arrays = FUNCTIONS[name]
@@ -494,6 +495,7 @@ def gradient_of(function: Callable[..., Any], arrays: Sequence[Any]) -> Callable
     return jax.grad(lambda *x: sum(jnp.sum(one * one) for one in of_floats(function(*x))), argnums=places)
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients_of_open_sizes_are_exported(name: str) -> None:
     function, sizes, arrays = FUNCTIONS[name]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_training import assert_near
-from helpers import FLOATS, FULL, assert_same_bits, check_refused, f32, few_types, refuses, tensor
+from helpers import FLOATS, FULL, SAMPLED, assert_same_bits, check_refused, f32, few_types, refuses, tensor
 
 import dmljax
 from dmljax import directml
@@ -25,6 +25,7 @@ FLOAT32_BETAS = np.array([0, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999, 1 - 2.0**
 STEPS = np.array([1, 2, 3, 7, 10, 33, 100, 999, 10**4, 10**6, 2**24 + 1, 2**31, 2**32 - 1], np.uint32)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
 @pytest.mark.parametrize("step", [1, 1000])
 def test_equals_the_pseudo_code_rounded_once(dtype: Any, step: int) -> None:

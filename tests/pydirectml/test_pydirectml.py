@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import assert_same_bits
+from helpers import SAMPLED, assert_same_bits
 
 import dmljax
 import dmljax.pydirectml.__main__
@@ -430,6 +430,7 @@ def test_wrong_recurrent_units_are_refused() -> None:
             dml.gru(a, w, r, **rest | change)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("name", "numbers", "expected"),
     [
