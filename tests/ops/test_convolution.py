@@ -230,64 +230,32 @@ def test_on_a_cpu_dimensions_are_in_the_order_that_its_libraries_take(name: str)
 
 
 @pytest.mark.parametrize(
-    ("image", "filters", "arguments", "dimensions", "has_gaps"),
+    ("image", "filters", "is_convolution"),
     [
-        ((1, 64, 100), (32, 64, 3), {}, [], False),
-        ((1, 64, 2000), (32, 64, 3), {}, [1], False),
-        ((1, 512, 900), (512, 512, 3), {}, [1], False),
-        ((1, 64, 6, 6), (32, 64, 3, 3), {"start_padding": 1, "end_padding": 1}, [2], False),
-        ((1, 64, 30, 30), (32, 64, 3, 3), {}, [2], True),
-        ((1, 256, 8, 8), (32, 256, 3, 3), {}, [2], True),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [], False),
-        ((1, 64, 9, 9), (32, 64, 3, 3), {"dilations": 3, "start_padding": 3, "end_padding": 3}, [2], False),
-        ((1, 64, 7, 7), (32, 64, 3, 3), {"dilations": 6, "start_padding": 6, "end_padding": 6}, [2], False),
-        ((1, 8, 6, 7, 8), (4, 8, 3, 3, 3), {}, [2], False),
+        ((1, 64, 30, 30), (32, 64, 3, 3), True),
+        ((1, 64, 7, 7), (25, 64, 3, 3), False),
+        ((1, 64, 7, 7), (24, 64, 3, 3), True),
+        ((1, 64, 30, 30), (32, 64, 1, 1), False),
     ],
     ids=str,
 )
-def test_a_cpu_convolves_each_size_its_fastest_way(
-    image: Any, filters: Any, arguments: Any, dimensions: list[int], has_gaps: bool
-) -> None:
-    def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, **arguments)
-
+def test_few_windows_and_single_elements_are_products_on_a_cpu(image: Any, filters: Any, is_convolution: bool) -> None:
     shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in (image, filters)]
-    text = jax.jit(convolved).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
-    spaces = re.findall(r"stablehlo\.convolution.*? dim_numbers = \[b, (.*?), f\]", text)
-    assert [len(space.split(", ")) for space in spaces] == dimensions
-    assert ("lhs_dilate = [2, 1]" in text) == has_gaps
+    text = jax.jit(dmljax.convolution).trace(*shapes).lower(lowering_platforms=("cpu",)).as_text()
+    assert ("stablehlo.convolution" in text) == is_convolution
 
 
-@pytest.mark.parametrize("direction", ConvolutionDirection)
-def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: ConvolutionDirection) -> None:
-    """XLA's grouped convolution takes up to 70 times as long."""
+def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu() -> None:
+    """XLA's grouped convolution takes up to 200 times as long."""
     x, w = whole(1, 8, 6, 7), whole(8, 1, 3, 3)
 
     def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, direction=direction, group_count=8)
+        return dmljax.convolution(x, w, group_count=8)
 
     gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
     for function in (convolved, gradient):
         text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
         assert "stablehlo.convolution" not in text
-
-
-@FULL
-def test_one_device_convolves_image_by_image() -> None:
-    names = ("dense", "pointwise", "of groups")
-    arrays = [[whole(*shape) for shape in EVERY[name][:2]] for name in names]
-
-    def convolve(every: Any) -> Any:
-        return [dmljax.convolution(*two, **EVERY[name][2]) for name, two in zip(names, every, strict=True)]
-
-    loops = str(jax.make_jaxpr(convolve)(arrays)).count("scan[")
-    assert loops == len(names)
-    computed, slopes = jax.jit(
-        lambda every: (convolve(every), jax.grad(lambda e: sum(map(jnp.sum, convolve(e))))(every))
-    )(arrays)
-    for name, (x, w), one, (of_x, _) in zip(names, arrays, computed, slopes, strict=True):
-        assert_same_sums(one, expected(x, w, **EVERY[name][2]))
-        assert float(np.vdot(of_x, x)) == float(np.sum(one))
 
 
 @pytest.mark.parametrize("name", ["of many terms", "depthwise", "pointwise", "of groups", "dense, backward"])
@@ -411,8 +379,8 @@ def test_sums_of_float32_are_as_accurate_as_rounding_allows(
     computed = dmljax.convolution(x, w, start_padding=padding, end_padding=padding, group_count=groups)
     wide = x.astype(np.float64), w.astype(np.float64)
     exact = jax.lax.conv_general_dilated(*wide, (1, 1), [(padding, padding)] * 2, feature_group_count=groups)
-    # Processors with AVX-512 stay below 24 units, those with AVX2 below 25.
-    np.testing.assert_allclose(computed, exact, rtol=25 / 2**24)
+    # XLA's own convolution on processors with AVX2 stays below 28 units.
+    np.testing.assert_allclose(computed, exact, rtol=28 / 2**24)
 
 
 # What is compiled
