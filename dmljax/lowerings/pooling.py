@@ -2,10 +2,7 @@
 
 A GPU and a TPU reduce windows with `lax.reduce_window`. A CPU reduces one dimension after another, the last one first,
 as slices that lie `stride` apart: XLA fuses the slices of a dimension into one loop, which compares the elements of a
-window in row-major order.
-
-On a CPU of 2 cores with float32, `lax.reduce_window` takes 2 to 3 times as long as the slices (3 x 3 windows with
-stride 2 over 64 x 111 x 111: 1.8 ms against 0.8), and PyTorch 10 times (8.4).
+window in row-major order, in a half to a tenth of the time.
 """
 
 import math
