@@ -94,12 +94,17 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     is_whole = element_offset * element_bits % 8 == 0
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
-    room = max(resource.size_in_bytes - offset, 0)
-    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
+    if not (resource.is_open or point.is_open):
+        require_room(size, max(resource.size_in_bytes - offset, 0), name, offset)
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))
     return Binding(name, offset)
+
+
+def require_room(size: int, room: int, resource: str, offset: int) -> None:
+    """Refuses a buffer that is too small."""
+    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(resource)} from byte {offset} on")
 
 
 def _check_outputs(context: Context, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:

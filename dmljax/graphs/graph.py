@@ -6,8 +6,7 @@ An edge passes on a buffer, as in DirectML: its reader may view the bytes with d
 import base64
 import functools
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
@@ -32,39 +31,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
-class Computation(Lowerable):
-    """A graph, or an ONNX model for given sizes: it computes outputs from inputs and constants, which have names."""
-
-    inputs: Mapping[str, TensorDesc]
-    constants: Mapping[str, Any]
-    bounded: Collection[str] = ()  # the outputs whose true sizes depend on values; their descs have the largest sizes
-
-    @property
-    @abstractmethod
-    def results(self) -> Mapping[str, TensorDesc]:
-        """The descs of the outputs."""
-
-    @property
-    @abstractmethod
-    def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """The types of the constants as `computation` takes them."""
-
-    @abstractmethod
-    def computation(self, *, rounds_between_nodes: bool = False) -> Any:
-        """The jitted function of a dict of constants and of the inputs.
-
-        The leaves of its result are an array for each output, followed by its true sizes if it is in `bounded`.
-
-        With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the
-        rounding, for example between a multiplication and an addition.
-        """
-
-    @abstractmethod
-    def folded(self) -> "Computation":
-        """The same computation, with constants in place of whatever is better computed once."""
-
-
-class Graph(Computation):
+class Graph(Lowerable):
     """Operators and the edges between their tensors.
 
     `nodes` are descriptors by name. `edges` map each of their inputs to its source: the name of a graph input or
@@ -269,6 +236,11 @@ class Graph(Computation):
         return computed
 
     def computation(self, *, rounds_between_nodes: bool = False) -> Any:
+        """The jitted function of a dict of constants and of the inputs, which returns a tuple of the outputs.
+
+        With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the
+        rounding, for example between a multiplication and an addition.
+        """
         results = zip(self.outputs.values(), self.results.values(), strict=True)
         return _compile(
             tuple((name, self.nodes[name]) for name in self.order),
@@ -281,6 +253,7 @@ class Graph(Computation):
 
     @property
     def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        """The types of the constants as `computation` takes them."""
         return {name: self.sources[name].shape_dtype for name in self.constants}
 
     def binder(self) -> Bind:
