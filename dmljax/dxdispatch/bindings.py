@@ -108,14 +108,15 @@ def require_room(size: int, room: int, resource: str, offset: int) -> None:
 
 
 def _check_outputs(context: Context, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
-    """Finds outputs that share bytes of a buffer, and outputs whose own elements overlap."""
+    """Finds outputs that share bytes of a buffer, and outputs whose own elements may overlap."""
     areas: list[tuple[str, int, int, str]] = []
     for point in points:
         if point.is_input or point.key not in bindings:
             continue
         tensor, binding = point.tensor, bindings[point.key]
-        if tensor.overlaps:
-            context.add_finding(place, Problem(point.path, "must not store two elements in the same place", tensor))
+        if not tensor.is_nested:
+            rule = "must not store two elements in the same place, nor interleave its dimensions"
+            context.add_finding(place, Problem(point.path, rule, tensor))
         begin, end = binding.offset_in_bytes, binding.offset_in_bytes + point.size_in_bytes
         for resource, other_begin, other_end, other in areas:
             if resource == binding.resource and begin < other_end and other_begin < end:
