@@ -6,7 +6,7 @@ An edge passes on a buffer, as in DirectML: its reader may view the bytes with d
 import base64
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from dmljax.descriptors.tensor import TensorDesc, packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
+from dmljax.graphs.steps import Step, needed, run_at_each_call
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
@@ -274,18 +275,17 @@ class Graph(Lowerable):
 
     def folded(self) -> "Graph":
         """Replaces nodes that read only constants by constants, if that makes calls faster."""
-        kept = _kept_at_each_call(self)
-        folded = [name for name in self.order if name not in kept]
+        steps = steps_of({name: self.nodes[name] for name in self.order}, self.edges)
+        kept = _run_at_each_call(self, steps)
         edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in kept}
         read = {*edges.values(), *self.outputs.values()}
-        made = [f"{name}.{key}" for name in folded for key in self.nodes[name].tensors(is_input=False)]
-        made = [source for source in made if source in read]
+        made = [source for name, step in steps.items() if name not in kept for source in step.makes if source in read]
         if not made:
             return self
-        needed = self._nodes_before(made)
+        before = needed(steps, made)
         part = Graph(
-            nodes={name: self.nodes[name] for name in self.order if name in needed},
-            edges={to: source for to, source in self.edges.items() if self.targets[to][0] in needed},
+            nodes={name: self.nodes[name] for name in before},
+            edges={to: source for to, source in self.edges.items() if self.targets[to][0] in before},
             inputs={name: self.sources[name] for name in self.constants},
             outputs={source: source for source in made},
         )
@@ -300,17 +300,6 @@ class Graph(Lowerable):
             constants=constants | dict(zip(made, values, strict=True)),
             views=self.views,
         )
-
-    def _nodes_before(self, sources: Iterable[str]) -> frozenset[str]:
-        """The names of the nodes that these sources depend on."""
-        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
-        found, waiting = set[str](), [*sources]
-        while waiting:
-            name = makers.get(waiting.pop())
-            if name is not None and name not in found:
-                found.add(name)
-                waiting += (self.edges[f"{name}.{key}"] for key in self.nodes[name].tensors(is_input=True))
-        return frozenset(found)
 
     # As JSON
 
@@ -478,46 +467,42 @@ def _compile(
     return jax.jit(graph)
 
 
-MAX_FOLDED_BYTES = 2**29  # of all folded results, which take memory in addition to the constants
+def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, Step]:
+    """What each node reads and makes."""
+    return {
+        name: Step(
+            [edges[f"{name}.{key}"] for key in node.tensors(is_input=True)],
+            [f"{name}.{key}" for key in node.tensors(is_input=False)],
+        )
+        for name, node in nodes.items()
+    }
 
 
-def _kept_at_each_call(graph: Graph) -> list[str]:
+def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
     """The nodes that are not folded into constants, in order.
 
     A result larger than its constants, such as DEQUANTIZE's, is folded only for a GEMM, whose factors XLA writes to
     memory on every call except on a TPU.
     """
-    sources, reads = graph.sources, dict[str, list[str]]()
+    sources, outputs = graph.sources, set(graph.outputs.values())
     follows = {name: frozenset({name}) for name in graph.constants}  # the constants each source depends on
-    for name in graph.order:
-        reads[name] = [graph.edges[f"{name}.{key}"] for key in graph.nodes[name].tensors(is_input=True)]
-        if reads[name] and all(source in follows for source in reads[name]):
-            origins = frozenset[str]().union(*(follows[source] for source in reads[name]))
-            follows |= {f"{name}.{key}": origins for key in graph.nodes[name].tensors(is_input=False)}
+    for reads, makes in steps.values():
+        if reads and all(source in follows for source in reads):
+            follows |= dict.fromkeys(makes, frozenset[str]().union(*(follows[source] for source in reads)))
     with jax.ensure_compile_time_eval():
         devices = jax.numpy.zeros(()).devices()  # of the constants
     is_on_tpu = any(device.platform == "tpu" for device in devices)
-    factors = {one for name in graph.order if graph.nodes[name].short_name == "GEMM" for one in reads[name]}
+    factors = {
+        source for name, step in steps.items() if graph.nodes[name].short_name == "GEMM" for source in step.reads
+    }
 
     def is_worth(source: str) -> bool:
-        tensor, own = sources[source], sum(sources[one].span_in_bytes for one in follows[source])
+        tensor, own = sources[source], sum(sources[name].span_in_bytes for name in follows[source])
         is_plain = tensor.is_packed and (tensor.total_tensor_size_in_bytes or 0) <= tensor.minimum_size_in_bytes
         is_small = tensor.span_in_bytes <= own or (source in factors and not is_on_tpu)
         return source not in outputs and is_plain and is_small
 
-    kept: list[str] = []
-    outputs = set(graph.outputs.values())
-    needed, left = set(outputs), MAX_FOLDED_BYTES
-    for name in reversed(graph.order):
-        made = [f"{name}.{key}" for key in graph.nodes[name].tensors(is_input=False)]
-        used = [source for source in made if source in needed]
-        size = sum(sources[source].span_in_bytes for source in used)
-        if all(source in follows for source in made) and size <= left and all(map(is_worth, used)):
-            left -= size
-        else:
-            kept.append(name)
-            needed.update(reads[name])
-    return kept[::-1]
+    return run_at_each_call(steps, outputs, {name: sources[name].span_in_bytes for name in follows}, is_worth)
 
 
 def _has_windows(node: Operator) -> bool:

@@ -12,6 +12,7 @@ from jax.extend.core import Literal
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
 from dmljax.errors import DmlError, Path, Problem
+from dmljax.graphs.steps import Step, needed
 from dmljax.graphs.to_graph.builder import Builder, NoOperator
 from dmljax.graphs.to_graph.calls import OperatorCall
 from dmljax.graphs.to_graph.primitives import MOVES, PRIMITIVES
@@ -169,10 +170,10 @@ def _seen_as(view: View, wanted: Any) -> View:
 
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that an output needs."""
-    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
-    equations = []
-    for equation in reversed(jaxpr.eqns):
-        if needed & set(equation.outvars):
-            equations.append(equation)
-            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
-    return equations[::-1]
+    steps = {id(equation): Step(_variables(equation.invars), equation.outvars) for equation in jaxpr.eqns}
+    kept = {*needed(steps, _variables(jaxpr.outvars))}
+    return [equation for equation in jaxpr.eqns if id(equation) in kept]
+
+
+def _variables(atoms: Sequence[Any]) -> list[Any]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]
