@@ -5,7 +5,8 @@
 
 # fmt: off
 from dmljax.errors import DmlError
-from dmljax.estimation.programs import Estimate, NodeCost, estimate
+from dmljax.estimation.programs import estimate
+from dmljax.estimation.report import Estimate, NodeCost
 from dmljax.pictures import show
 from dmljax.ops.activation import (
     activation_celu, activation_elu, activation_gelu, activation_hard_sigmoid, activation_hard_swish,

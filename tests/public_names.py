@@ -15,7 +15,8 @@ FOREIGN_NAMES = PACKAGE / "descriptors" / "foreign_names.json"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*.py") if path.stem != "__init__")
 FUNCTIONS = {
     "errors": ("DmlError",),
-    "estimation.programs": ("Estimate", "NodeCost", "estimate"),
+    "estimation.programs": ("estimate",),
+    "estimation.report": ("Estimate", "NodeCost"),
     "pictures": ("show",),
 }  # names in the package besides the operators' functions
 DIRECTML = {

@@ -94,23 +94,29 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     is_whole = element_offset * element_bits % 8 == 0
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
-    room = max(resource.size_in_bytes - offset, 0)
-    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
+    if not (resource.is_open or point.is_open):
+        require_room(size, max(resource.size_in_bytes - offset, 0), name, offset)
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))
     return Binding(name, offset)
 
 
+def require_room(size: int, room: int, resource: str, offset: int) -> None:
+    """Refuses a buffer that is too small."""
+    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(resource)} from byte {offset} on")
+
+
 def _check_outputs(context: Context, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
-    """Finds outputs that share bytes of a buffer, and outputs whose own elements overlap."""
+    """Finds outputs that share bytes of a buffer, and outputs whose own elements may overlap."""
     areas: list[tuple[str, int, int, str]] = []
     for point in points:
         if point.is_input or point.key not in bindings:
             continue
         tensor, binding = point.tensor, bindings[point.key]
-        if tensor.overlaps:
-            context.add_finding(place, Problem(point.path, "must not store two elements in the same place", tensor))
+        if not tensor.is_nested:
+            rule = "must not store two elements in the same place, nor interleave its dimensions"
+            context.add_finding(place, Problem(point.path, rule, tensor))
         begin, end = binding.offset_in_bytes, binding.offset_in_bytes + point.size_in_bytes
         for resource, other_begin, other_end, other in areas:
             if resource == binding.resource and begin < other_end and other_begin < end:

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
+from dmljax.dxdispatch.bindings import require_room
 from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
+from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.errors import InvalidDesc, Problem, inside, require
-from dmljax.graphs.graph import Computation
+from dmljax.graphs.graph import Graph
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 
@@ -106,8 +108,20 @@ class Execution:
             if isinstance(one.desc, Operator):
                 return _compiled(one.desc, self.device, is_x64)
             if (dispatchable, is_x64) not in self._compiled:
-                self._compiled[dispatchable, is_x64] = _with_constants(one, one.desc, self.device)
+                self._compiled[dispatchable, is_x64] = (
+                    _with_constants(one, one.desc, self.device)
+                    if isinstance(one.desc, Graph)
+                    else self._called(one.desc)
+                )
             return self._compiled[dispatchable, is_x64]
+
+    def _called(self, network: SizedNetwork) -> Any:
+        """An ONNX model, after a call that compiles it, unless it needs true values for its sizes."""
+        if not network.is_open:
+            zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
+            with jax.disable_jit(False):
+                jax.block_until_ready(network.computed(*(_on_device(x, self.device) for x in zeros)))
+        return network.computed
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
@@ -129,7 +143,8 @@ class Execution:
         description = self.model.resources[resource]
         is_typed = description.data_type is not DataType.UNKNOWN
         require("resource", is_typed, "must have an initialValuesDataType to have values", repr(resource))
-        return whole_elements(self.buffers[resource], description.data_type)[: description.value_count]
+        count = None if description.is_open else description.value_count
+        return whole_elements(self.buffers[resource], description.data_type)[:count]
 
     # Commands
 
@@ -171,24 +186,25 @@ class Execution:
         for point in dispatchable.points:
             if not point.is_input:
                 output = np.asarray(next(leaves))
-                sizes = np.asarray(next(leaves)) if point.is_bounded else None
                 if point.key in command.bindings:
-                    self._store(point, command.bindings[point.key], output, sizes)
+                    self._store(point, command.bindings[point.key], output)
         return seconds
 
-    def _store(self, point: BindPoint, binding: Binding, output: NDArray[Any], sizes: NDArray[Any] | None) -> None:
-        """Writes an output to its buffer; a deferred resource shrinks to the size that values decide."""
-        name, resource = binding.resource, self.model.resources[binding.resource]
-        if sizes is None:
-            if missing := resource.size_in_bytes - self.buffers[name].size:
+    def _store(self, point: BindPoint, binding: Binding, output: NDArray[Any]) -> None:
+        """Writes an output to its buffer; a deferred resource takes the size that values decide."""
+        name, begin = binding.resource, binding.offset_in_bytes
+        is_deferred = self.model.resources[name].is_deferred
+        if point.is_open and is_deferred:
+            self.buffers[name] = bytes_of(output.copy())
+        elif point.is_open:
+            data, buffer = bytes_of(output), self.buffers[name][begin:]
+            with inside(("bindings", *point.path)):
+                require_room(data.size, buffer.size, name, begin)
+            buffer[: data.size] = data
+        else:
+            if is_deferred and (missing := begin + point.size_in_bytes - self.buffers[name].size) > 0:
                 self.buffers[name] = np.pad(self.buffers[name], (0, missing))
             point.tensor.write(_bytes_at(self.buffers, binding), output)
-            return
-        data = bytes_of(output[tuple(map(slice, sizes))].copy())
-        if resource.is_deferred:
-            self.buffers[name] = data
-        else:
-            self.buffers[name][binding.offset_in_bytes :][: data.size] = data
 
     def _write(self, command: WriteFile) -> Written:
         path = self._target(command)
@@ -224,9 +240,12 @@ def trace(dispatchable: Dispatchable) -> Any:
     """
     desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
-        if isinstance(desc, Computation):
-            validate(desc)
-            function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
+        if not isinstance(desc, Operator):
+            if isinstance(desc, Graph):
+                validate(desc)
+                function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
+            else:
+                function = desc.computation()
             inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
             return function.trace(desc.types_of_constants, *inputs)
         inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -239,8 +258,8 @@ def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     return _compile(Dispatchable(desc), device)
 
 
-def _with_constants(dispatchable: Dispatchable, desc: Computation, device: jax.Device) -> Any:
-    """Compiles a graph or an ONNX model, and puts its constants on the device."""
+def _with_constants(dispatchable: Dispatchable, desc: Graph, device: jax.Device) -> Any:
+    """Compiles a graph, and puts its constants on the device."""
     with jax.default_device(device):
         desc = desc.folded()
     constants = {name: _on_device(value, device) for name, value in desc.constants.items()}

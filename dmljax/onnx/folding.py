@@ -1,12 +1,12 @@
 """Computes the nodes that depend only on a model's weights once instead of on every call."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 
-from dmljax.graphs.graph import MAX_FOLDED_BYTES
+from dmljax.graphs.steps import Step, run_at_each_call
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import Node, OnnxGraph, names_read
 from dmljax.onnx.interpreter import Program, as_array, is_known
@@ -49,12 +49,14 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
 
     sizes = {name: one.size * one.dtype.itemsize for name, one in jax.eval_shape(every, dict(weights)).items()}
     enlarged = frozenset[str]() if _are_on_tpu(weights) else _factors(graph)
+    free = {name for node in graph.nodes if node.operator in _FREE for name in node.outputs}
 
     def is_worth(name: str) -> bool:
-        return name in enlarged or sizes[name] <= sum(weights[one].nbytes for one in origins[name])
+        is_small = name in enlarged or sizes[name] <= sum(weights[origin].nbytes for origin in origins[name])
+        return is_small and name not in free
 
-    left = frozenset(_left(graph, sizes, is_worth))
-    nodes = tuple(graph.nodes[index] for index in sorted(left))
+    steps = {node: Step([*names_read(node)], [*filter(None, node.outputs)]) for node in graph.nodes}
+    nodes = tuple(run_at_each_call(steps, graph.output_names, sizes, is_worth))
     read = {name for node in nodes for name in names_read(node)} | {*graph.output_names}
     kept = [name for name in sizes if name in read and not _is_made(nodes, name)]
     if not kept:
@@ -77,23 +79,6 @@ def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, V
     results = {name: made[name] for name in node.outputs if name}
     are_tensors = all(isinstance(one, jax.Array | np.ndarray) and not has_counts(one) for one in results.values())
     return results if are_tensors else {}
-
-
-def _left(graph: OnnxGraph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
-    """The indices of the nodes to run on every call, last first; a node is folded only if that saves time."""
-    needed = {*graph.output_names}
-    remaining = MAX_FOLDED_BYTES
-    for index in reversed(range(len(graph.nodes))):
-        node = graph.nodes[index]
-        made = [name for name in node.outputs if name]
-        if all(name in sizes for name in made):
-            read = [name for name in made if name in needed]
-            total = sum(sizes[name] for name in read)
-            if not read or (node.operator not in _FREE and total <= remaining and all(map(is_worth, read))):
-                remaining -= total
-                continue
-        needed |= {*names_read(node)}
-        yield index
 
 
 def _is_made(nodes: Collection[Node], name: str) -> bool:
