@@ -51,15 +51,13 @@ from dmljax.onnx.parameters import (
     Vectors,
     Wanted,
 )
-from dmljax.onnx.registry import REGISTRY, Call, Handler, handles, make_handler, one_of
+from dmljax.onnx.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
 from dmljax.onnx.symbols import as_sizes
 from dmljax.types import widened
 
 # ruff: noqa: N803, N815  # attributes are spelled as ONNX Runtime has them
 
-MICROSOFT = "com.microsoft"
 DIRECTML = "com.microsoft.dml"
-contributed = functools.partial(handles, domain=MICROSOFT)
 
 # Operators that equal the newest version of the ONNX operator with the same name.
 for _operator in ("DequantizeLinear", "GatherND", "Gelu", "GridSample", "Pad", "QuantizeLinear", "Range", "Trilu"):

@@ -16,10 +16,8 @@ from jax import lax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.lowerings.few_bits import unpacked
 from dmljax.onnx.parameters import Array, Attributes, DType, Matrices, Matrix, Rows
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.registry import contributed, one_of
 from dmljax.types import widened
-
-_contributed = functools.partial(handles, domain="com.microsoft")
 
 _FEWEST_ROWS, _MOST_ROWS = 8, 128  # of a block
 _FEW_BLOCKS = 4  # computed side by side rather than one after another
@@ -213,7 +211,7 @@ def _require_matrices(name: str, weight: Array, experts: int, inputs: int, per_b
         raise InvalidDesc(Problem(name, rule, weight.shape, remedy=remedy or None))
 
 
-@_contributed("MoE")
+@contributed("MoE")
 def _mixture_of_experts(
     x: Matrices,
     router: Matrix,
@@ -239,7 +237,7 @@ def _mixture_of_experts(
     return _mixed(x, router, None, (first, second, third), mixture)
 
 
-@_contributed("QMoE")
+@contributed("QMoE")
 def _quantized_mixture_of_experts(
     x: Matrices,
     router: Matrix,

@@ -1,7 +1,5 @@
 """ONNX Runtime's matrix products and lookups with blockwise-quantized weights of 2, 4 or 8 bits."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,14 +10,12 @@ from dmljax.lowerings.products import matrix_product
 from dmljax.lowerings.sharding import sharded_along
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Vector, Vectors
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.registry import contributed, one_of
 
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
 
-_contributed = functools.partial(handles, domain="com.microsoft")
 
-
-@_contributed("MatMulNBits")
+@contributed("MatMulNBits")
 def _matmul_of_few_bits(
     a: Array,
     b: Array,
@@ -71,7 +67,7 @@ _NF4 = (
 _TABLES = {"0": (*_FP4, *(-one for one in _FP4)), "1": _NF4}
 
 
-@_contributed("MatMulBnb4")
+@contributed("MatMulBnb4")
 def _matmul_of_tables(
     a: Array,
     b: Vector,
@@ -93,7 +89,7 @@ def _matmul_of_tables(
     return dml.gemm(a, weight, None, transpose_b=bool(transB))
 
 
-@_contributed("GatherBlockQuantized")
+@contributed("GatherBlockQuantized")
 def _gather_of_blocks(
     x: Vectors,
     indices: Array,

@@ -1,7 +1,5 @@
 """ONNX Runtime's matrix products with blockwise-scaled weights in floats of 4 or 8 bits."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -10,9 +8,7 @@ import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.few_bits import unpacked
 from dmljax.onnx.parameters import Array, Matrices, Matrix, Number, Vector
-from dmljax.onnx.registry import handles
-
-_contributed = functools.partial(handles, domain="com.microsoft")
+from dmljax.onnx.registry import contributed
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
@@ -26,7 +22,7 @@ def _spread(scales: Array, block: int, numbers: Array) -> Array:
     return jnp.repeat(scales.astype(jnp.float32), block, axis=1)[:, :count]
 
 
-@_contributed("MatMulBlockQuantizedFp8Weight")
+@contributed("MatMulBlockQuantizedFp8Weight")
 def _matmul_of_8_bits(
     a: Matrices,
     b: Matrix,
@@ -44,7 +40,7 @@ def _matmul_of_8_bits(
     return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
-@_contributed("MatMulBlockQuantizedFp4Weight")
+@contributed("MatMulBlockQuantizedFp4Weight")
 def _matmul_of_4_bits(
     a: Matrices,
     b: Matrix,
