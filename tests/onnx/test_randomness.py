@@ -17,7 +17,7 @@ from onnx_models import BOOL, FLOAT, INT64, model, value
 import dmljax.onnx
 from dmljax.command_line.cli import main
 from dmljax.directml import InvalidType, Unsupported
-from dmljax.onnx.trial import shown
+from dmljax.onnx.timing import shown
 
 KEY = jax.random.key(7)
 MANY = 20000
