@@ -10,7 +10,6 @@ two.
 What an encoder computes from audio stands beside the caches, and stays as it is.
 """
 
-import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, changed, finder_of, graph_of, stored_in
+from dmljax.onnx.several_models import in_floats
 from dmljax.onnx.sharding import divided_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -52,34 +52,12 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders.
     """
     with within("onnx"):
-        if not isinstance(folder, str | Path):
-            raise InvalidType(Problem("folder", "must be a path", show(folder)))
-        convert = conversion_to(dtype)
-        model = model_of(read_settings(Path(folder)))
-        for one in model.models.by_part.values():
-            convert(one)
-        return model
+        return in_floats(dtype, folder, lambda path: model_of(read_settings(path)))
 
 
 def model_of(settings: Settings) -> "LanguageModel":
     """Loads the models of a folder."""
     return LanguageModel(settings, loaded(settings))
-
-
-def conversion_to(dtype: Any) -> Callable[[Model], None]:
-    """Returns what converts the floats among a model's weights to a type, or keeps them if it is None."""
-    floats = None
-    with contextlib.suppress(TypeError):
-        floats = jnp.dtype(dtype) if dtype is not None else None
-    if dtype is not None and floats not in FLOATS:
-        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
-
-    def convert(model: Model) -> None:
-        if floats is not None:
-            weights = model.weights.items()
-            model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
-
-    return convert
 
 
 class LanguageModel:

@@ -1,13 +1,19 @@
 """Several models as one function of all their weights."""
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
+from dmljax.errors import InvalidType, Problem
 from dmljax.onnx.model import Model, require_weights, types_of_weights
 from dmljax.onnx.sharding import on_auto_mesh, on_mesh
+from dmljax.text import show
+from dmljax.types import FLOATS
 
 
 class SeveralModels:
@@ -60,3 +66,28 @@ class SeveralModels:
         if len(of_parts) == 1:
             return next(iter(of_parts.values()))
         return {f"{part}.{name}": one for part, values in of_parts.items() for name, one in values.items()}
+
+
+class _OfFolder(Protocol):
+    @property
+    def models(self) -> SeveralModels: ...
+
+
+M = TypeVar("M", bound=_OfFolder)
+
+
+def in_floats(dtype: Any, folder: Any, load: Callable[[Path], M]) -> M:
+    """Loads a folder, and converts the floats among its weights to a type, or keeps them if it is None."""
+    if not isinstance(folder, str | Path):
+        raise InvalidType(Problem("folder", "must be a path", show(folder)))
+    floats: Any = None
+    with contextlib.suppress(TypeError):
+        floats = jnp.dtype(dtype) if dtype is not None else None
+    if dtype is not None and floats not in FLOATS:
+        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
+    loaded = load(Path(folder))
+    if dtype is not None:
+        for model in loaded.models.by_part.values():
+            weights = model.weights.items()
+            model.weights = {name: value.astype(floats) if value.dtype in FLOATS else value for name, value in weights}
+    return loaded

@@ -7,15 +7,17 @@ share an expert are computed together, in blocks, so that an expert's weights ar
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.lowerings.few_bits import unpacked
-from dmljax.onnx.parameters import Array, Attributes, DType, Matrices, Matrix, Rows
+from dmljax.onnx.nodes.few_bits import in_blocks
+from dmljax.onnx.parameters import Array, Attributes, Matrices, Matrix, Rows
 from dmljax.onnx.registry import contributed, one_of
 from dmljax.types import widened
 
@@ -277,9 +279,16 @@ def _quantized_mixture_of_experts(
         name, remedy = f"fc{place}_experts_weights", "weights that are prepacked for CUDA are not supported"
         _require_matrices(name, weight, router.shape[1], inputs, 8 // bits, remedy)
 
+        size = codes.block_size if codes.block_size > 0 else inputs
+        blocks = -(-inputs // size)
+
         def matrix(expert: Array) -> Array:
-            own = None if zeros is None else _of(expert, zeros)
-            return _dequantized(_of(expert, weight), _of(expert, scales), own, bits, codes.block_size, inputs, x.dtype)
+            numbers = unpacked(_of(expert, weight), bits)[:, :inputs]
+            factors = _of(expert, scales).reshape(-1, blocks)
+            shift: Any = np.full((1, 1), 2 ** (bits - 1), np.float32)
+            if zeros is not None:
+                shift = unpacked(_of(expert, zeros).reshape(len(factors), -1), bits)[:, :blocks]
+            return in_blocks(numbers, factors, shift, size, x.dtype)
 
         return _Layer(matrix, bias)
 
@@ -287,21 +296,3 @@ def _quantized_mixture_of_experts(
     second = layer(2, weight2, scales2, zeros2, bias2, features)
     third = None if weight3 is None else layer(3, weight3, scales3, zeros3, bias3, hidden)
     return _mixed(x, router, router_weights, (first, second, third), mixture)
-
-
-def _dequantized(
-    packed: Array, scales: Array, zeros: Array | None, bits: int, block: int, inputs: int, dtype: DType
-) -> Array:
-    """The matrix (outputs, inputs) of packed codes, whose scales are per output, or also per block of inputs."""
-    numbers = unpacked(packed, bits)[:, :inputs].astype(jnp.float32)
-    scales = scales.astype(jnp.float32)
-    if zeros is not None:
-        zeros = unpacked(zeros, bits)[..., : scales.shape[-1]].astype(jnp.float32)
-
-    def spread(parameter: Array) -> Array:
-        if block <= 0:
-            return parameter.reshape(-1, 1)
-        return jnp.repeat(parameter, block, axis=1)[:, :inputs]
-
-    offset = 2 ** (bits - 1) if zeros is None else spread(zeros)
-    return ((numbers - offset) * spread(scales)).astype(dtype)
