@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.parameters import Elements, Use
 from dmljax.onnx.registry import Handler
@@ -80,11 +78,7 @@ def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> f
     if sum(constants[name].nbytes for name in masks) > MAX_MASK_BYTES:
         masks = set()
     single = {name for name in names if constants[name].size == 1 and constants[name].dtype != object}
-    return frozenset(masks | {name for name in single if _is_of_masks(constants[name])})
-
-
-def _is_of_masks(number: Elements) -> bool:
-    return bool(np.all((number == 0) | (number == 1) | (number <= HIDDEN)))
+    return frozenset(masks | {name for name in single if constants[name] in (0, 1) or constants[name] <= HIDDEN})
 
 
 def _all_read(nodes: Iterable[Node]) -> Iterator[str]:

@@ -345,13 +345,17 @@ class LanguageModel:
         while any(rows):
             is_first = not lengths.any()
             if self._batch_axes:
-                size = _power(min(map(len, rows)) if is_first else max(map(len, rows)))
+                most_read = min(map(len, rows)) if is_first else max(map(len, rows))
+                size = 1 << (most_read.bit_length() - 1)
                 parts = [row[:size] if len(row) >= size else [] for row in rows]
             else:
                 size = _rounded(max(map(len, rows)), most)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
-            piece = None if embeds is None else _from(embeds, lengths - before, size)
+            piece = None
+            if embeds is not None:
+                places = (lengths - before)[:, None] + np.arange(size)[None]
+                piece = jnp.take_along_axis(embeds, places[..., None], axis=1, mode="clip")
             state = self._read(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
@@ -429,7 +433,9 @@ class LanguageModel:
                 embeds = self.models.embedded(weights, tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
-            one.name: values[role] if one.dtype in FLOATS else values[role].astype(_canonical(one.dtype))
+            one.name: values[role]
+            if one.dtype in FLOATS
+            else values[role].astype(jax.dtypes.canonicalize_dtype(one.dtype))
             for role, one in self._roles.items()
         }
         inputs |= caches
@@ -526,9 +532,8 @@ class LanguageModel:
     def _scored(
         self, weights: Any, tokens: Array, counts: Array, heard: Mapping[str, Array], embeds: Array | None
     ) -> Array:
-        batch, size = tokens.shape
-        places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
-        caches = {**self._empty(batch, 0, weights).caches, **heard}
+        places = jnp.broadcast_to(_iota(tokens.shape[1])[None], tokens.shape)
+        caches = {**self._empty(len(tokens), 0, weights).caches, **heard}
         return self._called(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
 
 
@@ -767,16 +772,6 @@ def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], 
     return [[int(one) for one in row] for row in rows], is_single
 
 
-def _from(rows: Array, first: Any, count: int) -> Array:
-    """So many rows of each sequence, from its first one on."""
-    places = first[:, None] + np.arange(count)[None]
-    return jnp.take_along_axis(rows, places[..., None], axis=1, mode="clip")
-
-
-def _canonical(dtype: Any) -> Any:
-    return jax.dtypes.canonicalize_dtype(dtype)
-
-
 def _iota(count: int) -> Array:
     return lax.iota(np.int32, count)
 
@@ -784,11 +779,6 @@ def _iota(count: int) -> Array:
 def _rounded(count: int, most: int) -> int:
     """A power of two that holds `count` tokens, so that few lengths are compiled."""
     return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
-
-
-def _power(most: int) -> int:
-    """The largest power of two up to `most`."""
-    return 1 << (most.bit_length() - 1)
 
 
 def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:

@@ -319,18 +319,14 @@ class _QuantizedRows(NamedTuple):
     beta_zero_point: Array
 
     def numbers(self, name: str) -> Any:
-        given = [getattr(self, f"{name}{part}") for part in ("", "_scale", "_zero_point")]
-        return None if given[0] is None else _numbers(Quantized(*given))
+        parts = [getattr(self, f"{name}{part}") for part in ("", "_scale", "_zero_point")]
+        return None if parts[0] is None else _numbers(Quantized(*parts))
 
 
 @contributed("QEmbedLayerNormalization")
 def _quantized_embedding(inputs: _QuantizedRows, *, epsilon: float = 1e-12) -> Results:
-    words, positions, of_segments, gamma, beta = map(
-        inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta")
-    )
-    return _embedded(
-        *(inputs.ids, inputs.segments, words, positions, of_segments, gamma, beta, inputs.mask), epsilon=epsilon
-    )
+    tables = map(inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta"))
+    return _embedded(*(inputs.ids, inputs.segments, *tables, inputs.mask), epsilon=epsilon)
 
 
 # Products
@@ -455,9 +451,7 @@ def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..
     return register
 
 
-@_of_quantized("QLinearSigmoid")
-def _sigmoid(x: Array) -> Array:
-    return dml.activation_sigmoid(x)
+_of_quantized("QLinearSigmoid")(lambda x: dml.activation_sigmoid(x))
 
 
 @_of_quantized("QLinearLeakyRelu")
@@ -532,8 +526,7 @@ def _quantized_average_pool(
     count_include_pad: int = 0,
 ) -> Array:
     def average(image: Array, **members: Any) -> Array:
-        given = x._replace(array=image)
-        return dml.quantized_linear_average_pooling(*given, scale, zero_point, **members)
+        return dml.quantized_linear_average_pooling(*x._replace(array=image), scale, zero_point, **members)
 
     nothing = 0 if x.zero_point is None else x.zero_point.reshape(())
     averages = functools.partial(
@@ -547,8 +540,8 @@ def _quantized_global_average_pool(
     x: QuantizedImages, scale: Array, zero_point: Array, *, channels_last: int = 0
 ) -> Array:
     def average(image: Array) -> Array:
-        given = x._replace(array=image)
-        return dml.quantized_linear_average_pooling(*given, scale, zero_point, window_sizes=image.shape[2:])
+        quantized = x._replace(array=image)
+        return dml.quantized_linear_average_pooling(*quantized, scale, zero_point, window_sizes=image.shape[2:])
 
     return _of_last_channels(average, x.array, channels_last)
 

@@ -127,10 +127,6 @@ class _Ends(Exception):
     """A condition may end a loop before its count."""
 
 
-def _is_tracing() -> bool:
-    return isinstance(jnp.zeros(()), jax.core.Tracer)
-
-
 def _stacked(rows: Sequence[Any]) -> Tensor:
     if all(isinstance(row, np.ndarray | np.generic) for row in rows):
         return known_numbers(np.stack(rows), kind_of(rows[0]))
@@ -149,7 +145,7 @@ def _one_by_one(
     rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)
-        if i == MAX_UNROLLED and _is_tracing():
+        if i == MAX_UNROLLED and isinstance(jnp.zeros(()), jax.core.Tracer):
             rule = f"must end within {MAX_UNROLLED} iterations if each needs its own trace"
             raise NotKnown(Problem((), rule, "more"))
         goes_on, carried, row = step(np.array(i, np.int64), np.array(True), carried, [row[i] for row in inputs])

@@ -132,8 +132,7 @@ class InferenceSession(Answering):
     def disable_fallback(self) -> None:
         """Does nothing, because no provider falls back to another one here."""
 
-    def enable_fallback(self) -> None:
-        """Does nothing, because no provider falls back to another one here."""
+    enable_fallback = disable_fallback
 
     # Runs
 
@@ -199,8 +198,10 @@ class InferenceSession(Answering):
             raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
         arrays = {name: checked(types[name], _fed(types[name], value), {}) for name, value in feed.items()}
         placed = [arrays.pop(one.name) for one in self._inputs]
-        key = {"key": _next_key()} if self._model.is_random else {}
-        return self._model(*placed, **arrays, **key)
+        if self._model.is_random:
+            _Seed.runs += 1
+            arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)
+        return self._model(*placed, **arrays)
 
 
 def _type_texts(model: Model, source: Any) -> dict[str, str]:
@@ -221,8 +222,3 @@ def _fed(wanted: TensorType, value: Any) -> Any:
         return np.array(value, wanted.dtype)
     is_text = isinstance(value, np.ndarray) and value.dtype.kind in "US"
     return value.astype(object) if is_text else value
-
-
-def _next_key() -> jax.Array:
-    _Seed.runs += 1
-    return jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)
