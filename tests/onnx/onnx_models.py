@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
@@ -79,7 +79,6 @@ def one_node(
 
 
 def by_onnxruntime(model: Any, arrays: list[Any]) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

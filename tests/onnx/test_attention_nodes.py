@@ -6,9 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("onnx")
-
 from onnx import helper
 from onnx_models import BOOL, FLOAT, model, value
 

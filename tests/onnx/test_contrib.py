@@ -9,9 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from helpers import few_of
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx

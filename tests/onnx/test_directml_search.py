@@ -10,12 +10,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
 from helpers import few_of
-
-pytest.importorskip("onnx")
-
-import onnx
 from onnx import helper, numpy_helper
 
 import dmljax

@@ -9,17 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from helpers import few_of
+from onnx import parser
 
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-
-from helpers import few_of  # noqa: E402  # after what they need
-from onnx import parser  # noqa: E402
-
-import dmljax.onnx  # noqa: E402
-from dmljax.directml import InvalidDesc  # noqa: E402
-from dmljax.lowerings import attention as lowerings  # noqa: E402
+import dmljax.onnx
+from dmljax.directml import InvalidDesc
+from dmljax.lowerings import attention as lowerings
 
 Calls = list[Mapping[str, Any]]
 

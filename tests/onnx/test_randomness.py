@@ -6,11 +6,8 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-import pytest
-
-pytest.importorskip("onnx")
-
 import onnx.parser
+import pytest
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 

@@ -5,10 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
-
-pytest.importorskip("onnx")
-
 from onnx import helper
 from onnx_models import FLOAT, model, value
 
@@ -34,7 +32,6 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
 
 
 def by_onnxruntime(made: Any, x: Any) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     return list(session.run(None, {"x": x}))
 
