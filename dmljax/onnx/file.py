@@ -143,6 +143,11 @@ class OnnxGraph:
         return tuple(one.name for one in self.outputs)
 
     @functools.cached_property
+    def makers(self) -> Mapping[str, Node]:
+        """The nodes by the names of their outputs."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    @functools.cached_property
     def free_names(self) -> frozenset[str]:
         """The names that the graph reads from enclosing graphs."""
         read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)

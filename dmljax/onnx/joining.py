@@ -90,7 +90,6 @@ class _Search:
 
     def __init__(self, graph: OnnxGraph, find: Callable[[Node], Handler]) -> None:
         self._graph, self._find = graph, find
-        self._makers = {name: node for node in graph.nodes for name in node.outputs if name}
         # How often each value is read; readers of its sizes need no elements.
         readers = [node for node in graph.nodes if find(node).input(0).use is not Use.MEASURED]
         self._reads = Counter((*_all_read(readers), *graph.output_names))
@@ -117,7 +116,7 @@ class _Search:
 
     def _maker(self, name: str, reads: int | None = None) -> Node | None:
         """The node that makes a value, if it is one of ONNX's own operators and the value is read so many times."""
-        node = self._makers.get(name)
+        node = self._graph.makers.get(name)
         return node if node is not None and node.domain == MAIN and reads in (None, self._reads[name]) else None
 
     def _guard(self, node: Node) -> Node | None:
@@ -192,7 +191,7 @@ class _Search:
         waiting = [name]
         while waiting:
             one = waiting.pop()
-            node = self._makers.get(one)
+            node = self._graph.makers.get(one)
             if node is None:
                 if one in self._graph.input_names and one not in self._graph.constants:
                     return None

@@ -19,7 +19,7 @@ from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
     indexing as indexing,
-    normalization as normalization,
+    normalization,
     quantization as quantization,
     shapes,
     vision as vision,
@@ -53,7 +53,6 @@ from dmljax.onnx.parameters import (
 )
 from dmljax.onnx.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
 from dmljax.onnx.symbols import as_sizes
-from dmljax.types import widened
 
 # ruff: noqa: N803, N815  # attributes are spelled as ONNX Runtime has them
 
@@ -183,31 +182,11 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
 # Normalizations
 
 
-def _normalized(
-    x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool
-) -> tuple[Array, Array | None, Array | None]:
-    """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them."""
-    axes = tuple(range(shapes.normal(axis, x.ndim), x.ndim))
-    dtype = scale.dtype
-    wide = promoted(x.dtype, dtype)
-    bias = None if bias is None else bias.astype(wide)
-    output = dml.mean_variance_normalization2(
-        x.astype(wide), scale.astype(wide), bias, epsilon, axes=axes, use_mean=not is_simple
-    ).astype(dtype)
-    if not (call.wants(1) or call.wants(2)):
-        return output, None, None
-    values = x.astype(widened(x.dtype))
-    mean = jnp.mean(values, axis=axes, keepdims=True)
-    squares = values if is_simple else values - mean
-    variance = jnp.mean(jnp.square(squares), axis=axes, keepdims=True)
-    return output, mean, 1 / jnp.sqrt(variance + epsilon)
-
-
 @handles("SimplifiedLayerNormalization")  # ONNX Runtime defines it in ONNX's domain
 def _simplified_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
 ) -> Results:
-    output, _, inverse = _normalized(x, scale, None, epsilon, call, axis=axis, is_simple=True)
+    output, _, inverse = normalization.normalized(x, scale, None, epsilon, call, axis=axis, is_simple=True)
     return output, inverse
 
 
@@ -223,7 +202,7 @@ def _skip_layer_normalization(
     call: Call,
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *_normalized(total, gamma, beta, epsilon, call, is_simple=False), total
+    return *normalization.normalized(total, gamma, beta, epsilon, call), total
 
 
 @contributed("SkipSimplifiedLayerNormalization")
@@ -231,7 +210,7 @@ def _skip_simplified_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: Call
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *_normalized(total, gamma, None, epsilon, call, is_simple=True), total
+    return *normalization.normalized(total, gamma, None, epsilon, call, is_simple=True), total
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,13 +93,31 @@ def layer_normalization(
     call: Call,
 ) -> Results:
     """Normalizes the input from an axis on; also returns its mean and inverse deviation, of type `stash_type`."""
+    output, mean, inverse = normalized(x, scale, bias, epsilon, call, axis=axis)
+    return output if mean is None else (output, mean, inverse)
+
+
+def normalized(
+    x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool = False
+) -> tuple[Array, Array | None, Array | None]:
+    """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them.
+
+    `is_simple` takes the mean for 0.
+    """
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
-    output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
+    wide = promoted(x.dtype, scale.dtype)
+    parts = x.astype(wide), scale.astype(wide), None if bias is None else bias.astype(wide), epsilon
+    if is_simple:
+        output = dml.mean_variance_normalization2(*parts, axes=axes, use_mean=False)
+    else:
+        output = dml.mean_variance_normalization1(*parts, axes=axes)
+    output = output.astype(scale.dtype)
     if not (call.wants(1) or call.wants(2)):
-        return output
-    wide = x.astype(promoted(x.dtype, jnp.float32))
-    mean = dml.reduce(wide, function=directml.ReduceFunction.AVERAGE, axes=axes)
-    variance = dml.reduce((wide - mean) ** 2, function=directml.ReduceFunction.AVERAGE, axes=axes)
+        return output, None, None
+    values = x.astype(promoted(x.dtype, jnp.float32))
+    mean = dml.reduce(values, function=directml.ReduceFunction.AVERAGE, axes=axes)
+    squares = values if is_simple else values - mean
+    variance = dml.reduce(squares**2, function=directml.ReduceFunction.AVERAGE, axes=axes)
     return output, mean, 1 / jnp.sqrt(variance + epsilon)
 
 
