@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -132,13 +133,7 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     begin = time.perf_counter()
     model = load_onnx(path)
     loaded = time.perf_counter() - begin
-    inputs = make_inputs(
-        model,
-        files_by_name(options.input),
-        _shapes_of_inputs(model, options) | dict(options.shape),
-        dict(options.onnx_free_dim_name_override),
-        dict(options.onnx_free_dim_denotation_override),
-    )
+    inputs = make_inputs(model, files_by_name(options.input), _sizes_of_inputs(model, options, dict(options.shape)))
     own = timing.timed(model, inputs)
     other = timing.timed_in_onnxruntime(path, inputs) if options.compare else None
     differences = {
@@ -163,10 +158,16 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
             print(f"{escape_controls(name)}: {difference:.3g}")
 
 
-def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
-    """Returns the shapes from `--binding_shape` except those of outputs, which the model computes."""
-    outputs = {one.name for one in model.outputs}
-    return {name: shape for name, shape in options.binding_shape if name not in outputs}
+def _sizes_of_inputs(
+    model: Any, options: argparse.Namespace, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> Any:
+    """The sizes that options give for inputs; `--binding_shape` may also name outputs, which the model computes."""
+    from dmljax.onnx.input_types import GivenSizes
+
+    outputs = {own.name for own in model.outputs}
+    of_inputs = {name: shape for name, shape in options.binding_shape if name not in outputs}
+    names = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
+    return GivenSizes({**of_inputs, **shapes}, names, dict(options.onnx_free_dim_denotation_override))
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -648,11 +649,8 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     if model.is_random:
         remedy = "export it in Python, as a function of a key, with jax.export.export"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
-    fixed = {name: size for name, size in names.items() if name not in multiples}
-    sizes = fixed, dict(options.onnx_free_dim_denotation_override)
     divisor = mesh.axis_sizes[0] if mesh else 1
-    shapes = _shapes_of_inputs(model, options)
-    types = open_types_of_inputs(model, shapes, *sizes, options.batch, divisor, multiples)
+    types = open_types_of_inputs(model, _sizes_of_inputs(model, options), options.batch, divisor, multiples)
     if mesh:
         return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
@@ -681,12 +679,11 @@ def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str
     from dmljax.onnx.input_types import types_of_inputs
 
     model = load_onnx(path)
-    shapes = _shapes_of_inputs(model, options)
-    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    sizes = _sizes_of_inputs(model, options)
 
     def inputs_of(place: Place, batch: int | None) -> Sequence[Any]:
         count = len(place.devices)
-        return types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
+        return types_of_inputs(model, sizes, batch or (count if count > 1 else None))
 
     yield escape_controls(path), model, inputs_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.files import MODES, PICTURES, read_picture, unreadable
 from dmljax.onnx.file import TensorType
-from dmljax.onnx.input_types import type_of_input
+from dmljax.onnx.input_types import GivenSizes, type_of_input
 from dmljax.onnx.model import Model
 from dmljax.onnx.open_caches import open_caches
 from dmljax.onnx.parameters import Elements
@@ -19,30 +19,22 @@ from dmljax.text import did_you_mean, join_words, reason_of
 SEED = 0
 
 
-def make_inputs(
-    model: Model,
-    files: Mapping[str, str],
-    shapes: Mapping[str, Sequence[int]],
-    names_of_sizes: Mapping[str, int],
-    denotations: Mapping[str, int],
-) -> dict[str, Elements]:
+def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> dict[str, Elements]:
     """Makes a model's inputs: arrays and images from files by name, and random numbers for the others.
 
-    Open sizes may be given by shape, by name or by denotation. An input with a default keeps it unless a file or shape
-    is given for it.
+    An input with a default keeps it unless a file or shape is given for it.
     """
-    names = [wanted.name for wanted in (*model.inputs, *model.defaults)]
+    names, shapes = [own.name for own in (*model.inputs, *model.defaults)], sizes.shapes
     for kind, name in (*(("input", name) for name in files), *(("shape", name) for name in shapes)):
         if name not in names:
             rule = f"must name one of the inputs {', '.join(names)}"
             raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
     random = np.random.default_rng(SEED)
-    sizes = open_caches(model).with_sizes(names_of_sizes)
-    inputs = (*model.inputs, *(wanted for wanted in model.defaults if {wanted.name} & (files.keys() | shapes.keys())))
+    inputs = (*model.inputs, *(own for own in model.defaults if own.name in files or own.name in shapes))
+    types = sizes._replace(names=open_caches(model).with_sizes(sizes.names)).overridden(inputs)
     return {
-        name: _read(files[name], wanted) if name in files else _random(random, wanted, shapes.get(name))
-        for wanted in (one.overridden(sizes, denotations) for one in inputs)
-        for name in [wanted.name]
+        own.name: _read(files[own.name], own) if own.name in files else _random(random, own, shapes.get(own.name))
+        for own in types
     }
 
 

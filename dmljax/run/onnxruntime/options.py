@@ -112,7 +112,6 @@ class SessionOptions(_Options):
         self._providers.append((provider_name, provider_options))
 
     def has_providers(self) -> bool:
-        """Whether a provider was added."""
         return bool(self._providers)
 
 

@@ -84,7 +84,6 @@ class InferenceSession(Answering):
     # What the model takes and gives
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that each run needs."""
         return [self._node_arg(one) for one in self._inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -92,7 +91,6 @@ class InferenceSession(Answering):
         return [self._node_arg(one) for one in self._defaults]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs."""
         return [self._node_arg(one) for one in self._outputs]
 
     def _node_arg(self, one: TensorType) -> NodeArg:
@@ -107,7 +105,6 @@ class InferenceSession(Answering):
         return ModelMetadata(*texts, int(version), entries)
 
     def get_session_options(self) -> SessionOptions:
-        """The options that the session was made with."""
         return self._options
 
     # Providers
@@ -117,7 +114,6 @@ class InferenceSession(Answering):
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options of each provider."""
         return {name: dict(options) for name, options in self._providers.items()}
 
     def set_providers(
@@ -168,11 +164,9 @@ class InferenceSession(Answering):
             callback(results, user_data, "")
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs that are bound before a run."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Runs with bound inputs, and fills the bound outputs."""
         iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
