@@ -45,7 +45,7 @@ class SeveralModels:
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they have these."""
         own = self._joined({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
-        types = {one.dtype for name, one in weights.items() if one.dtype != own[name]}
+        types = {weight.dtype for name, weight in weights.items() if weight.dtype != own[name]}
         return types.pop() if len(types) == 1 else None
 
     def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -53,19 +53,19 @@ class SeveralModels:
         if len(self.by_part) == 1:
             return weights
         prefix = f"{part}."
-        return {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
 
     def run(self, part: str, weights: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Array]:
         """The outputs of a model by name."""
         model = self.by_part[part]
         results: Any = model.apply(self.weights_of(part, weights), **inputs)
         several = results if isinstance(results, tuple) else (results,)
-        return dict(zip((one.name for one in model.outputs), several, strict=True))
+        return dict(zip((own.name for own in model.outputs), several, strict=True))
 
     def _joined(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         if len(of_parts) == 1:
             return next(iter(of_parts.values()))
-        return {f"{part}.{name}": one for part, values in of_parts.items() for name, one in values.items()}
+        return {f"{part}.{name}": value for part, values in of_parts.items() for name, value in values.items()}
 
 
 class _OfFolder(Protocol):

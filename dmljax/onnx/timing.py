@@ -43,8 +43,8 @@ def _timed(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
 
 def timed(model: Model, inputs: Mapping[str, Elements]) -> Timing:
     """Measures calls of a model, always with the same random key."""
-    placed = [inputs[one.name] for one in model.inputs]
-    named: dict[str, Any] = {one.name: inputs[one.name] for one in model.defaults if one.name in inputs}
+    placed = [inputs[own.name] for own in model.inputs]
+    named: dict[str, Any] = {own.name: inputs[own.name] for own in model.defaults if own.name in inputs}
     if model.is_random:
         named["key"] = jax.random.key(SEED)
 
@@ -52,7 +52,7 @@ def timed(model: Model, inputs: Mapping[str, Elements]) -> Timing:
         results = jax.block_until_ready(model(*placed, **named))
         return results if isinstance(results, tuple) else (results,)
 
-    return _timed([one.name for one in model.outputs], call)
+    return _timed([own.name for own in model.outputs], call)
 
 
 def timed_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
@@ -65,7 +65,7 @@ def timed_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
     with inside("onnxruntime"):
         try:
             session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            return _timed([one.name for one in session.get_outputs()], lambda: session.run(None, dict(inputs)))
+            return _timed([own.name for own in session.get_outputs()], lambda: session.run(None, dict(inputs)))
         except Exception as error:  # its errors derive directly from Exception
             raise Unsupported(Problem((), f"cannot run the model: {reason_of(error)}")) from None
 
@@ -86,5 +86,5 @@ def shown(result: Value) -> str:
         return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
     elements = np.asarray(result).ravel()[:SHOWN].tolist()
     dots = ", ..." if result.size > SHOWN else ""
-    spelled = ", ".join(f"{one:.6g}" if isinstance(one, float) else str(one) for one in elements)
+    spelled = ", ".join(f"{number:.6g}" if isinstance(number, float) else str(number) for number in elements)
     return f"{jax.typeof(result).str_short()} {spelled}{dots}"

@@ -156,7 +156,7 @@ def attended_by_scores(
     total = total if sink is None else total + jnp.exp(sink - largest)
     weights = powers / jnp.where(total == 0, 1, total)
     output = in_rows(_means(weights, values))
-    return output, [one.astype(dtype) for one in (products, bounded, masked, weights)]
+    return output, [stage.astype(dtype) for stage in (products, bounded, masked, weights)]
 
 
 def _filled(mask: Array, total: int) -> Array:
@@ -268,7 +268,7 @@ def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: int) -> A
     pairs = cosines.shape[-1]
     if 2 * pairs > x.shape[-1]:
         raise InvalidDesc(Problem("cos_cache", f"must have at most {x.shape[-1] // 2} pairs", pairs))
-    cosines, sines = (jnp.expand_dims(one, 1).astype(x.dtype) for one in (cosines, sines))
+    cosines, sines = (jnp.expand_dims(table, 1).astype(x.dtype) for table in (cosines, sines))
     turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if is_interleaved:
         first, second = turned[..., ::2], turned[..., 1::2]
@@ -368,9 +368,9 @@ def _attended_with_mask(
     return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
 
 
-def require_absent(**given: Array | int | str | None) -> None:
+def require_absent(**unsupported: Array | int | str | None) -> None:
     """Refuses inputs and attributes that have an effect."""
-    for name, value in given.items():
+    for name, value in unsupported.items():
         if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
             raise Unsupported(Problem(name, "not supported", value if isinstance(value, int | str) else "an array"))
 

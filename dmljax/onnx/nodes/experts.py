@@ -139,11 +139,9 @@ def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array
 
 
 def _in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:
-    def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
-        return None, run(*given)
-
     is_few = isinstance(count, int) and count <= _FEW_BLOCKS
-    return lax.scan(step, None, (blocks, experts), unroll=max(count, 1) if is_few else 1)[1]
+    unroll = max(count, 1) if is_few else 1
+    return lax.scan(lambda _, block: (None, run(*block)), None, (blocks, experts), unroll=unroll)[1]
 
 
 # Experts
@@ -160,9 +158,8 @@ def _mixed(
     experts, weights = _routed(router, mixing, mixture)
     first, second, third = layers
     if mixture.is_gated and (third is None) != bool(mixture.swiglu_fusion):
-        given = f"swiglu_fusion {mixture.swiglu_fusion}"
         rule = "needs fc3_experts_weights if swiglu_fusion is 0, and else must not have them"
-        raise InvalidDesc(Problem((), rule, given))
+        raise InvalidDesc(Problem((), rule, f"swiglu_fusion {mixture.swiglu_fusion}"))
 
     def expert_of(rows: Array, expert: Array) -> Array:
         gate, linear = first(rows, expert), None if third is None else third(rows, expert)
@@ -261,9 +258,9 @@ def _quantized_mixture_of_experts(
     codes: _Codes,
 ) -> Array:
     if codes.quant_type != "int" or codes.weights_prepacked == 1:
-        given = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
-        remedy = "make the model for the CPU"
-        raise Unsupported(Problem((), "supports only integers that are not prepacked", given, remedy=remedy))
+        kind = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
+        rule, remedy = "supports only integers that are not prepacked", "make the model for the CPU"
+        raise Unsupported(Problem((), rule, kind, remedy=remedy))
     hidden, features = x.shape[-1], weight1.shape[1]
     features = features // 2 if mixture.is_gated and mixture.swiglu_fusion else features
 

@@ -32,8 +32,8 @@ def _matmul_of_few_bits(
     weight_prepacked: int = 0,
 ) -> Array:
     if bits not in (2, 4, 8) or weight_prepacked:
-        given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
-        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", given))
+        kind = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
+        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", kind))
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
@@ -75,7 +75,7 @@ _NF4 = (
     *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634),
     *(0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
-_TABLES = {"0": (*_FP4, *(-one for one in _FP4)), "1": _NF4}
+_TABLES = {"0": (*_FP4, *(-number for number in _FP4)), "1": _NF4}
 
 
 @contributed("MatMulBnb4")

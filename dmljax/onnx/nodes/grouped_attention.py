@@ -99,7 +99,7 @@ class Rotary(Attributes):
         cosines, sines, positions = angles
         if cosines is None or sines is None:
             raise InvalidDesc(Problem("do_rotary", "needs cos_cache and sin_cache", "one without the other"))
-        rows = [rows_at(one, places if positions is None else positions) for one in (cosines, sines)]
+        rows = [rows_at(table, places if positions is None else positions) for table in (cosines, sines)]
         return [rotated(x, *rows, is_interleaved=self.rotary_interleaved) for x in heads]
 
 
@@ -235,12 +235,12 @@ def _group_query_attention(
     require_absent(qk_output=qk_output)
     formats = cache.formats(past, scales)
     query, key, value = heads.split(rows)
-    each = (one or epsilons.qk_norm_epsilon for one in (epsilons.q_norm_epsilon, epsilons.k_norm_epsilon))
+    each = (epsilon or epsilons.qk_norm_epsilon for epsilon in (epsilons.q_norm_epsilon, epsilons.k_norm_epsilon))
     query, key = norms.normalized(query, key, each)
     chunk = Chunk.of(last_places + 1, query.shape[2], query_lengths)
     query, key = rotary.turned((query, key), angles, chunk.own)
-    news = [one.rounded(chunk.without_padding(x)) for one, x in zip(formats, (key, value), strict=True)]
-    pasts = [one.numbers(x, query.dtype) for one, x in zip(formats, past, strict=True)]
+    news = [form.rounded(chunk.without_padding(x)) for form, x in zip(formats, (key, value), strict=True)]
+    pasts = [form.numbers(x, query.dtype) for form, x in zip(formats, past, strict=True)]
     sink = jnp.zeros(heads.num_heads, query.dtype) if more.sink is None and scores.smooth_softmax > 0 else more.sink
     capacity = 0 if past.keys is None else past.keys.shape[2]
     if is_known(longest) or past.keys is None:
@@ -253,7 +253,7 @@ def _group_query_attention(
     else:
         room = most if past.keys is None else max(capacity, most)
         output, *presents = _attended_in_room(query, news, pasts, chunk, room, scores, more.bias, sink)
-    return output, *(one.stored(x) for one, x in zip(formats, presents, strict=True))
+    return output, *(form.stored(x) for form, x in zip(formats, presents, strict=True))
 
 
 def _attended_in_room(

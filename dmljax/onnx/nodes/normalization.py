@@ -30,7 +30,7 @@ class _ByMoments(NamedTuple):
 
     def normalized(self, epsilon: float) -> Array:
         x, wide = self.x, promoted(self.x.dtype, self.mean.dtype)
-        scale, bias, mean, variance = (of_channels(one, x).astype(wide) for one in self[1:])
+        scale, bias, mean, variance = (of_channels(moments, x).astype(wide) for moments in self[1:])
         return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
@@ -42,9 +42,9 @@ def _batch_normalization(
         return inputs.normalized(epsilon)
     # ONNX returns running moments, DirectML the batch's moments.
     x, scale, bias, *moments = inputs
-    scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
+    scale, bias = (of_channels(factors, x).astype(x.dtype) for factors in (scale, bias))
     output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
-    news = [one.reshape(-1).astype(moments[0].dtype) for one in own]
+    news = [moment.reshape(-1).astype(moments[0].dtype) for moment in own]
     return output, *(momentum * old + (1 - momentum) * new for old, new in zip(moments, news, strict=True))
 
 

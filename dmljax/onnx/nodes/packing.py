@@ -78,7 +78,7 @@ def _packed_multihead_attention(
         parts = [query, key, value]
     if bias is not None:
         own = split_features(bias[None], [x.shape[1] for x in parts])
-        parts = [x + one for x, one in zip(parts, own, strict=True)]
+        parts = [x + term for x, term in zip(parts, own, strict=True)]
     return _attended(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
 
 

@@ -106,31 +106,31 @@ def _sizes(
 ) -> tuple[list[float], list[int]]:
     """The scale and new size of each dimension."""
     ratios, new = [1.0] * x.ndim, list(x.shape)
-    both = [one for one in (sizes, scales) if one is not None and one.size > 0]
+    both = [numbers for numbers in (sizes, scales) if numbers is not None and numbers.size > 0]
     if len(both) != 1:
         raise InvalidDesc(Problem((), "needs either scales or sizes", "both" if both else "none"))
     has_sizes = both[0] is sizes
-    given: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
-    if len(given) != len(axes):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
+    wanted: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
+    if len(wanted) != len(axes):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(wanted)))
     are_empty = [isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes]
-    if has_sizes and any(is_empty and one != 0 for is_empty, one in zip(are_empty, given, strict=True)):
+    if has_sizes and any(is_empty and number != 0 for is_empty, number in zip(are_empty, wanted, strict=True)):
         raise InvalidDesc(Problem("X", "must not be empty where it is resized", x.shape))
-    left = [one for is_empty, one in zip(are_empty, given, strict=True) if not (has_sizes and is_empty)]
-    if any(not one > 0 or one == math.inf for one in left):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(given)))
+    left = [number for is_empty, number in zip(are_empty, wanted, strict=True) if not (has_sizes and is_empty)]
+    if any(not number > 0 or number == math.inf for number in left):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(wanted)))
     if not has_sizes:
-        for axis, ratio in zip(axes, given, strict=True):
+        for axis, ratio in zip(axes, wanted, strict=True):
             ratios[axis] = ratio
             new[axis] = _scaled(x.shape[axis], ratio)
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
-    if choose is not None and any(map(is_symbolic, (*given, *x.shape))):
+    if choose is not None and any(map(is_symbolic, (*wanted, *x.shape))):
         raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
-    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
-    for axis, ratio, size in zip(axes, own, given, strict=True):
+    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
+    for axis, ratio, size in zip(axes, own, wanted, strict=True):
         if choose is None:
             ratios[axis], new[axis] = ratio, size
         else:
@@ -191,7 +191,7 @@ def _places(
                 single = (0.0, 0.0, 1.0)
                 spread = (before[i], after[i], scales[i])
                 before[i], after[i], scales[i] = (
-                    _chosen(size == 1, one, other) for one, other in zip(single, spread, strict=True)
+                    _chosen(size == 1, *pair) for pair in zip(single, spread, strict=True)
                 )
             case "tf_crop_and_resize":
                 span = (ends[i] - starts[i]) * (own - 1)
@@ -207,10 +207,10 @@ def _as_number(size: int) -> Any:
     return number(size, np.float32) if is_symbolic(size) else size
 
 
-def _chosen(condition: Any, one: Any, other: Any) -> Any:
+def _chosen(condition: Any, if_true: Any, if_false: Any) -> Any:
     if isinstance(condition, jax.Array):
-        return jnp.where(condition, one, other)
-    return one if condition else other
+        return jnp.where(condition, if_true, if_false)
+    return if_true if condition else if_false
 
 
 class _Taps(NamedTuple):
