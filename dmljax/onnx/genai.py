@@ -210,11 +210,7 @@ _NAMES_OF_OTHERS = {
         "cross_present_key_names": "present_key_cross_%d",
         "cross_present_value_names": "present_value_cross_%d",
     },
-    "embedding": {
-        "input_ids": "input_ids",
-        "image_features": "image_features",
-        "inputs_embeds": "inputs_embeds",
-    },
+    "embedding": {"input_ids": "input_ids", "image_features": "image_features", "inputs_embeds": "inputs_embeds"},
     "vision": {"image_features": "image_features"},
 }
 _KNOWN = join_words(["decoder", *_NAMES_OF_OTHERS])

@@ -408,11 +408,7 @@ KINDS = {
         "PNDMScheduler",
         _plms,
         {"set_alpha_to_one": False, "skip_prk_steps": False},
-        {
-            "prediction_type": ("epsilon", "v_prediction"),
-            "rescale_betas_zero_snr": (False,),
-            "skip_prk_steps": (True,),
-        },
+        {"prediction_type": ("epsilon", "v_prediction"), "rescale_betas_zero_snr": (False,), "skip_prk_steps": (True,)},
     ),
     "euler": Kind("EulerDiscreteScheduler", _euler, {"timestep_spacing": "linspace"}),
     "euler_ancestral": Kind(

@@ -38,10 +38,7 @@ class Case(NamedTuple):
 
 
 # What DirectML has no operator for
-REFUSED = {
-    "MaxUnpool 5": "DimensionCount must be 4; got 5",
-    "Resize 5": "DimensionCount must be 1 to 4; got 5",
-}
+REFUSED = {"MaxUnpool 5": "DimensionCount must be 4; got 5", "Resize 5": "DimensionCount must be 1 to 4; got 5"}
 OfRank = Callable[[int], Iterator[Case]]
 CASES: dict[str, OfRank] = {}  # by operator and rank
 

@@ -348,12 +348,7 @@ def _seen_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
 
 
 def _attended_with_mask(
-    query: Array,
-    keys: Array,
-    values: Array,
-    mask: Array | None,
-    bias: Array | None,
-    scores: _ScoreAttributes,
+    query: Array, keys: Array, values: Array, mask: Array | None, bias: Array | None, scores: _ScoreAttributes
 ) -> Array:
     """Computes attention that adds a number to the scores of masked keys; causality hides keys completely."""
     queries, total = query.shape[2], keys.shape[2]

@@ -148,11 +148,7 @@ def _in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array
 
 
 def _mixed(
-    x: Matrices,
-    router: Matrix,
-    mixing: Array | None,
-    layers: tuple[_Layer, _Layer, _Layer | None],
-    mixture: _Mixture,
+    x: Matrices, router: Matrix, mixing: Array | None, layers: tuple[_Layer, _Layer, _Layer | None], mixture: _Mixture
 ) -> Array:
     tokens = x.reshape(-1, x.shape[-1])
     experts, weights = _routed(router, mixing, mixture)

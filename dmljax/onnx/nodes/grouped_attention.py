@@ -283,12 +283,7 @@ def _attended_in_room(
 
 
 def _attended_in_window(
-    query: Array,
-    news: Sequence[Array],
-    pasts: Sequence[Any],
-    chunk: Chunk,
-    scores: _GroupScores,
-    sink: Array | None,
+    query: Array, news: Sequence[Array], pasts: Sequence[Any], chunk: Chunk, scores: _GroupScores, sink: Array | None
 ) -> Sequence[Array]:
     """Computes attention to caches of the latest keys and to new ones, and returns the caches of the latest too."""
     capacity, width = pasts[0].shape[2], scores.local_window_size

@@ -50,13 +50,7 @@ def _batch_normalization(
 
 @handles("BatchNormalization", since=1)
 def _first_batch_normalization(
-    inputs: _ByMoments,
-    *,
-    epsilon: float = 1e-5,
-    is_test: int = 0,
-    momentum: float = 0.9,
-    spatial: int = 1,
-    call: Call,
+    inputs: _ByMoments, *, epsilon: float = 1e-5, is_test: int = 0, momentum: float = 0.9, spatial: int = 1, call: Call
 ) -> Array:
     if call.wants(1) or not spatial:
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"

@@ -117,9 +117,7 @@ class InferenceSession(Answering):
         return {name: dict(options) for name, options in self._providers.items()}
 
     def set_providers(
-        self,
-        providers: Sequence[Provider] | None = None,
-        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Keeps the names of other providers."""
         with refusing("onnxruntime", kind_of_load):
