@@ -46,7 +46,7 @@ def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = Fa
     if not (folder / name).exists():
         if is_optional:
             return {}
-        raise InvalidDesc(Problem(name, "must be in the folder", f"'{one_line(folder)}'"))
+        require(name, not folder.is_dir(), "must be in the folder", f"'{one_line(folder)}'")
     with opened(folder / name, at_most) as file:
         try:
             content = json.loads(file.read())

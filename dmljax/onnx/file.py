@@ -279,16 +279,12 @@ class Reader:
             return Reference(_text("ref_attr_name", proto.ref_attr_name))
         kinds = onnx.AttributeProto
         match proto.type:
-            case kinds.FLOAT:
-                return proto.f
-            case kinds.INT:
-                return proto.i
+            case kinds.FLOAT | kinds.INT:
+                return proto.f if proto.type == kinds.FLOAT else proto.i
             case kinds.STRING:
                 return _text(proto.name, proto.s)
-            case kinds.FLOATS:
-                return tuple(proto.floats)
-            case kinds.INTS:
-                return tuple(proto.ints)
+            case kinds.FLOATS | kinds.INTS:
+                return tuple(proto.floats if proto.type == kinds.FLOATS else proto.ints)
             case kinds.STRINGS:
                 return tuple(_text(proto.name, one) for one in proto.strings)
             case kinds.TENSOR:

@@ -163,15 +163,8 @@ class LanguageModel:
         `key`: from the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`,
         from `start`, has the sequences that the prompts follow; it stays as it is.
         """
-        options = {
-            "max_length": max_length,
-            "min_length": min_length,
-            "do_sample": do_sample,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "repetition_penalty": repetition_penalty,
-        }
+        values = (max_length, min_length, do_sample, temperature, top_k, top_p, repetition_penalty)
+        options = dict(zip(Search._fields, values, strict=True))
         with within("onnx"):
             run = self._begun(prompts, options, key, state, weights, _Senses(audio, images))
             return run.advanced(run.search.max_length).sequences()

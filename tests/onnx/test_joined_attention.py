@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
-import onnxruntime
+import onnx_models
 import pytest
 from helpers import few_of
 from onnx import parser
@@ -71,10 +71,7 @@ def network(nodes: str, shapes: Mapping[str, Sequence[Any]], constants: str = ""
 
 
 def by_onnxruntime(model: Any, inputs: Mapping[str, Any]) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(inputs))[0]
+    return onnx_models.by_onnxruntime(model, [inputs[own.name] for own in model.graph.input])[0]
 
 
 def with_all_outputs(model: Any) -> Any:
