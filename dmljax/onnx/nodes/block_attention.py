@@ -149,5 +149,5 @@ def _paged_attention(
     seen = is_there if near is None else is_there & near
     queries = jnp.moveaxis(queries[0][:, padded], 1, 0)
     keys, values = map(of_sequences, caches)
-    output = scores.attended(queries, keys, values, seen, sink)
+    output = scores.attended(queries, keys, values, seen, None, sink)
     return output[sequences, steps], *caches

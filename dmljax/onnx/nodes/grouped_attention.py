@@ -145,20 +145,14 @@ class NearScores(Attributes):
         """How many keys before its own a query sees; -1 for all."""
         return max(self.local_window_size, 0) - 1
 
-    def attended(self, query: Array, keys: Array, values: Array, seen: Array, sink: Array | None) -> Array:
-        """Computes attention to the keys that are seen."""
-        if self.softcap or sink is not None:
-            return self.by_scores(query, keys, values, seen, None, sink)
-        return attended(query, keys, values, seen, None, scale=self.scale or None)
-
-    def by_scores(
+    def attended(
         self, query: Array, keys: Array, values: Array, seen: Array, bias: Array | None, sink: Array | None
     ) -> Array:
-        """Computes attention with explicit scores."""
-        output, _ = attended_by_scores(
-            query, keys, values, seen, bias, scale=self.scale or None, softcap=self.softcap, sink=sink
-        )
-        return output
+        """Computes attention to the keys that are seen."""
+        scale = self.scale or None
+        if not self.softcap and sink is None:
+            return attended(query, keys, values, seen, bias, scale=scale)
+        return attended_by_scores(query, keys, values, seen, bias, scale=scale, softcap=self.softcap, sink=sink)[0]
 
 
 def attended_in_caches(
@@ -211,6 +205,65 @@ class _ScoreInputs(NamedTuple):
     sink: Array | None = None
 
 
+class _Attention(NamedTuple):
+    """New tokens, the caches before them, and how they attend."""
+
+    query: Array
+    news: Sequence[Array]  # keys and values
+    pasts: Sequence[Any]
+    chunk: Chunk
+    scores: _GroupScores
+    sink: Array | None
+
+    def in_room(self, room: int, bias: Array | None) -> Sequence[Array]:
+        """Computes attention to caches with room for the new tokens, and returns the caches too."""
+        query, news, pasts, chunk, scores, sink = self
+        own, seen = chunk.own[:, None, :, None], None
+        if scores.local_window_size >= 0:
+            seen = window(own, room, is_causal=True, left=scores.left)
+        if bias is not None and bias.shape[-1] != room:
+            bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
+        output, *presents = attended_in_caches(query, news, pasts, chunk.pasts, room, seen, bias, scale=scores.scale)
+        if scores.softcap or sink is not None or not scores.causal:
+            is_there: Array = positions_of(room) < chunk.ends.reshape(-1, 1, 1, 1)
+            if scores.causal:
+                is_there &= positions_of(room) <= own
+            keys, values = presents
+            output = scores.attended(query, keys, values, is_there if seen is None else seen & is_there, bias, sink)
+        return output, *presents
+
+    def in_window(self) -> Sequence[Array]:
+        """Computes attention to caches of the latest keys and to new ones, and returns the caches of the latest too."""
+        capacity, width = self.pasts[0].shape[2], self.scores.local_window_size
+        if width < 1:
+            raise InvalidDesc(Problem("local_window_size", "must be at least 1 with sliding_window_cache", width))
+        if capacity < width:
+            rule = f"must have {width} positions, as many as local_window_size"
+            raise InvalidDesc(Problem("past_key", rule, capacity))
+        keys, values = (jnp.concatenate(pair, 2) for pair in zip(self.pasts, self.news, strict=True))
+        seen, kept = _sliding_window(self.chunk, capacity, width)
+        output = self.scores.attended(self.query, keys, values, seen, None, self.sink)
+        return output, *(jnp.take_along_axis(x, kept[:, None, :, None], 2) for x in (keys, values))
+
+
+def _sliding_window(chunk: Chunk, capacity: int, width: int) -> tuple[Array, Array]:
+    """Which cached and new keys each query sees, (batch, 1, queries, keys), and which the cache then holds."""
+    pasts, ends, own = chunk
+    step = capacity - width + 1  # positions that leave the cache together
+
+    def dropped(count: Array) -> Array:
+        return step * (jnp.maximum(count - capacity + step - 1, 0) // step)
+
+    slots = jnp.arange(capacity, dtype=jnp.int32)[None]
+    cached = dropped(pasts)[:, None] + slots
+    places = jnp.concatenate([jnp.where(cached < pasts[:, None], cached, -width), own], 1)[:, None, None]
+    queries = own[:, None, :, None]
+    wanted = dropped(ends)[:, None] + slots
+    news = capacity + wanted - pasts[:, None]
+    kept = jnp.where(wanted < pasts[:, None], wanted - dropped(pasts)[:, None], news)
+    return (places <= queries) & (places > queries - width), jnp.clip(kept, 0, places.shape[-1] - 1)
+
+
 @contributed("GroupQueryAttention")
 def _group_query_attention(
     rows: Projections,
@@ -247,70 +300,10 @@ def _group_query_attention(
         (most,) = as_sizes(call.known(call.node.inputs[6], longest, 1))
     else:  # nodes that graphs of commands capture count at run time; their caches have room for all positions
         most = max(capacity, query.shape[2])
+    attention = _Attention(query, news, pasts, chunk, scores, sink)
     if sliding_window_cache and 0 < capacity < most and past.values is not None:
         require_absent(attention_bias=more.bias)
-        output, *presents = _attended_in_window(query, news, pasts, chunk, scores, sink)
+        output, *presents = attention.in_window()
     else:
-        room = most if past.keys is None else max(capacity, most)
-        output, *presents = _attended_in_room(query, news, pasts, chunk, room, scores, more.bias, sink)
+        output, *presents = attention.in_room(most if past.keys is None else max(capacity, most), more.bias)
     return output, *(form.stored(x) for form, x in zip(formats, presents, strict=True))
-
-
-def _attended_in_room(
-    query: Array,
-    news: Sequence[Array],
-    pasts: Sequence[Array | None],
-    chunk: Chunk,
-    room: int,
-    scores: _GroupScores,
-    bias: Array | None,
-    sink: Array | None,
-) -> Sequence[Array]:
-    """Computes attention to caches with room for the new tokens, and returns the caches too."""
-    own, seen = chunk.own[:, None, :, None], None
-    if scores.local_window_size >= 0:
-        seen = window(own, room, is_causal=True, left=scores.left)
-    if bias is not None and bias.shape[-1] != room:
-        bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
-    output, *presents = attended_in_caches(query, news, pasts, chunk.pasts, room, seen, bias, scale=scores.scale)
-    if scores.softcap or sink is not None or not scores.causal:
-        is_there: Array = positions_of(room) < chunk.ends.reshape(-1, 1, 1, 1)
-        if scores.causal:
-            is_there &= positions_of(room) <= own
-        keys, values = presents
-        output = scores.by_scores(query, keys, values, is_there if seen is None else seen & is_there, bias, sink)
-    return output, *presents
-
-
-def _attended_in_window(
-    query: Array, news: Sequence[Array], pasts: Sequence[Any], chunk: Chunk, scores: _GroupScores, sink: Array | None
-) -> Sequence[Array]:
-    """Computes attention to caches of the latest keys and to new ones, and returns the caches of the latest too."""
-    capacity, width = pasts[0].shape[2], scores.local_window_size
-    if width < 1:
-        raise InvalidDesc(Problem("local_window_size", "must be at least 1 with sliding_window_cache", width))
-    if capacity < width:
-        rule = f"must have {width} positions, as many as local_window_size"
-        raise InvalidDesc(Problem("past_key", rule, capacity))
-    keys, values = (jnp.concatenate(pair, 2) for pair in zip(pasts, news, strict=True))
-    seen, kept = _sliding_window(chunk, capacity, width)
-    output = scores.attended(query, keys, values, seen, sink)
-    return output, *(jnp.take_along_axis(x, kept[:, None, :, None], 2) for x in (keys, values))
-
-
-def _sliding_window(chunk: Chunk, capacity: int, width: int) -> tuple[Array, Array]:
-    """Which cached and new keys each query sees, (batch, 1, queries, keys), and which the cache then holds."""
-    pasts, ends, own = chunk
-    step = capacity - width + 1  # positions that leave the cache together
-
-    def dropped(count: Array) -> Array:
-        return step * (jnp.maximum(count - capacity + step - 1, 0) // step)
-
-    slots = jnp.arange(capacity, dtype=jnp.int32)[None]
-    cached = dropped(pasts)[:, None] + slots
-    places = jnp.concatenate([jnp.where(cached < pasts[:, None], cached, -width), own], 1)[:, None, None]
-    queries = own[:, None, :, None]
-    wanted = dropped(ends)[:, None] + slots
-    news = capacity + wanted - pasts[:, None]
-    kept = jnp.where(wanted < pasts[:, None], wanted - dropped(pasts)[:, None], news)
-    return (places <= queries) & (places > queries - width), jnp.clip(kept, 0, places.shape[-1] - 1)
