@@ -58,10 +58,7 @@ _handles_each = functools.partial(handles, is_elementwise=True)
 # Arithmetic and functions
 
 # The kinds of known values that operators take, if not numbers
-_KINDS = {
-    **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
-    "Equal": "biufT",
-}
+_KINDS = {**dict.fromkeys(("And", "Not", "Or", "Xor"), "b"), "Equal": "biufT"}
 
 _FUNCTIONS: _Entries = (
     ("Abs", dml.element_wise_abs, np.abs),
