@@ -1,6 +1,6 @@
 """What `dmljax` exports: the operators' functions and what belongs to them.
 
-`python tests/public_names.py` writes this file.
+`python tests/generated.py` writes this file.
 """
 
 # fmt: off
