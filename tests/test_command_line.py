@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import SAMPLED
+from helpers import SAMPLED, few_of
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
