@@ -90,7 +90,7 @@ def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--models", metavar="COUNT", type=int, default=80, help="how many mutated models to try")
+    parser.addoption("--models", metavar="COUNT", type=int, default=20, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="write the notebooks' output into their files")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from cases_softmax import log_softmax
 from families import ELEMENTWISE
-from helpers import FULL, SAMPLED, UNITS, few_of, needs_x64, units_beyond, units_off, with_subnormals
+from helpers import FULL, SAMPLED, UNITS, needs_x64, units_beyond, units_off, with_subnormals
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
 from search import worst_arguments
@@ -97,7 +97,7 @@ def operands(name: str, dtype: Any, count: int) -> list[Arr]:
 
 
 @pytest.mark.full(but=8)
-@pytest.mark.parametrize("data_type", few_of([DataType.FLOAT32, DataType.FLOAT16], DataType.FLOAT32), ids=str)
+@pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16], ids=str)
 @pytest.mark.parametrize("name", ROUNDING)
 def test_is_within_a_few_ulp_of_float64(
     name: str, data_type: DataType, record_property: Callable[[str, object], None]
@@ -401,7 +401,7 @@ def hard_rows(rng: np.random.Generator, count: int, width: int) -> list[Arr]:
 
 @SAMPLED
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("width", few_of([1, 2, 3, 16, 33, 64, 65, 1000, 50257], 1, 3, 33, 1000, 50257))
+@pytest.mark.parametrize("width", [1, 2, 3, 16, 33, 64, 65, 1000, 50257])
 def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis: int) -> None:
     # Each distance is rounded before its exponential, and XLA's version decides the order of sums in long rows.
     unit = np.finfo(np.float32).eps

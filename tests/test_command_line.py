@@ -15,8 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import few_of
-from kinds import FEW
+from helpers import SAMPLED, few_of
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
@@ -558,7 +557,8 @@ def test_the_table_of_operators_fits_a_terminal(
         assert fitted.count("\n") < 1.3 * whole.count("\n")
 
 
-@pytest.mark.parametrize("name", few_of(sorted(OPERATORS), *FEW))
+@SAMPLED
+@pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_every_operator_is_explained(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from families import ELEMENTWISE
-from helpers import FULL, SAMPLED, few_of, needs_x64
+from helpers import FULL, SAMPLED, needs_x64
 from numpy.typing import NDArray
 from scalar_functions import DEFINED, dense, scalar_function
 from scipy import special
@@ -224,7 +224,7 @@ def everyday(rng: np.random.Generator, count: int) -> Arr:
 
 
 @SAMPLED
-@pytest.mark.parametrize("mode", few_of(["forward", "reverse"], "reverse"))
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
 @pytest.mark.parametrize("name", SLOPES)
 def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: str, mode: str) -> None:
     function, _, arguments = scalar_function(name)
@@ -330,7 +330,7 @@ SMOOTH: dict[str, Callable[..., Any]] = {
 
 @FULL
 @needs_x64
-@pytest.mark.parametrize("name", few_of(SMOOTH, "activation_softplus", "activation_scaled_elu", "element_wise_divide"))
+@pytest.mark.parametrize("name", SMOOTH)
 def test_second_derivatives_with_respect_to_all_pairs_of_arguments_are_right(name: str) -> None:
     def second(function: Callable[..., Any], *modes: Any) -> Callable[..., Any]:
         once = jax.grad(lambda given: function(*given))
@@ -346,7 +346,7 @@ def test_second_derivatives_with_respect_to_all_pairs_of_arguments_are_right(nam
 
 @SAMPLED
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, np.int32(0), np.int8(1), np.int32(2), np.uint8(3)])
-@pytest.mark.parametrize("base", few_of([0.0, -0.0, 1.5, -2.0], -0.0, -2.0))
+@pytest.mark.parametrize("base", [0.0, -0.0, 1.5, -2.0])
 def test_the_second_derivative_of_a_power_is_right_at_its_edges(base: float, exponent: Any) -> None:
     twice = jax.grad(jax.grad(lambda x: dmljax.element_wise_pow(x, exponent)))
     order = float(exponent)

@@ -94,6 +94,7 @@ def test_the_example_of_every_descriptor_runs(name: str) -> None:
 
 
 def test_every_public_name_has_an_example() -> None:
-    descriptors = {one.__name__ for one in directml.OPERATORS.values()}  # their examples are made from the pages'
-    names = NAMES.keys() - descriptors - {"OPERATORS"}
-    assert [name for name in sorted(names) if not any(test.examples for test in examples_in(name))] == []
+    names = NAMES.keys() - {"OPERATORS"}
+    without = [name for name in sorted(names) if not any(test.examples for test in examples_in(name))]
+    # The examples of descriptors are made from their pages'.
+    assert [name for name in without if not (name.endswith("Desc") and name != "TensorDesc")] == []

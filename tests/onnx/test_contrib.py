@@ -250,23 +250,7 @@ IN_MAIN = {"SimplifiedLayerNormalization", "LayerNormalization"}
 @SAMPLED
 @pytest.mark.parametrize(
     "name",
-    few_of(
-        CASES,
-        "FastGelu with bias",
-        "SkipLayerNormalization",
-        "EmbedLayerNormalization",
-        "FusedMatMul",
-        "MatMulNBits zero points",
-        "QLinearAdd",
-        "QLinearConv last",
-        "QGemm",
-        "FusedConv clip",
-        "Attention past",
-        "QAttention",
-        "MultiHeadAttention mask",
-        "RotaryEmbedding part",
-        "MRotaryEmbedding interleaved",
-    ),
+    CASES,
 )
 def test_contrib_operators_equal_onnxruntime(name: str) -> None:
     inputs, attributes, *outputs = CASES[name]

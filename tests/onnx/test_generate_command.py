@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import pytest
+from helpers import FULL
 from small_language_models import VOCABULARY, write_folder
 
 from dmljax.command_line.cli import main
@@ -47,6 +48,7 @@ def test_a_text_is_continued(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "tokens per second" in told
 
 
+@FULL
 def test_the_prompt_may_come_from_the_standard_input(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +61,7 @@ def test_the_prompt_may_come_from_the_standard_input(
     assert found["text"].split() == [NAMES[one] for one in found["tokens"] if one > 2]
 
 
+@FULL
 @pytest.mark.parametrize("said", ["m.content", "m.content.split()[0]"])  # the second does not repeat the answer
 def test_a_conversation_goes_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, said: str

@@ -131,7 +131,7 @@ def read(nodes: str) -> dict[str, tuple[int, ...]]:
 
 
 @SAMPLED
-@pytest.mark.parametrize("form", few_of(FORMS, "scaled before", "biased", "filled", "guarded", "matrices as one batch"))
+@pytest.mark.parametrize("form", FORMS)
 def test_a_form_is_one_attention(calls: Calls, form: str) -> None:
     nodes, constants = FORMS[form]
     shapes = read(nodes)

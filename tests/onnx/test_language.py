@@ -72,6 +72,7 @@ def test_prompts_of_a_batch_may_have_different_lengths(model: LanguageModel, ref
     assert model.generate(prompts, **ENDLESS) == [reference.greedy(one, 20) for one in prompts]
 
 
+@FULL
 def test_padding_does_not_change_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
     prompts = [PROMPT, OTHER]
     expected = [stateful_reference.greedy(one, 20) for one in prompts]

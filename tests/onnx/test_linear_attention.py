@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED, few_of
+from helpers import FULL, SAMPLED
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
@@ -103,7 +103,7 @@ CASES: dict[str, Any] = {
 @SAMPLED
 @pytest.mark.parametrize(
     "name",
-    few_of(CASES, "gated", "decay per key", "chunks", "norm", "convolution", "packed convolution", "ragged network"),
+    CASES,
 )
 def test_operators_of_linear_attention_equal_onnxruntime(name: str) -> None:
     operator, inputs, outputs, attributes = CASES[name]

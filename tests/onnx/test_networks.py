@@ -13,13 +13,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from helpers import few_of
+from helpers import FULL, SAMPLED, few_of
 from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
 
 torch = pytest.importorskip("torch")
-from helpers import SAMPLED  # noqa: E402  # after what they need
 
 nn = torch.nn
 
@@ -130,6 +129,7 @@ def test_a_language_model_without_a_past() -> None:
     assert_as_onnxruntime(source, [IDS[:, :3]])
 
 
+@FULL
 def test_a_language_model_continues_from_its_past() -> None:
     network = Gpt()
     first = exported(network, (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
@@ -420,6 +420,7 @@ NETWORKS: dict[str, tuple[Any, Any, Any, Sequence[str]]] = {
 }
 
 
+@FULL
 @pytest.mark.parametrize("name", few_of(NETWORKS, "a text"))
 def test_open_sizes_of_a_network_stay_open(name: str) -> None:
     make, inputs, open_sizes, constraints = NETWORKS[name]

@@ -17,7 +17,6 @@ from helpers import (
     assert_same_bits,
     check_refused,
     f32,
-    few_types,
     pairs,
     refuses,
     specials,
@@ -60,7 +59,7 @@ def desc_of(name: str) -> Any:
 
 
 @pytest.mark.full(but=8)
-@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("name", BINARY)
 def test_predicates_of_every_pair_of_special_values(name: str, dtype: Any) -> None:
     # Python's numbers represent every value of every type exactly, including subnormals and 64-bit integers.
@@ -97,7 +96,7 @@ OF_ONE: dict[str, tuple[Callable[..., Any], Callable[[Any], bool]]] = {
 
 
 @SAMPLED
-@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("name", OF_ONE)
 def test_predicates_of_every_special_value(name: str, dtype: Any) -> None:
     predicate, rule = OF_ONE[name]
@@ -160,7 +159,7 @@ def test_logical_operators_mix_types(call: Any) -> None:
 
 
 @SAMPLED
-@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_if_keeps_every_bit_of_either(call: Any, dtype: Any) -> None:
     a = specials(dtype)
     b, condition = a[::-1].copy(), np.arange(len(a)) % 3
@@ -170,7 +169,7 @@ def test_if_keeps_every_bit_of_either(call: Any, dtype: Any) -> None:
 
 
 @SAMPLED
-@pytest.mark.parametrize("dtype", few_types(REALS), ids=str)
+@pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_any_nonzero_condition_is_true(dtype: Any) -> None:
     condition = specials(dtype)
     expected = np.array([7 if x != 0 else 9 for x in condition.tolist()], np.int8)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import FULL, assert_same_bits, check_refused, f32, few_of, mesh_of, needs_x64, refuses, tensor
+from helpers import FULL, assert_same_bits, check_refused, f32, mesh_of, needs_x64, refuses, tensor
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -122,7 +122,7 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
 
 
 @FULL
-@pytest.mark.parametrize("dtype", few_of([np.float16, jnp.bfloat16], jnp.bfloat16), ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     wide = (4 + RNG.standard_normal((3, 4, 300))).astype(dtype)
     channels = [array.reshape(1, 3, 1).astype(dtype) for array in CHANNELS]
@@ -186,7 +186,7 @@ def test_batches_of_any_shape_equal_the_pseudo_code(shape: Any, axes: Any) -> No
 
 @FULL
 @pytest.mark.parametrize("cross_channel", [True, False])
-@pytest.mark.parametrize("local_size", few_of([1, 2, 3, 4, 5, 8, 11, 2**32 - 1], 2, 5, 2**32 - 1))
+@pytest.mark.parametrize("local_size", [1, 2, 3, 4, 5, 8, 11, 2**32 - 1])
 def test_local_regions_equal_the_pseudo_code(local_size: int, cross_channel: bool) -> None:
     x, gradient = RNG.integers(-4, 5, (2, 2, 6, 4, 3)).astype(np.float32)
     size = min(local_size, 30)  # regions are no larger than this
@@ -270,7 +270,7 @@ def test_parameters_of_full_size_normalize_rows_of_one_element() -> None:
 
 
 @FULL
-@pytest.mark.parametrize("activation", few_of([RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)], RELU))
+@pytest.mark.parametrize("activation", [RELU, directml.ActivationLinearDesc(alpha=-2, beta=1)])
 def test_an_activation_may_be_fused(activation: Any) -> None:
     apply = lambda x: activation.compute(input=x)  # noqa: E731
     pairs = jax.jit(

@@ -211,7 +211,7 @@ ZERO_POINTS: dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = 
 
 
 @FULL
-@pytest.mark.parametrize("shapes", few_of(ZERO_POINTS, "none", "one of each", "rows and columns"))
+@pytest.mark.parametrize("shapes", ZERO_POINTS)
 def test_zero_points_apply_to_all_elements_or_to_rows_or_to_columns(call: Any, shapes: str) -> None:
     for a_type, b_type in BYTES:
         a, b = whole(a_type, 2, 3, 4), whole(b_type, 2, 4, 5)
@@ -539,7 +539,7 @@ OF_ROWS = ("a_scale", "a_zero_point", "output_scale", "output_zero_point")
 
 @SAMPLED
 @pytest.mark.parametrize("name", ORACLES)
-@pytest.mark.parametrize("seed", few_of(range(20), 0, 1))
+@pytest.mark.parametrize("seed", range(20))
 def test_scales_and_zero_points_may_have_other_ranks_than_the_matrices(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     desc, batch = DESCS[name], (1, 1)[: seed % 3]

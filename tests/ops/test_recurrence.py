@@ -19,7 +19,6 @@ from helpers import (
     check_refused,
     f32,
     few_of,
-    few_types,
     needs_x64,
     refuses,
     tensor,
@@ -78,9 +77,7 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
 
 @FULL
 @LSTM_FIRST
-@pytest.mark.parametrize(
-    "direction", few_of(RecurrentNetworkDirection, RecurrentNetworkDirection.BIDIRECTIONAL), ids=lambda one: one.name
-)
+@pytest.mark.parametrize("direction", RecurrentNetworkDirection, ids=lambda one: one.name)
 @pytest.mark.usefixtures("lowering")
 def test_networks_follow_the_equations_with_any_optional_inputs(name: str, direction: Any) -> None:
     arrays = arrays_of(name, 2 if direction is BOTH else 1)
@@ -107,7 +104,7 @@ def test_networks_follow_the_equations_with_any_optional_inputs(name: str, direc
 
 @SAMPLED
 @NAMES
-@pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_16_bit_outputs_are_rounded_once_and_the_state_is_not(name: str, dtype: Any) -> None:
     # After 300 steps, a state rounded in each of them would be off by many units.
     arrays = arrays_of(name, steps=300, dtype=dtype)

@@ -17,7 +17,7 @@ import pytest
 from cases import plain
 from cases_recurrence import GATES
 from families import ELEMENTWISE
-from helpers import SAMPLED, assert_nearly_same_trees, few_of, refuses
+from helpers import SAMPLED, assert_nearly_same_trees, refuses
 from numpy.typing import NDArray
 
 import dmljax
@@ -428,7 +428,6 @@ FUNCTIONS: dict[str, Row] = {
         (IMAGE,),
     ),
 }
-FEW = ("gather_nd, rows", "one_hot", "random_generator", "padding1, edge", "lstm")
 # Those whose derivatives have formulas of their own where sizes are open
 DIFFERENTIATED = (
     "convolution 1d, strided",
@@ -475,7 +474,7 @@ def exported(function: Callable[..., Any], sizes: str, dtypes: Sequence[Any]) ->
 
 
 @SAMPLED
-@pytest.mark.parametrize("name", few_of(FUNCTIONS, *FEW))
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_sizes_may_be_symbolic(name: str) -> None:
     function, sizes, arrays = FUNCTIONS[name]
     found, _ = exported(function, sizes, [array.dtype for array in arrays])
