@@ -277,11 +277,11 @@ def _quantized_mixture_of_experts(
 
         def matrix(expert: Array) -> Array:
             numbers = unpacked(_of(expert, weight), bits)[:, :inputs]
-            factors = _of(expert, scales).reshape(-1, blocks)
+            factors = _of(expert, scales)
             shift: Any = np.full((1, 1), 2 ** (bits - 1), np.float32)
             if zeros is not None:
-                shift = unpacked(_of(expert, zeros).reshape(len(factors), -1), bits)[:, :blocks]
-            return in_blocks(numbers, factors, shift, size, x.dtype)
+                shift = unpacked(_of(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
+            return in_blocks(numbers, factors.reshape(-1, blocks), shift, size, x.dtype)
 
         return _Layer(matrix, bias)
 
