@@ -32,10 +32,9 @@ from dmljax.command_line.describe import (
     table,
 )
 from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
-from dmljax.directml import lower
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
-from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
+from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
@@ -640,7 +639,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
-        function = lower(descs[0])
+        function = Dispatchable(descs[0])
         return program_of(descs[0], (), None)._replace(function=lambda weights, *inputs: function(*inputs))
     from dmljax.onnx import load as load_onnx
     from dmljax.onnx.input_types import open_types_of_inputs

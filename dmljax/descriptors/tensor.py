@@ -159,7 +159,8 @@ class TensorDesc:
     @property
     def is_packed(self) -> bool:
         """Whether the elements lie in the buffer without gaps, in the order of their indices."""
-        return self.strides is None or self.steps == TensorDesc(self.data_type, self.sizes).steps
+        rows = zip(self.sizes, self.strides or (), packed_strides(self.sizes), strict=False)
+        return all(size == 1 or stride == packed for size, stride, packed in rows)
 
     @overload
     def read(self, buffer: jax.Array) -> jax.Array: ...

@@ -63,15 +63,15 @@ def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
     with context.part(*place):
         fields.one("threadGroupCount", optional(_thread_groups))
     name = fields.one("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
-    given = fields.one("bindings", partial(given_of_kind, dict))
+    bindings = fields.one("bindings", partial(given_of_kind, dict))
     if name not in context.names:
         return None
     place, dispatchable = (*place, "bindings"), context.dispatchables[name]
     if isinstance(dispatchable, Network):
-        return _dispatch_of_network(context, place, name, dispatchable, given)
+        return _dispatch_of_network(context, place, name, dispatchable, bindings)
     points = None if dispatchable is None else dispatchable.points
     wanted = {point.key for point in points or () if not point.is_owned}
-    return Dispatch(name, read_bindings(context, place, context.names[name], points, given, wanted))
+    return Dispatch(name, read_bindings(context, place, context.names[name], points, bindings, wanted))
 
 
 def _thread_groups(name: str, value: Any) -> None:
@@ -80,28 +80,28 @@ def _thread_groups(name: str, value: Any) -> None:
 
 
 def _dispatch_of_network(
-    context: Context, place: Place, name: str, network: Network, given: Mapping[str, Any]
+    context: Context, place: Place, name: str, network: Network, bindings: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
     # The binding of a single tensor is an object, a name, or a list of one of these.
     singles = {
-        key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in given.items()
+        key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in bindings.items()
     }
     singles = {key: source if isinstance(source, dict) else {"name": source} for key, source in singles.items()}
     shapes = _shapes(context, place, names, singles)
-    bound = {key for key, source in given.items() if source is not None}
+    bound = {key for key, source in bindings.items() if source is not None}
     own = None if shapes is None else dispatchable_of_network(context, place, name, network, shapes, bound)
     points = None if own is None else context.networks[own].points
     with context.part(*place):
         _require_shapes_of_outputs(points or (), shapes or {})
     size_deferred(context, place, points, singles)
     wanted = {point.key for point in points or () if point.name in bound}
-    return Dispatch(own or name, read_bindings(context, place, names, points, given, wanted), name)
+    return Dispatch(own or name, read_bindings(context, place, names, points, bindings, wanted), name)
 
 
-def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
+def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: Mapping[str, Any]) -> Sizes | None:
     """The shapes from an ONNX model's bindings and from the caller of `load`; None if they have findings."""
-    shapes = {key: it["shape"] for key, it in given.items() if key in names and it.get("shape") is not None}
+    shapes = {key: it["shape"] for key, it in singles.items() if key in names and it.get("shape") is not None}
     checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):
         own = dict(zip(checks, all_checked(*checks.values()), strict=True))

@@ -103,25 +103,15 @@ class Execution:
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
-        one, is_x64 = self.model.dispatchables[dispatchable], x64_enabled()
+        own, key = self.model.dispatchables[dispatchable], (dispatchable, x64_enabled())
+        desc: Any = own.desc
         with self.model.part(*self.model.desc_place(dispatchable)):
-            if isinstance(one.desc, Operator):
-                return _compiled(one.desc, self.device, is_x64)
-            if (dispatchable, is_x64) not in self._compiled:
-                self._compiled[dispatchable, is_x64] = (
-                    _with_constants(one, one.desc, self.device)
-                    if isinstance(one.desc, Graph)
-                    else self._called(one.desc)
-                )
-            return self._compiled[dispatchable, is_x64]
-
-    def _called(self, network: SizedNetwork) -> Any:
-        """An ONNX model, after a call that compiles it, unless it needs true values for its sizes."""
-        if not network.is_open:
-            zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
-            with jax.disable_jit(False):
-                jax.block_until_ready(network.computed(*(_on_device(x, self.device) for x in zeros)))
-        return network.computed
+            if isinstance(desc, Operator):
+                return _compiled(desc, self.device, x64_enabled())
+            if key not in self._compiled:
+                is_network = isinstance(desc, SizedNetwork)
+                self._compiled[key] = _called(desc, self.device) if is_network else _with_constants(own, self.device)
+            return self._compiled[key]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
@@ -240,16 +230,14 @@ def trace(dispatchable: Dispatchable) -> Any:
     """
     desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
-        if not isinstance(desc, Operator):
-            if isinstance(desc, Graph):
-                validate(desc)
-                function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
-            else:
-                function = desc.computation()
-            inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
-            return function.trace(desc.types_of_constants, *inputs)
-        inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
-        return jax.jit(lower(desc)).trace(*inputs)
+        if isinstance(desc, Operator):
+            return jax.jit(lower(desc)).trace(*(tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()))
+        if isinstance(desc, Graph):
+            validate(desc)
+            function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
+        else:
+            function = desc.computation()
+        return function.trace(desc.types_of_constants, *(tensor.shape_dtype for tensor in desc.inputs.values()))
 
 
 @lru_cache(maxsize=256)
@@ -258,12 +246,22 @@ def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     return _compile(Dispatchable(desc), device)
 
 
-def _with_constants(dispatchable: Dispatchable, desc: Graph, device: jax.Device) -> Any:
+def _with_constants(dispatchable: Dispatchable, device: jax.Device) -> Any:
     """Compiles a graph, and puts its constants on the device."""
+    graph: Any = dispatchable.desc
     with jax.default_device(device):
-        desc = desc.folded()
+        desc = graph.folded()
     constants = {name: _on_device(value, device) for name, value in desc.constants.items()}
     return partial(_compile(replace(dispatchable, desc=desc), device), constants)
+
+
+def _called(network: SizedNetwork, device: jax.Device) -> Any:
+    """An ONNX model, after a call that compiles it, unless it needs true values for its sizes."""
+    if not network.is_open:
+        zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
+        with jax.disable_jit(False):
+            jax.block_until_ready(network.computed(*(_on_device(x, device) for x in zeros)))
+    return network.computed
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:

@@ -34,10 +34,10 @@ class Network:
 
         self._load = partial(load, path)
         self._is_wide, self._model = x64_enabled(), self._load()
-        self._inputs = [one.overridden(names, denotations) for one in self._model.inputs]
-        self._defaults = [one.overridden(names, denotations) for one in self._model.defaults]
+        self._inputs = [wanted.overridden(names, denotations) for wanted in self._model.inputs]
+        self._defaults = [wanted.overridden(names, denotations) for wanted in self._model.defaults]
         types = (*self._inputs, *self._defaults, *self._model.outputs)
-        self.names = dict.fromkeys((one.name for one in types), False)
+        self.names = dict.fromkeys((wanted.name for wanted in types), False)
 
     def sizes(self, shapes: Sizes, bound: Container[str]) -> Sizes:
         """The sizes of all inputs, from bindings or from the model; open sizes of the model become 1.
@@ -46,43 +46,45 @@ class Network:
         """
         sizes: dict[str, tuple[int, ...]] = {}
         known: dict[str, int] = {}
-        for one in self._used(bound):
-            place = (one.name, "shape")
-            if one.sizes is None and one.name not in shapes:
+        for wanted in self._used(bound):
+            place = (wanted.name, "shape")
+            if wanted.sizes is None and wanted.name not in shapes:
                 raise InvalidDesc(Problem(place, "must be given, because the model leaves it open", "none"))
-            given = shapes.get(one.name, tuple(size if isinstance(size, int) else 1 for size in one.sizes or ()))
-            if one.sizes is not None:
-                if len(given) != len(one.sizes):
-                    raise InvalidDesc(Problem(place, f"must have {len(one.sizes)} sizes to match {one}", list(given)))
-                for size, wanted in zip(given, one.sizes, strict=True):
-                    expected = known.setdefault(wanted, size) if isinstance(wanted, str) else wanted
+            own = shapes.get(wanted.name, tuple(size if isinstance(size, int) else 1 for size in wanted.sizes or ()))
+            if wanted.sizes is not None:
+                if len(own) != len(wanted.sizes):
+                    raise InvalidDesc(
+                        Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(own))
+                    )
+                for size, due in zip(own, wanted.sizes, strict=True):
+                    expected = known.setdefault(due, size) if isinstance(due, str) else due
                     if expected not in (None, size):
-                        what = f"for {wanted}, as in the inputs before it" if isinstance(wanted, str) else f"of {one}"
-                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(given)))
-            sizes[one.name] = given
+                        what = f"for {due}, as in the inputs before it" if isinstance(due, str) else f"of {wanted}"
+                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(own)))
+            sizes[wanted.name] = own
         return sizes
 
     def _used(self, bound: Container[str]) -> list[Any]:
         """The types of the inputs that have no default or are bound."""
-        return [*self._inputs, *(one for one in self._defaults if one.name in bound)]
+        return [*self._inputs, *(wanted for wanted in self._defaults if wanted.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
         """The size of each input in bytes; 0 if it is not a tensor, which `sized` refuses."""
         used = self._used(sizes)
-        return {one.name: one.dtype.itemsize * prod(sizes[one.name]) if one.dtype else 0 for one in used}
+        return {wanted.name: wanted.dtype.itemsize * prod(sizes[wanted.name]) if wanted.dtype else 0 for wanted in used}
 
     def sized(self, sizes: Sizes) -> "SizedNetwork":
         """The model for inputs of these sizes."""
         used = self._used(sizes)
         # Keep 64-bit types regardless of JAX's setting; an Execution reports where it needs them.
         is_wide = x64_enabled() or any(
-            one.dtype is not None and one.dtype.kind in "iuf" and one.dtype.itemsize == 8
-            for one in (*used, *self._model.outputs)
+            wanted.dtype is not None and wanted.dtype.kind in "iuf" and wanted.dtype.itemsize == 8
+            for wanted in (*used, *self._model.outputs)
         )
         with jax.enable_x64(is_wide):
             if is_wide != self._is_wide:  # keep only one model, because its weights may be large
                 self._is_wide, self._model = is_wide, self._load()
-            return SizedNetwork(self._model, {one.name: _struct(one, sizes[one.name]) for one in used})
+            return SizedNetwork(self._model, {wanted.name: _struct(wanted, sizes[wanted.name]) for wanted in used})
 
 
 class SizedNetwork:
@@ -97,25 +99,25 @@ class SizedNetwork:
         from dmljax.onnx.counts import NotKnown
 
         self._model, self._structs, self._is_wide = model, structs, x64_enabled()
-        self._names = [*dict.fromkeys(one.name for one in model.outputs)]  # a file may list an output twice
-        self.inputs = {name: _desc_of(("inputs", name), one) for name, one in structs.items()}
+        self._names = [*dict.fromkeys(output.name for output in model.outputs)]  # a file may list an output twice
+        self.inputs = {name: _desc_of(("inputs", name), struct) for name, struct in structs.items()}
         self.types_of_constants = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in model.weights.items()}
 
         def onnx_model(weights: Mapping[str, Any], *inputs: Any) -> tuple[Any, ...]:
             return self._computed(partial(model.apply, weights), inputs)
 
         self._computation = jax.jit(onnx_model)  # made once, so that it is traced once
-        shapes = (one.shape_dtype for one in self.inputs.values())
+        shapes = (tensor.shape_dtype for tensor in self.inputs.values())
         self.traced: Any = None
         try:
             with jax.disable_jit(False):
                 self.traced = self._computation.trace(self.types_of_constants, *shapes)
             made = self.traced.out_info
         except NotKnown:  # values decide sizes, and the calls know them
-            types = {one.name: one for one in model.outputs}
+            types = {output.name: output for output in model.outputs}
             made = [_struct(types[name], (1,), "outputs") for name in self._names]
-        named = zip(self._names, made, strict=True)
-        self.results = {name: _desc_of(("outputs", name), one) for name, one in named}
+        results = zip(self._names, made, strict=True)
+        self.results = {name: _desc_of(("outputs", name), struct) for name, struct in results}
 
     @property
     def is_open(self) -> bool:
@@ -146,13 +148,13 @@ class SizedNetwork:
 
     def _computed(self, call: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         rows = zip(self._structs.items(), inputs, strict=True)
-        given = {name: _seen_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
-        by_place = [given.pop(one.name) for one in self._model.inputs]
+        arrays = {name: _seen_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
+        by_place = [arrays.pop(needed.name) for needed in self._model.inputs]
         with jax.enable_x64(self._is_wide), full_precision():
             key = {"key": jax.random.key(0)} if self._model.is_random else {}
-            results = call(*by_place, **given, **key)
+            results = call(*by_place, **arrays, **key)
         several = (results,) if len(self._model.outputs) == 1 else results
-        made = {one.name: result for one, result in zip(self._model.outputs, several, strict=True)}
+        made = {output.name: result for output, result in zip(self._model.outputs, several, strict=True)}
         return tuple(_stored(name, made[name]) for name in self._names)
 
 
@@ -162,9 +164,9 @@ def _struct(wanted: Any, sizes: tuple[int, ...], kind: str = "inputs") -> jax.Sh
     return jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(wanted.dtype))
 
 
-def _desc_of(place: Place, one: Any) -> Any:
+def _desc_of(place: Place, struct: Any) -> Any:
     with inside(place):
-        return desc_of(one.dtype, one.shape)
+        return desc_of(struct.dtype, struct.shape)
 
 
 def _stored(name: str, result: Any) -> Any:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.export
 import numpy as np
 import onnx
 import onnxruntime
@@ -210,6 +211,14 @@ def test_unbound_inputs_are_zeros_and_unbound_outputs_are_dropped(tmp_path: Path
     for is_fused in (False, True):
         execution = ran(tmp_path, {"concat": CONCAT}, commands, ones, is_fused=is_fused)
         assert execution.values("c").tolist() == [0, 0, 7, 8] + [1] * 8
+
+
+def test_a_model_is_exported_for_the_sizes_of_its_dispatch(tmp_path: Path) -> None:
+    path = written(tmp_path, DATA, {"concat": CONCAT}, [dispatch("concat", x0=rows("a", 1, 2), x1="b", y="c")])
+    assert main(["compile", str(path), "--for", "cpu", "-o", str(tmp_path / "concat.bin")]) == 0
+    exported = jax.export.deserialize(bytearray((tmp_path / "concat.bin").read_bytes()))
+    x = np.array([[1, 2]], np.float32)
+    assert np.asarray(exported.call(x, -x)).tolist() == [[1, 2], [-1, -2]]
 
 
 def test_models_are_read_even_if_no_dispatch_runs_them(tmp_path: Path) -> None:

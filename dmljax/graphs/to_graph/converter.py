@@ -49,11 +49,11 @@ class Converter(Builder):
             return known[var]
 
         for equation in _needed(jaxpr):
-            given = [read(var) for var in equation.invars]
+            operands = [read(var) for var in equation.invars]
             try:
                 results = [
                     _seen_as(result, var.aval)
-                    for var, result in zip(equation.outvars, self._equation(equation, given), strict=True)
+                    for var, result in zip(equation.outvars, self._equation(equation, operands), strict=True)
                 ]
             except (DmlError, NoOperator) as error:
                 self._refuse(equation, error)
@@ -70,53 +70,53 @@ class Converter(Builder):
         else:
             self.problems.append(Problem((*self.place, operation), *error.args))
 
-    def _equation(self, equation: Any, given: list[View]) -> Sequence[View]:
+    def _equation(self, equation: Any, views: list[View]) -> Sequence[View]:
         params = equation.params
         call = self.calls.get(params.get("name", ""))
         outputs = [(var.aval.dtype, var.aval.shape) for var in equation.outvars]
         if call is not None:
             try:
-                return OperatorCall(self, call, given, outputs).results()
+                return OperatorCall(self, call, views, outputs).results()
             except (DmlError, NoOperator):
-                results = self._without_operator(equation, given)
+                results = self._without_operator(equation, views)
                 if results is None:
                     raise
                 return results
         name = equation.primitive.name
         if name in _TRANSPARENT and _inner(equation) is not None:
-            return self._inlined(equation, given)
-        if name not in MOVES and self._is_evaluated(equation, given):
-            return self._evaluated_now(equation, given)
+            return self._inlined(equation, views)
+        if name not in MOVES and self._is_evaluated(equation, views):
+            return self._evaluated_now(equation, views)
         if name == "cond":
-            return self._chosen(equation, given)
+            return self._chosen(equation, views)
         if name == "scan":
-            return self._unrolled(equation, given)
+            return self._unrolled(equation, views)
         if name not in PRIMITIVES:
             raise NoOperator("no DirectML operator for this operation", name)
-        results = PRIMITIVES[name](self, params, outputs, *given)
+        results = PRIMITIVES[name](self, params, outputs, *views)
         return results if isinstance(results, list) else [results]
 
-    def _inlined(self, equation: Any, given: Sequence[View]) -> list[View]:
+    def _inlined(self, equation: Any, views: Sequence[View]) -> list[View]:
         inner = _inner(equation)
-        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given)
+        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), views)
 
-    def _without_operator(self, equation: Any, given: Sequence[View]) -> list[View] | None:
+    def _without_operator(self, equation: Any, views: Sequence[View]) -> list[View] | None:
         """Converts a call's formula instead, because its operator refused the call; None if that is refused too."""
-        if self._is_evaluated(equation, given):
-            return self._evaluated_now(equation, given)
+        if self._is_evaluated(equation, views):
+            return self._evaluated_now(equation, views)
         before = self.nodes, self.edges, self.constants, self.problems
         self.nodes, self.edges, self.constants = dict(self.nodes), dict(self.edges), dict(self.constants)
         self.problems = [*self.problems]
-        results = self._inlined(equation, given)
+        results = self._inlined(equation, views)
         if len(self.problems) == len(before[-1]):
             return results
         self.nodes, self.edges, self.constants, self.problems = before
         return None
 
-    def _chosen(self, equation: Any, given: Sequence[View]) -> list[View]:
+    def _chosen(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Computes all branches and selects one, because DirectML has no branches."""
-        which, *operands = given
-        branches = [self._evaluated(branch.jaxpr, branch.consts, operands) for branch in equation.params["branches"]]
+        which, *read = views
+        branches = [self._evaluated(branch.jaxpr, branch.consts, read) for branch in equation.params["branches"]]
         chosen, *others = branches
         for i, results in enumerate(others, 1):
             index = self.local_constant(i, which.dtype)
@@ -125,29 +125,31 @@ class Converter(Builder):
             chosen = [self.elementwise(directml.ElementWiseIfDesc, is_later, later, own) for later, own in pairs]
         return chosen
 
-    def _unrolled(self, equation: Any, given: Sequence[View]) -> list[View]:
+    def _unrolled(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Unrolls a loop, because DirectML has no loops."""
         params, body = equation.params, equation.params["jaxpr"]
         length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
         if not 0 < length <= MAX_ROUNDS:
             raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
-        kept, state, rows = given[:constants], [*given[constants:][:carries]], given[constants + carries :]
+        kept, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
         made: dict[int, list[View]] = {}
         for i in range(length)[:: -1 if params["reverse"] else 1]:
             results = self._evaluated(body.jaxpr, body.consts, [*kept, *state, *(self.row(view, i) for view in rows)])
             state, made[i] = results[:carries], results[carries:]
-        return [*state, *(self.stacked(one, 0) for one in zip(*(made[i] for i in range(length)), strict=True))]
+        return [*state, *(self.stacked(rows, 0) for rows in zip(*(made[i] for i in range(length)), strict=True))]
 
-    def _is_evaluated(self, equation: Any, given: Sequence[View]) -> bool:
+    def _is_evaluated(self, equation: Any, views: Sequence[View]) -> bool:
         """Whether the results depend only on constants and are small enough to become constants."""
-        most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
-        return all(map(self.is_constant, given)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
+        most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in views)])
+        return all(map(self.is_constant, views)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
 
-    def _evaluated_now(self, equation: Any, given: Sequence[View]) -> list[View]:
+    def _evaluated_now(self, equation: Any, views: Sequence[View]) -> list[View]:
         with jax.ensure_compile_time_eval():
-            results = equation.primitive.bind(*(jax.numpy.asarray(self.value(one)) for one in given), **equation.params)
+            results = equation.primitive.bind(
+                *(jax.numpy.asarray(self.value(view)) for view in views), **equation.params
+            )
         several = results if equation.primitive.multiple_results else [results]
-        return [self.local_constant(np.asarray(one)) for one in several]
+        return [self.local_constant(np.asarray(result)) for result in several]
 
 
 def _inner(equation: Any) -> Any:
