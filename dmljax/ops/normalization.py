@@ -35,11 +35,11 @@ def _input_and_parameters(
     """
     x = calls.float_array("input", input)
     found: list[Any] = []
-    for name, given in parameters.items():
-        if given is None:
+    for name, value in parameters.items():
+        if value is None:
             found.append(None)
             continue
-        array = calls.float_array(name, given)
+        array = calls.float_array(name, value)
         calls.require_type(name, array, x.dtype, "input")
         if of_channels and array.ndim == 1 and x.ndim > 2:
             rule = f"must have one number for each of the {x.shape[1]} channels of input, or for all"
@@ -127,10 +127,10 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     def _narrow_means(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
             for field in ("mean", "variance"):
-                given = getattr(self, field).sizes[-2:]
-                if given != self.input.sizes[-2:]:
+                sizes = getattr(self, field).sizes[-2:]
+                if sizes != self.input.sizes[-2:]:
                     rule = f"must end with {join_sizes(self.input.sizes[-2:])} below DML_FEATURE_LEVEL_4_0"
-                    yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(given))
+                    yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(sizes))
 
     rules = dml.page_rules(
         *dml.same_type_and_rank("bias", "input", "mean", "output", "scale", "variance"),
@@ -567,7 +567,7 @@ def local_response_normalization(
         return local_response(*_wide(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    return partitioned(respond, [(x, mesh_axes), *((one, []) for one in numbers)], mesh_axes)
+    return partitioned(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
 
 
 @calls.operator_function
@@ -600,7 +600,7 @@ def local_response_normalization_grad(
         return result.astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    operands = [(gradient, mesh_axes), (x, mesh_axes), *((one, []) for one in numbers)]
+    operands = [(gradient, mesh_axes), (x, mesh_axes), *((value, []) for value in numbers)]
     return partitioned(pull, operands, mesh_axes)
 
 
@@ -612,7 +612,7 @@ def _response_arrays(
     require_dimensions("input", x.shape, 2 if cross_channel else 3)
     require_count("local_size", local_size, 1)
     wide = widened(x.dtype)
-    return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
+    return x, [jnp.asarray(value, wide) for value in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
 _LOCAL_SIZE = dml.required("LocalSize is at least 1.", lambda desc: require_count("local_size", desc.local_size, 1))

@@ -50,17 +50,17 @@ def activation_functions(
     direction: RecurrentNetworkDirection,
 ) -> list[_Function]:
     """The activation functions, by default `defaults`; `activations` lists them once, or once for each direction."""
-    given, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
-    if len(given) not in (count, count * len(_DIRECTIONS[direction])):
+    operators, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
+    if len(operators) not in (count, count * len(_DIRECTIONS[direction])):
         is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
         rule = f"must be {count}, or {count} for each direction" if is_both else f"must be {count}"
-        raise InvalidDesc(Problem("activations", rule, len(given)))
-    return [_function(given[i::count]) for i in range(count)]
+        raise InvalidDesc(Problem("activations", rule, len(operators)))
+    return [_function(operators[i::count]) for i in range(count)]
 
 
 def _function(of_directions: Sequence[dml.Operator]) -> _Function:
-    functions = [_QUICKER.get(one, lambda x, one=one: one.compute(input=x)) for one in of_directions]
-    if all(one == of_directions[0] for one in of_directions):
+    functions = [_QUICKER.get(activation, partial(dml.fused, activation=activation)) for activation in of_directions]
+    if len({*of_directions}) == 1:
         return functions[0]
     return lambda x: jnp.stack([function(part) for function, part in zip(functions, x, strict=True)])
 
@@ -112,9 +112,9 @@ def _network_sizes(
     for name, sizes, of in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
         require(name, len(sizes) == 3, f"must have 3 dimensions: {of}", f"shape {sizes}")
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
-    given = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
+    shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
-    for name, own in (given | more).items():
+    for name, own in (shapes | more).items():
         if own is not None:
             what, sizes = zip(*every[name], strict=True)
             require_sizes(name, own, sizes, why=f": {', '.join(what)}")
@@ -124,16 +124,16 @@ def _network_sizes(
 def _checked(
     gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
 ) -> dict[str, Array]:
-    """Returns the given arrays, checked: of one floating type except for the lengths, and of the right sizes."""
-    given: dict[str, Array] = {}
+    """Returns the arrays that are present: floats of one type, except for the lengths, and of the right sizes."""
+    inputs: dict[str, Array] = {}
     for name, value in values.items():
         if name == "sequence_lengths" and value is not None:
-            given[name] = calls.integer_array(name, value)
+            inputs[name] = calls.integer_array(name, value)
         elif value is not None:
-            given[name] = calls.float_array(name, value)
-            calls.require_type(name, given[name], given["input"].dtype, "input")
-    _network_sizes(gates, direction, **{name: x.shape for name, x in given.items()})
-    return given
+            inputs[name] = calls.float_array(name, value)
+            calls.require_type(name, inputs[name], inputs["input"].dtype, "input")
+    _network_sizes(gates, direction, **{name: x.shape for name, x in inputs.items()})
+    return inputs
 
 
 # Computation
@@ -172,14 +172,14 @@ def _run(
 ) -> tuple[Any, ...]:
     """Returns the output of each step, or None, and then the last `states`."""
     reverses = _DIRECTIONS[direction]
-    given = _checked(gates, direction, values)
-    wide = widened(given["input"].dtype)
+    inputs = _checked(gates, direction, values)
+    wide = widened(inputs["input"].dtype)
     if clip_threshold is not None:
-        given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
+        inputs["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
     def compute(*arrays: Array) -> Any:
         input, weight, *others = varying_alike(arrays)
-        named = dict(zip([*given][2:], others, strict=True))
+        named = dict(zip([*inputs][2:], others, strict=True))
         lengths = named.pop("sequence_lengths", None)
         recurrence = named.pop("recurrence")
         named = {name: x.astype(wide) for name, x in named.items()}
@@ -210,9 +210,9 @@ def _run(
         results = (*([sequence] if has_sequence else []), *last)
         return results if len(results) > 1 else results[0]
 
-    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in given.items() if name in _BATCH)
+    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in inputs.items() if name in _BATCH)
     batch: MeshAxes = next((axes for axes in of_batch if axes), None)
-    operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in given.items()]
+    operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in inputs.items()]
     last: list[MeshAxes] = [None, batch, None]
     results = partitioned(compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(states)))
     several = results if isinstance(results, tuple) else (results,)
