@@ -88,6 +88,15 @@ def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values
     return broadcast(**dict(zip(values, arrays, strict=True)))
 
 
+def floats_alike(**values: ArrayLike | None) -> dict[str, Array]:
+    """The `values` that are present as floats, all of the type of the first."""
+    arrays = {name: float_array(name, value) for name, value in values.items() if value is not None}
+    for name, x in arrays.items():
+        first = next(iter(arrays))
+        require_type(name, x, arrays[first].dtype, first)
+    return arrays
+
+
 def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
     """Applies `function` to floats of one type and to numbers, in at least 32 bits, and rounds the result once."""
     floats = operands(float_array, **values)

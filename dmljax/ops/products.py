@@ -191,10 +191,7 @@ def gemm(
     ... ).tolist()
     [[2.5, 0.0], [6.5, 11.0]]
     """
-    floats = {"a": a, "b": b} | ({} if c is None else {"c": c})
-    left, right, *summand = (calls.float_array(name, value) for name, value in floats.items())
-    for name, x in zip(floats, (left, right, *summand), strict=True):
-        calls.require_type(name, x, left.dtype, "a")
+    left, right, *summand = calls.floats_alike(a=a, b=b, c=c).values()
     left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
@@ -327,15 +324,11 @@ def matrix_multiply_integer_to_float(
     """
     left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
-    floats = {"a_scale": a_scale, "b_scale": b_scale} | ({} if bias is None else {"bias": bias})
-    arrays = {name: calls.float_array(name, value) for name, value in floats.items()}
-    dtype = arrays["a_scale"].dtype
-    for name, x in arrays.items():
-        calls.require_type(name, x, dtype, "a_scale")
-    if bias is not None:
-        product, summand = _with_summand(product, "bias", arrays["bias"])
+    scale, _, *summands = calls.floats_alike(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
+    for bias in summands:
+        product, summand = _with_summand(product, "bias", bias)
         product += summand
-    return product.astype(dtype)
+    return product.astype(scale.dtype)
 
 
 class MatrixMultiplyIntegerToFloatDesc(
