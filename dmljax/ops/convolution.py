@@ -135,7 +135,7 @@ def convolution(
 
     The dimensions of `input` are batch, channels, and one to three spatial dimensions. Those of `filter` are output
     channels, input channels of a group, and the spatial dimensions; in the direction BACKWARD, the first two are input
-    channels and output channels of a group. `bias` has one number for each output channel. One number applies to all
+    channels and output channels of a group. `bias` has a number for each output channel. A single number applies to all
     spatial dimensions.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
@@ -183,7 +183,7 @@ def _partitioned(
 ) -> Array:
     batch, _, *space = axes = dimension_axes(input)
     filter_axes = dimension_axes(filter)
-    # A backward filter counts the output channels of one group, which is not a dimension of the result.
+    # A backward filter counts the output channels of a group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
     kept = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
     operands = [(input, axes), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
@@ -245,7 +245,7 @@ def convolution_integer(
 ) -> Array:
     """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
 
-    The zero points are subtracted from `input` and `filter`; that of `filter` may have one value for each output
+    The zero points are subtracted from `input` and `filter`; that of `filter` may have a value for each output
     channel. The padding is the zero point of `input`, so it adds nothing. Filters are not flipped. Sums wrap around
     where int32 cannot hold them, which takes more than 33,025 products.
 
@@ -351,26 +351,18 @@ _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.sa
 _SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
-class _OfIntegers(dml.Operator, infer=_convolved):
-    """The members that say how windows slide over the image, which follow the tensors."""
-
+class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
+    input: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    filter: dml.Input
+    filter_zero_point: dml.OptionalInput = None
+    output: dml.Output
     strides: dml.UintDimensions
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     group_count: dml.Uint
     has_images = True
-
-
-class _IntegerTensors(dml.Operator):
-    input: dml.Input
-    input_zero_point: dml.OptionalInput = None
-    filter: dml.Input
-    filter_zero_point: dml.OptionalInput = None
-    output: dml.Output
-
-
-class ConvolutionIntegerDesc(_OfIntegers, _IntegerTensors, function=convolution_integer):
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=ONLY_INT32),
         FL_4_0=dml.rows(
@@ -417,8 +409,8 @@ def quantized_linear_convolution(
     The integer sums, plus an int32 `bias` for each output channel, are exact. They are multiplied in float32 by the
     scale of the input, then by the scale of the filter. The product is quantized as in `element_wise_quantize_linear`:
     divided by `output_scale`, rounded with halves to even, and saturated to the output's type. That type is `dtype`,
-    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are one
-    number each, or have one for each output channel.
+    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are a
+    number each, or have a number for each output channel.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(
@@ -476,7 +468,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class _QuantizedTensors(dml.Operator):
+class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -487,9 +479,12 @@ class _QuantizedTensors(dml.Operator):
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
     output: dml.Output
-
-
-class QuantizedLinearConvolutionDesc(_OfIntegers, _QuantizedTensors, function=quantized_linear_convolution):
+    strides: dml.UintDimensions
+    dilations: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    group_count: dml.Uint
+    has_images = True
     support = dml.support(
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),
