@@ -16,13 +16,13 @@ class Step(NamedTuple):
     makes: Collection[Name]
 
 
-def needed(steps: dict[Key, Step], results: Iterable[Name], given: Iterable[Name] = ()) -> list[Key]:
-    """The steps that the results depend on, in order; the given values need none."""
-    wanted, found = {*results}.difference(given), []
+def needed(steps: dict[Key, Step], results: Iterable[Name], known: Iterable[Name] = ()) -> list[Key]:
+    """The steps that the results depend on, in order; the known values need none."""
+    wanted, found = {*results}.difference(known), []
     for key, step in reversed(steps.items()):
         if not wanted.isdisjoint(step.makes):
             found.append(key)
-            wanted |= {*step.reads}.difference(given)
+            wanted |= {*step.reads}.difference(known)
     return found[::-1]
 
 

@@ -30,8 +30,7 @@ class View:
     @property
     def desc(self) -> TensorDesc:
         whole = desc_of(self.dtype, self.sizes)
-        strided = TensorDesc(whole.data_type, whole.sizes, self.strides or (1,))
-        return whole if strided.is_packed else strided
+        return whole if self.is_packed else TensorDesc(whole.data_type, whole.sizes, self.strides)
 
     @property
     def is_packed(self) -> bool:
