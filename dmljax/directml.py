@@ -1,6 +1,6 @@
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
 
-`python tests/public_names.py` writes this file.
+`python tests/generated.py` writes this file.
 """
 
 # fmt: off

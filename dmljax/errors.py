@@ -87,7 +87,7 @@ class DmlError(Exception):
     operator = ""
 
     def __init__(self, *problems: Problem | str) -> None:
-        super().__init__(*(Problem((), one) if isinstance(one, str) else one for one in problems))
+        super().__init__(*(Problem((), problem) if isinstance(problem, str) else problem for problem in problems))
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -1,11 +1,12 @@
 """What `dmljax` exports: the operators' functions and what belongs to them.
 
-`python tests/public_names.py` writes this file.
+`python tests/generated.py` writes this file.
 """
 
 # fmt: off
 from dmljax.errors import DmlError
-from dmljax.estimation.programs import Estimate, NodeCost, estimate
+from dmljax.estimation.programs import estimate
+from dmljax.estimation.report import Estimate, NodeCost
 from dmljax.pictures import show
 from dmljax.ops.activation import (
     activation_celu, activation_elu, activation_gelu, activation_hard_sigmoid, activation_hard_swish,

@@ -164,10 +164,10 @@ def _grid(where: str, array: Any) -> np.ndarray[Any, Any]:
     if isinstance(array, jax.core.Tracer):
         rule = "must be an array whose values are known; show it outside of jax.jit"
         raise InvalidType(Problem(where, rule, spelled(array)))
-    given = checks.array(where, array)
-    if not isinstance(given.dtype, np.dtype) or given.dtype.kind not in "biufV":  # V: NumPy's kind of bfloat16
-        raise InvalidType(Problem(where, "must have real numbers", given.dtype))
-    values = np.asarray(given)
+    x = checks.array(where, array)
+    if not isinstance(x.dtype, np.dtype) or x.dtype.kind not in "biufV":  # V: NumPy's kind of bfloat16
+        raise InvalidType(Problem(where, "must have real numbers", x.dtype))
+    values = np.asarray(x)
     require(where, 0 < values.size <= _MOST_NUMBERS, f"must have 1 to {_MOST_NUMBERS} numbers", values.size)
     if values.ndim < 2 or (values.shape[-2:] == (1, 1) and values.size <= _MOST_COLUMNS):
         values = values.reshape(1, -1)
@@ -217,7 +217,7 @@ def _color(part: float) -> tuple[float, ...]:
 
 
 def _luminance(color: tuple[float, ...]) -> float:
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in color]
+    linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in color]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 

@@ -70,12 +70,12 @@ def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> st
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """`, did you mean X?` for a known name that starts with `name`, or resembles it in whole or at its end; or ""."""
     # A comparison takes some 20 us, so compare only the first 200 names, and a few endings of each.
-    by_lower = {one.lower(): one for one in islice(known, 200) if len(one) <= 100}
+    by_lower = {other.lower(): other for other in islice(known, 200) if len(other) <= 100}
     wanted = str(name)[:100].lower()
-    longer = [one for one in by_lower if one.startswith((f"{wanted}_", f"{wanted}."))]
-    endings = {ending: one for one in reversed(by_lower) for ending in _endings(one)} | {one: one for one in by_lower}
+    longer = [other for other in by_lower if other.startswith((f"{wanted}_", f"{wanted}."))]
+    endings = {ending: x for x in reversed(by_lower) for ending in _endings(x)} | {x: x for x in by_lower}
     cutoff = 0.68 if len(wanted) > 3 else 0.85  # three letters resemble too much
-    close = longer or [endings[one] for one in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]
+    close = longer or [endings[ending] for ending in get_close_matches(wanted, endings, n=1, cutoff=cutoff)]
     return f", did you mean {escape_controls(by_lower[close[0]])}?" if close else ""
 
 

@@ -31,7 +31,7 @@ nitpick_ignore_regex = [
     ),
     (
         "py:class",
-        r"dmljax\.((descriptors|dxdispatch|estimation)\..*|graph\.Computation"
+        r"dmljax\.((descriptors|dxdispatch|estimation)\..*"
         r"|onnx\.(diffusion\.DiffusionSettings|file\.OnnxGraph|genai\.Settings|language\._Run|model\.Revision"
         r"|schedulers\.Scheduler|tokens\.PromptTokenizer))",
     ),

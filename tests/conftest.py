@@ -93,7 +93,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--models", metavar="COUNT", type=int, default=20, help="how many mutated models to try")
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="write the notebooks' output into their files")
-    parser.addoption("--at-a-glance", metavar="FILE", type=Path, help="write the page with all operators at a glance")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")
     parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")

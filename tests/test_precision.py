@@ -14,8 +14,8 @@ from onnx_models import FLOAT, model, value
 
 import dmljax
 from dmljax import directml, pydirectml
+from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.onnx import load
-from dmljax.onnx.sized import SizedModel
 
 MATRIX = jax.ShapeDtypeStruct((4, 4), np.float32)
 IMAGE = jax.ShapeDtypeStruct((1, 4, 8, 8), np.float32)
@@ -72,7 +72,7 @@ def directml_programs() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "PyDirectML", builder.build(pydirectml.ExecutionFlags.NONE, [pydirectml.gemm(a, b)]).function
     yield (
         "an ONNX model in a DxDispatch model",
-        directml.lower(SizedModel(load(product_model()), {"a": (4, 4), "b": (4, 4)})),
+        SizedNetwork(load(product_model()), dict.fromkeys("ab", jax.ShapeDtypeStruct((4, 4), np.float32))),
     )
 
 

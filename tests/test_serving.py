@@ -18,7 +18,6 @@ from models import MODELS
 import dmljax
 from dmljax.command_line.cli import main
 from dmljax.estimation import artifacts
-from dmljax.lowerings import byte_products
 
 parser = pytest.importorskip("onnx.parser", reason="the extra `onnx` is not installed")
 
@@ -190,22 +189,3 @@ def test_weights_that_an_artifact_cannot_hold_are_refused(
     error, tip = capsys.readouterr().err.splitlines()[-2:]
     assert error.startswith("error: compile: weights in a file must take at most 1000 bytes; got ")
     assert tip == "tip: compile for several chips, or export model.apply, which takes the weights as an argument"
-
-
-def test_exports_do_not_depend_on_the_exporting_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = np.arange(48, dtype=np.uint8).reshape(6, 8), np.arange(-28, 28, dtype=np.int8).reshape(8, 7)
-
-    def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
-        return dmljax.matrix_multiply_integer(a, b, np.uint8(3))
-
-    texts = set()
-    for is_fast in (True, False):
-        monkeypatch.setattr(byte_products, "are_fast", lambda is_fast=is_fast: is_fast)
-        jax.clear_caches()
-        for platform in ("cuda", "tpu"):
-            texts.add((platform, jax.export.export(jax.jit(multiply), platforms=[platform])(a, b).mlir_module()))
-        artifact = jax.export.export(jax.jit(multiply), platforms=["cpu"])(a, b)
-        result = jax.export.deserialize(artifact.serialize()).call(a, b)
-        np.testing.assert_array_equal(result, (a.astype(np.int32) - 3) @ b.astype(np.int32))
-    jax.clear_caches()
-    assert len(texts) == 2

@@ -638,7 +638,6 @@ def test_nonzero_exchanges_only_bits(shape: tuple[int, int]) -> None:
 @EXPLICIT_FIRST
 @pytest.mark.parametrize("rows", [300, 4096])
 def test_nonzero_of_many_rows_may_be_called_inside_shard_map_on_one_device(rows: int, axis_type: AxisType) -> None:
-    # One device finds rows in a loop, whose state varies over the mesh as its operand does.
     mesh = mesh_of(axis_type, batch=1)
     input = jax.device_put((RNG.random((rows, 3)) < 0.01).astype(np.float32), NamedSharding(mesh, P("batch")))
     find = lambda x: dmljax.nonzero_coordinates(x).coordinates  # noqa: E731

@@ -25,9 +25,9 @@ def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
         def jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
             value = differentiable(*primals)
             tangent = jnp.zeros_like(value)
-            for slope, given in zip(slopes, tangents, strict=True):
-                if type(given) is not SymbolicZero:
-                    tangent += slope(given, *primals)
+            for slope, direction in zip(slopes, tangents, strict=True):
+                if type(direction) is not SymbolicZero:
+                    tangent += slope(direction, *primals)
             return value, tangent
 
         differentiable.defjvp(jvp, symbolic_zeros=True)
@@ -38,4 +38,4 @@ def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
 
 def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
     """Gives a function a custom JVP rule: one partial derivative per argument, each a function of all arguments."""
-    return with_slopes(*(lambda tangent, *given, derivative=one: tangent * derivative(*given) for one in derivatives))
+    return with_slopes(*(lambda tangent, *primals, d=d: tangent * d(*primals) for d in derivatives))

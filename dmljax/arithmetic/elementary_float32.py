@@ -143,7 +143,7 @@ def _quarter_turns(x: Array) -> tuple[Array, Array, Array]:
 
 def _high_word(a: Array, b: Array) -> Array:
     """The upper word of the product of a 24-bit `a` and a 32-bit `b`."""
-    (a_high, a_low), (b_high, b_low) = ((one >> _word(16), one & _word(0xFFFF)) for one in (a, b))
+    (a_high, a_low), (b_high, b_low) = ((bits >> _word(16), bits & _word(0xFFFF)) for bits in (a, b))
     cross = a_low * b_high
     middle = (a_low * b_low >> _word(16)) + a_high * b_low + (cross & _word(0xFFFF))
     return a_high * b_high + (cross >> _word(16)) + (middle >> _word(16))

@@ -10,17 +10,17 @@ from dmljax.calls.arguments import (
     UpperBound, WideFloat, WideNumber, bring_into_one_type
 )
 from dmljax.calls.arrays import (
-    broadcast, float_array, integer_array, normal_axes, normal_axis, number_array, of_floats, operands, quantized_array,
-    real_array, require_holds, require_same_shape, require_type
+    broadcast, float_array, floats_alike, integer_array, normal_axes, normal_axis, number_array, of_floats,
+    operands, quantized_array, real_array, require_holds, require_same_shape, require_type
 )
 from dmljax.calls.decorator import operator_function, result
 
 __all__ = [
     "ArrayKind", "Axes", "AxisName", "EachDimension", "EachNumber", "Float", "FloatNumber", "FloatScaleBias",
     "IntegerDType", "LowerBound", "Number", "OneEach", "Operand", "OperandOfAnyType", "Precision", "Quantized",
-    "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound", "WideFloat", "WideNumber", "bring_into_one_type",
-    "broadcast", "float_array", "integer_array", "normal_axes", "normal_axis", "number_array", "of_floats", "operands",
-    "operator_function", "quantized_array", "real_array", "require_holds", "require_same_shape", "require_type",
-    "result"
+    "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound", "WideFloat", "WideNumber",
+    "bring_into_one_type", "broadcast", "float_array", "floats_alike", "integer_array", "normal_axes",
+    "normal_axis", "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array",
+    "require_holds", "require_same_shape", "require_type", "result"
 ]
 # fmt: on

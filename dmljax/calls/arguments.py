@@ -78,20 +78,20 @@ def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
     """Returns `value` in a form that JAX takes without loss: an array, or a Python number, which stays weakly typed."""
     if is_number(value):
         return value if isinstance(value, bool | float) else _require_fit(where, value)
-    given = array(where, value)
-    if isinstance(given, jax.Array):
-        require_available(where, given, kind)
-        return given
-    _require_type(where, given.dtype, kind)
-    return given if given.dtype.itemsize < 8 or x64_enabled() else _narrow(where, given)
+    x = array(where, value)
+    if isinstance(x, jax.Array):
+        require_available(where, x, kind)
+        return x
+    _require_type(where, x.dtype, kind)
+    return x if x.dtype.itemsize < 8 or x64_enabled() else _narrow(where, x)
 
 
 def as_arrays(where: str, values: Any) -> tuple[Any, ...]:
     """Converts a sequence of arrays to a tuple, each array by `as_array`."""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         shape = getattr(values, "shape", None)
-        given = type(values).__name__ if shape is None else f"one array of shape {shape}"
-        raise InvalidType(Problem(where, "must be a sequence of arrays", given))
+        got = type(values).__name__ if shape is None else f"one array of shape {shape}"
+        raise InvalidType(Problem(where, "must be a sequence of arrays", got))
     return tuple(as_array((where, i), value) for i, value in enumerate(values))
 
 
@@ -100,11 +100,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
-def require_available(where: Where, given: jax.Array, kind: "Kind" = ARRAY) -> None:
+def require_available(where: Where, x: jax.Array, kind: "Kind" = ARRAY) -> None:
     """Refuses arrays of anything but real numbers, and 64-bit types unless `jax_enable_x64` is set."""
-    _require_type(where, given.dtype, kind)
-    if given.dtype.itemsize == 8 and not x64_enabled():
-        raise Unsupported(Problem(where, NEEDS_X64, given.dtype))
+    _require_type(where, x.dtype, kind)
+    if x.dtype.itemsize == 8 and not x64_enabled():
+        raise Unsupported(Problem(where, NEEDS_X64, x.dtype))
 
 
 def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
@@ -113,16 +113,16 @@ def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
         require_real(where, dtype)
 
 
-def _narrow(where: Where, given: Any) -> np.ndarray[Any, Any]:
+def _narrow(where: Where, x: Any) -> np.ndarray[Any, Any]:
     """Converts NumPy's 64-bit numbers to 32 bits: rounds floats as JAX does; refuses integers that JAX would wrap."""
-    narrow = np.dtype(f"{given.dtype.kind}4")
-    if given.dtype in INTEGERS and given.size:
+    narrow = np.dtype(f"{x.dtype.kind}4")
+    if x.dtype in INTEGERS and x.size:
         limits = np.iinfo(narrow)
-        for extreme in (given.min(), given.max()):
+        for extreme in (x.min(), x.max()):
             if not limits.min <= extreme <= limits.max:
                 raise InvalidDesc(Problem(where, f"must fit {narrow} unless jax_enable_x64 is set", extreme))
     with np.errstate(over="ignore"):
-        narrowed: np.ndarray[Any, Any] = given.astype(narrow)
+        narrowed: np.ndarray[Any, Any] = x.astype(narrow)
         return narrowed
 
 
@@ -138,7 +138,7 @@ def bring_into_one_type(
 ) -> dict[Any, Any]:
     """Converts Python numbers and weakly typed arrays to the type of `like`, of the first array, or of `default`."""
     dtypes = [getattr(x, "dtype", x) for x in (like, *arrays.values(), default) if _has_own_type(x)]
-    dtype = next((one for one in dtypes if one in FLOATS or not kind.is_float), None)
+    dtype = next((dtype for dtype in dtypes if dtype in FLOATS or not kind.is_float), None)
     dtype = widened(dtype) if kind.is_wide and dtype is not None else dtype
     weak = {key: x for key, x in arrays.items() if not (x is None or _has_own_type(x) or isinstance(x, unchanged))}
     return {key: _in_type(key, x, dtype, kind) for key, x in weak.items()}
@@ -197,7 +197,7 @@ def as_number(where: str, value: Any, kind: NumberKind, dtype: Any, *, is_weak: 
     if not isinstance(value, ScaleBias):
         remedy = "directml.ScaleBias(scale=..., bias=...)"
         raise InvalidType(Problem(where, "must be a ScaleBias", show(value), remedy=remedy))
-    numbers = zip(ScaleBias._fields, value, strict=True)
+    numbers = value._asdict().items()
     return ScaleBias(*(as_scalar((where, key), x, dtype, kind, is_weak=is_weak) for key, x in numbers))
 
 
@@ -302,7 +302,8 @@ def _float32(where: Where, value: Any) -> float:
 
 def _size_2d(where: Where, value: Any) -> Size2D:
     if isinstance(value, Size2D):
-        return Size2D(*(_integer((*path_of(where), key), one) for key, one in zip(Size2D._fields, value, strict=True)))
+        place = path_of(where)
+        return Size2D(*(_integer((*place, key), size) for key, size in value._asdict().items()))
     if isinstance(value, Sequence):  # whether the width or the height comes first would be a guess
         remedy = "directml.Size2D(width=..., height=...) names them"
         raise InvalidType(Problem(where, "must be an integer or a Size2D", show(value), remedy=remedy))
@@ -370,7 +371,7 @@ class OneOf:
 
     def told(self, name: str) -> str:
         """The text that `help` shows for an argument of this kind."""
-        names = join_words((f'"{one}"' for one in self._names), "or")
+        names = join_words((f'"{choice}"' for choice in self._names), "or")
         return f"`{name}` is {names}, or a `directml.{self.enumeration.__name__}`."
 
 
@@ -443,12 +444,12 @@ def read_annotation(annotation: Any) -> tuple[Kind, Any]:
     if hasattr(annotation, "__metadata__"):
         return annotation.__metadata__[0], annotation.__origin__
     if type(None) in get_args(annotation):
-        given: Any = Union[*(one for one in get_args(annotation) if one is not type(None))]
-        kind, own_type = read_annotation(given)
-        return kind, annotation if own_type is given else own_type | None
-    for one in get_args(annotation):
-        if isinstance(one, type) and issubclass(one, HeaderEnum):
-            return OneOf(one), annotation
+        present: Any = Union[*(part for part in get_args(annotation) if part is not type(None))]
+        kind, own_type = read_annotation(present)
+        return kind, annotation if own_type is present else own_type | None
+    for part in get_args(annotation):
+        if isinstance(part, type) and issubclass(part, HeaderEnum):
+            return OneOf(part), annotation
     if annotation not in _KINDS:
         raise TypeError(f"an argument must have an annotation that says its kind; got {annotation}")
     return _KINDS[annotation], annotation
@@ -479,12 +480,12 @@ def spelled(annotation: Any) -> str:
     for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
         if several.keys() >= {*get_args(alias)} - {NoneType}:
             found.append(name)
-            several = {one: None for one in several if one is NoneType or one not in get_args(alias)}
-    ordered = [*(one for one in several if one is not NoneType), *(one for one in several if one is NoneType)]
-    return " | ".join([*found, *("None" if one is NoneType else spelled(one) for one in ordered)])
+            several = {part: None for part in several if part is NoneType or part not in get_args(alias)}
+    ordered = [*(part for part in several if part is not NoneType), *(part for part in several if part is NoneType)]
+    return " | ".join([*found, *("None" if part is NoneType else spelled(part) for part in ordered)])
 
 
-def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
+def bring_into_types(kinds: Mapping[str, Kind], arguments: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
     """Converts arrays to the types that they share, and numbers to the type `dtype`, or else that of the first array.
 
     Without an array, several numbers are converted to the type of the first number that has its own.
@@ -492,24 +493,26 @@ def bring_into_types(kinds: Mapping[str, Kind], given: dict[str, Any], unchanged
     Instances of `unchanged` are not converted: these are JAX arrays, before they are traced.
     """
     for group, keys in groups_of(kinds).items():
-        like, default = (given.get(one) if isinstance(one, str) else one for one in (group.like, group.default))
-        given = given | bring_into_one_type({key: given[key] for key in keys}, unchanged, group, like, default)
+        like, default = (arguments.get(x) if isinstance(x, str) else x for x in (group.like, group.default))
+        together = {key: arguments[key] for key in keys}
+        arguments = arguments | bring_into_one_type(together, unchanged, group, like, default)
     numbers = {key: kind for key, kind in kinds.items() if isinstance(kind, NumberKind)}
     typed: dict[str, Any] = {}
     if numbers:
-        first = next((given[key] for key in kinds if key not in numbers and given[key] is not None), None)
-        dtype = given.get("dtype")
+        first = next((arguments[key] for key in kinds if key not in numbers and arguments[key] is not None), None)
+        dtype = arguments.get("dtype")
         dtype = getattr(first, "dtype", None) if dtype is None else dtype
         is_weak = dtype is None or getattr(first, "weak_type", False)
-        own = [given[key].dtype for key in numbers if _has_own_type(given[key]) and given[key].dtype != bool]
-        for key in numbers:
-            if isinstance(given[key], jax.Array):
-                require_real(key, given[key].dtype)
-        for key, kind in numbers.items():
-            if given[key] is None or isinstance(given[key], unchanged):
+        values = {key: arguments[key] for key in numbers}
+        own = [value.dtype for value in values.values() if _has_own_type(value) and value.dtype != bool]
+        for key, value in values.items():
+            if isinstance(value, jax.Array):
+                require_real(key, value.dtype)
+        for key, value in values.items():
+            if value is None or isinstance(value, unchanged):
                 continue
             if dtype is None and own and len(numbers) > 1:
-                typed[key] = as_scalar(key, given[key], own[0], kind, is_weak=False)
+                typed[key] = as_scalar(key, value, own[0], numbers[key], is_weak=False)
             else:
-                typed[key] = as_number(key, given[key], kind, dtype, is_weak=is_weak)
-    return given | typed
+                typed[key] = as_number(key, value, numbers[key], dtype, is_weak=is_weak)
+    return arguments | typed

@@ -29,38 +29,38 @@ _STATE_OF_A_KEY = "for random_generator, pass jnp.concatenate([jnp.zeros(4, 'uin
 
 def real_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of bool, integers or floats."""
-    given = jnp.asarray(value)
-    require_real(where, given.dtype)
-    return given
+    x = jnp.asarray(value)
+    require_real(where, x.dtype)
+    return x
 
 
 def integer_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers; bool is refused."""
-    given = real_array(where, value)
-    require(where, given.dtype in INTEGERS, "must be of an integer type", given.dtype, InvalidType)
-    return given
+    x = real_array(where, value)
+    require(where, x.dtype in INTEGERS, "must be of an integer type", x.dtype, InvalidType)
+    return x
 
 
 def quantized_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers, which may be integers of 4 bits; bool is refused."""
-    given = jnp.asarray(value)
-    return given if given.dtype in INTEGERS_4 else integer_array(where, given)
+    x = jnp.asarray(value)
+    return x if x.dtype in INTEGERS_4 else integer_array(where, x)
 
 
 def float_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of floats."""
-    given = real_array(where, value)
-    require(where, given.dtype in FLOATS, "must be of a floating type", given.dtype, InvalidType)
-    return given
+    x = real_array(where, value)
+    require(where, x.dtype in FLOATS, "must be of a floating type", x.dtype, InvalidType)
+    return x
 
 
 def number_array(where: Where, value: ArrayLike) -> Array:
     """`value` as an array of integers or floats; bool is refused."""
-    given = real_array(where, value)
-    if given.dtype == bool:
+    x = real_array(where, value)
+    if x.dtype == bool:
         rule, remedy = "must be of an integer or floating type", "convert it with astype(jnp.int32)"
         raise InvalidType(Problem(where, rule, "bool", remedy=remedy))
-    return given
+    return x
 
 
 def require_holds(dtype: Any, what: str, largest: int) -> None:
@@ -70,22 +70,31 @@ def require_holds(dtype: Any, what: str, largest: int) -> None:
         raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}"))
 
 
-def require_type(where: Where, given: Array, wanted: Any, other: str) -> None:
+def require_type(where: Where, x: Array, wanted: Any, other: str) -> None:
     """Refuses an array whose type is not `wanted`, the type of `other`."""
-    if given.dtype != wanted:
+    if x.dtype != wanted:
         name, dtype = spell_path(path_of(where)), wanted
-        if jnp.issubdtype(given.dtype, np.floating) and not jnp.issubdtype(wanted, np.floating):
-            name, dtype = other, given.dtype  # integers would lose the fractions
+        if jnp.issubdtype(x.dtype, np.floating) and not jnp.issubdtype(wanted, np.floating):
+            name, dtype = other, x.dtype  # integers would lose the fractions
         remedy = f"use jnp.asarray({name}, {str(dtype)!r})"
-        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", given.dtype, remedy=remedy))
+        raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", x.dtype, remedy=remedy))
 
 
 def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
     """The `values` as arrays of one shape; they must be of one type."""
     arrays = [convert(name, value) for name, value in values.items()]
-    for name, given in zip(values, arrays, strict=True):
-        require_type(name, given, arrays[0].dtype, next(iter(values)))
+    for name, x in zip(values, arrays, strict=True):
+        require_type(name, x, arrays[0].dtype, next(iter(values)))
     return broadcast(**dict(zip(values, arrays, strict=True)))
+
+
+def floats_alike(**values: ArrayLike | None) -> dict[str, Array]:
+    """The `values` that are present as floats, all of the type of the first."""
+    arrays = {name: float_array(name, value) for name, value in values.items() if value is not None}
+    for name, x in arrays.items():
+        first = next(iter(arrays))
+        require_type(name, x, arrays[first].dtype, first)
+    return arrays
 
 
 def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
@@ -98,7 +107,7 @@ def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: Arr
 
 def broadcast(**arrays: Array) -> tuple[Array, ...]:
     """The arrays broadcast to one shape by NumPy's rules."""
-    shapes = [given.shape for given in arrays.values()]
+    shapes = [x.shape for x in arrays.values()]
     try:
         shape = jnp.broadcast_shapes(*shapes)
     except ValueError:
@@ -106,7 +115,7 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
         remedies = (remedy_for_channels(sizes, max(shapes, key=len)) for sizes in shapes)
         remedy = next(filter(None, remedies), None) or remedy_for_open(*shapes)
         raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=remedy)) from None
-    return sharded_alike(*(jnp.broadcast_to(given, shape) for given in arrays.values()))
+    return sharded_alike(*(jnp.broadcast_to(x, shape) for x in arrays.values()))
 
 
 def require_same_shape(**values: ArrayLike) -> None:
@@ -118,17 +127,17 @@ def require_same_shape(**values: ArrayLike) -> None:
         require(name, shapes[name] == shapes[first], rule, shapes[name], remedy=remedy)
 
 
-def normal_axis(axis: int, given: Array, argument: Where = "input", name: str = "axis") -> int:
+def normal_axis(axis: int, x: Array, argument: Where = "input", name: str = "axis") -> int:
     """`axis` of an array of at least one dimension, counted from the first one."""
-    require_dimensions(argument, given.shape, 1)
-    require(name, -given.ndim <= axis < given.ndim, f"must be in [{-given.ndim}, {given.ndim})", show(axis))
-    return axis % given.ndim
+    require_dimensions(argument, x.shape, 1)
+    require(name, -x.ndim <= axis < x.ndim, f"must be in [{-x.ndim}, {x.ndim})", show(axis))
+    return axis % x.ndim
 
 
-def normal_axes(axes: int | Sequence[int] | None, given: Array) -> tuple[int, ...]:
+def normal_axes(axes: int | Sequence[int] | None, x: Array) -> tuple[int, ...]:
     """Returns `axes` of an input, counted from the first one, in increasing order; None means all axes."""
-    several = range(given.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
-    normal = sorted(normal_axis(axis, given, name="axes") for axis in several)
+    several = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    normal = sorted(normal_axis(axis, x, name="axes") for axis in several)
     if len(set(normal)) < len(normal):
         raise InvalidDesc(Problem("axes", "must name different dimensions", several))
     return tuple(normal)

@@ -30,7 +30,7 @@ def bound_arguments(
     except TypeError as error:
         parameters = signature.parameters
         call = call_of(function, signature)
-        by_name = [key for key, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+        by_name = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
         if len(args) > len(parameters) - len(by_name):
             left = [key for key in by_name if key not in kwargs]
             instead = f"give {join_words(left)} by name" if left else call
@@ -67,7 +67,7 @@ def checked_arguments(init: Callable[P, None]) -> Callable[P, None]:
 
 def call_of(function: str, signature: inspect.Signature) -> str:
     """Returns a call of a function with all of its parameters, without annotations."""
-    plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     call = f"{function}{inspect.Signature(plain)}"
     return re.sub(r"<class '(\w+)'>", r"\1", re.sub(r"<class 'jax\.numpy\.(\w+)'>", r"jnp.\1", call))
 
@@ -75,6 +75,6 @@ def call_of(function: str, signature: inspect.Signature) -> str:
 def missing_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Returns the arguments without a default that a call does not give."""
     parameters = signature.parameters.values()
-    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][: len(args)]
-    needed = (one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_POSITIONAL)
+    by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][: len(args)]
+    needed = (p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL)
     return [name for name in needed if name not in kwargs and name not in by_position]

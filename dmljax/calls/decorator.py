@@ -85,7 +85,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
 def _shown_signature(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function with short names of types, as `help` shows it."""
     signature = inspect.signature(function)
-    parameters = [one.replace(annotation=Shown(spelled(one.annotation))) for one in signature.parameters.values()]
+    parameters = [p.replace(annotation=Shown(spelled(p.annotation))) for p in signature.parameters.values()]
     return signature.replace(parameters=parameters, return_annotation=Shown(spelled(signature.return_annotation)))
 
 
@@ -166,14 +166,14 @@ class _Call:
     def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
         self.name, self.family, self.signature = function.__name__, function.__globals__, inspect.signature(function)
         declared = self.signature.parameters
-        self.parameters = {key: _parameter(one, kinds[key]) for key, one in declared.items()}
-        self.by_position = [key for key, one in declared.items() if one.kind is not one.KEYWORD_ONLY]
-        self.required = {key for key, one in self.parameters.items() if one.default is _MISSING}
-        self.arrays = {key: one for key, one in self.parameters.items() if isinstance(one.kind, ArrayKind | NumberKind)}
-        self.statics = {key: one for key, one in self.parameters.items() if key not in self.arrays}
-        self.default_statics = tuple(one.normalized(one.default) for one in self.statics.values())
+        self.parameters = {key: _parameter(own, kinds[key]) for key, own in declared.items()}
+        self.by_position = [p.name for p in declared.values() if p.kind is not p.KEYWORD_ONLY]
+        self.required = {key for key, parameter in self.parameters.items() if parameter.default is _MISSING}
+        self.kinds = {key: kinds[key] for key in declared if isinstance(kinds[key], ArrayKind | NumberKind)}
+        self.arrays = {key: self.parameters[key] for key in self.kinds}
+        self.statics = {key: parameter for key, parameter in self.parameters.items() if key not in self.kinds}
+        self.default_statics = tuple(parameter.normalized(parameter.default) for parameter in self.statics.values())
         self.tails = self._tails()
-        self.kinds = {key: one.kind for key, one in self.arrays.items()}
         self.typed_together = {key for keys in groups_of(self.kinds).values() for key in keys}
         self.has_sequences = ARRAYS in self.kinds.values()
         self.numbers: dict[tuple[Any, ...], dict[int, Any]] = {}
@@ -183,9 +183,9 @@ class _Call:
         """The arrays that a call with so many of them by position, and nothing by name, leaves to their defaults."""
         if self.required & self.statics.keys():
             return {}
-        defaults = [one.default for one in self.arrays.values()]
+        defaults = [parameter.default for parameter in self.arrays.values()]
         tails = (tuple(defaults[count:]) for count in range(len(defaults) + 1))
-        return {count: tail for count, tail in enumerate(tails) if not any(one is _MISSING for one in tail)}
+        return {count: tail for count, tail in enumerate(tails) if _MISSING not in tail}
 
     def _computation(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def computed(statics: tuple[Any, ...], *values: Any) -> Any:
@@ -223,7 +223,7 @@ class _Call:
     def shapes(self, values: Sequence[Any]) -> dict[Path, Sequence[int]]:
         """The shapes of the arrays of a call, by their paths."""
         each = zip(self.arrays, values, strict=True)
-        leaves = ((key, path, x) for key, one in each for path, x in jax.tree_util.tree_leaves_with_path(one))
+        leaves = ((key, path, x) for key, value in each for path, x in jax.tree_util.tree_leaves_with_path(value))
         return {(key, *(place.idx for place in path)): np.shape(x) for key, path, x in leaves}
 
     def recorded(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
@@ -243,21 +243,21 @@ class _Call:
         """Returns the arrays and numbers, and the static arguments, each in the order of the parameters."""
         if "axis" in kwargs and "axes" in self.statics and "axes" not in kwargs:  # as jax.numpy calls it
             kwargs = {"axes" if key == "axis" else key: value for key, value in kwargs.items()}
-        given = dict(zip(self.by_position, args, strict=False)) | kwargs
-        is_each_once = len(given) == len(args) + len(kwargs)
-        if not (is_each_once and self.required <= given.keys() <= self.parameters.keys()):
+        arguments = dict(zip(self.by_position, args, strict=False)) | kwargs
+        is_each_once = len(arguments) == len(args) + len(kwargs)
+        if not (is_each_once and self.required <= arguments.keys() <= self.parameters.keys()):
             bound_arguments(self.name, self.signature, args, kwargs, self.twins())  # which refuses them
         statics = list(self.default_statics)
         for i, (key, parameter) in enumerate(self.statics.items()):
-            if key in given:
-                statics[i] = parameter.normalized(given[key])
-        return [given.get(key, parameter.default) for key, parameter in self.arrays.items()], tuple(statics)
+            if key in arguments:
+                statics[i] = parameter.normalized(arguments[key])
+        return [arguments.get(key, parameter.default) for key, parameter in self.arrays.items()], tuple(statics)
 
     def twins(self) -> dict[str, inspect.Signature]:
         """Returns the signatures of the functions for other versions of the operator, from its family's module."""
         plain = self.name.rstrip("0123456789")
         family = {name: self.family.get(name) for name in (plain, *(f"{plain}{i}" for i in range(1, 4)))}
-        return {name: inspect.signature(one) for name, one in family.items() if one and name != self.name}
+        return {name: inspect.signature(twin) for name, twin in family.items() if twin and name != self.name}
 
     def _coerce(self, values: Sequence[Any], statics: tuple[Any, ...]) -> Sequence[Any]:
         """Converts Python's and NumPy's values without loss to the types that JAX needs beside the arrays."""
@@ -267,10 +267,10 @@ class _Call:
         numbers = self.numbers.get(key)
         if numbers is None:  # a program makes the same call with the same few numbers many times
             converted = self._convert(values, statics)
-            numbers = {i: one for i, one in enumerate(converted) if type(one) not in JAX_ARRAYS}
+            numbers = {i: number for i, number in enumerate(converted) if type(number) not in JAX_ARRAYS}
             arrays = [value for value in values if type(value) in JAX_ARRAYS]
             if arrays and all(map(_is_free, arrays)):
-                numbers = {i: _on_device(one) for i, one in numbers.items()}
+                numbers = {i: _on_device(number) for i, number in numbers.items()}
             if len(self.numbers) >= _MAX_NUMBERS:
                 self.numbers.clear()
             self.numbers[key] = numbers
@@ -309,8 +309,8 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
         return (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
     if kind is int or value is None:
         return (kind, value)
-    if kind is ScaleBias and not any(type(one) in JAX_ARRAYS for one in value):
-        keys = [_key_of(one) for one in value]
+    if kind is ScaleBias and not any(type(number) in JAX_ARRAYS for number in value):
+        keys = [_key_of(number) for number in value]
         return None if None in keys else (kind, *keys)
     return (kind, value.tobytes()) if isinstance(value, np.generic) else None
 

@@ -98,7 +98,7 @@ _GIVE = {
 
 
 def remedy_for(
-    name: str, signature: inspect.Signature, twins: Mapping[str, inspect.Signature], given: Mapping[str, Any]
+    name: str, signature: inspect.Signature, twins: Mapping[str, inspect.Signature], arguments: Mapping[str, Any]
 ) -> str | None:
     """Returns what to write instead of an argument that a function does not take; None if no hint applies.
 
@@ -108,8 +108,8 @@ def remedy_for(
     for names, needed, remedy in _REMEDIES:
         if name in names.split() and parameters.keys() >= {*needed.split()}:
             return remedy
-    if str(given.get(name)).upper() in ("SAME", "VALID") and set(_PADDINGS) <= {*parameters}:
-        return _remedy_for_padding(given[name])
+    if str(arguments.get(name)).upper() in ("SAME", "VALID") and set(_PADDINGS) <= {*parameters}:
+        return _remedy_for_padding(arguments[name])
     here = next(_names_here(name, parameters), None)
     if here:
         return f"did you mean {join_words(here)} for {name}?"
@@ -117,7 +117,7 @@ def remedy_for(
         there = (name,) if name in other.parameters else next(_names_here(name, other.parameters), None)
         if there:
             return f"{twin} takes {join_words(there)}"
-    longer = [one for one in parameters if one.startswith(f"{name}_")]
+    longer = [parameter for parameter in parameters if parameter.startswith(f"{name}_")]
     near = longer or get_close_matches(name, parameters, n=1)
     return f"did you mean {near[0]} for {name}?" if near else None
 

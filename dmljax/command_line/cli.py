@@ -157,9 +157,8 @@ class _Parser(argparse.ArgumentParser):
         known, others = super().parse_known_args(args, namespace)
         if others:
             option, known_options = others[0].partition("=")[0], self._option_string_actions
-            near = [one for one in known_options if one.startswith(option)] or get_close_matches(
-                option, known_options, n=1
-            )
+            longer = [other for other in known_options if other.startswith(option)]
+            near = longer or get_close_matches(option, known_options, n=1)
             self.error(f"unrecognized arguments: {' '.join(others)}", f"did you mean {near[0]}?" if near else None)
         return known, others
 
@@ -167,12 +166,12 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(say_error(message, tip or f"`{self.prog} --help` lists the options"))
 
 
-def _tip_for_command(given: str) -> str:
-    if Path(given).suffix.lower() in MODELS:
-        return f"`dmljax run {given}` runs a model"
-    if given in ("help", "version"):
-        return f"did you mean --{given}?"
-    near = get_close_matches(given, COMMANDS, n=1)
+def _tip_for_command(command: str) -> str:
+    if Path(command).suffix.lower() in MODELS:
+        return f"`dmljax run {command}` runs a model"
+    if command in ("help", "version"):
+        return f"did you mean --{command}?"
+    near = get_close_matches(command, COMMANDS, n=1)
     return f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
 
 
@@ -398,10 +397,10 @@ def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Returns how to read a repeatable option of this form: a name, a colon or equals sign, and what `parse` reads."""
 
     def read(text: str) -> tuple[str, Any]:
-        name, _, given = text.rpartition("=" if "=" in form else ":")
-        if not name or not given:
+        name, _, value = text.rpartition("=" if "=" in form else ":")
+        if not name or not value:
             raise argparse.ArgumentTypeError(f"must be {form}; got {text!r}")
-        return name, parse(given)
+        return name, parse(value)
 
     return {"type": read, "action": "append", "default": [], "metavar": form}
 
@@ -436,7 +435,7 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_mesh(text: str) -> Sequence[tuple[str, int]]:
-    pairs = [one.partition("=") for one in text.split(",")]
+    pairs = [pair.partition("=") for pair in text.split(",")]
     if not all(name and equals for name, equals, _ in pairs) or len({name for name, _, _ in pairs}) < len(pairs):
         raise argparse.ArgumentTypeError(f"must give each axis a size once, as in data=32,model=8; got {text!r}")
     return [(name, _parse_count(size)) for name, _, size in pairs]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -31,10 +32,9 @@ from dmljax.command_line.describe import (
     table,
 )
 from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
-from dmljax.directml import lower
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
-from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
+from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
 from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
@@ -122,26 +122,21 @@ def _is_onnx(path: str) -> bool:
 
 def _run_onnx(path: str, options: argparse.Namespace) -> None:
     # Imported here: the package onnx is an extra.
-    from dmljax.onnx import trial
+    from dmljax.onnx import load as load_onnx, timing
+    from dmljax.onnx.example_inputs import files_by_name, make_inputs
 
     if options.emit or options.fuse:
         given = "--emit" if options.emit else "--fuse"
         raise InvalidDesc(Problem((), f"{given} is only for DxDispatch models", escape_controls(path)))
     device = _device(options.platform)
     begin = time.perf_counter()
-    model = trial.load(path)
+    model = load_onnx(path)
     loaded = time.perf_counter() - begin
-    inputs = trial.make_inputs(
-        model,
-        trial.files_by_name(options.input),
-        _shapes_of_inputs(model, options) | dict(options.shape),
-        dict(options.onnx_free_dim_name_override),
-        dict(options.onnx_free_dim_denotation_override),
-    )
-    own = trial.try_model(model, inputs)
-    other = trial.try_onnxruntime(path, inputs) if options.compare else None
+    inputs = make_inputs(model, files_by_name(options.input), _sizes_of_inputs(model, options, dict(options.shape)))
+    own = timing.timed(model, inputs)
+    other = timing.timed_in_onnxruntime(path, inputs) if options.compare else None
     differences = {
-        name: trial.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
+        name: timing.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
     }
     if options.json:
         outputs = {
@@ -155,17 +150,23 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     print(f"{escape_controls(path)}: {model}")
     print(f"{loaded:.2f} s to load, {own.compilation:.2f} s to compile, {own.median * 1e3:.3f} ms for a call")
     for name, result in own.results.items():
-        print(f"{escape_controls(name)}: {trial.shown(result)}")
+        print(f"{escape_controls(name)}: {timing.shown(result)}")
     if other:
         print(f"onnxruntime takes {other.median * 1e3:.3f} ms, and differs by at most:")
         for name, difference in differences.items():
             print(f"{escape_controls(name)}: {difference:.3g}")
 
 
-def _shapes_of_inputs(model: Any, options: argparse.Namespace) -> dict[str, Sequence[int]]:
-    """Returns the shapes from `--binding_shape` except those of outputs, which the model computes."""
-    outputs = {one.name for one in model.outputs}
-    return {name: shape for name, shape in options.binding_shape if name not in outputs}
+def _sizes_of_inputs(
+    model: Any, options: argparse.Namespace, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> Any:
+    """The sizes that options give for inputs; `--binding_shape` may also name outputs, which the model computes."""
+    from dmljax.onnx.input_types import GivenSizes
+
+    outputs = {own.name for own in model.outputs}
+    of_inputs = {name: shape for name, shape in options.binding_shape if name not in outputs}
+    names = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
+    return GivenSizes({**of_inputs, **shapes}, names, dict(options.onnx_free_dim_denotation_override))
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -458,9 +459,9 @@ def generate(options: argparse.Namespace) -> int:
     _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported here: the package onnx is an extra.
     from dmljax.onnx import language_model
+    from dmljax.onnx.example_inputs import array_in
     from dmljax.onnx.genai import Search
     from dmljax.onnx.tokens import Tokenizer
-    from dmljax.onnx.trial import array_in
 
     model = language_model(options.folder)
     if options.chat:
@@ -638,19 +639,17 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         descs = [desc for _, desc, _ in _programs(path, options)]
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
-        function = lower(descs[0])
+        function = Dispatchable(descs[0])
         return program_of(descs[0], (), None)._replace(function=lambda weights, *inputs: function(*inputs))
-    from dmljax.onnx import trial
+    from dmljax.onnx import load as load_onnx
+    from dmljax.onnx.input_types import open_types_of_inputs
 
-    model = trial.load(path)
+    model = load_onnx(path)
     if model.is_random:
         remedy = "export it in Python, as a function of a key, with jax.export.export"
         raise Unsupported(Problem((), f"{escape_controls(path)} draws random numbers", remedy=remedy))
-    fixed = {name: size for name, size in names.items() if name not in multiples}
-    sizes = fixed, dict(options.onnx_free_dim_denotation_override)
     divisor = mesh.axis_sizes[0] if mesh else 1
-    shapes = _shapes_of_inputs(model, options)
-    types = trial.open_types_of_inputs(model, shapes, *sizes, options.batch, divisor, multiples)
+    types = open_types_of_inputs(model, _sizes_of_inputs(model, options), options.batch, divisor, multiples)
     if mesh:
         return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
@@ -675,15 +674,15 @@ def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
     """Yields an ONNX model; without `--batch`, each chip gets one example."""
-    from dmljax.onnx import trial
+    from dmljax.onnx import load as load_onnx
+    from dmljax.onnx.input_types import types_of_inputs
 
-    model = trial.load(path)
-    shapes = _shapes_of_inputs(model, options)
-    sizes = dict(options.onnx_free_dim_name_override), dict(options.onnx_free_dim_denotation_override)
+    model = load_onnx(path)
+    sizes = _sizes_of_inputs(model, options)
 
     def inputs_of(place: Place, batch: int | None) -> Sequence[Any]:
         count = len(place.devices)
-        return trial.types_of_inputs(model, shapes, *sizes, batch or (count if count > 1 else None))
+        return types_of_inputs(model, sizes, batch or (count if count > 1 else None))
 
     yield escape_controls(path), model, inputs_of
 

@@ -313,7 +313,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     call = (
         [">>> print(compute())"]
         if not inputs
-        else [">>> print(compute(", *(f"...     {one}," for one in inputs), "... ))"]
+        else [">>> print(compute(", *(f"...     {value}," for value in inputs), "... ))"]
     )
     lines = [f">>> desc = dmljax.directml.{operator.__name__}(", *members, "... )"]
     lines += [">>> compute = dmljax.directml.lower(desc)", *call]
@@ -349,8 +349,8 @@ def _source(value: Any) -> str:
             return f"({', '.join(map(_source, value))}{',' if len(value) == 1 else ''})"
         case Operator():
             values = [(member.field, getattr(value, member.field)) for member in value.members()]
-            given = ", ".join(f"{field}={_source(one)}" for field, one in values if one is not None)
-            return f"dmljax.directml.{type(value).__name__}({given})"
+            arguments = ", ".join(f"{field}={_source(number)}" for field, number in values if number is not None)
+            return f"dmljax.directml.{type(value).__name__}({arguments})"
         case HeaderEnum():
             return f"dmljax.directml.{value!r}"
     return repr(value)

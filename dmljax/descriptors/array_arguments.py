@@ -55,18 +55,18 @@ def bind_by_name(
         if (name in by_position) == (name in kwargs):
             rule = "given both by position and by name" if name in kwargs else "no array for this input"
             raise InvalidType(Problem(name, rule))
-    given = {
+    arrays = {
         name: require_match((name,), known[name], array(name, value)) for name, value in (by_position | kwargs).items()
     }
-    return [given.pop(name) for name in inputs], given
+    return [arrays.pop(name) for name in inputs], arrays
 
 
 def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Arrays by position, one for each leaf, or by name, with a sequence for an array of tensors."""
     if args:
         if kwargs or len(args) != len(leaves):
-            given = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
-            raise InvalidType(Problem((), f"takes {len(leaves)} arrays, all by position or all by name", given))
+            got = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"
+            raise InvalidType(Problem((), f"takes {len(leaves)} arrays, all by position or all by name", got))
         return list(args)
     if kwargs.keys() != counts.keys():
         raise InvalidType(Problem((), f"the arrays must be {', '.join(counts)}", ", ".join(kwargs) or "none"))
@@ -78,18 +78,18 @@ def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kw
         elif isinstance(value, Sequence) and len(value) == count:
             values.extend(value)
         else:
-            given = f"{len(value)}" if isinstance(value, Sequence) else type(value).__name__
-            raise InvalidType(Problem(field, f"must be a sequence of {count} arrays", given))
+            got = f"{len(value)}" if isinstance(value, Sequence) else type(value).__name__
+            raise InvalidType(Problem(field, f"must be a sequence of {count} arrays", got))
     return values
 
 
-def require_match(where: Path, tensor: TensorDesc, given: Any) -> Any:
-    """`given`, if it has the size and the type of its desc."""
-    if given.dtype != tensor.dtype:
-        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, like its desc", given.dtype))
-    if given.shape != tensor.sizes:
-        raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(given.shape)))
-    return given
+def require_match(where: Path, tensor: TensorDesc, x: Any) -> Any:
+    """`x`, if it has the size and the type of its desc."""
+    if x.dtype != tensor.dtype:
+        raise InvalidType(Problem(where, f"must be of {tensor.dtype}, like its desc", x.dtype))
+    if x.shape != tensor.sizes:
+        raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(x.shape)))
+    return x
 
 
 def require_64_bits(tensors: Iterable[tuple[Path, TensorDesc]]) -> None:

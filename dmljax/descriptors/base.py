@@ -222,8 +222,8 @@ class Operator(Lowerable):
         fields = [member.field for member in self._members]
         for key in values:
             if key not in fields:
-                given = f"{key}{self._meant_by(key)}"
-                raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", given))
+                got = f"{key}{self._meant_by(key)}"
+                raise InvalidType(Problem((), f"the members must be among {', '.join(fields)}", got))
 
     def _meant_by(self, key: str) -> str:
         """Returns a hint for a member that is spelled as in the header, counts an array, or has a similar name."""
@@ -269,8 +269,8 @@ class Operator(Lowerable):
 
     def __repr__(self) -> str:
         values = [(member, getattr(self, member.field)) for member in self._members]
-        given = (f"{member.field}={value!r}" for member, value in values if value != member.default)
-        return f"{type(self).__name__}({', '.join(given)})"
+        parts = (f"{member.field}={value!r}" for member, value in values if value != member.default)
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     @classmethod
     def called(cls) -> str:
@@ -295,7 +295,7 @@ class Operator(Lowerable):
 
     @classmethod
     def _input_fields(cls) -> Sequence[str]:
-        return [one.field for one in cls._members if one.tensor_kind and one.tensor_kind.is_input]
+        return [member.field for member in cls._members if member.tensor_kind and member.tensor_kind.is_input]
 
     def leaves(self, *, is_input: bool | None = None) -> tuple[Leaf, ...]:
         """The tensors that are present, in the header's order: all of them, or only the inputs or outputs."""
@@ -308,8 +308,8 @@ class Operator(Lowerable):
             kind, value = member.tensor_kind, getattr(self, member.field)
             if kind is None or value is None:
                 continue
-            several = isinstance(value, tuple)
-            own = [Leaf(member, i, one) for i, one in enumerate(value)] if several else [Leaf(member, None, value)]
+            places = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+            own = [Leaf(member, index, tensor) for index, tensor in places]
             found[None] += own
             found[kind.is_input] += own
         return {is_input: tuple(leaves) for is_input, leaves in found.items()}
@@ -367,7 +367,7 @@ class Operator(Lowerable):
         """The places of the function's arguments in directml.h."""
         outputs = self.leaves(is_input=False)
         places: dict[str, Path] = {"output_sizes": (*outputs[0].path, "Sizes")} if outputs else {}
-        return places | {self.arguments.get(one.field, one.field): (one.name,) for one in self._members}
+        return places | {self.arguments.get(member.field, member.field): (member.name,) for member in self._members}
 
     def inferred_sizes(self, *, is_draft: bool = False) -> dict[str, Any]:
         """Infers the sizes of the outputs present, by their keys; raises an error if the inputs do not fit together.
@@ -376,13 +376,13 @@ class Operator(Lowerable):
         """
         sizes = {field: _sizes(getattr(self, field)) for field in self._input_fields()}
         natural = self.natural_sizes()
-        given = sizes | natural | self.attributes()
+        arguments = sizes | natural | self.attributes()
         if is_draft:
-            given.pop("output_sizes", None)
+            arguments.pop("output_sizes", None)
         infer, outputs = type(self).infer, self.leaves(is_input=False)
         with names_of_members(self.argument_paths(), has_leading_ones=self.has_leading_ones):
-            all_checked(*(partial(require_sizes, field, sizes[field], one) for field, one in natural.items()))
-            found = infer(**_taken(infer, given))
+            all_checked(*(partial(require_sizes, field, sizes[field], shape) for field, shape in natural.items()))
+            found = infer(**_taken(infer, arguments))
         found = getattr(found, "sizes", found)
         inferred: dict[str, Any] = {}
         for leaf in outputs:
@@ -402,7 +402,7 @@ class Operator(Lowerable):
             sizes = self.inferred_sizes(is_draft=True)
         except InvalidDesc:
             return self
-        outputs = {field: replace(getattr(self, field), sizes=one) for field, one in sizes.items()}
+        outputs = {field: replace(getattr(self, field), sizes=own) for field, own in sizes.items()}
         return type(self)(**{member.field: getattr(self, member.field) for member in self._members} | outputs)
 
     # The function
@@ -412,12 +412,12 @@ class Operator(Lowerable):
 
         A scalar is passed as a number of its data type, so the member with that data type is left out.
         """
-        members = [member for member in self._members if member.tensor_kind is None and member.kind != SCALAR_TYPE]
-        named = {self.arguments.get(one.field, one.field): _number(getattr(self, one.field)) for one in members}
+        fields = [member.field for member in self._members if not member.tensor_kind and member.kind != SCALAR_TYPE]
+        named = {self.arguments.get(field, field): _number(getattr(self, field)) for field in fields}
         outputs = self.leaves(is_input=False)
         of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
-        given = _taken(type(self).function, named | of_output)
-        return given | {name: derive(self) for name, derive in self.derived.items()}
+        arguments = _taken(type(self).function, named | of_output)
+        return arguments | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
         """Computes the outputs from arrays that have the sizes and types of the inputs that are present.
@@ -426,11 +426,11 @@ class Operator(Lowerable):
         """
         arrays: dict[str, Any] = {field: None for field in self._input_fields() if field not in self.spread}
         natural = self.natural_sizes()
-        for field, given in inputs.items():
+        for field, value in inputs.items():
             if field in self.spread:
-                arrays |= zip(self.spread[field], given, strict=False)
+                arrays |= zip(self.spread[field], value, strict=False)
                 continue
-            arrays[field] = given if isinstance(given, Sequence) else _reshaped(given, natural.get(field, given.shape))
+            arrays[field] = value if isinstance(value, Sequence) else _reshaped(value, natural.get(field, value.shape))
         with full_precision():
             result = type(self).function(**arrays, **self.attributes())
         outputs = self.leaves(is_input=False)
@@ -505,10 +505,10 @@ def _compiled(desc: Operator) -> Callable[..., Any]:
     def computation(*arrays: Any) -> Any:
         desc.require_available()
         checked = iter(require_match(leaf.path, leaf.tensor, value) for leaf, value in zip(leaves, arrays, strict=True))
-        given = {
+        inputs = {
             field: next(checked) if count is None else tuple(islice(checked, count)) for field, count in counts.items()
         }
-        return _outputs(desc, desc.compute(**given))
+        return _outputs(desc, desc.compute(**inputs))
 
     computation.__name__ = computation.__qualname__ = desc.short_name.lower()  # the name of the compiled module
     return jax.jit(computation)
@@ -538,8 +538,8 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def _sizes(given: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:
-    return tuple(map(_sizes, given)) if isinstance(given, tuple) else None if given is None else given.sizes
+def _sizes(value: TensorDesc | tuple[TensorDesc, ...] | None) -> Any:
+    return tuple(map(_sizes, value)) if isinstance(value, tuple) else None if value is None else value.sizes
 
 
 def _is_bare(tensor: TensorDesc) -> bool:
@@ -548,8 +548,8 @@ def _is_bare(tensor: TensorDesc) -> bool:
     return not any(layout)
 
 
-def _reshaped(given: Any, sizes: Sizes) -> Any:
-    return given if given.shape == sizes else given.reshape(sizes)
+def _reshaped(x: Any, sizes: Sizes) -> Any:
+    return x if x.shape == sizes else x.reshape(sizes)
 
 
 def _register(operator: type[Operator]) -> None:

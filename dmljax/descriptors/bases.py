@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import Parameter, signature
+from itertools import chain
 from typing import Annotated, Any, ClassVar, cast
 
 from jax import Array
@@ -145,7 +146,7 @@ def fused_activation_rules(
     output = getattr(into, "output", None)
     if output is None or activation.leaves():
         rules = activation.attribute_rules
-        problems: Iterable[Problem] = (one for rule in rules for one in rule.problems(activation, feature_level))
+        problems: Iterable[Problem] = chain(*(rule.problems(activation, feature_level) for rule in rules))
     else:
         members = {member.field: getattr(activation, member.field) for member in activation.members()}
         whole = type(activation)(**members | {"input": output, "output": output})
@@ -193,8 +194,8 @@ class FusableInto:
     def _accepted(self, where: Where, value: Operator) -> Activation:
         tensors = value.tensors()
         if not isinstance(value, Activation) or tensors or value.fused_since(self.operator) is None:
-            given = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
-            raise InvalidDesc(Problem(where, "must be an activation without tensors", given))
+            got = f"{type(value).type} with {join_words(tensors)}" if tensors else type(value).type
+            raise InvalidDesc(Problem(where, "must be an activation without tensors", got))
         return value
 
     def told(self, name: str) -> str:
@@ -205,9 +206,9 @@ class FusableInto:
 @cache
 def _activations(into: str) -> dict[str, type[Activation]]:
     """The activations that can be fused into an operator, by the names of their functions without `activation_`."""
-    fusable = (one for one in OPERATORS.values() if issubclass(one, Activation) and one.fused_since(into) is not None)
-    found = {_short(one.short_name.lower()): one for one in fusable}
-    return {name: found[name] for name in sorted(found)}
+    activations = [desc for desc in OPERATORS.values() if issubclass(desc, Activation)]
+    fusable = [desc for desc in activations if desc.fused_since(into) is not None]
+    return dict(sorted((_short(desc.short_name.lower()), desc) for desc in fusable))
 
 
 def _short(function: str) -> str:
@@ -217,7 +218,7 @@ def _short(function: str) -> str:
 def _defaults(operator: type[Operator]) -> dict[str, Any]:
     """The required members, with the defaults of the operator's function."""
     parameters = signature(operator.function).parameters
-    defaults = {one.field: parameters[one.field].default for one in operator.members() if not one.is_optional}
+    defaults = {m.field: parameters[m.field].default for m in operator.members() if not m.is_optional}
     return {field: value for field, value in defaults.items() if value not in (None, Parameter.empty)}
 
 

@@ -76,8 +76,8 @@ def _activation_called(value: Any) -> str | None:
     operator = OPERATORS.get(f"{OPERATOR_PREFIX}ACTIVATION_{value.upper()}") if isinstance(value, str) else None
     if operator is None:
         return None
-    given = ", ".join(f"{member.field}=..." for member in operator.members() if member.tensor_kind is None)
-    return f"{operator.__name__}({given})"
+    attributes = ", ".join(f"{member.field}=..." for member in operator.members() if member.tensor_kind is None)
+    return f"{operator.__name__}({attributes})"
 
 
 class Fused(Kind):

@@ -94,7 +94,7 @@ class Tensor(Kind):
             "Flags": value.flags and value.flags.spelling,
         }
         required = {"DataType": value.data_type.spelling, "Sizes": list(value.sizes)}
-        return required | {key: given for key, given in optional.items() if given}
+        return required | {key: field for key, field in optional.items() if field}
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> TensorDesc:
         place = path_of(where)
@@ -162,16 +162,16 @@ class Array(Kind):
 
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> tuple[Any, ...]:
         values = sequence(name, value, self.of.plural)
-        coerced = (partial(self.of.coerce, element(name, i), one, data_type) for i, one in enumerate(values))
+        coerced = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
         return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
 
     def to_json(self, value: tuple[Any, ...]) -> list[Any]:
-        return [self.of.to_json(one) for one in value]
+        return [self.of.to_json(item) for item in value]
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
         if not isinstance(value, list):
             return value
-        return [self.of.from_json(element(where, i), one, data_type) for i, one in enumerate(value)]
+        return [self.of.from_json(element(where, i), item, data_type) for i, item in enumerate(value)]
 
 
 # Numbers
@@ -320,16 +320,16 @@ class Struct(Kind):
             remedy = f"{form}({', '.join(f'{field}=...' for field in self.form._fields)})"
             raise InvalidType(Problem(name, f"must be a {form}", show(value), remedy=remedy))
         with inside(name):
-            return self.form(*(self.of.coerce(key, one, None) for key, one in zip(self.fields, value, strict=True)))
+            return self.form(*(self.of.coerce(key, x, None) for key, x in zip(self.fields, value, strict=True)))
 
     def to_json(self, value: Any) -> dict[str, Any]:
-        return {key: self.of.to_json(one) for key, one in zip(self.fields, value, strict=True)}
+        return {key: self.of.to_json(x) for key, x in zip(self.fields, value, strict=True)}
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
         place = path_of(where)
-        given = json_object(place, value, self.fields)
+        members = json_object(place, value, self.fields)
         with inside(place):
-            return self.form(*(self.of.from_json(key, json_given(key, given.get(key)), None) for key in self.fields))
+            return self.form(*(self.of.from_json(key, json_given(key, members.get(key)), None) for key in self.fields))
 
 
 # Annotations for the members of a desc
@@ -358,8 +358,8 @@ else:
     class Several:
         """Any number of the same kind."""
 
-        def __class_getitem__(cls, one):
-            return tuple[one, ...]
+        def __class_getitem__(cls, kind):
+            return tuple[kind, ...]
 
 
 UINT, INT = Integer("UINT", 0, UINT_MAX), Integer("INT", INT_MIN, INT_MAX)
@@ -452,7 +452,7 @@ def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]
 
 
 def check_count(name: str, count: Any, counted: str, length: int) -> None:
-    """Refuses a given count that is not the length of its array."""
+    """Refuses a count that is not the length of its array."""
     if count is not None and integer(name, count) != length:
         raise InvalidDesc(Problem(name, f"must be {length}, the length of {counted}", count))
 
@@ -482,5 +482,5 @@ def json_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 def checks_of_flags(enumeration: type[HeaderEnum], where: Where, value: Any) -> list[Callable[[], Any]]:
     """Returns a function for each flag of a list, or for a single flag, that checks and returns the flag."""
-    flags = [(element(where, i), one) for i, one in enumerate(value)] if isinstance(value, list) else [(where, value)]
+    flags = [(element(where, i), flag) for i, flag in enumerate(value)] if isinstance(value, list) else [(where, value)]
     return [partial(json_enum, enumeration, *flag) for flag in flags]

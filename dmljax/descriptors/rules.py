@@ -79,9 +79,9 @@ def has_type(data_type: str, tensor: str) -> Rule:
     """The member `data_type`, of a scalar union, is the DataType of `tensor`."""
 
     def check(desc: Operator) -> Iterator[Problem]:
-        given, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
-        if given is not expected:
-            yield Problem(desc.member(data_type).name, f"must be {expected.name}", given.name)
+        own, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
+        if own is not expected:
+            yield Problem(desc.member(data_type).name, f"must be {expected.name}", own.name)
 
     return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check, is_of_types=True)
 
@@ -104,7 +104,7 @@ def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
 def inferred(*sentences: str) -> tuple[Rule, ...]:
     """The rules that the operator's `infer` checks together, in as many sentences as needed."""
     *others, last = sentences
-    return (*(Rule(one, lambda desc: ()) for one in others), SizesRule(last, _misfits))
+    return (*(Rule(sentence, lambda desc: ()) for sentence in others), SizesRule(last, _misfits))
 
 
 def _misfits(desc: Operator) -> Iterator[Problem]:
@@ -192,9 +192,9 @@ def refused_by(convert: Callable[[Any, Any], Any], where: Where, number: Scalar,
         yield problem.inside(where)
 
 
-def _refusals(function: Callable[..., object], *given: Any) -> Iterator[Problem]:
+def _refusals(function: Callable[..., object], *arguments: Any) -> Iterator[Problem]:
     """The problems that a function raises."""
     try:
-        function(*given)
+        function(*arguments)
     except InvalidDesc as error:
         yield from error.problems

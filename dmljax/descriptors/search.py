@@ -81,7 +81,7 @@ PURPOSES = {
 
 def functions_named(name: str) -> list[str]:
     """The functions named `name` apart from their prefix; case and underscores do not matter."""
-    return [one for one in _functions() if _plain(name) in (_plain(one), _plain(_without_prefix(one)))]
+    return [known for known in _functions() if _plain(name) in (_plain(known), _plain(_without_prefix(known)))]
 
 
 def functions_called(name: str) -> list[str]:
@@ -139,7 +139,7 @@ def _texts() -> dict[str, tuple[set[str], set[str], set[str]]]:
 
 def summary_of(function: str) -> str:
     """Returns the first paragraph of a function's documentation."""
-    operator = next(one for one in OPERATORS.values() if one.short_name.lower() == function)
+    operator = next(operator for operator in OPERATORS.values() if operator.short_name.lower() == function)
     return " ".join((inspect.getdoc(operator.function) or "").partition("\n\n")[0].split())
 
 
@@ -180,5 +180,5 @@ def _plain(name: str) -> str:
 
 
 def _without_prefix(function: str) -> str:
-    prefix = next((one for one in _FAMILY_PREFIXES if function.startswith(one)), "")
+    prefix = next((prefix for prefix in _FAMILY_PREFIXES if function.startswith(prefix)), "")
     return function.removeprefix(prefix)

@@ -26,4 +26,4 @@ def hint(name: str, exported: Iterable[str]) -> str:
             return f", did you mean {member!r}?"
     if name in ("DML_TENSOR_DESC", "DML_BUFFER_TENSOR_DESC"):
         return ", did you mean TensorDesc?"
-    return did_you_mean(name, sorted(exported, key=lambda one: one.endswith("Desc")))
+    return did_you_mean(name, sorted(exported, key=lambda other: other.endswith("Desc")))

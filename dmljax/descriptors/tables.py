@@ -53,7 +53,7 @@ _OTHERS = ""  # the key of the cell of tensors that are not named
 def rows(ranks: range, others: frozenset[DataType] | None = None, /, **tensors: frozenset[DataType] | Cell) -> Table:
     """One support table. `ranks` apply to tensors without their own Cell, and `types` to tensors that are not named."""
     named = tensors if others is None else {_OTHERS: others, **tensors}
-    return {field: given if isinstance(given, Cell) else Cell(ranks, given) for field, given in named.items()}
+    return {field: cell if isinstance(cell, Cell) else Cell(ranks, cell) for field, cell in named.items()}
 
 
 def of_tensors(tables: Mapping[FeatureLevel, Table], fields: Sequence[str]) -> Mapping[FeatureLevel, Table]:

@@ -4,10 +4,8 @@ Only this module computes with strides and bytes, and lowerings/strides.py does 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import compress, product
 from typing import Any, overload
 
 import jax
@@ -161,7 +159,8 @@ class TensorDesc:
     @property
     def is_packed(self) -> bool:
         """Whether the elements lie in the buffer without gaps, in the order of their indices."""
-        return self.strides is None or self.steps == TensorDesc(self.data_type, self.sizes).steps
+        rows = zip(self.sizes, self.strides or (), packed_strides(self.sizes), strict=False)
+        return all(size == 1 or stride == packed for size, stride, packed in rows)
 
     @overload
     def read(self, buffer: jax.Array) -> jax.Array: ...
@@ -205,8 +204,8 @@ class TensorDesc:
         data = self._bytes_in(buffer)
         if not data.flags.writeable:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))
-        if self.overlaps:
-            raise InvalidDesc(Problem("Strides", "must not let elements of an output overlap", self))
+        if not self.is_nested:
+            raise InvalidDesc(Problem("Strides", "must not let elements of an output overlap or interleave", self))
         if self.data_type in INTEGER_4:
             halves = unpacked(data)
             self._view(halves)[...] = logical
@@ -234,99 +233,22 @@ class TensorDesc:
         return np.ndarray(self.sizes, self.dtype, buffer=data.data, strides=strides)
 
     @property
-    def overlaps(self) -> bool:
-        """Whether any two elements share a place in the buffer, which outputs must not do."""
+    def is_nested(self) -> bool:
+        """Whether each stride steps over all elements along smaller strides, so that no two share a place.
+
+        Outputs must be nested. DirectML also takes strides that interleave without overlap, such as (3, 4) for (3, 2).
+        """
         strides = self.strides or packed_strides(self.sizes)
-        steps = sorted((stride, size - 1) for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
-        # A dimension cannot make elements overlap if its stride exceeds the reach of all dimensions with smaller ones.
-        while steps and steps[-1][0] > _reach(steps[:-1]):
-            steps.pop()
-        if not steps:
-            return False
-        if steps[0][0] == 0 or math.prod(count + 1 for _, count in steps) > _reach(steps) + 1:
-            return True
-        return _any_elements_meet(tuple(steps))
+        reach = 0
+        for stride, size in sorted(zip(strides, self.sizes, strict=True)):
+            if size > 1 and stride <= reach:
+                return False
+            reach += (size - 1) * stride
+        return True
 
     def __str__(self) -> str:
         strides = "" if self.strides is None else f" strides {join_sizes(self.strides)}"
         return f"{self.data_type.name} {join_sizes(self.sizes)}{strides}"
-
-
-# The search for overlaps. The steps between two elements are the differences of their indices along each dimension, and
-# their distance is the sum of steps times strides. Two elements share a place if their steps are not all 0, but their
-# distance is. The search meets in the middle: the dimensions are split into two groups, and elements share a place if
-# steps along one group and steps along the other have the same distance. 8 dimensions of size 15 have 29^8 combinations
-# of steps, but only 29^4 in each group of four. The most expensive case is three dimensions of size 1625: 10^7
-# combinations along two of them, which are compared with the third by a division.
-
-_Steps = tuple[tuple[int, int], ...]  # for each dimension its stride, and the largest number of steps along it
-
-
-def _reach(steps: Iterable[tuple[int, int]]) -> int:
-    """The distance from the first element to the last: all steps along all dimensions."""
-    return sum(stride * count for stride, count in steps)
-
-
-@lru_cache(maxsize=1024)
-def _any_elements_meet(steps: _Steps) -> bool:
-    """Whether any steps that are not all 0 have a distance of 0."""
-    group, others = min(_groups(steps), key=_distance_count)
-    back = np.sort(np.concatenate(list(_distances(others)))) if len(others) > 1 else np.zeros(1, np.int64)
-    if np.count_nonzero(back == 0) > 1:
-        return True
-    zeros = 0
-    for away in _distances(group):
-        zeros += int(np.count_nonzero(away == 0))
-        if zeros > 1 or _any_in_both_groups(away[away != 0], others, back):
-            return True
-    return False
-
-
-def _any_in_both_groups(away: NDArray[np.int64], others: _Steps, back: NDArray[np.int64]) -> bool:
-    """Whether steps along the dimensions `others` have one of the distances `away`.
-
-    `back` are the sorted distances along `others`; for a single dimension, a division decides instead.
-    """
-    if len(others) == 1:
-        ((stride, count),) = others
-        return bool(((away % stride == 0) & (away <= stride * count)).any())
-    found = np.searchsorted(back, away)
-    return bool((back[np.minimum(found, back.size - 1)] == away).any())
-
-
-def _groups(steps: _Steps) -> Iterator[tuple[_Steps, _Steps]]:
-    """All ways to split the dimensions into two nonempty groups."""
-    for chosen in product((False, True), repeat=len(steps)):
-        if any(chosen) and not all(chosen):
-            yield tuple(compress(steps, chosen)), tuple(compress(steps, (not is_chosen for is_chosen in chosen)))
-
-
-def _distance_count(groups: tuple[_Steps, _Steps]) -> int:
-    """The number of distances to compute for two groups.
-
-    A second group of a single dimension needs none, because a division decides there.
-    """
-    group, others = groups
-    return _combination_count(group) + (_combination_count(others) if len(others) > 1 else 0)
-
-
-def _combination_count(steps: _Steps) -> int:
-    return math.prod(2 * count + 1 for _, count in steps)
-
-
-def _distances(steps: _Steps) -> Iterator[NDArray[np.int64]]:
-    """The absolute distances of all combinations of steps, in batches.
-
-    Opposite steps have the same absolute distance, so one dimension takes only forward steps.
-    """
-    (stride, count), *rest = sorted(steps, key=lambda step: step[1], reverse=True)
-    inner = np.zeros(1, np.int64)
-    for inner_stride, inner_count in rest:
-        inner = np.add.outer(np.arange(-inner_count, inner_count + 1) * inner_stride, inner).ravel()
-    at_once = max(1, 2**18 // inner.size)
-    for begin in range(0, count + 1, at_once):
-        first = np.arange(begin, min(begin + at_once, count + 1)) * stride
-        yield np.abs(np.add.outer(first, inner)).ravel()
 
 
 def without_leading_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -69,8 +69,8 @@ def _remedy(value: Any) -> str | None:
         return f"{value.called()} is one"
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     wanted = name.upper().removeprefix(OPERATOR_PREFIX)
-    found = (one for one in OPERATORS.values() if f"_{one.short_name}".endswith(f"_{wanted}"))
-    operator = min(found, key=lambda one: len(one.short_name), default=None) if wanted else None
+    found = (operator for operator in OPERATORS.values() if f"_{operator.short_name}".endswith(f"_{wanted}"))
+    operator = min(found, key=lambda operator: len(operator.short_name), default=None) if wanted else None
     return f"{operator.called()} is one" if operator else None
 
 

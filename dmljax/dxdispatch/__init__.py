@@ -17,8 +17,9 @@ We accept what DxDispatch's parser accepts, which is more than its schema allows
 - An ONNX model is compiled for the sizes of each dispatch, and does not run in ONNX Runtime. Among the dispatchables,
   the model for the first sizes has the model's name; the names for further sizes include them. A deferred resource
   keeps the size of the first output bound to it.
-- A buffer for an output whose sizes depend on values, such as NonZero's, must have room for the largest output. The
-  output takes the buffer's first bytes, and the rest stays unchanged; a deferred resource shrinks to the output.
+- If values decide the sizes of an ONNX model's outputs, as after NonZero, they take the first bytes of their buffers
+  when the model runs, and the rest stays unchanged; a deferred resource takes their size. Such a model has no program
+  to print or to estimate.
 - A resource may be bound to an ONNX model's input that has an initializer as its default. DxDispatch ignores such a
   binding.
 - `fuse` combines several dispatches into one.

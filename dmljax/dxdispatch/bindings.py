@@ -30,20 +30,20 @@ def read_bindings(
         by_name[point.name].append(point)
     bound: dict[str, Binding | None] = {}
     with context.part(*place):
-        for name, source in context.fields(place, value, tuple(names)).items():
+        for name, sources in context.fields(place, value, tuple(names)).items():
             bound |= dict.fromkeys(point.key for point in by_name[name])
             with context.part(*place, name):
-                for inner, one_point, one in _sources((*place, name), by_name[name], source, is_array=names[name]):
+                for inner, target, source in _sources((*place, name), by_name[name], sources, is_array=names[name]):
                     with context.part(*inner):
-                        binding = _binding(context, inner, one, one_point)
-                        if one_point is None:
+                        binding = _binding(context, inner, source, target)
+                        if target is None:
                             rule = "must not be bound, because the desc has no such tensor"
                             require((), points is None, rule)
                             continue
-                        otherwise = "at initialization" if one_point.is_owned else "in a dispatch"
+                        otherwise = "at initialization" if target.is_owned else "in a dispatch"
                         rule = f"must be bound {otherwise}, not here, because of its Flags"
-                        require((), one_point.key in wanted, rule)
-                        bound[one_point.key] = binding
+                        require((), target.key in wanted, rule)
+                        bound[target.key] = binding
         for point in points or ():
             if point.key in wanted and point.key not in bound:
                 context.add_finding(place, Problem(point.path, "must be bound", "none"))
@@ -63,8 +63,8 @@ def _sources(
     count = len(points) if is_array else 1
     if len(sources) != count and (points or not is_array):
         raise InvalidDesc(Problem((), f"must have {count} resource{'' if count == 1 else 's'}", len(sources)))
-    for i, one in enumerate(sources):
-        yield (*place, i) if is_array else place, points[i] if i < len(points) else None, one
+    for i, each in enumerate(sources):
+        yield (*place, i) if is_array else place, points[i] if i < len(points) else None, each
 
 
 def _binding(context: Context, place: Place, source: Any, point: BindPoint | None) -> Binding | None:
@@ -94,23 +94,29 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
     is_whole = element_offset * element_bits % 8 == 0
     require("elementOffset", is_whole, "must be even for elements of 4 bits", element_offset)
     offset, size = element_offset * element_bits // 8, point.size_in_bytes
-    room = max(resource.size_in_bytes - offset, 0)
-    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(name)} from byte {offset} on")
+    if not (resource.is_open or point.is_open):
+        require_room(size, max(resource.size_in_bytes - offset, 0), name, offset)
     alignment = point.tensor.guaranteed_base_offset_alignment or _MINIMUM_ALIGNMENT
     if offset % alignment:
         context.warn(place, Problem((), f"must begin at a multiple of {alignment} bytes for DirectML", offset))
     return Binding(name, offset)
 
 
+def require_room(size: int, room: int, resource: str, offset: int) -> None:
+    """Refuses a buffer that is too small."""
+    require((), size <= room, f"must have {size} bytes", f"{room}, in {show(resource)} from byte {offset} on")
+
+
 def _check_outputs(context: Context, place: Place, points: Sequence[BindPoint], bindings: Bindings) -> None:
-    """Finds outputs that share bytes of a buffer, and outputs whose own elements overlap."""
+    """Finds outputs that share bytes of a buffer, and outputs whose own elements may overlap."""
     areas: list[tuple[str, int, int, str]] = []
     for point in points:
         if point.is_input or point.key not in bindings:
             continue
         tensor, binding = point.tensor, bindings[point.key]
-        if tensor.overlaps:
-            context.add_finding(place, Problem(point.path, "must not store two elements in the same place", tensor))
+        if not tensor.is_nested:
+            rule = "must not store two elements in the same place, nor interleave its dimensions"
+            context.add_finding(place, Problem(point.path, rule, tensor))
         begin, end = binding.offset_in_bytes, binding.offset_in_bytes + point.size_in_bytes
         for resource, other_begin, other_end, other in areas:
             if resource == binding.resource and begin < other_end and other_begin < end:

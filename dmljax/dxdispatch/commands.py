@@ -1,6 +1,6 @@
 """Reads the commands of a model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,8 +10,8 @@ from dmljax.dxdispatch.bindings import read_bindings
 from dmljax.dxdispatch.context import Context, Readers, given_of_kind, of_kind, optional
 from dmljax.dxdispatch.dispatchables import dispatchable_of_network
 from dmljax.dxdispatch.files import check_writable, target_path
-from dmljax.dxdispatch.model import Command, Dispatch, Print, WriteFile
-from dmljax.dxdispatch.networks import Network, Sizes, require_shapes_of_outputs, single_bindings
+from dmljax.dxdispatch.model import BindPoint, Command, Dispatch, Print, WriteFile
+from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.resources import size_deferred
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import InvalidDesc, Problem, all_checked, require
@@ -53,7 +53,7 @@ def _write_file(context: Context, place: Place, value: Any) -> WriteFile:
         "dimensions": optional(uints, ()),
     }
     (name, resource), target, dimensions = context.read(place, value, readers).values()
-    if resource is not None:
+    if resource is not None and not resource.is_open:
         check_writable(target.suffix, resource.size_in_bytes, resource.data_type, dimensions)
     return WriteFile(name, target.as_posix(), dimensions)
 
@@ -63,15 +63,15 @@ def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
     with context.part(*place):
         fields.one("threadGroupCount", optional(_thread_groups))
     name = fields.one("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
-    given = fields.one("bindings", partial(given_of_kind, dict))
+    bindings = fields.one("bindings", partial(given_of_kind, dict))
     if name not in context.names:
         return None
     place, dispatchable = (*place, "bindings"), context.dispatchables[name]
     if isinstance(dispatchable, Network):
-        return _dispatch_of_network(context, place, name, dispatchable, given)
+        return _dispatch_of_network(context, place, name, dispatchable, bindings)
     points = None if dispatchable is None else dispatchable.points
     wanted = {point.key for point in points or () if not point.is_owned}
-    return Dispatch(name, read_bindings(context, place, context.names[name], points, given, wanted))
+    return Dispatch(name, read_bindings(context, place, context.names[name], points, bindings, wanted))
 
 
 def _thread_groups(name: str, value: Any) -> None:
@@ -80,29 +80,45 @@ def _thread_groups(name: str, value: Any) -> None:
 
 
 def _dispatch_of_network(
-    context: Context, place: Place, name: str, network: Network, given: Mapping[str, Any]
+    context: Context, place: Place, name: str, network: Network, bindings: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
-    singles = single_bindings(given)
+    # The binding of a single tensor is an object, a name, or a list of one of these.
+    singles = {
+        key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in bindings.items()
+    }
+    singles = {key: source if isinstance(source, dict) else {"name": source} for key, source in singles.items()}
     shapes = _shapes(context, place, names, singles)
-    bound = {one for one, source in given.items() if source is not None}
+    bound = {key for key, source in bindings.items() if source is not None}
     own = None if shapes is None else dispatchable_of_network(context, place, name, network, shapes, bound)
     points = None if own is None else context.networks[own].points
     with context.part(*place):
-        require_shapes_of_outputs(points or (), shapes or {})
+        _require_shapes_of_outputs(points or (), shapes or {})
     size_deferred(context, place, points, singles)
     wanted = {point.key for point in points or () if point.name in bound}
-    return Dispatch(own or name, read_bindings(context, place, names, points, given, wanted), name)
+    return Dispatch(own or name, read_bindings(context, place, names, points, bindings, wanted), name)
 
 
-def _shapes(context: Context, place: Place, names: Mapping[str, bool], given: Mapping[str, Any]) -> Sizes | None:
+def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: Mapping[str, Any]) -> Sizes | None:
     """The shapes from an ONNX model's bindings and from the caller of `load`; None if they have findings."""
-    shapes = {name: one["shape"] for name, one in given.items() if name in names and one.get("shape") is not None}
+    shapes = {key: it["shape"] for key, it in singles.items() if key in names and it.get("shape") is not None}
     checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):
         own = dict(zip(checks, all_checked(*checks.values()), strict=True))
         return own | {name: shape for name, shape in context.overrides.shapes.items() if name in names}
     return None
+
+
+def _require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
+    """Refuses a shape for an output if the model computes a different one; a scalar has shape [1]."""
+    wrong = [
+        Problem((point.name, "shape"), f"must be {list(sizes)}, which the model computes", list(shapes[point.name]))
+        for point in points
+        if not (point.is_input or point.is_open)
+        and (shapes.get(point.name, sizes := point.tensor.sizes) or (1,)) != sizes
+    ]
+    if wrong:
+        raise InvalidDesc(*wrong)
 
 
 def check_targets(context: Context) -> None:

@@ -89,7 +89,7 @@ class Context:
         self.names: dict[str, Mapping[str, bool]] = {}
         self.networks: dict[str, Dispatchable] = {}  # from ONNX models, for the sizes of dispatches
         self.sized: dict[tuple[Any, ...], str | None] = {}  # their names, by network and sizes
-        self.sizes_of_outputs: dict[str, int] = {}  # by deferred resource
+        self.sizes_of_outputs: dict[str, int] = {}  # of the first output by deferred resource; 0 if values decide it
         self.warnings: list[Finding] = []
         self.findings: list[Finding] = []
         self.model = DispatchModel(file, {}, {}, [], self.warnings, document)
@@ -158,7 +158,7 @@ class Context:
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
         """Whether a resource is deferred and has not yet received its size from an output."""
         resource = self.resources.get(name) if name is not None else None
-        return resource is not None and not resource.size_in_bytes
+        return resource is not None and resource.is_deferred and name not in self.sizes_of_outputs
 
     # Bytes
 

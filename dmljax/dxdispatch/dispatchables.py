@@ -166,7 +166,8 @@ def dispatchable_of_network(
             context.sized[key] = None
             with context.part("dispatchables", name, "sourcePath"):
                 model = network.sized(sizes)
-                _require_affordable(model.traced.jaxpr.jaxpr)
+                if model.traced is not None:
+                    _require_affordable(model.traced.jaxpr.jaxpr)
                 spelled = ", ".join(f"{one} {'x'.join(map(str, its))}" for one, its in sizes.items())
                 used = ChainMap[str, Any](context.networks, context.dispatchables)
                 own = unused_name(f"{name} ({spelled})", used) if name in context.networks else name

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
+from dmljax.dxdispatch.bindings import require_room
 from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
+from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.errors import InvalidDesc, Problem, inside, require
-from dmljax.graphs.graph import Computation
+from dmljax.graphs.graph import Graph
 from dmljax.types import INTEGERS_4, DataType, x64_enabled
 
 
@@ -101,13 +103,15 @@ class Execution:
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
-        one, is_x64 = self.model.dispatchables[dispatchable], x64_enabled()
+        own, key = self.model.dispatchables[dispatchable], (dispatchable, x64_enabled())
+        desc: Any = own.desc
         with self.model.part(*self.model.desc_place(dispatchable)):
-            if isinstance(one.desc, Operator):
-                return _compiled(one.desc, self.device, is_x64)
-            if (dispatchable, is_x64) not in self._compiled:
-                self._compiled[dispatchable, is_x64] = _with_constants(one, one.desc, self.device)
-            return self._compiled[dispatchable, is_x64]
+            if isinstance(desc, Operator):
+                return _compiled(desc, self.device, x64_enabled())
+            if key not in self._compiled:
+                is_network = isinstance(desc, SizedNetwork)
+                self._compiled[key] = _called(desc, self.device) if is_network else _with_constants(own, self.device)
+            return self._compiled[key]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
         """Runs the command at `index` of the model, and returns its result."""
@@ -129,7 +133,8 @@ class Execution:
         description = self.model.resources[resource]
         is_typed = description.data_type is not DataType.UNKNOWN
         require("resource", is_typed, "must have an initialValuesDataType to have values", repr(resource))
-        return whole_elements(self.buffers[resource], description.data_type)[: description.value_count]
+        count = None if description.is_open else description.value_count
+        return whole_elements(self.buffers[resource], description.data_type)[:count]
 
     # Commands
 
@@ -171,24 +176,25 @@ class Execution:
         for point in dispatchable.points:
             if not point.is_input:
                 output = np.asarray(next(leaves))
-                sizes = np.asarray(next(leaves)) if point.is_bounded else None
                 if point.key in command.bindings:
-                    self._store(point, command.bindings[point.key], output, sizes)
+                    self._store(point, command.bindings[point.key], output)
         return seconds
 
-    def _store(self, point: BindPoint, binding: Binding, output: NDArray[Any], sizes: NDArray[Any] | None) -> None:
-        """Writes an output to its buffer; a deferred resource shrinks to the size that values decide."""
-        name, resource = binding.resource, self.model.resources[binding.resource]
-        if sizes is None:
-            if missing := resource.size_in_bytes - self.buffers[name].size:
+    def _store(self, point: BindPoint, binding: Binding, output: NDArray[Any]) -> None:
+        """Writes an output to its buffer; a deferred resource takes the size that values decide."""
+        name, begin = binding.resource, binding.offset_in_bytes
+        is_deferred = self.model.resources[name].is_deferred
+        if point.is_open and is_deferred:
+            self.buffers[name] = bytes_of(output.copy())
+        elif point.is_open:
+            data, buffer = bytes_of(output), self.buffers[name][begin:]
+            with inside(("bindings", *point.path)):
+                require_room(data.size, buffer.size, name, begin)
+            buffer[: data.size] = data
+        else:
+            if is_deferred and (missing := begin + point.size_in_bytes - self.buffers[name].size) > 0:
                 self.buffers[name] = np.pad(self.buffers[name], (0, missing))
             point.tensor.write(_bytes_at(self.buffers, binding), output)
-            return
-        data = bytes_of(output[tuple(map(slice, sizes))].copy())
-        if resource.is_deferred:
-            self.buffers[name] = data
-        else:
-            self.buffers[name][binding.offset_in_bytes :][: data.size] = data
 
     def _write(self, command: WriteFile) -> Written:
         path = self._target(command)
@@ -224,13 +230,14 @@ def trace(dispatchable: Dispatchable) -> Any:
     """
     desc = dispatchable.desc
     with jax.disable_jit(False):  # JAX_DISABLE_JIT=1 would leave nothing to lower or compile
-        if isinstance(desc, Computation):
+        if isinstance(desc, Operator):
+            return jax.jit(lower(desc)).trace(*(tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()))
+        if isinstance(desc, Graph):
             validate(desc)
             function = desc.computation(rounds_between_nodes=dispatchable.rounds_between_nodes)
-            inputs = [tensor.shape_dtype for tensor in desc.inputs.values()]
-            return function.trace(desc.types_of_constants, *inputs)
-        inputs = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
-        return jax.jit(lower(desc)).trace(*inputs)
+        else:
+            function = desc.computation()
+        return function.trace(desc.types_of_constants, *(tensor.shape_dtype for tensor in desc.inputs.values()))
 
 
 @lru_cache(maxsize=256)
@@ -239,12 +246,22 @@ def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
     return _compile(Dispatchable(desc), device)
 
 
-def _with_constants(dispatchable: Dispatchable, desc: Computation, device: jax.Device) -> Any:
-    """Compiles a graph or an ONNX model, and puts its constants on the device."""
+def _with_constants(dispatchable: Dispatchable, device: jax.Device) -> Any:
+    """Compiles a graph, and puts its constants on the device."""
+    graph: Any = dispatchable.desc
     with jax.default_device(device):
-        desc = desc.folded()
+        desc = graph.folded()
     constants = {name: _on_device(value, device) for name, value in desc.constants.items()}
     return partial(_compile(replace(dispatchable, desc=desc), device), constants)
+
+
+def _called(network: SizedNetwork, device: jax.Device) -> Any:
+    """An ONNX model, after a call that compiles it, unless it needs true values for its sizes."""
+    if not network.is_open:
+        zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
+        with jax.disable_jit(False):
+            jax.block_until_ready(network.computed(*(_on_device(x, device) for x in zeros)))
+    return network.computed
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dmljax.descriptors import Operator, lower
 from dmljax.descriptors.tensor import TensorDesc
+from dmljax.dxdispatch.networks import SizedNetwork
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import DmlError, MissingFile, Problem, UnusableFile, spell_path
-from dmljax.graphs.graph import Computation
+from dmljax.graphs.graph import Graph
 from dmljax.text import escape_controls
 from dmljax.types import DataType, Results, TensorFlags
 
@@ -31,7 +32,12 @@ class Resource:
     initial_values: NDArray[np.uint8] = field(repr=False)
     offset_in_bytes: int = 0
     padding_bits: int = 0
-    is_deferred: bool = False  # an output sets its size
+    is_deferred: bool = False  # an output sets its size, when the model is read or when it runs
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only a run knows its size."""
+        return self.is_deferred and not self.size_in_bytes
 
     @property
     def value_count(self) -> int:
@@ -65,7 +71,7 @@ class BindPoint(NamedTuple):
     path: Place
     tensor: TensorDesc
     is_input: bool
-    is_bounded: bool = False  # the true sizes depend on values, and the tensor has the largest ones
+    is_open: bool = False  # values decide its sizes, and the tensor has only its type
 
     @property
     def is_owned(self) -> bool:
@@ -78,11 +84,12 @@ class BindPoint(NamedTuple):
         return self.tensor.total_tensor_size_in_bytes or self.tensor.minimum_size_in_bytes
 
 
-def bind_points(desc: Operator | Computation) -> tuple[BindPoint, ...]:
+def bind_points(desc: Operator | Graph | SizedNetwork) -> tuple[BindPoint, ...]:
     """The tensors of an operator, a graph or a model: inputs in order, then outputs in order."""
-    if isinstance(desc, Computation):
+    if not isinstance(desc, Operator):
+        is_open = isinstance(desc, SizedNetwork) and desc.is_open
         return tuple(
-            BindPoint(name, name, (name,), tensor, is_input, not is_input and name in desc.bounded)
+            BindPoint(name, name, (name,), tensor, is_input, not is_input and is_open)
             for is_input, tensors in ((True, desc.inputs), (False, desc.results))
             for name, tensor in tensors.items()
         )
@@ -97,11 +104,10 @@ def bind_points(desc: Operator | Computation) -> tuple[BindPoint, ...]:
 class Dispatchable:
     """An operator, a graph or an ONNX model, callable as by `dmljax.directml.lower`, under any JAX transformation.
 
-    Outputs of an ONNX model whose sizes depend on values have the largest possible sizes, with 0 after the result, or
-    -1 after the boxes of NonMaxSuppression.
+    An ONNX model that needs values for its sizes works only outside transformations.
     """
 
-    desc: Operator | Computation
+    desc: Operator | Graph | SizedNetwork
     bindings: Bindings = field(default_factory=dict)  # for OWNED_BY_DML inputs, which are read at initialization
     rounds_between_nodes: bool = False  # as if each joined dispatch stored its result in a buffer
 
@@ -113,7 +119,7 @@ class Dispatchable:
     @cached_property
     def function(self) -> Any:
         """The result of `dmljax.directml.lower`, for callers that inspect a function's signature or name."""
-        return lower(self.desc)
+        return self.desc if isinstance(self.desc, SizedNetwork) else lower(self.desc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Results:
         results: Results = self.function(*args, **kwargs)

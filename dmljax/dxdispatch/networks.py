@@ -1,18 +1,19 @@
 """ONNX models as dispatchables: each dispatch runs the model for the sizes of its inputs."""
 
-import shlex
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from dmljax.dxdispatch.model import BindPoint
-from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.types import x64_enabled
+from dmljax.descriptors.array_arguments import bind_by_name, require_64_bits
+from dmljax.errors import InvalidDesc, Path as Place, Problem, Unsupported, inside, require, within
+from dmljax.graphs.to_graph.views import desc_of
+from dmljax.lowerings.products import full_precision
+from dmljax.types import Results, x64_enabled
 
 Sizes = Mapping[str, tuple[int, ...]]  # by input name
 
@@ -31,12 +32,12 @@ class Network:
     def __init__(self, path: Path, names: Mapping[str, int], denotations: Mapping[str, int]) -> None:
         from dmljax.onnx import load  # onnx is an optional dependency
 
-        self._path, self._load = path, partial(load, path, maximum_sizes="largest")
+        self._load = partial(load, path)
         self._is_wide, self._model = x64_enabled(), self._load()
-        self._inputs = [one.overridden(names, denotations) for one in self._model.inputs]
-        self._defaults = [one.overridden(names, denotations) for one in self._model.defaults]
+        self._inputs = [wanted.overridden(names, denotations) for wanted in self._model.inputs]
+        self._defaults = [wanted.overridden(names, denotations) for wanted in self._model.defaults]
         types = (*self._inputs, *self._defaults, *self._model.outputs)
-        self.names = dict.fromkeys((one.name for one in types), False)
+        self.names = dict.fromkeys((wanted.name for wanted in types), False)
 
     def sizes(self, shapes: Sizes, bound: Container[str]) -> Sizes:
         """The sizes of all inputs, from bindings or from the model; open sizes of the model become 1.
@@ -45,76 +46,136 @@ class Network:
         """
         sizes: dict[str, tuple[int, ...]] = {}
         known: dict[str, int] = {}
-        for one in self._used(bound):
-            place = (one.name, "shape")
-            if one.sizes is None and one.name not in shapes:
+        for wanted in self._used(bound):
+            place = (wanted.name, "shape")
+            if wanted.sizes is None and wanted.name not in shapes:
                 raise InvalidDesc(Problem(place, "must be given, because the model leaves it open", "none"))
-            given = shapes.get(one.name, tuple(size if isinstance(size, int) else 1 for size in one.sizes or ()))
-            if one.sizes is not None:
-                if len(given) != len(one.sizes):
-                    raise InvalidDesc(Problem(place, f"must have {len(one.sizes)} sizes to match {one}", list(given)))
-                for size, wanted in zip(given, one.sizes, strict=True):
-                    expected = known.setdefault(wanted, size) if isinstance(wanted, str) else wanted
+            own = shapes.get(wanted.name, tuple(size if isinstance(size, int) else 1 for size in wanted.sizes or ()))
+            if wanted.sizes is not None:
+                if len(own) != len(wanted.sizes):
+                    raise InvalidDesc(
+                        Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(own))
+                    )
+                for size, due in zip(own, wanted.sizes, strict=True):
+                    expected = known.setdefault(due, size) if isinstance(due, str) else due
                     if expected not in (None, size):
-                        what = f"for {wanted}, as in the inputs before it" if isinstance(wanted, str) else f"of {one}"
-                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(given)))
-            sizes[one.name] = given
+                        what = f"for {due}, as in the inputs before it" if isinstance(due, str) else f"of {wanted}"
+                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(own)))
+            sizes[wanted.name] = own
         return sizes
 
     def _used(self, bound: Container[str]) -> list[Any]:
         """The types of the inputs that have no default or are bound."""
-        return [*self._inputs, *(one for one in self._defaults if one.name in bound)]
+        return [*self._inputs, *(wanted for wanted in self._defaults if wanted.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
         """The size of each input in bytes; 0 if it is not a tensor, which `sized` refuses."""
         used = self._used(sizes)
-        return {one.name: one.dtype.itemsize * prod(sizes[one.name]) if one.dtype else 0 for one in used}
+        return {wanted.name: wanted.dtype.itemsize * prod(sizes[wanted.name]) if wanted.dtype else 0 for wanted in used}
 
-    def sized(self, sizes: Sizes) -> Any:
+    def sized(self, sizes: Sizes) -> "SizedNetwork":
         """The model for inputs of these sizes."""
-        from dmljax.onnx.counts import NotKnown
-        from dmljax.onnx.sized import SizedModel
-
+        used = self._used(sizes)
         # Keep 64-bit types regardless of JAX's setting; an Execution reports where it needs them.
         is_wide = x64_enabled() or any(
-            one.dtype is not None and one.dtype.kind in "iuf" and one.dtype.itemsize == 8
-            for one in (*self._used(sizes), *self._model.outputs)
+            wanted.dtype is not None and wanted.dtype.kind in "iuf" and wanted.dtype.itemsize == 8
+            for wanted in (*used, *self._model.outputs)
         )
         with jax.enable_x64(is_wide):
             if is_wide != self._is_wide:  # keep only one model, because its weights may be large
                 self._is_wide, self._model = is_wide, self._load()
-            try:
-                return SizedModel(self._model, sizes)
-            except NotKnown as error:
-                raise Unsupported(*self._advised(error.problems)) from None
-
-    def _advised(self, problems: Sequence[Problem]) -> Iterator[Problem]:
-        """Problems of sizes that nothing bounds, with advice for the command line instead of for Python."""
-        yield from (replace(one, remedy=None) for one in problems)
-        name = shlex.quote(self._path.name)
-        rule = "sizes need bounds before the model runs, because buffers have fixed sizes"
-        yield Problem((), rule, remedy=f"dmljax run {name} needs none")
+            return SizedNetwork(self._model, {wanted.name: _struct(wanted, sizes[wanted.name]) for wanted in used})
 
 
-# Bindings
+class SizedNetwork:
+    """A model for inputs of these types; in buffers, booleans are UINT8 and scalars have one dimension.
+
+    64-bit types are used if they are enabled when this object is made. Random numbers are always the same.
+    """
+
+    title = "ONNX model"
+
+    def __init__(self, model: Any, structs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
+        from dmljax.onnx.counts import NotKnown
+
+        self._model, self._structs, self._is_wide = model, structs, x64_enabled()
+        self._names = [*dict.fromkeys(output.name for output in model.outputs)]  # a file may list an output twice
+        self.inputs = {name: _desc_of(("inputs", name), struct) for name, struct in structs.items()}
+        self.types_of_constants = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in model.weights.items()}
+
+        def onnx_model(weights: Mapping[str, Any], *inputs: Any) -> tuple[Any, ...]:
+            return self._computed(partial(model.apply, weights), inputs)
+
+        self._computation = jax.jit(onnx_model)  # made once, so that it is traced once
+        shapes = (tensor.shape_dtype for tensor in self.inputs.values())
+        self.traced: Any = None
+        try:
+            with jax.disable_jit(False):
+                self.traced = self._computation.trace(self.types_of_constants, *shapes)
+            made = self.traced.out_info
+        except NotKnown:  # values decide sizes, and the calls know them
+            types = {output.name: output for output in model.outputs}
+            made = [_struct(types[name], (1,), "outputs") for name in self._names]
+        results = zip(self._names, made, strict=True)
+        self.results = {name: _desc_of(("outputs", name), struct) for name, struct in results}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the sizes of outputs depend on values; `results` then has their types only."""
+        return self.traced is None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Results:
+        with within(self.title):
+            arrays, _ = bind_by_name(self.inputs, {}, args, kwargs)
+        made = self.computed(*arrays)
+        results: Any = dict(zip(self._names, made, strict=True)) if len(made) > 1 else made[0]
+        return results  # type: ignore[no-any-return]
+
+    def computed(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs in order, from arrays of all inputs."""
+        return self._computed(self._model, inputs)
+
+    def computation(self) -> Any:
+        """The jitted function of a dict of weights and of the inputs."""
+        rule = "no program for all inputs, because values decide sizes"
+        require((), not self.is_open, rule, error=Unsupported)
+        return self._computation
+
+    def require_available(self) -> None:
+        """Refuses 64-bit types unless `jax_enable_x64` is set."""
+        with within(self.title):
+            require_64_bits(((name,), tensor) for name, tensor in {**self.inputs, **self.results}.items())
+
+    def _computed(self, call: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        rows = zip(self._structs.items(), inputs, strict=True)
+        arrays = {name: _seen_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
+        by_place = [arrays.pop(needed.name) for needed in self._model.inputs]
+        with jax.enable_x64(self._is_wide), full_precision():
+            key = {"key": jax.random.key(0)} if self._model.is_random else {}
+            results = call(*by_place, **arrays, **key)
+        several = (results,) if len(self._model.outputs) == 1 else results
+        made = {output.name: result for output, result in zip(self._model.outputs, several, strict=True)}
+        return tuple(_stored(name, made[name]) for name in self._names)
 
 
-def require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses a shape for an output if the model computes a different one; a scalar has shape [1]."""
-    wrong = [
-        Problem(
-            (point.name, "shape"),
-            f"must be {list(point.tensor.sizes)}, which the model computes",
-            list(shapes[point.name]),
-        )
-        for point in points
-        if not point.is_input and (shapes.get(point.name, point.tensor.sizes) or (1,)) != point.tensor.sizes
-    ]
-    if wrong:
-        raise InvalidDesc(*wrong)
+def _struct(wanted: Any, sizes: tuple[int, ...], kind: str = "inputs") -> jax.ShapeDtypeStruct:
+    if wanted.dtype is None or wanted.dtype == object:
+        raise Unsupported(Problem((kind, wanted.name), "must be a tensor of numbers", wanted))
+    return jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(wanted.dtype))
 
 
-def single_bindings(given: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Converts the bindings of single tensors to objects; each is an object, a name, or a list of one of these."""
-    singles = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in given.items()}
-    return {name: one if isinstance(one, dict) else {"name": one} for name, one in singles.items()}
+def _desc_of(place: Place, struct: Any) -> Any:
+    with inside(place):
+        return desc_of(struct.dtype, struct.shape)
+
+
+def _stored(name: str, result: Any) -> Any:
+    """A result as a buffer stores it."""
+    if not isinstance(result, jax.Array):
+        raise Unsupported(Problem(("outputs", name), "must be a tensor of numbers", type(result).__name__))
+    return _seen_as(result, result.shape or (1,), np.uint8 if result.dtype == bool else result.dtype)
+
+
+def _seen_as(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    x = x if x.shape == shape else x.reshape(shape)
+    return x if x.dtype == dtype else x.astype(dtype)

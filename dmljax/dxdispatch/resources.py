@@ -32,7 +32,7 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     fields = context.fields(place, value, _FIELDS)
     if fields.get("initialValues") == "deferred":
         declared = fields.one("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
-        return Resource(declared, 0, np.zeros(0, np.uint8))  # until an output sets the size
+        return Resource(declared, 0, np.zeros(0, np.uint8), is_deferred=True)
     offset, size, (own_type, values) = fields.all(
         {
             "initialValuesOffsetInBytes": optional(uint64, 0),
@@ -139,7 +139,7 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
         resource = resources.get(point.name)
         if point.is_input or resource is None or resource in unsized:
             continue
-        size = point.size_in_bytes
+        size = 0 if point.is_open else point.size_in_bytes
         if context.is_unsized(resource):
             with context.part(*place, point.name):
                 context.take_bytes("name", size)
@@ -148,6 +148,6 @@ def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | 
                 values = np.zeros(size, np.uint8)
                 context.resources[resource] = Resource(own_type, -(-size // 4) * 4, values, is_deferred=True)
                 context.sizes_of_outputs[resource] = size
-        elif size < (first := context.sizes_of_outputs.get(resource, 0)):
+        elif not point.is_open and size < (first := context.sizes_of_outputs.get(resource, 0)):
             rule = f"must have {first} bytes, like the first output in {show(resource)}"
             context.add_finding((*place, point.name), Problem((), rule, size))

@@ -30,7 +30,7 @@ _COMMENT = r"(?://[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)"
 _BLANK = rf"(?:[ \t\r\n]++|{_COMMENT})*+"
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _ELEMENT = rf'(?:{_NUMBER}|"-?+(?i:nan|inf)")'
-_BLANK_PATTERN = re.compile(_BLANK)
+_NEXT = re.compile(rf"{_BLANK}(.?)", re.DOTALL)
 _PLAIN_LIST = re.compile(rf"\[{_BLANK}(?:{_ELEMENT}{_BLANK},{_BLANK})*+(?:{_ELEMENT}{_BLANK})?+\]")
 _COMMENT_OR_ELEMENT = re.compile(rf"{_COMMENT}|({_ELEMENT})")
 _LAST_COMMA = re.compile(r",\s*+\]\Z")
@@ -139,8 +139,10 @@ class _Parser:
         self.count = 0  # values parsed so far, including values of repeated names
         self.repeated: list[tuple[Place, int]] = []
 
-    def value(self) -> tuple[Any, Spot]:
-        self.skip_blank()
+    def value(self, *key: str | int) -> tuple[Any, Spot]:
+        """Parses the root, or the value of a member or element."""
+        self.path += key
+        first = self.peek()
         if len(self.path) > MAX_DEPTH:
             raise self.error(f"objects and lists must be nested at most {MAX_DEPTH} deep")
         if self.count >= MAX_VALUES:
@@ -149,7 +151,7 @@ class _Parser:
         begin = self.at
         value: Any
         inside: Mapping[str | int, Spot] = _NO_SPOTS
-        match self.text[begin : begin + 1]:
+        match first:
             case "{":
                 value, inside = self.object()
             case "[":
@@ -158,14 +160,9 @@ class _Parser:
                 value = self.string()
             case _:
                 value = self.number_or_word()
+        if key:
+            self.path.pop()
         return value, Spot(begin, inside)
-
-    def inner_value(self, key: str | int) -> tuple[Any, Spot]:
-        """Parses the value of a member or element."""
-        self.path.append(key)
-        value = self.value()
-        self.path.pop()
-        return value
 
     def number_or_word(self) -> Any:
         token = _TOKEN.match(self.text, self.at)
@@ -179,8 +176,8 @@ class _Parser:
         members: dict[str, Any] = {}
         inside: dict[str | int, Spot] = {}
         self.at += 1
-        while not self.take("}"):
-            if self.peek() != '"':
+        while (first := self.peek()) != "}":
+            if first != '"':
                 raise self.error("expected a name in double quotes or }")
             start = self.at
             name = self.string()
@@ -188,9 +185,10 @@ class _Parser:
                 raise self.error(f"expected a colon after {show(name)}")
             if name in members and len(self.repeated) < MAX_PROBLEMS:
                 self.repeated.append(((*self.path, name), start))
-            members[name], inside[name] = self.inner_value(name)
+            members[name], inside[name] = self.value(name)
             if not self.take(",") and self.peek() != "}":
                 raise self.error("expected a comma or }")
+        self.at += 1
         return members, inside
 
     def array(self) -> tuple[list[Any], Mapping[str | int, Spot]]:
@@ -202,11 +200,12 @@ class _Parser:
         elements = []
         inside: dict[str | int, Spot] = {}
         self.at += 1
-        while not self.take("]"):
-            element, inside[len(elements)] = self.inner_value(len(elements))
+        while self.peek() != "]":
+            element, inside[len(elements)] = self.value(len(elements))
             elements.append(element)
             if not self.take(",") and self.peek() != "]":
                 raise self.error("expected a comma or ]")
+        self.at += 1
         return elements, inside
 
     def plain_list(self, end: int) -> list[Any]:
@@ -249,12 +248,11 @@ class _Parser:
         self.at = end
         return value
 
-    def skip_blank(self) -> None:
-        self.at = _BLANK_PATTERN.match(self.text, self.at).end()  # type: ignore[union-attr]  # also matches empty text
-
     def peek(self) -> str:
-        self.skip_blank()
-        return self.text[self.at : self.at + 1]
+        """The next character after blanks and comments; empty at the end."""
+        found: Any = _NEXT.match(self.text, self.at)  # also matches empty text
+        self.at = found.start(1)
+        return str(found[1])
 
     def take(self, character: str) -> bool:
         is_next = self.peek() == character

@@ -66,11 +66,8 @@ class Cost:
         return replace(self, **{name: getattr(self, name) * count for name in REPEATED})
 
 
-REPEATED = (
-    *("kernels", "bytes", "element_operations", "gathered", "cycles", "unestimated_bytes", "declared"),
-    *("products", "full_products", "halves", "exchanged"),
-)
 STRUCTURE = ("loops", "unbounded_loops", "conditionals", "sorts")
+REPEATED = tuple(field.name for field in fields(Cost) if field.name not in STRUCTURE)
 
 
 def cost_of(text: str) -> Cost:

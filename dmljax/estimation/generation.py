@@ -8,8 +8,8 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import within
 from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
-from dmljax.estimation.programs import Estimate, Prepared, bytes_on_a_chip
-from dmljax.estimation.report import amount, remarks, side_by_side
+from dmljax.estimation.programs import Prepared, bytes_on_a_chip
+from dmljax.estimation.report import Estimate, amount, remarks, side_by_side
 from dmljax.estimation.targets import place_of
 
 NOTE = """\

@@ -16,7 +16,7 @@ from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.estimation.targets import Place
 from dmljax.foundation.meshes import divided, require_fitting
-from dmljax.graphs.graph import Computation
+from dmljax.graphs.graph import Graph
 from dmljax.text import show
 
 MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
@@ -37,8 +37,9 @@ class Program(NamedTuple):
 
 def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
     """The program of a function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
-    if isinstance(function, Computation):
-        validate(function)
+    if hasattr(function, "types_of_constants"):  # also an ONNX model in a DxDispatch model
+        if isinstance(function, Graph):
+            validate(function)
         types = tuple(one.shape_dtype for one in function.inputs.values())
         return Program(function.computation(), function.types_of_constants, types)
     if isinstance(function, Operator):

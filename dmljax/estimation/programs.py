@@ -4,77 +4,18 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dmljax.errors import within
-from dmljax.estimation import report
 from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
 from dmljax.estimation.placement import Placed, Program, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
+from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost
 from dmljax.estimation.roof import roof_of
 from dmljax.estimation.targets import Place, Target, Times, place_of
-
-
-class NodeCost(NamedTuple):
-    """The minimum seconds and the kernels of a model's node, or of an operation in another function.
-
-    >>> NodeCost("/stem/Conv", seconds=1e-4, kernels=2).name
-    '/stem/Conv'
-    """
-
-    name: str
-    seconds: float
-    kernels: int
-
-
-class Estimate(NamedTuple):
-    """The cost of a program on each chip of a target; prints as a table.
-
-    If the program does not compile, `reason` says why, `refused` names the node, and all other figures are 0. `times`
-    splits the seconds by what bounds them; their sum, `seconds`, is a lower bound. `roof` is the seconds that the
-    arguments, results and products take at least, however they are computed. `nodes` lists the nodes that take time,
-    costliest first, and `called` the Pallas kernels. All figures are per chip.
-
-    >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()[
-    ...     "reason"
-    ... ]
-    'no memory'
-    """
-
-    target: str
-    devices: int
-    reason: str
-    compile_seconds: float
-    weight_bytes: int = 0
-    peak_bytes: int = 0
-    memory_bytes: int = 0
-    cost: Cost = Cost()
-    times: Times = Times()
-    nodes: tuple[NodeCost, ...] = ()
-    roof: float = 0
-    called: tuple[str, ...] = ()
-    refused: str = ""
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.times)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the program compiles and fits in a chip's memory."""
-        return not self.reason and self.peak_bytes <= self.memory_bytes
-
-    def __str__(self) -> str:
-        return "\n".join(report.table([self]))
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures by name, ready for JSON."""
-        own = self._asdict() | {"cost": asdict(self.cost), "seconds": self.seconds, "times": self.times._asdict()}
-        return own | {"nodes": [node._asdict() for node in self.nodes]}
 
 
 def estimate(
@@ -212,7 +153,7 @@ def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds
     name = named[1] if named else refused_by(traced.jaxpr, compile_it)
     reason = f"{label_of(name)}: {sentence(message)}" if name else sentence(message)
     if message.startswith("RESOURCE_EXHAUSTED"):
-        reason += f" ({report.LESS_MEMORY})"
+        reason += f" ({LESS_MEMORY})"
     return Estimate(place.name, len(place.devices), reason, seconds, refused=node_of(name) if name else "")
 
 

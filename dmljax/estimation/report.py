@@ -1,10 +1,11 @@
-"""Formats estimates as a table with a column for each."""
+"""Estimates of programs, and a table with a column for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from dmljax.estimation.programs import Estimate
+from dmljax.estimation.cost import Cost
+from dmljax.estimation.targets import Times
 
 MOST = 10  # nodes to list
 LESS_MEMORY = "use a smaller batch, or a mesh that divides the weights"
@@ -17,7 +18,65 @@ results. A kernel's time counts toward the node of its last operation. The roof 
 and writing the results once, or for the products at the chip's peak rate, whichever is longer."""
 
 
-def table(estimates: Sequence["Estimate"], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
+class NodeCost(NamedTuple):
+    """The minimum seconds and the kernels of a model's node, or of an operation in another function.
+
+    >>> NodeCost("/stem/Conv", seconds=1e-4, kernels=2).name
+    '/stem/Conv'
+    """
+
+    name: str
+    seconds: float
+    kernels: int
+
+
+class Estimate(NamedTuple):
+    """The cost of a program on each chip of a target; prints as a table.
+
+    If the program does not compile, `reason` says why, `refused` names the node, and all other figures are 0. `times`
+    splits the seconds by what bounds them; their sum, `seconds`, is a lower bound. `roof` is the seconds that the
+    arguments, results and products take at least, however they are computed. `nodes` lists the nodes that take time,
+    costliest first, and `called` the Pallas kernels. All figures are per chip.
+
+    >>> Estimate("v5e", devices=1, reason="no memory", compile_seconds=2.0).to_json()[
+    ...     "reason"
+    ... ]
+    'no memory'
+    """
+
+    target: str
+    devices: int
+    reason: str
+    compile_seconds: float
+    weight_bytes: int = 0
+    peak_bytes: int = 0
+    memory_bytes: int = 0
+    cost: Cost = Cost()
+    times: Times = Times()
+    nodes: tuple[NodeCost, ...] = ()
+    roof: float = 0
+    called: tuple[str, ...] = ()
+    refused: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.times)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the program compiles and fits in a chip's memory."""
+        return not self.reason and self.peak_bytes <= self.memory_bytes
+
+    def __str__(self) -> str:
+        return "\n".join(table([self]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by name, ready for JSON."""
+        own = self._asdict() | {"cost": asdict(self.cost), "seconds": self.seconds, "times": self.times._asdict()}
+        return own | {"nodes": [node._asdict() for node in self.nodes]}
+
+
+def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
     """The lines of a table; `batches` adds a second heading, and columns beyond `width` wrap below the others."""
     headings = batches or [None] * len(estimates)
     named = [
@@ -39,7 +98,7 @@ def side_by_side(titles: Sequence[str], columns: Sequence[list[str]], width: int
 
 
 def _titles_and_columns(
-    estimates: Sequence["Estimate"], batches: Sequence[int | None]
+    estimates: Sequence[Estimate], batches: Sequence[int | None]
 ) -> tuple[list[str], list[list[str]]]:
     names = _dearest(estimates)
     titles = ["", *(["batch"] if batches else []), *(title for title, _ in ROWS), *(["nodes"] if names else [])]
@@ -56,7 +115,7 @@ def _titles_and_columns(
     return [*titles, *(f"  {_shortened(name)}" for name in names)], columns
 
 
-def _dearest(estimates: Sequence["Estimate"]) -> list[str]:
+def _dearest(estimates: Sequence[Estimate]) -> list[str]:
     """The nodes with the greatest share of the time in any column."""
     shares: dict[str, float] = {}
     for one in estimates:
@@ -82,7 +141,7 @@ def _width(column: Sequence[str]) -> int:
     return max(map(len, column))
 
 
-def remarks(named: Iterable[tuple[str, "Estimate"]]) -> Iterator[str]:
+def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
     """A sentence and an empty line for each that does not compile, does not fit in memory, or calls Pallas kernels."""
     for name, one in named:
         if one.reason:
@@ -98,7 +157,7 @@ def _shortened(name: str) -> str:
     return name if len(name) <= 40 else f"...{name[-37:]}"
 
 
-def _share(seconds: float, one: "Estimate") -> str:
+def _share(seconds: float, one: Estimate) -> str:
     return f"{seconds / one.seconds:.0%}" if seconds else ""
 
 
@@ -117,7 +176,7 @@ def _time(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} us"
 
 
-ROWS: Sequence[tuple[str, Callable[["Estimate"], str]]] = (
+ROWS: Sequence[tuple[str, Callable[[Estimate], str]]] = (
     ("compiles", lambda one: f"{one.compile_seconds:.1f} s"),
     ("chips", lambda one: str(one.devices)),
     ("weights", lambda one: amount(one.weight_bytes, "B")),

@@ -71,7 +71,7 @@ def _example(
     builder.name = call.operator
     # Inputs are constants, because the descriptor needs the values of some.
     given = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
-    types = [np.dtype(one.dtype) for one in jax.tree.leaves(call.results)]
+    types = [np.dtype(result.dtype) for result in jax.tree.leaves(call.results)]
     OperatorCall(builder, call, given, list(zip(types, map(np.shape, values), strict=True))).results()
     ((node, desc),) = builder.nodes.items()
     inputs = {}

@@ -46,7 +46,7 @@ def not_static(where: Where, rule: str, value: Any, unknown: type[Any]) -> Probl
 
 def integer_in(where: Where, value: Any, lowest: int, highest: int, *, remedy: str | None = None) -> int:
     """`value` as an int in [lowest, highest]."""
-    whole = integer(where, value)
+    whole = value if type(value) is int else integer(where, value)
     if not lowest <= whole <= highest:
         raise InvalidDesc(Problem(where, f"must be in [{lowest}, {highest}]", show(whole), remedy=remedy))
     return whole
@@ -69,7 +69,8 @@ def require_counts(where: Where, values: Sequence[int], lowest: int) -> None:
 
 def integers(where: Where, values: Any, convert: Callable[[Where, Any], int] = integer) -> tuple[int, ...]:
     """A sequence or an array of one dimension as a tuple of ints."""
-    return tuple(convert(element(where, i), value) for i, value in enumerate(sequence(where, values, "integers")))
+    path = path_of(where)
+    return tuple(convert((*path, i), value) for i, value in enumerate(sequence(where, values, "integers")))
 
 
 def sequence(where: Where, values: Any, of: str) -> Any:

@@ -1,4 +1,4 @@
-"""Opens files named by untrusted input: only regular files of bounded size."""
+"""Opens files named by untrusted input, only regular files of bounded size; reads and writes pictures."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.foundation.extras import command_for
 from dmljax.text import one_line, reason_of
 
@@ -46,7 +46,7 @@ def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = Fa
     if not (folder / name).exists():
         if is_optional:
             return {}
-        raise InvalidDesc(Problem(name, "must be in the folder", f"'{one_line(folder)}'"))
+        require(name, not folder.is_dir(), "must be in the folder", f"'{one_line(folder)}'")
     with opened(folder / name, at_most) as file:
         try:
             content = json.loads(file.read())
@@ -66,6 +66,26 @@ def pillow() -> Any:
             Problem((), "reading or writing an image needs Pillow", remedy=command_for("images"))
         ) from None
     return Image
+
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # formats that Pillow reads
+MODES: dict[Any, str] = {1: "L", 3: "RGB", 4: "RGBA"}  # by the number of channels
+_MOST_PICTURE_BYTES = 2**30  # of a file
+
+
+def read_picture(path: Path, mode: str, height: int | None, width: int | None) -> np.ndarray[Any, Any]:
+    """Reads an image in a mode of Pillow, as bytes (height, width, channels); None keeps the height or the width."""
+    module = pillow()
+    try:
+        with opened(path, _MOST_PICTURE_BYTES) as file, module.open(file) as image:
+            image = image.convert(mode)
+            size = (width or image.width, height or image.height)
+            pixels = np.asarray(image if image.size == size else image.resize(size, module.Resampling.BICUBIC))
+    except DmlError:
+        raise
+    except (OSError, ValueError, SyntaxError, module.DecompressionBombError) as error:  # all that decoders raise
+        raise InvalidDesc(Problem((), f"{path.name} must be an image", reason_of(error))) from None
+    return pixels.reshape(size[1], size[0], -1)
 
 
 def require_picture(path: Path) -> None:

@@ -22,8 +22,8 @@ def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)
     if isinstance(specs, Mapping) and isinstance(weights, Mapping):
         for name in specs:
             if name not in weights:
-                given = show(name) + did_you_mean(name, map(str, weights))
-                raise InvalidDesc(Problem(place, "must name weights", given))
+                got = show(name) + did_you_mean(name, map(str, weights))
+                raise InvalidDesc(Problem(place, "must name weights", got))
         return {name: divided(specs.get(name), part, on_mesh, (*path, str(name))) for name, part in weights.items()}
     if specs is not None and not isinstance(specs, PartitionSpec):
         names = ", or map names of weights to PartitionSpecs" if isinstance(weights, Mapping) else ""

@@ -38,11 +38,11 @@ def undecided(error: Exception, shapes: Shapes = _NONE) -> Problem:
     found = _COMPARISON.search(str(error))
     if found is None:
         symbol = _CONSTANT.search(str(error))
-        given = symbol[1] if symbol else "an open size"
+        size = symbol[1] if symbol else "an open size"
         remedy = "export the model with that size fixed"
-        return Problem(_place_of(given, shapes), "needs a fixed size here", given, remedy=remedy)
-    one, comparison, other = found.groups()
-    constraint = _greater(one, other, 0 if comparison in ("<", ">=") else 1)
+        return Problem(_place_of(size, shapes), "needs a fixed size here", size, remedy=remedy)
+    left, comparison, right = found.groups()
+    constraint = _greater(left, right, 0 if comparison in ("<", ">=") else 1)
     rule = f"open sizes do not decide whether {constraint}"
     return Problem(_place_of(constraint, shapes), rule, remedy=constrained(constraint))
 
@@ -58,9 +58,9 @@ def equalities(*pairs: tuple[int, int]) -> str | None:
     A maximum or minimum is decided by an inequality instead.
     """
     apart = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
-    if not apart or not all(is_symbolic_dim(one) for one, _ in apart) or _CHOICE.search(str(apart)):
+    if not apart or not all(is_symbolic_dim(left) for left, _ in apart) or _CHOICE.search(str(apart)):
         return None
-    return constrained(*(f"{one} == {other}" for one, other in apart))
+    return constrained(*(f"{left} == {right}" for left, right in apart))
 
 
 def constrained(*constraints: str) -> str:
@@ -74,9 +74,9 @@ def _place_of(expression: str, shapes: Shapes) -> Path:
     return next(((*path, "shape", i) for path, i, size in sizes if symbols & {*_SYMBOL.findall(str(size))}), ())
 
 
-def _greater(one: str, other: str, by: int) -> str:
+def _greater(left: str, right: str, by: int) -> str:
     """Spells that an expression is greater than another by at least `by`, with the symbols on the left."""
-    first, second = jax.export.symbolic_shape(f"{one}, {other}")
+    first, second = jax.export.symbolic_shape(f"{left}, {right}")
     difference = first - second - by
     found = _CONSTANT_TERM.fullmatch(str(difference))
     constant = int(found[2] + found[3]) if found else 0

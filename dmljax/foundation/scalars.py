@@ -99,13 +99,13 @@ def _nearest(number: Any, dtype: np.dtype[Any]) -> np.generic:
         return nearest
 
 
-def _equal(number: Any, dtype: np.dtype[Any], given: Any) -> np.generic:
+def _equal(number: Any, dtype: np.dtype[Any], value: Any) -> np.generic:
     # np.iinfo does not know the 4-bit types; jnp.iinfo does.
     limits = None if dtype == np.bool_ else jnp.iinfo(dtype)
     lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
     if not lowest <= number <= highest or number != int(number):
         rule = f"must be a whole number in [{lowest}, {highest}] to fit {dtype.name}"
-        raise InvalidDesc(Problem((), rule, show(given)))
+        raise InvalidDesc(Problem((), rule, show(value)))
     whole: np.generic = dtype.type(int(number))
     return whole
 

@@ -30,9 +30,7 @@ def names_of_members(names: Mapping[str, Path], *, has_leading_ones: bool) -> It
     try:
         yield
     except DmlError as error:
-        error.args = tuple(
-            replace(one, path=_place(one.path), others=tuple(map(_place, one.others))) for one in error.problems
-        )
+        error.args = tuple(replace(p, path=_place(p.path), others=tuple(map(_place, p.others))) for p in error.problems)
         raise
     finally:
         _NAMES.reset(token)
@@ -72,20 +70,20 @@ def led(sizes: Sequence[int], rank: int) -> Sizes:
 
 
 def require_sizes(
-    argument: Where, given: Sequence[int], expected: Sequence[int], *, of: str = "", why: str = ""
+    argument: Where, sizes: Sequence[int], expected: Sequence[int], *, of: str = "", why: str = ""
 ) -> None:
     """Refuses an array that does not have the sizes `expected`.
 
     A function's error adds that they are the sizes `of` another array, or else `why`.
     """
     is_function = _NAMES.get() is None
-    whole = led(expected, len(given)) if _LEADS.get() else tuple(expected)
-    if tuple(given) != whole:
+    whole = led(expected, len(sizes)) if _LEADS.get() else tuple(expected)
+    if tuple(sizes) != whole:
         path = path_of(argument) if is_function else (*path_of(argument), "shape")
         reason = f"have the shape {of and f'of {of}, '}{spelled(whole)}{why}"
         rule = f"must {reason if is_function else f'be {spelled(whole)}'}"
-        remedy = equalities(*zip(given, whole, strict=True)) if len(given) == len(whole) else None
-        raise InvalidDesc(Problem(path, rule, spelled(given), remedy=remedy))
+        remedy = equalities(*zip(sizes, whole, strict=True)) if len(sizes) == len(whole) else None
+        raise InvalidDesc(Problem(path, rule, spelled(sizes), remedy=remedy))
 
 
 def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:

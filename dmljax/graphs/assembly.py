@@ -6,14 +6,14 @@ from typing import Any
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import Path
-from dmljax.graphs.graph import Graph
+from dmljax.graphs.graph import Graph, steps_of
+from dmljax.graphs.steps import needed
 
 
 class Assembly:
     """A graph under construction.
 
-    Sources are written as in a `Graph`: the name of an input or a constant, or `node.output`. Nodes may be added in any
-    order.
+    Sources are written as in a `Graph`: the name of an input or a constant, or `node.output`.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,10 @@ class Assembly:
         return [f"{name}.{key}" for key in node.tensors(is_input=False)]
 
     def keep(self, outputs: Iterable[str]) -> None:
-        """Drops the nodes and constants that these sources do not need."""
-        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
-        needed, waiting = set[str](), list(outputs)
-        while waiting:
-            name = makers.get(waiting.pop())
-            if name is not None and name not in needed:
-                needed.add(name)
-                waiting += (self.edges[f"{name}.{key}"] for key in self.nodes[name].tensors(is_input=True))
-        self.nodes = {name: node for name, node in self.nodes.items() if name in needed}
-        self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in needed}
+        """Drops the nodes and constants that these sources do not need; nodes were added after those they read."""
+        kept = {*needed(steps_of(self.nodes, self.edges), [*outputs])}
+        self.nodes = {name: node for name, node in self.nodes.items() if name in kept}
+        self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in kept}
         read = set(self.edges.values())
         self.constants = {name: value for name, value in self.constants.items() if name in read}
 

@@ -6,8 +6,7 @@ An edge passes on a buffer, as in DirectML: its reader may view the bytes with d
 import base64
 import functools
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +23,7 @@ from dmljax.descriptors.tensor import TensorDesc, packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
+from dmljax.graphs.steps import Step, needed, run_at_each_call
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
@@ -32,39 +32,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
 
 
-class Computation(Lowerable):
-    """A graph, or an ONNX model for given sizes: it computes outputs from inputs and constants, which have names."""
-
-    inputs: Mapping[str, TensorDesc]
-    constants: Mapping[str, Any]
-    bounded: Collection[str] = ()  # the outputs whose true sizes depend on values; their descs have the largest sizes
-
-    @property
-    @abstractmethod
-    def results(self) -> Mapping[str, TensorDesc]:
-        """The descs of the outputs."""
-
-    @property
-    @abstractmethod
-    def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """The types of the constants as `computation` takes them."""
-
-    @abstractmethod
-    def computation(self, *, rounds_between_nodes: bool = False) -> Any:
-        """The jitted function of a dict of constants and of the inputs.
-
-        The leaves of its result are an array for each output, followed by its true sizes if it is in `bounded`.
-
-        With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the
-        rounding, for example between a multiplication and an addition.
-        """
-
-    @abstractmethod
-    def folded(self) -> "Computation":
-        """The same computation, with constants in place of whatever is better computed once."""
-
-
-class Graph(Computation):
+class Graph(Lowerable):
     """Operators and the edges between their tensors.
 
     `nodes` are descriptors by name. `edges` map each of their inputs to its source: the name of a graph input or
@@ -269,6 +237,11 @@ class Graph(Computation):
         return computed
 
     def computation(self, *, rounds_between_nodes: bool = False) -> Any:
+        """The jitted function of a dict of constants and of the inputs, which returns a tuple of the outputs.
+
+        With `rounds_between_nodes`, each node's result is rounded to its data type. Otherwise XLA may skip the
+        rounding, for example between a multiplication and an addition.
+        """
         results = zip(self.outputs.values(), self.results.values(), strict=True)
         return _compile(
             tuple((name, self.nodes[name]) for name in self.order),
@@ -281,6 +254,7 @@ class Graph(Computation):
 
     @property
     def types_of_constants(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        """The types of the constants as `computation` takes them."""
         return {name: self.sources[name].shape_dtype for name in self.constants}
 
     def binder(self) -> Bind:
@@ -301,18 +275,17 @@ class Graph(Computation):
 
     def folded(self) -> "Graph":
         """Replaces nodes that read only constants by constants, if that makes calls faster."""
-        kept = _kept_at_each_call(self)
-        folded = [name for name in self.order if name not in kept]
+        steps = steps_of({name: self.nodes[name] for name in self.order}, self.edges)
+        kept = _run_at_each_call(self, steps)
         edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in kept}
         read = {*edges.values(), *self.outputs.values()}
-        made = [f"{name}.{key}" for name in folded for key in self.nodes[name].tensors(is_input=False)]
-        made = [source for source in made if source in read]
+        made = [source for name, step in steps.items() if name not in kept for source in step.makes if source in read]
         if not made:
             return self
-        needed = self._nodes_before(made)
+        before = needed(steps, made)
         part = Graph(
-            nodes={name: self.nodes[name] for name in self.order if name in needed},
-            edges={to: source for to, source in self.edges.items() if self.targets[to][0] in needed},
+            nodes={name: self.nodes[name] for name in before},
+            edges={to: source for to, source in self.edges.items() if self.targets[to][0] in before},
             inputs={name: self.sources[name] for name in self.constants},
             outputs={source: source for source in made},
         )
@@ -327,17 +300,6 @@ class Graph(Computation):
             constants=constants | dict(zip(made, values, strict=True)),
             views=self.views,
         )
-
-    def _nodes_before(self, sources: Iterable[str]) -> frozenset[str]:
-        """The names of the nodes that these sources depend on."""
-        makers = {f"{name}.{key}": name for name, node in self.nodes.items() for key in node.tensors(is_input=False)}
-        found, waiting = set[str](), [*sources]
-        while waiting:
-            name = makers.get(waiting.pop())
-            if name is not None and name not in found:
-                found.add(name)
-                waiting += (self.edges[f"{name}.{key}"] for key in self.nodes[name].tensors(is_input=True))
-        return frozenset(found)
 
     # As JSON
 
@@ -505,46 +467,42 @@ def _compile(
     return jax.jit(graph)
 
 
-MAX_FOLDED_BYTES = 2**29  # of all folded results, which take memory in addition to the constants
+def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, Step]:
+    """What each node reads and makes."""
+    return {
+        name: Step(
+            [edges[f"{name}.{key}"] for key in node.tensors(is_input=True)],
+            [f"{name}.{key}" for key in node.tensors(is_input=False)],
+        )
+        for name, node in nodes.items()
+    }
 
 
-def _kept_at_each_call(graph: Graph) -> list[str]:
+def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
     """The nodes that are not folded into constants, in order.
 
     A result larger than its constants, such as DEQUANTIZE's, is folded only for a GEMM, whose factors XLA writes to
     memory on every call except on a TPU.
     """
-    sources, reads = graph.sources, dict[str, list[str]]()
+    sources, outputs = graph.sources, set(graph.outputs.values())
     follows = {name: frozenset({name}) for name in graph.constants}  # the constants each source depends on
-    for name in graph.order:
-        reads[name] = [graph.edges[f"{name}.{key}"] for key in graph.nodes[name].tensors(is_input=True)]
-        if reads[name] and all(source in follows for source in reads[name]):
-            origins = frozenset[str]().union(*(follows[source] for source in reads[name]))
-            follows |= {f"{name}.{key}": origins for key in graph.nodes[name].tensors(is_input=False)}
+    for reads, makes in steps.values():
+        if reads and all(source in follows for source in reads):
+            follows |= dict.fromkeys(makes, frozenset[str]().union(*(follows[source] for source in reads)))
     with jax.ensure_compile_time_eval():
         devices = jax.numpy.zeros(()).devices()  # of the constants
     is_on_tpu = any(device.platform == "tpu" for device in devices)
-    factors = {one for name in graph.order if graph.nodes[name].short_name == "GEMM" for one in reads[name]}
+    factors = {
+        source for name, step in steps.items() if graph.nodes[name].short_name == "GEMM" for source in step.reads
+    }
 
     def is_worth(source: str) -> bool:
-        tensor, own = sources[source], sum(sources[one].span_in_bytes for one in follows[source])
+        tensor, own = sources[source], sum(sources[name].span_in_bytes for name in follows[source])
         is_plain = tensor.is_packed and (tensor.total_tensor_size_in_bytes or 0) <= tensor.minimum_size_in_bytes
         is_small = tensor.span_in_bytes <= own or (source in factors and not is_on_tpu)
         return source not in outputs and is_plain and is_small
 
-    kept: list[str] = []
-    outputs = set(graph.outputs.values())
-    needed, left = set(outputs), MAX_FOLDED_BYTES
-    for name in reversed(graph.order):
-        made = [f"{name}.{key}" for key in graph.nodes[name].tensors(is_input=False)]
-        used = [source for source in made if source in needed]
-        size = sum(sources[source].span_in_bytes for source in used)
-        if all(source in follows for source in made) and size <= left and all(map(is_worth, used)):
-            left -= size
-        else:
-            kept.append(name)
-            needed.update(reads[name])
-    return kept[::-1]
+    return run_at_each_call(steps, outputs, {name: sources[name].span_in_bytes for name in follows}, is_worth)
 
 
 def _has_windows(node: Operator) -> bool:

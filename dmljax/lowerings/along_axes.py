@@ -1,24 +1,18 @@
-"""Reductions along several axes at once: extreme elements, their positions, and sums.
-
-The loops are shaped for XLA on CPU, which is slow for the plain reductions; comments give the measured factors.
-"""
+"""Reductions along several axes at once: extreme elements and their positions."""
 
 import functools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from dmljax.arithmetic.floats import sort_keys
 from dmljax.lowerings.copies import of_sort_keys
-from dmljax.lowerings.loops import counted_loop
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import dimension_axes, may_be_sharded, sharded_like
+from dmljax.lowerings.sharding import dimension_axes, sharded_like
 from dmljax.lowerings.sizes import index_dtype, is_symbolic, number
 
 
@@ -112,33 +106,18 @@ def extreme(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     keys = partial(sort_keys, nan_is_largest=largest, zeros_are_equal=False)
 
     def by_keys(x: Array) -> Array:
-        return of_sort_keys(_extreme(x, axes, keys, largest=largest), x.dtype)
+        return of_sort_keys(_extreme(keys(x), axes, largest=largest), x.dtype)
 
     return choose(x, cpu=by_keys, default=partial(jnp.max if largest else jnp.min, axis=axes, keepdims=True))
 
 
-def itself(x: Array) -> Array:
-    """Returns `x`, where a function is required."""
-    return x
-
-
-def _extreme(x: Array, axes: tuple[int, ...], keys: Callable[[Array], Array] = itself, *, largest: bool) -> Array:
-    """The largest (or smallest) of the integers that `keys` computes from the elements along `axes`."""
+def _extreme(keys: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
+    """The largest (or smallest) of integers along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
-    whole = partial(_reduce_whole, reduce, keys, axis=axes)
-    if len(axes) != 1:
-        return whole(x)
-    (axis,) = axes
-    if _suits_rows(x, axis):
-        # Compute the keys row by row: a loop over finished keys would write and read them once more.
-        return choose(x, cpu=partial(_reduce_rows, combine, keys, axis=axis), default=whole)
-    if axis == x.ndim - 1 and _is_known_and_unsharded(x, axis) and x.shape[axis] > _RUN:
-        return choose(x, cpu=lambda x: _reduce_in_parts(reduce, combine, keys(x)), default=whole)
-    return whole(x)
-
-
-def _reduce_whole(reduce: Callable[..., Array], term: Callable[[Array], Array], x: Array, *, axis: Any) -> Array:
-    return reduce(term(x), axis=axis, keepdims=True)
+    whole = partial(reduce, axis=axes, keepdims=True)
+    if axes != (keys.ndim - 1,) or not _is_known_and_unsharded(keys, -1) or keys.shape[-1] <= _RUN:
+        return whole(keys)
+    return choose(keys, cpu=partial(_reduce_in_parts, reduce, combine), default=whole)
 
 
 _PARTS, _RUN = 8, 16
@@ -160,68 +139,3 @@ def _reduce_in_parts(reduce: Callable[..., Array], combine: Callable[..., Array]
     parts = [lax.slice_in_dim(rows, start, start + width, axis=-1) for start in starts]
     runs = functools.reduce(combine, parts).reshape(*rows.shape[:-1], width // _RUN, _RUN)
     return _reduce_in_parts(reduce, combine, lax.optimization_barrier(reduce(runs, axis=-1)))
-
-
-def _suits_rows(x: Array, axis: int) -> bool:
-    """Whether XLA on a CPU reduces an axis faster in a loop over its rows, by up to a factor of 20.
-
-    XLA is slow with fewer than 16 neighbors, and with few long rows.
-    """
-    if any(map(is_symbolic, x.shape)) or x.size == 0 or axis == x.ndim - 1 or may_be_sharded(x):
-        return False
-    neighbors = math.prod(x.shape[axis + 1 :])
-    return x.shape[axis] > 1 and (neighbors < 16 or (x.shape[axis] <= 512 and neighbors * x.shape[axis] == x.size))
-
-
-_WIDTH = 256  # elements of a row; with fewer, the overhead of a loop shows
-
-
-def _reduce_rows(
-    combine: Callable[[Array, Array], Array], term: Callable[[Array], Array], x: Array, *, axis: int
-) -> Array:
-    """Reduces `axis` to size 1: `combine` combines what `term` computes from elements.
-
-    A loop combines as many neighbors as fill a row with the next row. XLA on a CPU takes up to 30 times as long,
-    because it reduces one column after another.
-    """
-    size, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    # Enough neighbors to fill a row, for a sum of about 256 rows at most, and at least two.
-    height = min(max(-(-_WIDTH // inner), size // 256), size // 2)
-    if size == 1:
-        return term(x)
-
-    def add_row(i: Array, total: Array) -> Array:
-        return combine(total, term(lax.dynamic_slice_in_dim(x, i * height, height, axis)))
-
-    total = counted_loop(1, size // height, add_row, term(lax.slice_in_dim(x, 0, height, axis=axis)))
-    rest = size % height
-    if rest:
-        with_rest = combine(
-            lax.slice_in_dim(total, 0, rest, axis=axis), term(lax.slice_in_dim(x, size - rest, size, axis=axis))
-        )
-        total = lax.concatenate([with_rest, lax.slice_in_dim(total, rest, height, axis=axis)], axis)
-    return _reduce_rows(combine, itself, total, axis=axis)
-
-
-# Sums
-
-
-def fast_sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = itself) -> Array:
-    """The sum of `term` of the elements along `axes`, which keep size 1."""
-
-    def plain(x: Array) -> Array:
-        terms = term(x)
-        return jnp.sum(terms, axis=axes, keepdims=True, dtype=terms.dtype)
-
-    if len(axes) != 1 or not _suits_rows(x, axes[0]):
-        return plain(x)
-
-    @jax.custom_jvp
-    def total(x: Array) -> Array:
-        return choose(x, cpu=partial(_reduce_rows, lax.add, term, axis=axes[0]), default=plain)
-
-    @total.defjvp
-    def _slope(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        return total(*primals), jax.jvp(plain, primals, tangents)[1]
-
-    return total(x)

@@ -5,9 +5,6 @@ and loops over channels vectorize for every window, stride and padding. A single
 than it gains. In a network nothing moves between two layers with channels last, because XLA cancels a transpose and its
 inverse. So graphs and models are traced as networks, and JAX's caches of traced and compiled functions keep them apart.
 Compilers for GPUs and TPUs choose layouts themselves.
-
-On two cores, one image takes MobileNetV2 8.6 ms with channels last in all layers, and 17 ms with each layer in the
-layout that is fastest for it.
 """
 
 from collections.abc import Callable

@@ -6,18 +6,13 @@ the last word that begins at or before it. Rows are handled in groups of 32.
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.custom_batching import custom_vmap
 
-from dmljax.lowerings.platform import choose
 from dmljax.lowerings.scans import running_sum
-from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic, number
 
 
@@ -59,14 +54,8 @@ def count_and_elements(words: Array, size: int, shape: tuple[int, ...]) -> tuple
 
     Rows from the count on have an arbitrary index. `shape` is the shape of the predicates before packing.
     """
-    group_count = (size + 31) // 32
-    bits = _locate_words(words, group_count)
-    every, needed = partial(_elements, shape=shape), partial(_needed_elements, shape=shape)
-    if is_symbolic(group_count) or group_count <= _TINY or may_be_sharded(words):
-        elements = every(bits)  # rows can be sharded over several devices, but iterations of a loop cannot
-    else:
-        elements = choose(bits, cpu=needed, default=every)
-    return bits.row_count, elements.reshape(-1)[:size]
+    bits = _locate_words(words, (size + 31) // 32)
+    return bits.row_count, _elements(bits, shape).reshape(-1)[:size]
 
 
 def count_and_elements_by_scatter(present: Array, size: int) -> tuple[Array, Array]:
@@ -113,61 +102,12 @@ def _locate_words(words: Array, group_count: int) -> _Bits:
     return _Bits(words, first_row, words_with_rows, begins, _bits_before(begins), ends[-1])
 
 
-def _elements(bits: _Bits, shape: tuple[int, ...], first_group: Array | int = 0) -> Array:
-    """The element index of each row, as an array [group, 32]; the groups in `bits` begin at `first_group`."""
+def _elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
+    """The element index of each row, as an array [group, 32]."""
     group, row = (lax.broadcasted_iota(jnp.uint32, (*bits.begins.shape, 32), axis) for axis in (0, 1))
     word = _take(bits.words_with_rows, jnp.maximum(_bits_up_to(bits.begins, bits.begun_before), 1) - 1)
-    rank = (first_group + group) * 32 + row - _take(bits.first_row, word)
+    rank = group * 32 + row - _take(bits.first_row, word)
     return _first_element(word, shape) + _place_of_set_bit(_take(bits.words, word), rank)
-
-
-def _needed_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """`_elements` of all groups at once or, if there are few rows, in a loop that ends at the row count.
-
-    XLA on CPU runs a loop in one thread, where a row costs 2.5 times as much. Under vmap, the loop would run for all
-    members of the batch until the one with the most rows is done, so a batch computes all groups at once.
-    """
-    every, first = partial(_elements, shape=shape), partial(_first_elements, shape=shape)
-
-    @custom_vmap
-    def needed(bits: _Bits) -> Array:
-        few = np.uint32(bits.begins.shape[0] * 32 // 3)
-        elements: Array = lax.cond(bits.row_count > few, every, first, bits)
-        return elements
-
-    @needed.def_vmap
-    def needed_by_a_batch(_: int, is_batched: list[_Bits], bits: _Bits) -> tuple[Array, bool]:
-        in_axes = jax.tree.map(lambda batched: 0 if batched else None, is_batched[0])
-        return jax.vmap(every, in_axes=(in_axes,))(bits), True
-
-    elements: Array = needed(bits)
-    return elements
-
-
-_TINY = 8  # groups; with fewer, a loop takes longer to compile than it can save
-_CHUNK = 32  # groups; with more at once, XLA on CPU wakes another thread, which takes longer than the chunk itself
-
-
-def _first_elements(bits: _Bits, shape: tuple[int, ...]) -> Array:
-    """Computes `_elements` in a loop over chunks of groups that stops after the last row below the row count."""
-    group_count = bits.begins.shape[0]
-    size = min(_CHUNK, group_count)
-
-    def has_more(state: tuple[Array, Array]) -> Array:
-        return state[0] * (size * 32) < bits.row_count
-
-    def find_chunk(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        chunk, elements = state
-        # A chunk never extends past the last group, because at most a third of the rows are below the row count here.
-        first_group = chunk * size
-        begins, begun_before = (lax.dynamic_slice(x, (first_group,), (size,)) for x in (bits.begins, bits.begun_before))
-        found = _elements(bits._replace(begins=begins, begun_before=begun_before), shape, first_group)
-        return chunk + 1, lax.dynamic_update_slice(elements, found, (first_group, jnp.uint32(0)))
-
-    # Compute the initial value from the words, so that inside shard_map it varies over the same axes of the mesh as the
-    # elements.
-    nothing = jnp.broadcast_to(jnp.zeros_like(bits.begins)[:, None], (group_count, 32))
-    return lax.while_loop(has_more, find_chunk, (jnp.uint32(0), nothing))[1]
 
 
 # Words and bits

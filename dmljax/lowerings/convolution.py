@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,10 +22,9 @@ from jax.lax import PrecisionLike
 from dmljax.errors import Unsupported, require
 from dmljax.foundation.checks import INT_MAX
 from dmljax.foundation.open_sizes import fits
-from dmljax.lowerings.channels import are_channels_last, with_channels_last
+from dmljax.lowerings.channels import with_channels_last
 from dmljax.lowerings.columns import unfolded
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import at_most, is_symbolic, replaced
 from dmljax.lowerings.windows import Window
 from dmljax.lowerings.workarounds import in_memory, meeting
@@ -62,7 +61,8 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
 
     @jax.checkpoint  # save no intermediates for the backward pass
     def on_cpu(image: Array, filter: Array) -> Array:
-        return (_on_cpu if is_forward else _transposed_on_cpu)(image.astype(wide), filter.astype(wide), sliding)
+        of_cpu = _on_cpu if is_forward else partial(_plain_transposed, sums=wide, is_on_cpu=True)
+        return of_cpu(image.astype(wide), filter.astype(wide), sliding)
 
     result: Array = choose(image, filter, cpu=on_cpu, gpu=on_gpu, default=partial(plain, sliding=sliding, sums=wide))
     return result
@@ -157,11 +157,7 @@ def _meeting(size: int, taps: int, stride: int, padding: tuple[int, int], gap: i
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array:
-    suited, layouts = steps, _OF_DIRECTML
-    if steps.is_on_cpu:
-        outputs, channels, *_ = filter.shape
-        suited, layouts = _with_gaps(steps, image.shape, channels, outputs), _OF_LIBRARIES
-    plain = partial(_general_dilated, steps=suited, layouts=layouts)
+    plain = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES if steps.is_on_cpu else _OF_DIRECTML)
     convolution = custom_vmap(plain)
 
     @convolution.def_vmap
@@ -184,13 +180,8 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
     if any(stride > 1 and is_symbolic(size) for stride, size in zip(steps.strides, image.shape[2:], strict=True)):
         image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
         steps = steps._replace(padding=((0, 0),) * len(steps.padding))
-    by_image = by_filter = partial(_general_dilated, steps=steps, layouts=_OF_DIRECTML)
-    if steps.is_on_cpu:
-        channels, outputs, *_ = filter.shape
-        is_dense = math.prod(steps.strides) == 1  # otherwise the transpose has gaps already
-        suited = _with_gaps(steps, image.shape, channels, outputs) if is_dense else steps
-        by_image = partial(_general_dilated, steps=suited, layouts=_OF_LIBRARIES_BY_IMAGE)
-        by_filter = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES_BY_FILTER)
+    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if steps.is_on_cpu else (_OF_DIRECTML,) * 2
+    by_image, by_filter = (partial(_general_dilated, steps=steps, layouts=one) for one in layouts)
     return value, by_image(of_image, filter) + by_filter(image, of_filter)
 
 
@@ -242,36 +233,6 @@ def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequen
     return lax.transpose(found, [wanted[2].index(axis) for axis in own[2]])
 
 
-_FEWEST_CHANNELS = 16
-_FEWEST_PLACES, _MANY_CHANNELS = 512, 256
-
-
-def _with_gaps(steps: _Steps, image_sizes: Sequence[int], channels: int, outputs: int) -> _Steps:
-    """The same convolution with gaps between the rows of the image, and filters that step over them.
-
-    XLA on CPU gives a two-dimensional convolution to YNNPACK, which computes 64 channels in one thread, but one with
-    gaps to Eigen, which uses all threads. Eigen gets convolutions with few channels and outputs anyway. Gaps slow down
-    small images and those with few channels: 64 x 6 x 6 to 32 takes 0.12 ms with gaps, and 0.04 without. With a
-    symbolic size, JAX does not see that the result has as many rows as without gaps.
-    """
-    batch, _, rows, *columns = image_sizes
-    if len(steps.strides) != 2 or max(steps.image_dilation) > 1 or any(map(is_symbolic, (rows, channels, outputs))):
-        return steps
-    if channels < _FEWEST_CHANNELS or max(channels, outputs) <= _FEWEST_CHANNELS:
-        return steps
-    places = batch * rows * math.prod(columns) // math.prod(steps.strides)
-    if channels < _MANY_CHANNELS and at_most(places, _FEWEST_PLACES - 1):
-        return steps
-    (stride, *strides), ((before, after), *padding) = steps.strides, steps.padding
-    dilation, *dilations = steps.filter_dilation
-    return steps._replace(
-        strides=(2 * stride, *strides),
-        padding=((2 * before, 2 * after), *padding),
-        image_dilation=(2, 1),
-        filter_dilation=(2 * dilation, *dilations),
-    )
-
-
 def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
     """Computes the product of two matrices: the filters, and all elements of each window."""
     image, filter = image.astype(steps.sums), filter.astype(steps.sums)
@@ -295,338 +256,54 @@ def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
 
 # On a CPU
 
-
-# The lowering of a forward convolution on a CPU, with milliseconds on two cores for batch 1 and 8, against those of
-# `lax.conv_general_dilated`:
-#   groups of one channel, 3 x 3, 96 x 112 x 112     shifted products       0.9 and 44 vs. 194 and 485
-#   32 groups of 4 channels, 3 x 3, 128 x 56 x 56    shifted products       0.8 and 6.3 vs. 18 and 199; matrices 3.0
-#   32 groups of 16 channels, 3 x 3, 512 x 14 x 14   matrices               0.65 vs. 1.8
-#   1 x 1, 16 x 112 x 112 to 96                      matrices               0.55 and 17 vs. 2.1 and 104
-#   1 x 1, 512 x 13 x 13 to 1000                     matrices               1.3 and 19 vs. 4.0 and 30
-#   16 x 16, stride 16, 3 x 224 x 224 to 768         matrices               2.7 vs. 3.6
-#   3 x 3, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   0.52 and 6.9 vs. 1.1 and 13
-#   7 x 7, stride 2, 3 x 224 x 224 to 64             matrices (few terms)   2.3 and 28 vs. 2.8 and 42
-#   3 x 3, 512 x 7 x 7 to 512                        matrices (few places)  2.4 vs. 4.6; gaps 3.7
-#     of batch 8                                     gaps                   11 vs. 13; matrices 14
-#   3 x 3, 256 x 14 x 14 to 256                      matrices (few places)  1.4 vs. 1.7; gaps 1.7
-#   3 x 3, 128 x 28 x 28 to 128                      gaps                   1.4 and 11 vs. 1.5 and 12
-#   3 x 3, 64 x 56 x 56 to 64                        gaps                   1.6 and 18 vs. 2.6 and 24
-#   3 x 3, stride 2, 64 x 56 x 56 to 128             gaps                   0.83 and 8.0 vs. 1.4 and 14
-#   3 x 3, 32 x 27 x 27 to 128                       gaps                   0.48 and 3.2 vs. 0.66 and 5.6
-#   3 x 3, 8 x 112 x 112 to 16                       plain                  0.52 and 4.2; gaps 0.64 and 5.0
-#   9 x 9, 16 x 180 x 180 to 3                       rows                   13 vs. 64 (another, busy machine)
-#   9 x 9, 16 x 180 x 180 to 16                      plain                  60; rows 92
-#   7 x 7, 16 x 90 x 90 to 3                         rows                   1.4 vs. 8.0
-#   7 x 7, 64 x 56 x 56 to 3                         plain                  2.0; rows 2.0
-#   3 x 3, 64 x 112 x 112 to 3                       plain                  3.5; rows 4.1
-#   3 x 3, 64 x 14 x 14 to 64                        plain                  0.19; gaps 0.26 (from here on, busy as well)
-#   3 x 3, dilation 12, 960 x 14 x 14 to 256         inner products         4.7; matrices 22
-#   3 x 3, dilation 24, 64 x 33 x 33 to 64           inner products         0.41; gaps 1.1
-#   3 x 3, dilation 3, 256 x 4 x 4 to 256            matrices               0.25; inner products 0.44
-#   7 x 7 x 7, stride 2, 3 x 16 x 32 x 32 to 64      slices                 4.4 vs. 30
-#   3 x 3 x 3, 64 x 8 x 14 x 14 to 64                slices                 4.5 vs. 15
-#   3, 64 x 100 to 64                                matrices               0.05 vs. 0.1
-#   5, 256 x 400 to 256                              matrices               2.6 vs. 2.8
-#   7, 32 x 16000 to 1                               plain                  0.97; matrices 1.7
-# With few places or few terms, the columns of one image are larger than its input and output together.
 _MOST_PRODUCTS = 49  # added up one after another, and compiled as one loop
-_FEW_CHANNELS = 4
-_FEW_TERMS = 150
 _FEW_PLACES = 300
-_FEW_OUTPUTS = 8
-_MOST_NARROW_CHANNELS = 16
-_MANY_ROWS = 7
-_FEW_PLACES_OF_LINES = 1000
-_FEW_TERMS_OF_LINES = 2**27
-_MOST_TAPS = 27
-_FEWEST_PLACES_OF_TAPS = 64
 
 
-def _on_cpu(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool = True) -> Array:
-    windows, group_count, _ = sliding
-    channels = filter.shape[1]
-    if any(is_symbolic(one.size) for one in windows):
-        return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
-    if are_channels_last() and (lowering := _with_channels_last(filter, sliding)) is not None:
-        return with_channels_last(lowering, image)
-    if group_count > 1 and at_most(channels, _FEW_CHANNELS) and at_most(_terms(filter), _MOST_PRODUCTS):
-        return _shifted_products(image, filter, sliding)
-    if group_count == 1 and _is_mostly_padding(filter, windows):
-        return with_channels_last(partial(_inner_products, filter=filter, sliding=sliding), image)
-    if group_count > 1 or _is_matrix(image, filter, windows, is_filter_given=is_filter_given):
-        return _in_matrices(image, filter, sliding)
-    if len(windows) == 3:
-        return _in_slices(image, filter, sliding, is_filter_given=is_filter_given)
-    is_narrow = at_most(filter.shape[0], _FEW_OUTPUTS) and at_most(channels, _MOST_NARROW_CHANNELS)
-    if is_narrow and windows[0].stride == 1 and windows[0].size >= _MANY_ROWS:
-        return _in_rows(image, filter, sliding)
-    return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
+def _on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
+    """Convolves by products where XLA's convolution is slow: for groups, windows of one element, and few windows.
 
-
-def _is_matrix(image: Array, filter: Array, windows: Sequence[Window], *, is_filter_given: bool) -> bool:
-    """Whether a matrix product is fastest: for windows that do not overlap, have few elements, or are few.
-
-    With few windows, XLA's convolution spends most of its time reordering the filters. A product avoids that, unless
-    the filters are in order already, as in the other direction.
+    With few windows, XLA spends most of its time reordering the filters.
     """
-    if all(at_most(one.extent, one.stride) for one in windows):
-        return True
-    outputs, channels, *_ = filter.shape
-    if at_most(channels, _FEW_CHANNELS) and at_most(_terms(filter), _FEW_TERMS) and not are_channels_last():
-        return True
-    places = image.shape[0] * math.prod(one.blocks for one in windows)
-    terms = places * math.prod(filter.shape)
-    if len(windows) == 1 and at_most(places, _FEW_PLACES_OF_LINES) and at_most(terms, _FEW_TERMS_OF_LINES):
-        return True
-    return is_filter_given and at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
-
-
-def _is_mostly_padding(filter: Array, windows: Sequence[Window]) -> bool:
-    """Whether at least half of what windows with a stride of 1 read is padding, as with large dilations.
-
-    Splitting the filters does not pay for small images.
-    """
-    if any(one.stride > 1 or is_symbolic(one.blocks) for one in windows):
-        return False
-    taps, places = math.prod(filter.shape[2:]), math.prod(one.blocks for one in windows)
-    if taps > _MOST_TAPS or places < _FEWEST_PLACES_OF_TAPS:
-        return False
-    inside = math.prod(sum(len(_inside(one, i)) for i in range(one.size)) for one in windows)
-    return 0 < 2 * inside <= taps * places
-
-
-def _inside(one: Window, i: int) -> range:
-    """The windows of stride 1 whose element `i` is not padding."""
-    shift = i * one.dilation - one.start_padding
-    return range(max(0, -shift), min(one.blocks, one.input_size - shift))
-
-
-def _transposed_on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
-    phases = math.prod(one.stride for one in sliding.windows)
-    if phases > _MOST_PHASES or any(map(is_symbolic, (*image.shape[2:], *filter.shape[2:]))):
-        return _plain_transposed(image, filter, sliding, image.dtype, is_on_cpu=True)
-    return _in_phases(image, filter, sliding)
-
-
-_MOST_PHASES = 27
-
-
-class _Phase(NamedTuple):
-    """Elements of a result that are a stride apart: a convolution of stride 1 with some elements of the filter."""
-
-    window: Window
-    taps: slice
-
-
-def _phases(one: Window, count: int) -> list[_Phase | None]:
-    """For each phase of a dimension, its convolution over `count` elements of the image, or None for zeros."""
-    common = math.gcd(one.stride, one.dilation)
-    step, dilation = one.stride // common, one.dilation // common
-    places = -(-one.input_size // one.stride)
-    found: list[_Phase | None] = []
-    for phase in range(one.stride):
-        # Element i of the image, times element k of the filter, is added at i * stride + k * dilation.
-        first = next((k for k in range(step) if (phase + one.start_padding - k * one.dilation) % one.stride == 0), None)
-        if first is None or first >= one.size:
-            found.append(None)
-            continue
-        taps = slice(first, one.size, step)
-        size = len(range(one.size)[taps])
-        lowest = (phase + one.start_padding - first * one.dilation) // one.stride - (size - 1) * dilation
-        end = places + (size - 1) * dilation - count + lowest
-        meets_image = lowest < count and places + (size - 1) * dilation + lowest > 0
-        window = Window(count, size, 1, dilation, -lowest, end)
-        found.append(_Phase(window, taps) if meets_image else None)
-    return found
-
-
-def _in_phases(image: Array, filter: Array, sliding: Sliding) -> Array:
-    windows, group_count, _ = sliding
-    swapped = _swapped(filter, group_count)
-    each = [_phases(one, count) for one, count in zip(windows, image.shape[2:], strict=True)]
-    places = [-(-one.input_size // one.stride) for one in windows]
-    # Compute phases that read the same elements of the image as one convolution, each with some of the filters.
-    numbers_by_windows: dict[tuple[Window, ...], list[int]] = {}
-    parts: list[Any] = []
-    for phases in itertools.product(*each):
-        known = [one for one in phases if one is not None]
-        if len(known) < len(phases):
-            parts.append(jnp.zeros((image.shape[0], swapped.shape[0], *places), image.dtype))
-            continue
-        numbers_by_windows.setdefault(tuple(one.window for one in known), []).append(len(parts))
-        taps = swapped[(slice(None), slice(None), *(one.taps for one in known))]
-        parts.append(lax.rev(taps, range(2, filter.ndim)))
-    for of_phases, numbers in numbers_by_windows.items():
-        filters = _side_by_side([parts[number] for number in numbers], group_count)
-        found = _on_cpu(image, filters, sliding._replace(windows=of_phases), is_filter_given=False)
-        for number, part in zip(numbers, _apart(found, len(numbers), group_count), strict=True):
-            parts[number] = part
-    whole = _interleaved(parts, [one.stride for one in windows])
-    return lax.slice(whole, (0,) * whole.ndim, (*whole.shape[:2], *(one.input_size for one in windows)))
-
-
-def _side_by_side(filters: Sequence[Array], group_count: int) -> Array:
-    """Joins several sets of filters, with the outputs of a group next to each other."""
-    by_group = [one.reshape(group_count, -1, *one.shape[1:]) for one in filters]
-    stacked = jnp.stack(by_group, 1)
-    return stacked.reshape(-1, *stacked.shape[3:])
-
-
-def _apart(found: Array, count: int, group_count: int) -> list[Array]:
-    """Splits the results of `count` joined sets of filters."""
-    batch, outputs, *space = found.shape
-    by_set = jnp.moveaxis(found.reshape(batch, group_count, count, -1, *space), 2, 0)
-    return list(by_set.reshape(count, batch, outputs // count, *space))
-
-
-def _interleaved(parts: Sequence[Array], strides: Sequence[int]) -> Array:
-    """Interleaves parts of an image whose elements are `strides` apart; parts of the last dimension come first."""
-    for axis, stride in reversed(list(enumerate(strides, 2))):
-        sizes = replaced(parts[0].shape, axis, stride * parts[0].shape[axis])
-        rows = [parts[i : i + stride] for i in range(0, len(parts), stride)]
-        parts = [jnp.stack(row, axis + 1).reshape(sizes) for row in rows]
-    return parts[0]
-
-
-# With channels last, in a network
-
-
-def _with_channels_last(filter: Array, sliding: Sliding) -> Callable[[Array], Array] | None:
-    """Returns a lowering with channels last for these filters, or None if they gain nothing from it."""
     windows, group_count, precision = sliding
-    outputs, channels = filter.shape[:2]
-    places = math.prod(one.size for one in windows)
-    if group_count == outputs and channels == 1 and places <= _MOST_PRODUCTS:
-        return partial(_products_of_channels, filter=filter, windows=windows)
-    if group_count == 1 and (places == 1 or (channels > 1 and channels * places <= _FEW_TERMS_BESIDE)):
-        return partial(_product_of_taps, filter=filter, windows=windows, precision=precision)
-    return None
-
-
-# For 3 x 3 filters, stride 2, 3 x 224 x 224 to 32, a product takes 0.73 ms, and XLA's convolution 1.5. For one channel,
-# 128 x 128 to 32, it takes 0.47 ms, and the convolution 0.24; for 7 x 7 filters, 3.5 and 2.5 ms.
-_FEW_TERMS_BESIDE = 32
+    outputs, channels, *sizes = filter.shape
+    elements, places = math.prod(sizes), image.shape[0] * math.prod(one.blocks for one in windows)
+    if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
+        return with_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
+    if group_count == 1 and at_most(elements, 1):
+        of_elements = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
+        return with_channels_last(of_elements, image)
+    has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
+    if (group_count > 1 or has_few_places) and not is_symbolic(elements):
+        return _product_of_columns(image, filter, sliding)
+    return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
 
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
     """Adds up shifted images, each times an element of all filters, if each channel has its own filter."""
     # Keep them in memory: otherwise XLA would read scattered elements of the filters in each step of the loop.
     factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
-    products = (tap * factor for tap, factor in zip(_taps_before_channels(image, windows), factors, strict=True))
-    total: Array = functools.reduce(operator.add, products)
+    total: Array = functools.reduce(operator.add, map(operator.mul, _taps(image, windows), factors))
     return total
 
 
-def _product_of_taps(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
-    """Multiplies all elements of a window, side by side, by the filters, if these have few elements."""
-    beside = lax.concatenate(_taps_before_channels(image, windows), image.ndim - 1)
-    matrix = jnp.moveaxis(filter, 1, -1).reshape(filter.shape[0], -1)
-    return lax.dot_general(beside, matrix, (((beside.ndim - 1,), (1,)), ((), ())), precision)
+def _product_of_elements(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+    """Multiplies the channels of each window, which is one element, by the filters."""
+    ((elements,), matrix) = _taps(image, windows), filter.reshape(filter.shape[:2])
+    return lax.dot_general(elements, matrix, (((image.ndim - 1,), (1,)), ((), ())), precision)
 
 
-def _taps_before_channels(image: Array, windows: Sequence[Window]) -> list[Array]:
-    """The elements at each place of a window."""
-    padded = _padded(image, windows, first_axis=1)
-    return [_tap(padded, windows, place, first_axis=1) for place in _places(windows)]
+def _taps(image: Array, windows: Sequence[Window]) -> list[Array]:
+    """The elements at each place of the windows; the image has its channels last."""
+    amounts = [(0, 0, 0), *((one.start_padding, one.end_padding, 0) for one in windows), (0, 0, 0)]
+    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), amounts), [one.stride for one in windows]
 
+    def at(place: Sequence[int]) -> Array:
+        starts = [i * one.dilation for i, one in zip(place, windows, strict=True)]
+        ends = [start + (one.blocks - 1) * one.stride + 1 for start, one in zip(starts, windows, strict=True)]
+        return lax.slice(padded, (0, *starts, 0), (image.shape[0], *ends, image.shape[-1]), (1, *strides, 1))
 
-# With channels before the spatial dimensions
-
-
-def _padded(image: Array, windows: Sequence[Window], first_axis: int = 2) -> Array:
-    amounts = [(0, 0, 0)] * image.ndim
-    amounts[first_axis : first_axis + len(windows)] = [(one.start_padding, one.end_padding, 0) for one in windows]
-    return lax.pad(image, jnp.zeros((), image.dtype), amounts)
-
-
-def _tap(padded: Array, windows: Sequence[Window], place: Sequence[int], first_axis: int = 2) -> Array:
-    """The element at `place` of every window; `first_axis` is the first spatial dimension."""
-    for axis, (i, one) in enumerate(zip(place, windows, strict=True), first_axis):
-        start = i * one.dilation
-        padded = lax.slice_in_dim(padded, start, start + (one.blocks - 1) * one.stride + 1, one.stride, axis)
-    return padded
-
-
-def _places(windows: Sequence[Window]) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(one.size) for one in windows)))
-
-
-def _shifted_products(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Adds up shifted images, each times an element of the filters, for groups of few channels."""
-    windows, group_count, _ = sliding
-    outputs, channels = filter.shape[:2]
-    padded = _padded(image, windows)
-    of_groups = padded.reshape(replaced(padded.shape, 1, group_count, channels))
-    filters = filter.reshape(group_count, outputs // group_count, *filter.shape[1:])
-    products = []
-    for channel in range(channels):
-        for place in _places(windows):
-            tap = _tap(of_groups[:, :, channel], windows, place)
-            factor = filters[(slice(None), slice(None), channel, *place)]
-            products.append(tap[:, :, None] * factor.reshape(1, *factor.shape, *(1 for _ in windows)))
-    total: Array = functools.reduce(operator.add, products)
-    return total.reshape(image.shape[0], outputs, *total.shape[3:])
-
-
-def _in_rows(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Adds up shifted convolutions, one for each row of the filters and computed together, for few filters."""
-    first, *others = sliding.windows
-    outputs, channels, rows, *space = filter.shape
-    each = jnp.moveaxis(filter, 2, 0).reshape(rows * outputs, channels, 1, *space)
-    of_rows = sliding._replace(windows=(first._replace(size=1, dilation=1), *others))
-    found = _convolution(image, each, _steps(of_rows, image.dtype, is_on_cpu=True))
-    parts = found.reshape(replaced(found.shape, 1, rows, outputs))
-    shifted = (
-        lax.slice_in_dim(parts[:, row], row * first.dilation, row * first.dilation + first.blocks, axis=2)
-        for row in range(rows)
-    )
-    total: Array = functools.reduce(operator.add, shifted)
-    return total
-
-
-def _in_slices(image: Array, filter: Array, sliding: Sliding, *, is_filter_given: bool) -> Array:
-    """Convolves three dimensions as the last two, with the slices of each window as channels."""
-    first, *others = sliding.windows
-    padded = _padded(image, [first])
-    slices = [_tap(padded, [first], [i]) for i in range(first.size)]
-    images = jnp.moveaxis(lax.concatenate(slices, 1), 2, 1)
-    filters = jnp.moveaxis(filter, 2, 1)
-    found = _on_cpu(
-        images.reshape(-1, *images.shape[2:]),
-        filters.reshape(filter.shape[0], -1, *filter.shape[3:]),
-        sliding._replace(windows=tuple(others)),
-        is_filter_given=is_filter_given,
-    )
-    return jnp.moveaxis(found.reshape(*images.shape[:2], *found.shape[1:]), 1, 2)
-
-
-def _inner_products(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Adds up matrix products, one for each place of a window, without padding; channels are last."""
-    windows, _, precision = sliding
-    products = []
-    for place in _places(windows):
-        inside = [_inside(one, i) for i, one in zip(place, windows, strict=True)]
-        if not all(inside):
-            continue
-        part = image
-        for axis, (i, one, blocks) in enumerate(zip(place, windows, inside, strict=True), 1):
-            shift = i * one.dilation - one.start_padding
-            part = lax.slice_in_dim(part, blocks.start + shift, blocks.stop + shift, axis=axis)
-        taps = filter[(slice(None), slice(None), *place)]
-        product = lax.dot_general(part, taps, (((part.ndim - 1,), (1,)), ((), ())), precision)
-        around = [(blocks.start, one.blocks - blocks.stop, 0) for one, blocks in zip(windows, inside, strict=True)]
-        products.append(lax.pad(product, jnp.zeros((), product.dtype), [(0, 0, 0), *around, (0, 0, 0)]))
-    total: Array = functools.reduce(operator.add, products)
-    return total
-
-
-def _in_matrices(image: Array, filter: Array, sliding: Sliding) -> Array:
-    """Computes matrix products, one per image of a batch, which takes down to half the time of one for all."""
-    batch = image.shape[0]
-    if is_symbolic(batch) or batch == 1 or may_be_sharded(image):
-        return _product_of_columns(image, filter, sliding)
-    found: Array = lax.map(lambda one: _product_of_columns(one[None], filter, sliding)[0], image)
-    return found
+    return [*map(at, itertools.product(*(range(one.size) for one in windows)))]
 
 
 # Integers

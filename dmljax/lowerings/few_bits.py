@@ -87,7 +87,8 @@ def _factors(a: Array, bits: int) -> list[Array]:
     return [parts[..., i] for i in range(places)]
 
 
-def _dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
+def dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
+    """The matrix (columns, rows) of numbers in blocks (columns, blocks, rows of a block)."""
     numbers = (codes.astype(scales.dtype) - zeros.astype(scales.dtype)[..., None]) * scales[..., None]
     columns, *rows = codes.shape
     return numbers.astype(dtype).reshape(columns, math.prod(rows))
@@ -101,12 +102,12 @@ def _times(a: Array, weights: Array) -> Array:
 
 def _by_planes(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     pairs = zip(_factors(a, bits), _planes(codes, bits), strict=True)
-    return reduce(operator.add, (_times(x, _dequantized(plane, scales, zeros, a.dtype)) for x, plane in pairs))
+    return reduce(operator.add, (_times(x, dequantized(plane, scales, zeros, a.dtype)) for x, plane in pairs))
 
 
 def _whole(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     """Unpacks the weights once, which costs a GPU less than several products of many rows."""
-    return _times(a, _dequantized(unpacked(codes, bits), scales, zeros, a.dtype))
+    return _times(a, dequantized(unpacked(codes, bits), scales, zeros, a.dtype))
 
 
 # Few rows on a CPU

@@ -7,7 +7,7 @@ before them. A function updates the state in each step, so that this module know
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +18,6 @@ from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded, reshaped_alike
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.types import widened
-
-# The shape of a loop decides how fast XLA on CPU is. Microseconds for an LSTM of steps x batch x features in and out,
-# with JAX 0.10.2, the best of nine runs on two cores of a busy machine. PyTorch 2.13 with one thread took 1622, 315 and
-# 16454.
-#
-#                                                           256 x 16 x 64   256 x 1 x 64   256 x 1 x 512
-# state times weights as they are                                    1953            306            8666
-# state times weights transposed before the loop                     1716            309            9589
-# both directions, one batched product per step                      3821            553           19130
-# both directions, two products per step                             4694            787           24055
-# both directions, one loop each                                     3960            576           19138
-#
-# Unrolling four steps changed nothing. A product of inputs with a batch of one direction copied the weights first: one
-# step of 512 features took 386 us instead of 107. The operators' modules have the costs of their step functions.
 
 State = tuple[Array, ...]
 FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
@@ -72,75 +58,98 @@ def recur(
     `lengths` has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input
     affects nothing, not even derivatives.
     """
-    zero = jnp.zeros((), input.dtype)
-    is_within = None
+    within = None
     if lengths is not None:
         is_within = _steps_within(lengths, input.shape[0])
-        input = jnp.where(is_within, input, zero)
+        input, within = jnp.where(is_within, input, 0), _in_order([is_within] * len(reverses), reverses)
+    products = _products_of_input(input, weight, reverses, precision)
+    looped = partial(_looped, cell, _Steps(products, within, reverses, input.dtype, has_sequence), initial)
+    # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
+    # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element, in three times
+    # the time that summands take.
+    elsewhere = partial(looped, is_on_cpu=False)
+    is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
+    return elsewhere() if is_alike else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
 
+
+def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], precision: Any) -> tuple[Array, ...]:
+    """The products of all steps with the weights of each direction, which need not wait for states."""
     if may_be_sharded(weight):
         # Multiply once, so that devices that divide the outputs exchange the input's derivatives only once, and none
         # copies the weights of a direction.
         every = _product(input, weight, precision)
-        products = _in_order([every[:, :, i] for i in range(len(reverses))], reverses)
-    else:
-        inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
-        products = tuple(_product(x, weights, precision) for x, weights in inputs)
-    within = None if is_within is None else _in_order([is_within] * len(reverses), reverses)
+        return _in_order([every[:, :, i] for i in range(len(reverses))], reverses)
+    inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
+    return tuple(_product(x, weights, precision) for x, weights in inputs)
 
-    together, apart = (
-        (jnp.stack, lambda x: x[:, None]) if reverses == BOTH else (lambda x: x[0], lambda x: x[None, None])
-    )
 
-    def looped(*, is_on_cpu: bool) -> tuple[Array | None, State]:
-        # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
-        wide = widened(input.dtype)
-        recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
-        bias_is_in_step = is_on_cpu or cell.bias_is_in_step
-        carries_summands = is_on_cpu and cell.has_summands
-        states = _total if carries_summands else lambda carried: carried
+class _Steps(NamedTuple):
+    """What the steps of a loop read, for each direction, and what they return."""
 
-        def one_step(before: State, given: Any) -> tuple[State, Array | None]:
-            products, is_within = given
-            summed = together(products).astype(wide)
-            summed = summed + cell.bias if bias_is_in_step else summed
-            after = cell.step(summed, states(before), recurrence, is_on_cpu)
-            after = _total(after) if cell.has_summands and not carries_summands else after
-            after = tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
-            output = states(after)[0].astype(input.dtype) if has_sequence else None
-            if is_within is not None:
-                is_within = together(is_within)
-                output = None if output is None else jnp.where(is_within, output, zero)
-                after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
-            return after, output
+    products: tuple[Array, ...]
+    within: tuple[Array, ...] | None  # whether a step is within the length of each sequence
+    reverses: tuple[bool, ...]
+    dtype: Any
+    has_sequence: bool
 
-        def in_order(sequence: Array) -> Array:
-            if reverses != BOTH:
-                return sequence[:, None]
-            return jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
+    def together(self, each: Sequence[Array]) -> Array:
+        """The directions of a step as one array."""
+        return jnp.stack(each) if self.reverses == BOTH else each[0]
 
-        def ended(carried: State) -> State:
-            found = (x.astype(input.dtype) for x in states(carried))
-            return tuple(x if reverses == BOTH else x[None] for x in found)
 
-        first, *others = initial
-        first = first.astype(recurrence.dtype) if cell.only_multiplies_output else first
-        start = (jnp.zeros_like(first), first, *others) if carries_summands else (first, *others)
-        biased = tuple(x + bias for x, bias in zip(products, apart(cell.bias), strict=True))
-        each = products if bias_is_in_step else biased
-        steps = each if is_on_cpu else tuple(x.astype(input.dtype) for x in each), within
-        if not is_symbolic(input.shape[0]) and input.shape[0] == 1:
-            carried, output = one_step(start, jax.tree.map(lambda x: x[0], steps))
-            return None if output is None else in_order(output[None]), ended(carried)
-        carried, sequence = lax.scan(one_step, start, steps, reverse=reverses == BACKWARD)
-        return None if sequence is None else in_order(sequence), ended(carried)
+def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tuple[Array | None, State]:
+    dtype, wide, has_two = steps.dtype, widened(steps.dtype), steps.reverses == BOTH
+    # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
+    recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
+    bias_is_in_step = is_on_cpu or cell.bias_is_in_step
+    carries_summands = is_on_cpu and cell.has_summands
+    states = _total if carries_summands else lambda carried: carried
 
-    # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
-    # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element: a step of 16 *
-    # 64 elements takes 16 us if the state of a GRU is carried, and 5 us if its summands are.
-    elsewhere = partial(looped, is_on_cpu=False)
-    is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
-    return elsewhere() if is_alike else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
+    def updated(before: State, products: Sequence[Array]) -> State:
+        summed = steps.together(products).astype(wide)
+        summed = summed + cell.bias if bias_is_in_step else summed
+        after = cell.step(summed, states(before), recurrence, is_on_cpu)
+        after = _total(after) if cell.has_summands and not carries_summands else after
+        return tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
+
+    def one_step(before: State, given: Any) -> tuple[State, Array | None]:
+        products, within = given
+        after = updated(before, products)
+        output = states(after)[0].astype(dtype) if steps.has_sequence else None
+        if within is not None:
+            is_within = steps.together(within)
+            output = None if output is None else jnp.where(is_within, output, 0)
+            after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
+        return after, output
+
+    first, *others = initial
+    first = first.astype(recurrence.dtype) if cell.only_multiplies_output else first
+    start = (jnp.zeros_like(first), first, *others) if carries_summands else (first, *others)
+    products = steps.products
+    if not bias_is_in_step:
+        biases = cell.bias[:, None] if has_two else cell.bias[None, None]
+        products = tuple(x + bias for x, bias in zip(products, biases, strict=True))
+    products = products if is_on_cpu else tuple(x.astype(dtype) for x in products)
+    carried, sequence = _scanned(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
+    sequence = None if sequence is None else _of_directions(sequence, steps.reverses)
+    ended = (x.astype(dtype) for x in states(carried))
+    return sequence, tuple(x if has_two else x[None] for x in ended)
+
+
+def _scanned(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) -> tuple[State, Array | None]:
+    """`lax.scan`, without a loop for a single step."""
+    count = steps[0][0].shape[0]
+    if is_symbolic(count) or count != 1:
+        return cast(tuple[State, Array | None], lax.scan(step, start, steps, reverse=reverse))
+    carried, output = step(start, jax.tree.map(lambda x: x[0], steps))
+    return carried, None if output is None else output[None]
+
+
+def _of_directions(sequence: Array, reverses: tuple[bool, ...]) -> Array:
+    """The outputs in the order of the input: (steps, directions, batch, features)."""
+    if reverses != BOTH:
+        return sequence[:, None]
+    return jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
 
 
 def _in_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:

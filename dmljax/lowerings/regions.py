@@ -4,10 +4,6 @@ Images have the layout NHWC here, so that a sample reads all channels of a pixel
 is contiguous. A loop takes one sample of every element of the result at a time. The number of samples may depend on the
 region, and the loop ends with the last sample of any element. JAX cannot transpose such a loop, so sums have their own
 derivative rules.
-
-On a CPU of 2 cores with 256 channels of 50 x 50, results of 7 x 7 and 1000 regions, 2 x 2 samples take 51 ms; unrolled
-taps take 67, products with matrices of weights 152 to 219, and ONNX Runtime 49. On the same machine under load: sums
-228, largest samples 281, ONNX Runtime 473, torchvision 434; the gradient 738, torchvision's 1580.
 """
 
 import math

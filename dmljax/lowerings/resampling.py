@@ -200,50 +200,6 @@ def _places(taps: Taps) -> tuple[Array, Array]:
     return places, taps.weights(rest) if taps.reach else jnp.ones_like(places)
 
 
-def _outputs(taps: Taps) -> tuple[Array, Array, Array, range]:
-    """Returns, for each place in the input and beyond its ends, the elements of the result that have it as a tap.
-
-    Each place has a column of indices of these elements in the first array, and of their weights in the second; a
-    weight of 0 marks an unused row. The third array has the sum of the weights of each element of the result. The range
-    has the places.
-    """
-    where, inside = taps.where, taps.where.inside()
-    index, rest = located(where)
-    weights = taps.weights(rest) if taps.reach else jnp.ones_like(index)[None]
-    # The elements of the result between two neighbors in the input are consecutive.
-    begin = _first_at_or_behind(where, index)
-    at_most = min(-(-where.unit // where.step) if where.step else len(inside), len(inside))
-    # After the last element there is no weight.
-    last = where.input_size - taps.margin + taps.offsets.stop - (2 if taps.reach else 1)
-    places = range(taps.offsets.start - taps.margin, last)
-    # The dimensions are: offsets, elements of the result with the same index, and places.
-    rows = lax.iota(np.int32, len(taps.offsets))[:, None]
-    first = places.start + taps.margin - taps.offsets.start
-    source = lax.iota(np.int32, len(places))[None] + (first - rows)
-    is_source = (source >= 0) & (source < where.input_size)
-    source = jnp.clip(source, 0, where.input_size - 1)
-    output = begin[source][:, None] + lax.iota(np.int32, at_most)[None, :, None]
-    is_output = is_source[:, None] & (output < begin[source + 1][:, None])
-    output = jnp.clip(output, 0, where.output_size - 1)
-    found = jnp.where(is_output, weights[rows[:, None], output], 0)
-    totals = weights.sum(0, dtype=np.int32)
-    return output.reshape(-1, len(places)), found.reshape(-1, len(places)), totals, places
-
-
-def _first_at_or_behind(where: Positions, index: Array) -> Array:
-    """The first element of the result at or after each element of the input, and after the last one.
-
-    It is one of the elements inside the input, whose indices are `index`.
-    """
-    inside = where.inside()
-    if 0 < where.step <= _LARGEST_UNIT:
-        start = where.step - 1 - where.start  # so that the quotient is rounded up
-        inverse = Positions(where.output_size + 1, where.input_size + 1, where.unit, start, where.step)
-        return jnp.clip(located(inverse)[0], inside.start, inside.stop)
-    indices = lax.iota(np.int32, where.input_size + 1)
-    return inside.start + jnp.searchsorted(index[inside.start : inside.stop], indices).astype(np.int32)
-
-
 def _taken(x: Array, axis: int, places: Array) -> Array:
     return x.at[(*(slice(None) for _ in range(axis)), places)].get(mode="promise_in_bounds")
 
@@ -305,9 +261,8 @@ class Phases(NamedTuple):
 def _phases(taps: Taps) -> Phases | None:
     """The phases of taps that repeat after a few elements, as for a ratio of sizes such as 2, or 3 to 2.
 
-    They turn a gather into a few slices, which XLA vectorizes: doubling the size of 32 channels of 64 x 64 with linear
-    weights takes 0.4 ms instead of 5.3; PyTorch takes 0.7. Phases of nearest neighbors would take 2 to 7 times as long
-    as a gather.
+    They turn a gather into a few slices, which XLA vectorizes. Phases of nearest neighbors would take longer than a
+    gather.
     """
     where = taps.where
     common = math.gcd(where.step, where.unit)
@@ -365,10 +320,7 @@ class Repeats(NamedTuple):
 
 
 def _repeats(taps: Taps) -> Repeats | None:
-    """How elements repeat, if the result has a whole number of them for each element of the input.
-
-    Repeating 64 channels of 64 x 64 twice takes 0.3 ms, and gathering them 2.7.
-    """
+    """How elements repeat, if the result has a whole number of them for each element of the input."""
     where = taps.where
     if taps.reach or where.step <= 0 or where.unit % where.step:
         return None
@@ -402,68 +354,31 @@ def _average(taps: Taps, x: Array) -> Array:
     return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even one of -0
 
 
-def _is_transposed_by_jax(taps: Taps) -> bool:
-    """Whether JAX transposes `_average`: for phases, for repeats, and for open sizes, about which nothing is known."""
-    return taps.where.is_symbolic() or _phases(taps) is not None or _repeats(taps) is not None
-
-
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
     """The weights of averages: quotients rounded once, the same on every platform."""
     return quotient(weights.astype(dtype), jnp.broadcast_to(totals, weights.shape).astype(dtype))
 
 
 def _adjoint(taps: Taps, x: Array) -> Array:
-    """The transpose of `_average`: for each element of the input, the weighted sum of those that have it as a neighbor.
-
-    Where the average gathers, this gathers and adds up as well. JAX's own transpose of a gather is a scatter, which
-    takes a CPU 3 to 6 times as long. The transpose of slices takes a seventh to two thirds of the time of gathers.
-    """
-    if _is_transposed_by_jax(taps):
-        return _transposed(partial(_average, taps), x, replaced(x.shape, taps.axis, taps.input_size))
-    axis, inside = taps.axis, taps.where.inside()
-    outputs, weights, totals, places = _outputs(taps)
-    if inside:
-        shares = _shares(weights, totals[outputs], x.dtype) if taps.reach else weights.astype(x.dtype)
-        total = _weighted_sum(x, axis, outputs, shares)
-    else:
-        total = jnp.zeros_like(x, shape=replaced(x.shape, axis, len(places)))
-    part = partial(lax.slice_in_dim, axis=axis)
-    first, last = -places.start, -places.start + taps.input_size
-    middle = part(total, first, last)
-    before = [part(x, 0, inside.start), part(total, 0, first)]
-    after = [part(x, inside.stop, x.shape[axis]), part(total, last, len(places))]
-    for ends, config in ((before, (0, taps.input_size - 1, 0)), (after, (taps.input_size - 1, 0, 0))):
-        for end in ends:
-            if end.shape[axis]:
-                amounts = [config if i == axis else (0, 0, 0) for i in range(x.ndim)]
-                middle += lax.pad(end.sum(axis, keepdims=True), jnp.zeros((), x.dtype), amounts)
-    return middle
-
-
-def _transposed(function: Callable[[Array], Array], x: Array, shape: Any) -> Array:
-    """Transposes a linear function of arrays of this shape."""
-    result: Array = jax.linear_transpose(function, jnp.zeros_like(x, shape=shape))(x)[0]
+    """The transpose of `_average`: adds up, at each element of the input, those that have it as a neighbor."""
+    average, shape = partial(_average_of_tangent, taps), replaced(x.shape, taps.axis, taps.input_size)
+    result: Array = jax.linear_transpose(average, jnp.zeros_like(x, shape=shape))(x)[0]
     return result
 
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
-    """Computes `_average`, written so that JAX transposes it to `_adjoint`."""
-    if _is_transposed_by_jax(taps):
-        average = _average(taps, tangent)
-        # The transpose keeps the barrier, so that devices exchange a gradient once, and not each of its slices.
-        return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
-    return _transposed(partial(_adjoint, taps), tangent, replaced(tangent.shape, taps.axis, taps.where.output_size))
+    """Computes `_average`, written so that its transpose is fast: that of a gather is a scatter."""
+    has_matrix = taps.reach and not taps.where.is_symbolic() and _phases(taps) is None
+    if has_matrix and taps.input_size * taps.where.output_size <= _LARGEST_MATRIX:
+        return _multiplied([taps], tangent)
+    average = _average(taps, tangent)
+    # The transpose keeps the barrier, so that devices exchange a gradient once, and not each of its slices.
+    return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
 
 
-def _adjoint_of_tangent(taps: Taps, tangent: Array) -> Array:
-    """Computes `_adjoint`, written so that JAX transposes it to `_average`."""
-    if _is_transposed_by_jax(taps):
-        return _adjoint(taps, tangent)
-    return _transposed(partial(_average, taps), tangent, replaced(tangent.shape, taps.axis, taps.input_size))
+# Products with matrices of weights, which are fastest on a TPU, and for gradients elsewhere
 
-
-# Products with matrices of weights, which are fastest on a TPU
-
+_LARGEST_MATRIX = 2**24  # elements
 _SMALL_MATRIX = 2**19  # elements; with fewer, products are fast with any number of rows
 _MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
 
@@ -547,27 +462,20 @@ def averaged(x: Array, every: Sequence[Taps]) -> Array:
     if x.dtype not in FLOATS:
         return _averaged_integers(x, every)
     wide = x.astype(widened(x.dtype))
-    one_by_one = partial(_one_by_one, _average, _average_of_tangent, every)
+    one_by_one = partial(_each, _average_and_slope, every)
     return _multiplied_on_tpu(partial(_multiplied, every), one_by_one, every, wide).astype(x.dtype)
 
 
 def adjoint(x: Array, every: Sequence[Taps]) -> Array:
     """The transpose of `nearest` or `averaged`, rounded once to the type of `x`."""
     wide, every = x.astype(widened(x.dtype)), every[::-1]
-    one_by_one = partial(_one_by_one, _adjoint, _adjoint_of_tangent, every)
+    one_by_one = partial(_each, _adjoint, every)
     return _multiplied_on_tpu(partial(_multiplied, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
 
 
-def _one_by_one(
-    function: Callable[[Taps, Array], Array],
-    of_tangent: Callable[[Taps, Array], Array],
-    every: Sequence[Taps],
-    x: Array,
-) -> Array:
-    for taps in every:
-        slope = lambda tangent, x, taps=taps: of_tangent(taps, tangent)  # noqa: E731
-        x = with_slopes(slope)(partial(function, taps))(x)
-    return x
+def _average_and_slope(taps: Taps, x: Array) -> Array:
+    slope = lambda tangent, x: _average_of_tangent(taps, tangent)  # noqa: E731
+    return with_slopes(slope)(partial(_average, taps))(x)
 
 
 def _multiplied_on_tpu(

@@ -35,11 +35,6 @@ def may_be_sharded(x: Array) -> bool:
     )
 
 
-def is_on_mesh(x: Array) -> bool:
-    """Whether there is a mesh, even inside `jax.shard_map`, as far as the type of `x` or `jax.set_mesh` says."""
-    return not _mesh_of(x).empty
-
-
 def _mesh_of(x: Array) -> AbstractMesh:
     mesh = jax.typeof(x).sharding.mesh
     return jax.sharding.get_abstract_mesh() if mesh.empty else mesh

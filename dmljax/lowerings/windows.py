@@ -38,6 +38,12 @@ class Window(NamedTuple):
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
+    def slide(self) -> "Slide":
+        # A single window does not need its stride, nor a window of one element its dilation, however large they are.
+        stride, dilation = 1 if self.blocks == 1 else self.stride, 1 if self.size == 1 else self.dilation
+        return Slide(self.size, stride, dilation, self.blocks)
+
+    @property
     def rounded_up(self) -> "Window":
         """The window with more padding after the input, so that its places, rounded up, cover the whole image.
 
@@ -76,6 +82,20 @@ class Slid(NamedTuple):
 
     windows: tuple[Window, ...]
     sizes: Sizes
+
+
+class Slide(NamedTuple):
+    """How a window slides along a dimension that is already padded."""
+
+    size: int
+    stride: int
+    dilation: int
+    blocks: int
+
+    @property
+    def length(self) -> int:
+        """How many elements of the dimension the windows need."""
+        return (self.size - 1) * self.dilation + (self.blocks - 1) * self.stride + 1
 
 
 class Steps(NamedTuple):

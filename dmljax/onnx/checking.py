@@ -17,12 +17,7 @@ from dmljax.onnx.model import Model, load, refusals_of
 from dmljax.onnx.open_caches import open_caches, sizes_of_inputs
 from dmljax.onnx.provider import left_to_cpu
 from dmljax.onnx.schedulers import scheduler_of
-from dmljax.onnx.tokens import (
-    prompt_tokens_in,
-    require_prompt_tokens_below,
-    require_tokens_below,
-    tokens_in,
-)
+from dmljax.onnx.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
 from dmljax.text import show
 from dmljax.types import bits_of
 

@@ -39,7 +39,19 @@ class Base:
     largest: int
 
 
-class Count:
+class Subtractable:
+    """A number that can be added and negated, and so subtracted."""
+
+    __slots__ = ()
+
+    def __sub__(self: Any, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self: Any, other: Any) -> Any:
+        return -self + other
+
+
+class Count(Subtractable):
     """The number `factor * base + offset`; two counts of the same base are comparable and have exact quotients."""
 
     __slots__ = ("base", "factor", "offset")
@@ -86,12 +98,6 @@ class Count:
 
     def __neg__(self) -> Any:
         return self * -1
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
-    def __rsub__(self, other: Any) -> Any:
-        return -self + other
 
     def __floordiv__(self, other: Any) -> Any:
         if isinstance(other, Count):

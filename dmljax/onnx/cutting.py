@@ -3,18 +3,15 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from dmljax.graphs.steps import Step, needed
 from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.file import Node, names_read
 
 
 def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str] = ()) -> tuple[Node, ...]:
     """The nodes that compute these outputs from the given values."""
-    needed, found = {*outputs} - {*given}, []
-    for node in reversed(nodes):
-        if needed & {*filter(None, node.outputs)}:
-            found.append(node)
-            needed |= {*names_read(node)} - {*given}
-    return tuple(reversed(found))
+    steps = {index: Step([*names_read(node)], node.outputs) for index, node in enumerate(nodes)}
+    return tuple(nodes[index] for index in needed(steps, outputs, given))
 
 
 def advice(

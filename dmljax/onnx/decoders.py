@@ -36,15 +36,11 @@ class _Nodes:
 
     def __init__(self, graph: OnnxGraph, stored: Mapping[str, Any]) -> None:
         self.graph, self._stored = graph, stored
-        self._makers = {name: node for node in graph.nodes for name in node.outputs if name}
 
     def maker(self, name: str, *operators: str) -> Node | None:
         """The node that makes a value, if it is one of ONNX's own of these operators."""
-        node = self._makers.get(name)
+        node = self.graph.makers.get(name)
         return node if node is not None and node.domain == MAIN and node.operator in operators else None
-
-    def any_maker(self, name: str) -> Node | None:
-        return self._makers.get(name)
 
     def array(self, name: str) -> Any:
         """A stored array; None if a value is computed."""
@@ -59,7 +55,7 @@ class _Nodes:
         """The nodes that a value is computed with."""
         seen, waiting = set[Node](), [name]
         while waiting:
-            node = self._makers.get(waiting.pop())
+            node = self.graph.makers.get(waiting.pop())
             if node is not None and node not in seen:
                 seen.add(node)
                 yield node
@@ -194,7 +190,7 @@ def _rows_before(nodes: _Nodes, find: Callable[[Node], Handler], logits: str) ->
         if varying & {*names_read(one)}:
             varying |= {*one.outputs}
     name, reader = logits, None
-    while (node := nodes.any_maker(name)) is not None and nodes.reads(name) == 1:
+    while (node := nodes.graph.makers.get(name)) is not None and nodes.reads(name) == 1:
         first, *others = node.inputs
         if (node.operator, node.domain) in _PRODUCTS and varying.isdisjoint(others):
             return first, node

@@ -21,10 +21,9 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.foundation.checks import array, integer_in
 from dmljax.foundation.files import read_object
 from dmljax.onnx.file import Node
-from dmljax.onnx.language import conversion_to
 from dmljax.onnx.model import Model, load, nodes_of, require_key
 from dmljax.onnx.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
-from dmljax.onnx.several_models import SeveralModels
+from dmljax.onnx.several_models import SeveralModels, in_floats
 from dmljax.onnx.sharding import divided_along
 from dmljax.onnx.tokens import PromptTokenizer
 from dmljax.text import join_words, show
@@ -106,14 +105,12 @@ def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders.
     """
     with within("onnx"):
-        if not isinstance(folder, str | Path):
-            raise InvalidType(Problem("folder", "must be a path", show(folder)))
-        convert = conversion_to(dtype)
-        settings = read_diffusion_settings(Path(folder))
-        model = DiffusionModel(settings, {part: load(settings.folder / file_of(part)) for part in PARTS})
-        for one in model.models.by_part.values():
-            convert(one)
-        return model
+        return in_floats(dtype, folder, _loaded)
+
+
+def _loaded(folder: Path) -> "DiffusionModel":
+    settings = read_diffusion_settings(folder)
+    return DiffusionModel(settings, {part: load(folder / file_of(part)) for part in PARTS})
 
 
 class DiffusionModel:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,11 @@ class OnnxGraph:
         return tuple(one.name for one in self.outputs)
 
     @functools.cached_property
+    def makers(self) -> Mapping[str, Node]:
+        """The nodes by the names of their outputs."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    @functools.cached_property
     def free_names(self) -> frozenset[str]:
         """The names that the graph reads from enclosing graphs."""
         read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)
@@ -273,16 +279,12 @@ class Reader:
             return Reference(_text("ref_attr_name", proto.ref_attr_name))
         kinds = onnx.AttributeProto
         match proto.type:
-            case kinds.FLOAT:
-                return proto.f
-            case kinds.INT:
-                return proto.i
+            case kinds.FLOAT | kinds.INT:
+                return proto.f if proto.type == kinds.FLOAT else proto.i
             case kinds.STRING:
                 return _text(proto.name, proto.s)
-            case kinds.FLOATS:
-                return tuple(proto.floats)
-            case kinds.INTS:
-                return tuple(proto.ints)
+            case kinds.FLOATS | kinds.INTS:
+                return tuple(proto.floats if proto.type == kinds.FLOATS else proto.ints)
             case kinds.STRINGS:
                 return tuple(_text(proto.name, one) for one in proto.strings)
             case kinds.TENSOR:
@@ -327,11 +329,8 @@ class Reader:
         location = entries.get("location", "")
         if self.folder is None:
             remedy = "load the model by its path, or load its data with onnx.load_external_data_for_model"
-            raise InvalidDesc(
-                Problem(
-                    "location", "no folder to read from, because the model came without a path", location, remedy=remedy
-                )
-            )
+            rule = "no folder to read from, because the model came without a path"
+            raise InvalidDesc(Problem("location", rule, location, remedy=remedy))
         folder = self.folder.resolve()
         try:
             path = (folder / location).resolve()
@@ -466,19 +465,10 @@ def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -
     problems += [Problem("outputs", "undefined name", show(name)) for name in missing]
     if problems:
         raise InvalidDesc(*problems[:20])
-    dependents: list[list[int]] = [[] for _ in nodes]
-    for i, needed in enumerate(before):
-        for j in needed:
-            dependents[j].append(i)
     if all(j < i for i, needed in enumerate(before) for j in needed):
         return tuple(nodes)
-    ready = [i for i, needed in enumerate(before) if not needed]
-    for i in ready:  # grows while we iterate
-        for j in dependents[i]:
-            before[j].discard(i)
-            if not before[j]:
-                ready.append(j)
-    if len(ready) < len(nodes):
-        circle = next(i for i, needed in enumerate(before) if needed)
-        raise InvalidDesc(Problem(nodes[circle].place, "must not be part of a cycle", show(nodes[circle].outputs)))
-    return tuple(nodes[i] for i in ready)
+    try:
+        return tuple(nodes[i] for i in TopologicalSorter(dict(enumerate(before))).static_order())
+    except CycleError as error:
+        node = nodes[min(error.args[1])]
+        raise InvalidDesc(Problem(node.place, "must not be part of a cycle", show(node.outputs))) from None

@@ -1,14 +1,14 @@
 """Computes the nodes that depend only on a model's weights once instead of on every call."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 
-from dmljax.graphs.graph import MAX_FOLDED_BYTES
+from dmljax.graphs.steps import Step, run_at_each_call
 from dmljax.onnx.counts import NotKnown
-from dmljax.onnx.file import Node, OnnxGraph, names_read
+from dmljax.onnx.file import OnnxGraph, names_read
 from dmljax.onnx.interpreter import Program, as_array, is_known
 from dmljax.onnx.parameters import Array, Value
 from dmljax.onnx.registry import KeyNeeded
@@ -41,25 +41,31 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
         for index in range(len(graph.nodes)):
             for name, result in _results(program, graph, index, values).items():
                 values[name] = result
-                follows = [known[one] for one in names_read(graph.nodes[index]) if one in known]
+                follows = [known[source] for source in names_read(graph.nodes[index]) if source in known]
                 if follows and not is_known(result):
                     known[name] = frozenset().union(*follows)
         origins.update((name, known[name]) for name in known if name not in weights)
         return {name: as_array(values[name]) for name in origins}
 
-    sizes = {name: one.size * one.dtype.itemsize for name, one in jax.eval_shape(every, dict(weights)).items()}
-    enlarged = frozenset[str]() if _are_on_tpu(weights) else _factors(graph)
+    sizes = {name: made.size * made.dtype.itemsize for name, made in jax.eval_shape(every, dict(weights)).items()}
+    is_on_tpu = any(device.platform == "tpu" for weight in weights.values() for device in weight.devices())
+    products = [] if is_on_tpu else [node for node in graph.nodes if node.operator in _PRODUCTS]
+    enlarged = {name for node in products for name in node.inputs}
+    free = {name for node in graph.nodes if node.operator in _FREE for name in node.outputs}
 
     def is_worth(name: str) -> bool:
-        return name in enlarged or sizes[name] <= sum(weights[one].nbytes for one in origins[name])
+        is_small = name in enlarged or sizes[name] <= sum(weights[origin].nbytes for origin in origins[name])
+        return is_small and name not in free
 
-    left = frozenset(_left(graph, sizes, is_worth))
-    nodes = tuple(graph.nodes[index] for index in sorted(left))
+    steps = {node: Step([*names_read(node)], [*filter(None, node.outputs)]) for node in graph.nodes}
+    nodes = tuple(run_at_each_call(steps, graph.output_names, sizes, is_worth))
     read = {name for node in nodes for name in names_read(node)} | {*graph.output_names}
-    kept = [name for name in sizes if name in read and not _is_made(nodes, name)]
+    made = {name for node in nodes for name in node.outputs}
+    kept = [name for name in sizes if name in read - made]
     if not kept:
         return Folded(graph, {}, {})
-    sources = {name: weights[name] for name in weights if any(name in origins[one] for one in kept)}
+    needed = frozenset().union(*(origins[name] for name in kept))
+    sources = {name: weight for name, weight in weights.items() if name in needed}
     values = jax.jit(lambda weights: {name: every(weights)[name] for name in kept})(dict(weights))
     return Folded(replace(graph, nodes=nodes), sources, values)
 
@@ -75,35 +81,5 @@ def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, V
     except (NotKnown, KeyNeeded):
         return {}
     results = {name: made[name] for name in node.outputs if name}
-    are_tensors = all(isinstance(one, jax.Array | np.ndarray) and not has_counts(one) for one in results.values())
+    are_tensors = all(isinstance(x, jax.Array | np.ndarray) and not has_counts(x) for x in results.values())
     return results if are_tensors else {}
-
-
-def _left(graph: OnnxGraph, sizes: Mapping[str, int], is_worth: Callable[[str], bool]) -> Iterator[int]:
-    """The indices of the nodes to run on every call, last first; a node is folded only if that saves time."""
-    needed = {*graph.output_names}
-    remaining = MAX_FOLDED_BYTES
-    for index in reversed(range(len(graph.nodes))):
-        node = graph.nodes[index]
-        made = [name for name in node.outputs if name]
-        if all(name in sizes for name in made):
-            read = [name for name in made if name in needed]
-            total = sum(sizes[name] for name in read)
-            if not read or (node.operator not in _FREE and total <= remaining and all(map(is_worth, read))):
-                remaining -= total
-                continue
-        needed |= {*names_read(node)}
-        yield index
-
-
-def _is_made(nodes: Collection[Node], name: str) -> bool:
-    return any(name in node.outputs for node in nodes)
-
-
-def _factors(graph: OnnxGraph) -> frozenset[str]:
-    """The names that matrix products read."""
-    return frozenset(name for node in graph.nodes if node.operator in _PRODUCTS for name in node.inputs)
-
-
-def _are_on_tpu(weights: Mapping[str, Array]) -> bool:
-    return any(device.platform == "tpu" for one in weights.values() for device in one.devices())

@@ -1,14 +1,13 @@
 """The folders of ONNX Runtime GenAI: what `genai_config.json` says of a language model and of its search."""
 
-import json
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
-from dmljax.foundation.files import opened
-from dmljax.text import did_you_mean, join_words, reason_of, show
+from dmljax.foundation.files import read_object
+from dmljax.text import did_you_mean, join_words, show
 
 FILE = "genai_config.json"
 _MOST_BYTES = 2**20
@@ -98,16 +97,10 @@ def read_settings(folder: Path) -> Settings:
 
 def read_configuration(folder: Path) -> dict[str, Any]:
     """Reads the content of the configuration in a folder."""
-    path = folder / FILE
-    if folder.is_dir() and not path.exists():
+    if folder.is_dir() and not (folder / FILE).exists():
         remedy = "a folder that onnxruntime_genai.models.builder made"
         raise InvalidDesc(Problem("folder", f"must have a {FILE}", show(str(folder)), remedy=remedy))
-    with opened(path, _MOST_BYTES) as file:
-        try:
-            content = json.loads(file.read())
-        except ValueError as error:
-            raise InvalidDesc(Problem(FILE, "must be JSON", reason_of(error))) from None
-    return content if isinstance(content, dict) else {}
+    return read_object(folder, FILE, _MOST_BYTES)
 
 
 def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
@@ -210,11 +203,7 @@ _NAMES_OF_OTHERS = {
         "cross_present_key_names": "present_key_cross_%d",
         "cross_present_value_names": "present_value_cross_%d",
     },
-    "embedding": {
-        "input_ids": "input_ids",
-        "image_features": "image_features",
-        "inputs_embeds": "inputs_embeds",
-    },
+    "embedding": {"input_ids": "input_ids", "image_features": "image_features", "inputs_embeds": "inputs_embeds"},
     "vision": {"image_features": "image_features"},
 }
 _KNOWN = join_words(["decoder", *_NAMES_OF_OTHERS])

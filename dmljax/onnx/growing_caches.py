@@ -35,7 +35,8 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     """The decoder with a mask and positions as further inputs; as it is if it has a mask, or no caches."""
     if inputs.mask in graph.input_names or not {*inputs.caches} & {*graph.input_names}:
         return graph
-    known = {**graph.constants, **_constant_nodes(graph)}
+    stored = [node for node in graph.nodes if node.operator == "Constant" and "value" in node.attributes]
+    known = {**graph.constants, **{node.outputs[0]: node.attributes["value"] for node in stored}}
     counts = _counts(graph, inputs.caches)
     version = next((node.version for node in graph.nodes if node.domain == MAIN), 0)
     nodes = [one for node in graph.nodes for one in _revised(node, inputs, counts, known, version)]
@@ -51,11 +52,6 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     return replace(
         graph, nodes=tuple(nodes), inputs=(*graph.inputs, *added), constants={**graph.constants, **_CONSTANTS}
     )
-
-
-def _constant_nodes(graph: OnnxGraph) -> dict[str, Any]:
-    constants = (node for node in graph.nodes if (node.operator, node.domain) == ("Constant", MAIN))
-    return {node.outputs[0]: node.attributes["value"] for node in constants if "value" in node.attributes}
 
 
 def _counts(graph: OnnxGraph, caches: Collection[str]) -> frozenset[str]:

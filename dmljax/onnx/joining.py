@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.parameters import Elements, Use
 from dmljax.onnx.registry import Handler
@@ -80,11 +78,7 @@ def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> f
     if sum(constants[name].nbytes for name in masks) > MAX_MASK_BYTES:
         masks = set()
     single = {name for name in names if constants[name].size == 1 and constants[name].dtype != object}
-    return frozenset(masks | {name for name in single if _is_of_masks(constants[name])})
-
-
-def _is_of_masks(number: Elements) -> bool:
-    return bool(np.all((number == 0) | (number == 1) | (number <= HIDDEN)))
+    return frozenset(masks | {name for name in single if constants[name] in (0, 1) or constants[name] <= HIDDEN})
 
 
 def _all_read(nodes: Iterable[Node]) -> Iterator[str]:
@@ -96,7 +90,6 @@ class _Search:
 
     def __init__(self, graph: OnnxGraph, find: Callable[[Node], Handler]) -> None:
         self._graph, self._find = graph, find
-        self._makers = {name: node for node in graph.nodes for name in node.outputs if name}
         # How often each value is read; readers of its sizes need no elements.
         readers = [node for node in graph.nodes if find(node).input(0).use is not Use.MEASURED]
         self._reads = Counter((*_all_read(readers), *graph.output_names))
@@ -123,7 +116,7 @@ class _Search:
 
     def _maker(self, name: str, reads: int | None = None) -> Node | None:
         """The node that makes a value, if it is one of ONNX's own operators and the value is read so many times."""
-        node = self._makers.get(name)
+        node = self._graph.makers.get(name)
         return node if node is not None and node.domain == MAIN and reads in (None, self._reads[name]) else None
 
     def _guard(self, node: Node) -> Node | None:
@@ -198,7 +191,7 @@ class _Search:
         waiting = [name]
         while waiting:
             one = waiting.pop()
-            node = self._makers.get(one)
+            node = self._graph.makers.get(one)
             if node is None:
                 if one in self._graph.input_names and one not in self._graph.constants:
                     return None

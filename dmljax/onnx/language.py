@@ -10,7 +10,6 @@ two.
 What an encoder computes from audio stands beside the caches, and stays as it is.
 """
 
-import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, changed, finder_of, graph_of, stored_in
+from dmljax.onnx.several_models import in_floats
 from dmljax.onnx.sharding import divided_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -52,34 +52,12 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders.
     """
     with within("onnx"):
-        if not isinstance(folder, str | Path):
-            raise InvalidType(Problem("folder", "must be a path", show(folder)))
-        convert = conversion_to(dtype)
-        model = model_of(read_settings(Path(folder)))
-        for one in model.models.by_part.values():
-            convert(one)
-        return model
+        return in_floats(dtype, folder, lambda path: model_of(read_settings(path)))
 
 
 def model_of(settings: Settings) -> "LanguageModel":
     """Loads the models of a folder."""
     return LanguageModel(settings, loaded(settings))
-
-
-def conversion_to(dtype: Any) -> Callable[[Model], None]:
-    """Returns what converts the floats among a model's weights to a type, or keeps them if it is None."""
-    floats = None
-    with contextlib.suppress(TypeError):
-        floats = jnp.dtype(dtype) if dtype is not None else None
-    if dtype is not None and floats not in FLOATS:
-        raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
-
-    def convert(model: Model) -> None:
-        if floats is not None:
-            weights = model.weights.items()
-            model.weights = {name: one.astype(floats) if one.dtype in FLOATS else one for name, one in weights}
-
-    return convert
 
 
 class LanguageModel:
@@ -185,15 +163,8 @@ class LanguageModel:
         `key`: from the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`,
         from `start`, has the sequences that the prompts follow; it stays as it is.
         """
-        options = {
-            "max_length": max_length,
-            "min_length": min_length,
-            "do_sample": do_sample,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "repetition_penalty": repetition_penalty,
-        }
+        values = (max_length, min_length, do_sample, temperature, top_k, top_p, repetition_penalty)
+        options = dict(zip(Search._fields, values, strict=True))
         with within("onnx"):
             run = self._begun(prompts, options, key, state, weights, _Senses(audio, images))
             return run.advanced(run.search.max_length).sequences()
@@ -367,13 +338,17 @@ class LanguageModel:
         while any(rows):
             is_first = not lengths.any()
             if self._batch_axes:
-                size = _power(min(map(len, rows)) if is_first else max(map(len, rows)))
+                most_read = min(map(len, rows)) if is_first else max(map(len, rows))
+                size = 1 << (most_read.bit_length() - 1)
                 parts = [row[:size] if len(row) >= size else [] for row in rows]
             else:
                 size = _rounded(max(map(len, rows)), most)
                 parts = [row[:size] for row in rows]
             tokens, counts = _padded(parts, size)
-            piece = None if embeds is None else _from(embeds, lengths - before, size)
+            piece = None
+            if embeds is not None:
+                places = (lengths - before)[:, None] + np.arange(size)[None]
+                piece = jnp.take_along_axis(embeds, places[..., None], axis=1, mode="clip")
             state = self._read(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
@@ -451,7 +426,9 @@ class LanguageModel:
                 embeds = self.models.embedded(weights, tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
-            one.name: values[role] if one.dtype in FLOATS else values[role].astype(_canonical(one.dtype))
+            one.name: values[role]
+            if one.dtype in FLOATS
+            else values[role].astype(jax.dtypes.canonicalize_dtype(one.dtype))
             for role, one in self._roles.items()
         }
         inputs |= caches
@@ -548,9 +525,8 @@ class LanguageModel:
     def _scored(
         self, weights: Any, tokens: Array, counts: Array, heard: Mapping[str, Array], embeds: Array | None
     ) -> Array:
-        batch, size = tokens.shape
-        places = jnp.broadcast_to(_iota(size)[None], tokens.shape)
-        caches = {**self._empty(batch, 0, weights).caches, **heard}
+        places = jnp.broadcast_to(_iota(tokens.shape[1])[None], tokens.shape)
+        caches = {**self._empty(len(tokens), 0, weights).caches, **heard}
         return self._called(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
 
 
@@ -789,16 +765,6 @@ def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], 
     return [[int(one) for one in row] for row in rows], is_single
 
 
-def _from(rows: Array, first: Any, count: int) -> Array:
-    """So many rows of each sequence, from its first one on."""
-    places = first[:, None] + np.arange(count)[None]
-    return jnp.take_along_axis(rows, places[..., None], axis=1, mode="clip")
-
-
-def _canonical(dtype: Any) -> Any:
-    return jax.dtypes.canonicalize_dtype(dtype)
-
-
 def _iota(count: int) -> Array:
     return lax.iota(np.int32, count)
 
@@ -806,11 +772,6 @@ def _iota(count: int) -> Array:
 def _rounded(count: int, most: int) -> int:
     """A power of two that holds `count` tokens, so that few lengths are compiled."""
     return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
-
-
-def _power(most: int) -> int:
-    """The largest power of two up to `most`."""
-    return 1 << (most.bit_length() - 1)
 
 
 def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:

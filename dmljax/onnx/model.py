@@ -328,23 +328,6 @@ class Model:
             return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
 
-def separated(
-    model: Model, *, is_folded: bool
-) -> tuple[Mapping[str, Array], Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]]:
-    """Arrays that depend only on the weights, and a function of these and of the inputs by name.
-
-    For callers that compile the model themselves, without weights inside the program. The arrays are the weights, or if
-    `is_folded`, what a call of the model reads. Results may be padded. Random numbers are always the same.
-    """
-    given = model._plan.given(model.weights) if is_folded else Given(model.weights, model.weights, False)
-
-    def compute(arrays: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
-        key = jax.random.key(0) if model.is_random else None
-        return model._plan.run_with_sizes(Given(given.weights, arrays, given.is_of_own).with_key(key), (), inputs)
-
-    return given.arguments, compute
-
-
 def require_weights(given: Any, own: Mapping[str, jax.Array]) -> None:
     """Refuses weights with other names or shapes than a model's own."""
     if given is own:

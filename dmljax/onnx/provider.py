@@ -29,16 +29,12 @@ def _is_set(name: str, *usual: object) -> Callable[[Node], bool]:
     return lambda node: node.attributes.get(name, usual[0]) not in usual
 
 
-def _has_output(index: int) -> Callable[[Node], bool]:
-    return lambda node: any(node.outputs[index:])
-
-
 _SKIPPED = (("number of outputs", lambda node: any(node.outputs[1:3])),)  # the sum, after them, is supported
 
 # Conditions under which the provider leaves a node to the CPU despite having a kernel
 _LEFT: Mapping[str, tuple[tuple[str, Callable[[Node], bool]], ...]] = {
     "BatchNormalization": (("training_mode", _is_set("training_mode", 0)),),
-    "LayerNormalization": (("number of outputs", _has_output(1)),),
+    "LayerNormalization": (("number of outputs", lambda node: any(node.outputs[1:])),),
     "MaxPool": (("storage_order", _is_set("storage_order", 0)),),
     "Resize": (
         ("mode", _is_set("mode", "nearest", "linear")),

@@ -40,6 +40,7 @@ from dmljax.text import did_you_mean, show
 IGNORED = frozenset({"consumed_inputs"})
 LARGEST = "largest"  # a bound: the largest size that a node's inputs allow
 CALL = "call"  # the keyword-only parameter that passes a handler its `Call`
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Function)
@@ -206,7 +207,7 @@ class Registry:
 
     def rule(self, node: Node, handler: Handler) -> Rule | None:
         """How a node takes arrays with padding, and sizes that depend on values; None if it does not."""
-        own = self.rules.get(node.operator) if node.domain in (MAIN, "com.microsoft") else None
+        own = self.rules.get(node.operator) if node.domain in (MAIN, MICROSOFT) else None
         return own or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
 
 
@@ -233,6 +234,9 @@ def handles(
         return function
 
     return register
+
+
+contributed = functools.partial(handles, domain=MICROSOFT)
 
 
 def of_padded(*operators: str) -> Callable[[R], R]:
@@ -281,10 +285,8 @@ def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
     @functools.wraps(function)
     def run(*inputs: Value, **attributes: Any) -> Results:
         left = iter(inputs)
-        given: list[Any] = []
-        for kind in kinds:
-            given += [kind(*islice(left, len(kind._fields)))] if kind else islice(left, 1)
-        return function(*given, *left, **attributes)
+        taken = [kind(*islice(left, len(kind._fields))) if kind else next(left, None) for kind in kinds]
+        return function(*taken, *left, **attributes)
 
     return run
 

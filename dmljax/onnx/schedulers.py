@@ -73,16 +73,11 @@ class Scheduler(NamedTuple):
         """Whether its steps add noise."""
         return KINDS[self.kind].is_random
 
-    @property
-    def most_steps(self) -> int:
-        """The number of steps that it can make at most."""
-        options = self.options
-        return options.original_inference_steps if self.kind == "lcm" else options.num_train_timesteps
-
     def table(self, steps: int) -> Table:
         """The table for a number of steps."""
-        steps = integer_in("steps", steps, 1, self.most_steps)
-        return KINDS[self.kind].table(self.options, steps)
+        options = self.options
+        most = options.original_inference_steps if self.kind == "lcm" else options.num_train_timesteps
+        return KINDS[self.kind].table(options, integer_in("steps", steps, 1, most))
 
 
 class Kind(NamedTuple):
@@ -138,10 +133,6 @@ def _check(name: str, value: Any, fixed: Mapping[str, Any], is_given: bool) -> N
         raise Unsupported(Problem((FILE, name), rule, given))
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 < value <= 100_000
-
-
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and bool(np.isfinite(value))
 
@@ -150,7 +141,7 @@ def _is_one_of(*values: Any) -> tuple[Callable[[Any], bool], str]:
     return lambda value: value in values, join_words(values, "or")
 
 
-_COUNT = (_is_count, "an integer from 1 to 100000")
+_COUNT = (lambda value: type(value) is int and 0 < value <= 100_000, "an integer from 1 to 100000")
 _FLAG = (lambda value: type(value) is bool, "true or false")
 _BETA = (lambda value: _is_number(value) and 0 < value < 1, "a number between 0 and 1")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -417,11 +408,7 @@ KINDS = {
         "PNDMScheduler",
         _plms,
         {"set_alpha_to_one": False, "skip_prk_steps": False},
-        {
-            "prediction_type": ("epsilon", "v_prediction"),
-            "rescale_betas_zero_snr": (False,),
-            "skip_prk_steps": (True,),
-        },
+        {"prediction_type": ("epsilon", "v_prediction"), "rescale_betas_zero_snr": (False,), "skip_prk_steps": (True,)},
     ),
     "euler": Kind("EulerDiscreteScheduler", _euler, {"timestep_spacing": "linspace"}),
     "euler_ancestral": Kind(

@@ -21,7 +21,7 @@ import numpy as np
 from dmljax.errors import Problem
 from dmljax.foundation.open_sizes import Undecided, constrained
 from dmljax.lowerings.sizes import is_symbolic
-from dmljax.onnx.counts import Count, is_open, is_zero, larger, smaller, value_of
+from dmljax.onnx.counts import Count, Subtractable, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.parameters import Array, DType, Elements
 from dmljax.text import join_words
 
@@ -29,7 +29,15 @@ MAX_FACTOR = 64  # by which a network may divide sizes before it multiplies them
 MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.1 means exactly a tenth
 
 
-class Expression:
+def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compared(self: Any, other: Any) -> bool:
+        a, b, _ = _over_one_divisor(self, other)
+        return compare(a, b)
+
+    return compared
+
+
+class Expression(Subtractable):
     """A symbol, or a number computed from symbols: a size of `jax.export`, or a count, divided by an integer.
 
     A result that cannot be written so raises TypeError; a comparison that symbols do not decide raises `Undecided`.
@@ -53,12 +61,6 @@ class Expression:
 
     def __neg__(self) -> Any:
         return Expression(-self.dividend, self.divisor)
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
-    def __rsub__(self, other: Any) -> Any:
-        return -self + other
 
     def __truediv__(self, other: Any) -> Any:
         (a, c), (b, d) = _parts(self), _parts(other)
@@ -102,18 +104,6 @@ class Expression:
     def __int__(self) -> int:
         return int(self.dividend)  # raises Undecided
 
-    def __lt__(self, other: Any) -> bool:
-        return _compared(operator.lt, self, other)
-
-    def __le__(self, other: Any) -> bool:
-        return _compared(operator.le, self, other)
-
-    def __gt__(self, other: Any) -> bool:
-        return _compared(operator.gt, self, other)
-
-    def __ge__(self, other: Any) -> bool:
-        return _compared(operator.ge, self, other)
-
     def __eq__(self, other: object) -> bool:
         a, b, _ = _over_one_divisor(self, other)
         if not is_symbolic(a - b):
@@ -124,6 +114,7 @@ class Expression:
                     return False
         raise Undecided(f"Symbolic dimension comparison '{a}' == '{b}' is inconclusive.")
 
+    __lt__, __le__, __gt__, __ge__ = map(_comparison, (operator.lt, operator.le, operator.gt, operator.ge))
     __radd__, __rmul__, __index__ = __add__, __mul__, __int__
     __hash__ = None  # type: ignore[assignment]  # numbers that are equal for some values of symbols are not one key
 
@@ -156,11 +147,6 @@ def _fraction(dividend: Any, divisor: Any = 1) -> Any:
     if not is_open(dividend):
         return dividend / divisor
     return Expression(dividend, divisor) if divisor > 0 else Expression(-dividend, -divisor)
-
-
-def _compared(compare: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
-    a, b, _ = _over_one_divisor(one, other)
-    return compare(a, b)
 
 
 def _larger(one: Any, other: Any) -> Any:

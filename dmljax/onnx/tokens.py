@@ -122,13 +122,7 @@ class PromptTokenizer:
 
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"
-_CLIP = {
-    "bos_token": _START,
-    "eos_token": _END,
-    "unk_token": _END,
-    "pad_token": _END,
-    "model_max_length": 77,
-}
+_CLIP = {"bos_token": _START, "eos_token": _END, "unk_token": _END, "pad_token": _END, "model_max_length": 77}
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # what CLIP's tokenizer splits a text into
 
 

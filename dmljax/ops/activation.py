@@ -159,15 +159,15 @@ def activation_shrink(input: ArrayLike, bias: calls.WideNumber = 0.0, threshold:
     >>> activation_shrink(jnp.array([-2, 0, 3]), 1, 2.5).tolist()
     [0, 0, 2]
     """
-    given = calls.number_array("input", input)
-    x = given.astype(widened(given.dtype))
+    input = calls.number_array("input", input)
+    x = input.astype(widened(input.dtype))
     bias, threshold = jnp.asarray(bias, x.dtype), jnp.asarray(threshold)
     if x.dtype in INTEGERS:
         is_above, is_below = _is_above(x, threshold), _is_below(x, -threshold)
     else:
         is_above, is_below = greater(x, threshold), greater(-threshold, x)
     zero = jnp.zeros((), x.dtype)
-    return jnp.where(is_above, x - bias, jnp.where(is_below, x + bias, zero)).astype(given.dtype)
+    return jnp.where(is_above, x - bias, jnp.where(is_below, x + bias, zero)).astype(input.dtype)
 
 
 def _is_above(x: Array, bound: Array) -> Array:

@@ -147,12 +147,12 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, bl
 def _sources(shapes: Shapes) -> dict[str, str]:
     """Returns the names of the arrays that hold the queries, keys and values; keys and values may all be past ones."""
     pasts = ("past_key", "past_value")
-    given = [name for name in pasts if name in shapes]
-    if len(given) == 1:
+    known = [name for name in pasts if name in shapes]
+    if len(known) == 1:
         rule = f"{called(pasts[0])} and {called(pasts[1])} must be given together"
-        raise InvalidDesc(Problem((), rule, f"only {called(given[0])}"))
+        raise InvalidDesc(Problem((), rule, f"only {called(known[0])}"))
     found = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
-    is_past_alone = bool(given) and not found["key"] and not found["value"]
+    is_past_alone = bool(known) and not found["key"] and not found["value"]
     for role, names in found.items():
         if len(names) != 1 and (role == "query" or not is_past_alone):
             *most, last = map(called, _PLACES[role])
@@ -205,26 +205,26 @@ def _attended(
     options: _Options,
 ) -> Results:
     """Computes the attention of the first of `_ARRAYS`: an array, or with `has_present` a `MultiheadAttention`."""
-    given = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), options.mask_type)
-    sizes, source = _checked_sizes(given, head_counts, options)
-    wide = widened(given[source["query"]].dtype)
+    inputs = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), options.mask_type)
+    sizes, source = _checked_sizes(inputs, head_counts, options)
+    wide = widened(inputs[source["query"]].dtype)
     numbers = {"scale": _inverse_root(sizes.size, wide) if scale is None else scale, "added": mask_filter_value}
-    given |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
+    inputs |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
 
     def compute(*operands: Array) -> Any:
-        return _computed(dict(zip(given, operands, strict=True)), sizes, source, options)
+        return _computed(dict(zip(inputs, operands, strict=True)), sizes, source, options)
 
-    operands = [(x, dimension_axes(x)) for x in given.values()]
-    outputs: Any = partitioned(compute, operands, *_axes_of_results(given, sizes, source, options.has_present))
+    operands = [(x, dimension_axes(x)) for x in inputs.values()]
+    outputs: Any = partitioned(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
     return cast(Results, MultiheadAttention(*outputs) if options.has_present else outputs)
 
 
 def _checked_sizes(
-    given: Mapping[str, Array], head_counts: Mapping[str, int], options: _Options
+    inputs: Mapping[str, Array], head_counts: Mapping[str, int], options: _Options
 ) -> tuple[_Sizes, dict[str, str]]:
     """The sizes of an attention, and the names of the arrays that hold queries, keys and values."""
-    blocks = 1 if options.axis_name is None else _blocks_in_ring(options.axis_name, given, options.has_present)
-    shapes = {name: x.shape for name, x in given.items()}
+    blocks = 1 if options.axis_name is None else _blocks_in_ring(options.axis_name, inputs, options.has_present)
+    shapes = {name: x.shape for name, x in inputs.items()}
     for name, shape in shapes.items():
         if len(shape) != _RANKS.get(name, len(shape)) and name != "relative_position_bias":
             raise InvalidDesc(Problem(name, f"must have {_RANKS[name]} dimensions", f"shape {shape}"))
@@ -259,10 +259,10 @@ def _computed(named: dict[str, Array], sizes: _Sizes, source: Mapping[str, str],
 
 
 def _axes_of_results(
-    given: Mapping[str, Array], sizes: _Sizes, source: Mapping[str, str], has_present: bool
+    inputs: Mapping[str, Array], sizes: _Sizes, source: Mapping[str, str], has_present: bool
 ) -> list[list[MeshAxes]]:
     """The mesh axes of the output, as those of the queries, and of present keys and values, as those of the keys."""
-    query, keys = given[source["query"]], given[source.get("key", "past_key")]
+    query, keys = inputs[source["query"]], inputs[source.get("key", "past_key")]
     of_query, of_keys = dimension_axes(query)[:3], dimension_axes(keys)
     of_keys = of_keys[:3:2] if "key" in source else of_keys[:2]
     output = [*of_query[:2], dividing_axes(of_query[2], sizes.heads * sizes.value_size, query)]
@@ -270,9 +270,9 @@ def _axes_of_results(
     return [output, *([present, present] if has_present else [])]
 
 
-def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], has_present: bool) -> int:
+def _blocks_in_ring(axis_name: str, inputs: Mapping[str, Array], has_present: bool) -> int:
     """Returns the number of devices along an axis of the mesh, each of which has one block of the positions."""
-    for name in (*(name for name in given if name.startswith("past_")), *["has_present"] * has_present):
+    for name in (*(name for name in inputs if name.startswith("past_")), *["has_present"] * has_present):
         raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
     try:
         return int(lax.axis_size(axis_name))
@@ -282,22 +282,22 @@ def _blocks_in_ring(axis_name: str, given: Mapping[str, Array], has_present: boo
 
 
 def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
-    """The arrays that are given; float arrays must all have one type."""
+    """Returns the arrays that are present; floats must all have one type."""
     kinds = {
         "mask": calls.real_array if mask_type is _BOOLEAN else calls.integer_array,
         "past_sequence_lengths": calls.integer_array,
     }
-    given = {
+    inputs = {
         name: kinds.get(name, calls.float_array)(name, value) for name, value in arrays.items() if value is not None
     }
-    floats = {name: x.dtype for name, x in given.items() if name not in kinds}
+    floats = {name: x.dtype for name, x in inputs.items() if name not in kinds}
     for name in floats:
         first, wanted = next(iter(floats.items()))
-        calls.require_type(name, given[name], wanted, first)
-    if "mask" in given and given["mask"].dtype in FLOATS:
+        calls.require_type(name, inputs[name], wanted, first)
+    if "mask" in inputs and inputs["mask"].dtype in FLOATS:
         remedy = "pass floats to add to the scores as relative_position_bias"
-        raise InvalidType(Problem("mask", "must be of bool or an integer type", given["mask"].dtype, remedy=remedy))
-    return given
+        raise InvalidType(Problem("mask", "must be of bool or an integer type", inputs["mask"].dtype, remedy=remedy))
+    return inputs
 
 
 def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttentionMaskType) -> None:
@@ -324,29 +324,29 @@ def _inverse_root(size: int, wide: Any) -> Any:
     return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # 1 if the size is 0
 
 
-def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], given: Mapping[str, Array]) -> Any:
+def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], inputs: Mapping[str, Array]) -> Any:
     """Returns the queries, keys or values plus their bias, by batch, head of keys, head of queries, and position."""
     if role not in source:
         return None
-    x, shapes = given[source[role]], sizes.shapes()
+    x, shapes = inputs[source[role]], sizes.shapes()
     heads = sizes.heads if role == "query" else sizes.key_heads
     size = sizes.value_size if role == "value" else sizes.size
     is_stacked = source[role] in _STACKED
     x = x[..., _PLACES[role][source[role]], :] if is_stacked else x.reshape(*x.shape[:2], heads, size)
-    if "bias" in given:
+    if "bias" in inputs:
         wide, before = widened(x.dtype), list(_PLACES)[: list(_PLACES).index(role)]
-        first = sum(shapes[one][-1] for one in before)
-        bias = lax.slice_in_dim(given["bias"], first, first + shapes[role][-1])
+        first = sum(shapes[name][-1] for name in before)
+        bias = lax.slice_in_dim(inputs["bias"], first, first + shapes[role][-1])
         x = x.astype(wide) + bias.astype(wide).reshape(1, 1, *x.shape[2:])
     # Split the heads before moving them, so that XLA cancels this with the opposite in a kernel for rows of heads.
     return jnp.moveaxis(x.reshape(*x.shape[:2], sizes.key_heads, heads // sizes.key_heads, size), 1, 3)
 
 
-def _after_past(role: str, new: Any, sizes: _Sizes, given: Mapping[str, Array]) -> list[Array]:
+def _after_past(role: str, new: Any, sizes: _Sizes, inputs: Mapping[str, Array]) -> list[Array]:
     """Returns the past and then the new keys or values, in one array or two."""
-    past = given[f"past_{role}"][:, :, None] if f"past_{role}" in given else None
-    if "past_sequence_lengths" in given:
-        return [_in_buffer(past, new, sizes, given["past_sequence_lengths"])]
+    past = inputs[f"past_{role}"][:, :, None] if f"past_{role}" in inputs else None
+    if "past_sequence_lengths" in inputs:
+        return [_in_buffer(past, new, sizes, inputs["past_sequence_lengths"])]
     if past is None or new is None:
         return [new if past is None else past]
     return [past.astype(new.dtype), new]
@@ -383,7 +383,7 @@ def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
 def _mask(
     mask_type: MultiheadAttentionMaskType,
     sizes: _Sizes,
-    given: Mapping[str, Array],
+    inputs: Mapping[str, Array],
     *,
     is_causal: bool,
     first: int | Array,
@@ -396,8 +396,8 @@ def _mask(
     def bound(positions: Array) -> Array:
         return _near(positions, sizes).reshape(sizes.batch, 1, 1, 1, 1)
 
-    mask = Mask(given["added"])
-    match mask_type, given.get("mask"):
+    mask = Mask(inputs["added"])
+    match mask_type, inputs.get("mask"):
         case _, None:
             pass
         case MultiheadAttentionMaskType.BOOLEAN, is_seen:
@@ -406,9 +406,9 @@ def _mask(
             mask = mask._replace(end=bound(bounds[0]), begin=bound(bounds[1]))
         case _, lengths:
             mask = mask._replace(end=bound(lengths.reshape(-1)[: sizes.batch]))
-    has_lengths = "past_sequence_lengths" in given
+    has_lengths = "past_sequence_lengths" in inputs
     if has_lengths or is_causal:
-        begin = bound(given["past_sequence_lengths"]) if has_lengths else first
+        begin = bound(inputs["past_sequence_lengths"]) if has_lengths else first
         own = begin + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
         mask = mask._replace(end=own + 1 if mask.end is None else jnp.minimum(mask.end, own + 1))
     return mask

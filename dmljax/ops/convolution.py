@@ -71,20 +71,19 @@ def _convolved(
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
         channels, windows = filter[0], steps.over(input[2:])
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
-        space = tuple(one.blocks + more for one, more in zip(windows, appended, strict=True))
+        space = tuple(window.blocks + more for window, more in zip(windows, appended, strict=True))
         beyond = [0] * len(space)
-        padded = [one.padded_size + more for one, more in zip(windows, appended, strict=True)]
+        padded = [window.padded_size + more for window, more in zip(windows, appended, strict=True)]
         amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
         require_representable(f"the padded size of {called('input')}", padded, amounts, input[:2])
     else:
         require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
         channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
-        space = tuple(one.input_size for one in windows)
-        beyond = [one.stride - 1 for one in windows]
+        space = tuple(window.input_size for window in windows)
+        beyond = [window.stride - 1 for window in windows]
         for i, size in enumerate(space):
-            name, cropped = max(
-                ("start_padding", steps.start_padding[i]), ("end_padding", steps.end_padding[i]), key=lambda one: one[1]
-            )
+            paddings = ("start_padding", steps.start_padding[i]), ("end_padding", steps.end_padding[i])
+            name, cropped = max(paddings, key=lambda padding: padding[1])
             rule = "must leave at least one element of the result"
             require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
         amounts = {"strides": steps.strides, "dilations": steps.dilations, "output_padding": appended}
@@ -136,7 +135,7 @@ def convolution(
 
     The dimensions of `input` are batch, channels, and one to three spatial dimensions. Those of `filter` are output
     channels, input channels of a group, and the spatial dimensions; in the direction BACKWARD, the first two are input
-    channels and output channels of a group. `bias` has one number for each output channel. One number applies to all
+    channels and output channels of a group. `bias` has a number for each output channel. A single number applies to all
     spatial dimensions.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
@@ -160,8 +159,8 @@ def convolution(
         input.shape, filter.shape, *sliding, group_count, of_bias, direction, output_padding, own_sizes
     )
     biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
-    for one in biases:
-        calls.require_type("bias", one, input.dtype, "input")
+    for x in biases:
+        calls.require_type("bias", x, input.dtype, "input")
     wide = widened(input.dtype)
     if isinstance(precision, lax.DotAlgorithmPreset):
         raise InvalidType(Problem("precision", "must be a jax.lax.Precision or the name of one", precision.name))
@@ -172,8 +171,8 @@ def convolution(
         total = convolved(input, filter, Sliding(windows, group_count, precision), is_forward=is_forward)
         beyond = [(0, size - own, 0) for size, own in zip(sizes, total.shape, strict=True)]
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
-        for one in bias:
-            total = total + one.astype(wide)
+        for summand in bias:
+            total = total + summand.astype(wide)
         return dml.fused(total.astype(input.dtype), fused_activation)
 
     return _partitioned(compute, input, filter, sizes, *biases, is_forward=is_forward)
@@ -184,10 +183,10 @@ def _partitioned(
 ) -> Array:
     batch, _, *space = axes = dimension_axes(input)
     filter_axes = dimension_axes(filter)
-    # A backward filter counts the output channels of one group, which is not a dimension of the result.
+    # A backward filter counts the output channels of a group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
-    kept = [dividing_axes(one, size, input) for one, size in zip(space, sizes[2:], strict=True)]
-    operands = [(input, axes), (filter, filter_axes), *((one, dimension_axes(one)) for one in others)]
+    kept = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
+    operands = [(input, axes), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
     return partitioned(compute, operands, [batch, channels, *kept])
 
 
@@ -246,7 +245,7 @@ def convolution_integer(
 ) -> Array:
     """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
 
-    The zero points are subtracted from `input` and `filter`; that of `filter` may have one value for each output
+    The zero points are subtracted from `input` and `filter`; that of `filter` may have a value for each output
     channel. The padding is the zero point of `input`, so it adds nothing. Filters are not flipped. Sums wrap around
     where int32 cannot hold them, which takes more than 33,025 products.
 
@@ -307,25 +306,25 @@ def _integer_parts(
     return _Products(image, weights, found, group_count, (of_image, of_filter))
 
 
-def _bytes(where: str, given: ArrayLike) -> Array:
-    array = calls.integer_array(where, given)
+def _bytes(where: str, value: ArrayLike) -> Array:
+    array = calls.integer_array(where, value)
     require(where, array.dtype.itemsize <= 1, "must be of int8 or uint8", array.dtype, InvalidType)
     return array
 
 
-def _without_zero(where: str, given: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
+def _without_zero(where: str, x: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
     """Subtracts a zero point, of `sizes` or one element, in float32; also returns the largest possible magnitude."""
     if zero is None:
-        return given.astype(np.float32), 128 if given.dtype == np.int8 else 255
+        return x.astype(np.float32), 128 if x.dtype == np.int8 else 255
     point = calls.integer_array(where, zero)
-    calls.require_type(where, point, given.dtype, where.removesuffix("_zero_point"))
-    return given.astype(np.float32) - _quantized_by(where, point, sizes).astype(np.float32), 255
+    calls.require_type(where, point, x.dtype, where.removesuffix("_zero_point"))
+    return x.astype(np.float32) - _quantized_by(where, point, sizes).astype(np.float32), 255
 
 
-def _quantized_by(where: str, given: Array, sizes: tuple[int, ...]) -> Array:
+def _quantized_by(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
     """Returns a scale or zero point in a shape that broadcasts to `sizes`, which are 1 except for the channels."""
-    _require_parameter(where, given.shape, math.prod(sizes))
-    return given.reshape((1,) * len(sizes) if given.size == 1 else sizes)
+    _require_parameter(where, x.shape, math.prod(sizes))
+    return x.reshape((1,) * len(sizes) if x.size == 1 else sizes)
 
 
 def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
@@ -352,26 +351,18 @@ _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.sa
 _SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
-class _OfIntegers(dml.Operator, infer=_convolved):
-    """The members that say how windows slide over the image, which follow the tensors."""
-
+class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
+    input: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    filter: dml.Input
+    filter_zero_point: dml.OptionalInput = None
+    output: dml.Output
     strides: dml.UintDimensions
     dilations: dml.UintDimensions
     start_padding: dml.UintDimensions
     end_padding: dml.UintDimensions
     group_count: dml.Uint
     has_images = True
-
-
-class _IntegerTensors(dml.Operator):
-    input: dml.Input
-    input_zero_point: dml.OptionalInput = None
-    filter: dml.Input
-    filter_zero_point: dml.OptionalInput = None
-    output: dml.Output
-
-
-class ConvolutionIntegerDesc(_OfIntegers, _IntegerTensors, function=convolution_integer):
     support = dml.support(
         FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=ONLY_INT32),
         FL_4_0=dml.rows(
@@ -418,8 +409,8 @@ def quantized_linear_convolution(
     The integer sums, plus an int32 `bias` for each output channel, are exact. They are multiplied in float32 by the
     scale of the input, then by the scale of the filter. The product is quantized as in `element_wise_quantize_linear`:
     divided by `output_scale`, rounded with halves to even, and saturated to the output's type. That type is `dtype`,
-    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are one
-    number each, or have one for each output channel.
+    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are a
+    number each, or have a number for each output channel.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(
@@ -460,8 +451,8 @@ def quantized_linear_convolution(
     return parts.computed(finish, *others)
 
 
-def _int32(where: str, given: ArrayLike) -> Array:
-    array = calls.integer_array(where, given)
+def _int32(where: str, value: ArrayLike) -> Array:
+    array = calls.integer_array(where, value)
     require(where, array.dtype == np.int32, "must be of int32", array.dtype, InvalidType)
     return array
 
@@ -477,7 +468,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class _QuantizedTensors(dml.Operator):
+class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -488,9 +479,12 @@ class _QuantizedTensors(dml.Operator):
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
     output: dml.Output
-
-
-class QuantizedLinearConvolutionDesc(_OfIntegers, _QuantizedTensors, function=quantized_linear_convolution):
+    strides: dml.UintDimensions
+    dilations: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    group_count: dml.Uint
+    has_images = True
     support = dml.support(
         FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
         FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),

@@ -88,17 +88,17 @@ def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: calls.WideFl
     ... ).ravel().tolist()
     [12.0, 22.0, 32.0]
     """
-    given, biases = calls.float_array("input", input), calls.float_array("bias", bias)
-    require_dimensions("input", given.shape, 2)
-    channels, dtype = given.shape[1], widened(given.dtype)
+    input, biases = calls.float_array("input", input), calls.float_array("bias", bias)
+    require_dimensions("input", input.shape, 2)
+    channels, dtype = input.shape[1], widened(input.dtype)
     if biases.dtype.itemsize > dtype.itemsize:
         raise InvalidType(Problem("bias", f"must be of at most {dtype}", biases.dtype))
     rule = f"must be one number, or one for each of {channels} channels"
     remedy = remedy_for_open(biases.shape, (channels,))
     require("bias", biases.shape in ((), (1,), (channels,)), rule, f"shape {biases.shape}", remedy=remedy)
-    biases = biases.reshape(-1, *(1 for _ in given.shape[2:])).astype(dtype)
-    x, summand = calls.broadcast(input=given.astype(dtype), bias=biases)
-    return (jnp.asarray(scale, dtype) * x + summand).astype(given.dtype)
+    biases = biases.reshape(-1, *(1 for _ in input.shape[2:])).astype(dtype)
+    x, summand = calls.broadcast(input=input.astype(dtype), bias=biases)
+    return (jnp.asarray(scale, dtype) * x + summand).astype(input.dtype)
 
 
 class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
@@ -118,7 +118,7 @@ class ValueScale2DDesc(dml.Unary, function=value_scale_2d):
         dml.Rule("ChannelCount is 1 or 3, and the size of dimension 1 of InputTensor.", _other_channels),
     )
 
-    derived = {"bias": lambda desc: np.array([one.item for one in desc.bias], np.float32)}
+    derived = {"bias": lambda desc: np.array([number.item for number in desc.bias], np.float32)}
 
 
 @calls.operator_function

@@ -70,7 +70,7 @@ def _require_elements(input: Array, bounds: Sequence[int]) -> None:
 def _shared_axes(a: Array, b: Array, axis: int) -> tuple[list[MeshAxes], list[MeshAxes]]:
     """The mesh axes of arrays that are indexed together in all dimensions but `axis`."""
     axes_of_a, axes_of_b = dimension_axes(a), dimension_axes(b)
-    shared = [one or other for one, other in zip(axes_of_a, axes_of_b, strict=True)]
+    shared = [of_a or of_b for of_a, of_b in zip(axes_of_a, axes_of_b, strict=True)]
     own_of_a, own_of_b = list(shared), list(shared)
     own_of_a[axis], own_of_b[axis] = axes_of_a[axis], axes_of_b[axis]
     return own_of_a, own_of_b
@@ -149,11 +149,11 @@ def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
 
     def check(desc: Any) -> Iterator[Problem]:
         # The pages exclude DimensionCount, but use it in their own examples.
-        sizes, given = getattr(desc, tensor).sizes, getattr(desc, count)
-        if not lowest <= given <= len(sizes):
-            yield Problem(desc.member(count).name, f"must be in [{lowest}, {len(sizes)}]", given)
-        elif any(size != 1 for size in sizes[: len(sizes) - given]):
-            yield Problem((desc.member(tensor).name, "Sizes"), f"must be 1 before the last {given}", join_sizes(sizes))
+        sizes, rank = getattr(desc, tensor).sizes, getattr(desc, count)
+        if not lowest <= rank <= len(sizes):
+            yield Problem(desc.member(count).name, f"must be in [{lowest}, {len(sizes)}]", rank)
+        elif any(size != 1 for size in sizes[: len(sizes) - rank]):
+            yield Problem((desc.member(tensor).name, "Sizes"), f"must be 1 before the last {rank}", join_sizes(sizes))
 
     dimensions = f"{{{tensor}}}.Sizes are 1 before the last {{{count}}} dimensions."
     return dml.Rule(f"{{{count}}} is in [{lowest}, DimensionCount], and {dimensions}", check)
@@ -262,9 +262,9 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
     require("batch_dimension_count", 0 <= batch < lower_rank, f"must be in [0, {lower_rank})", show(batch))
     batches = input[:batch], indices[:batch]
     if batches[0] != batches[1]:
-        given = f"{spelled(batches[0])} and {spelled(batches[1])}"
+        got = f"{spelled(batches[0])} and {spelled(batches[1])}"
         remedy = equalities(*zip(*batches, strict=True))
-        raise InvalidDesc(Problem("input", "must have the same batch sizes", given, [("indices",)], remedy=remedy))
+        raise InvalidDesc(Problem("input", "must have the same batch sizes", got, [("indices",)], remedy=remedy))
     longest = len(input) - batch
     is_valid = at_most(indices[-1], longest) and indices[-1] >= 1
     require("indices", is_valid, f"must hold tuples of 1 to {longest} coordinates", indices[-1])

@@ -287,23 +287,23 @@ def random_generator(
     ['0.955', '0.750', '0.114']
     """
     count = _element_count(output_sizes)
-    given = calls.integer_array("input_state", input_state)
-    if given.dtype != np.uint32:
+    state = calls.integer_array("input_state", input_state)
+    if state.dtype != np.uint32:
         seeded = "jnp.array([0, 0, 0, 0, seed, 0], 'uint32') counts from 0"
-        raise InvalidType(Problem("input_state", "must be of uint32", given.dtype, remedy=seeded))
-    if given.shape[-1:] != (6,) or given.size != 6:
-        remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if given.shape == (2,) else None
-        raise InvalidDesc(Problem("input_state", "must have shape (6,)", f"shape {given.shape}", remedy=remedy))
+        raise InvalidType(Problem("input_state", "must be of uint32", state.dtype, remedy=seeded))
+    if state.shape[-1:] != (6,) or state.size != 6:
+        remedy = "jnp.concatenate([jnp.zeros(4, 'uint32'), key]) counts from 0" if state.shape == (2,) else None
+        raise InvalidDesc(Problem("input_state", "must have shape (6,)", f"shape {state.shape}", remedy=remedy))
 
-    def generate(given: Array) -> tuple[Array, Array]:
-        words = [given.reshape(6)[i] for i in range(6)]
+    def generate(state: Array) -> tuple[Array, Array]:
+        words = [state.reshape(6)[i] for i in range(6)]
         counter, key = words[:4], words[4:]
         blocks = jnp.asarray(number(-(-count // 4), np.uint32))
-        state = jnp.stack([*advanced(counter, blocks), *key]).reshape(given.shape)
+        state = jnp.stack([*advanced(counter, blocks), *key]).reshape(state.shape)
         return random_words(counter, key, output_sizes), state
 
-    replicated = [None] * len(output_sizes), [None] * given.ndim
-    return RandomGenerator(*partitioned(generate, [(given, [None] * given.ndim)], *replicated))
+    replicated = [None] * len(output_sizes), [None] * state.ndim
+    return RandomGenerator(*partitioned(generate, [(state, [None] * state.ndim)], *replicated))
 
 
 class RandomGeneratorDesc(dml.Operator, function=random_generator):

@@ -253,12 +253,12 @@ def slice_grad(
     ... ).tolist()
     [0, 0, 3, 0, 2, 0, 1, 0]
     """
-    given = calls.real_array("input_gradient", input_gradient)
+    gradient = calls.real_array("input_gradient", input_gradient)
     strides = _strides_of(strides, sizes)
-    _put_back_sizes(given.shape, tuple(starts), tuple(sizes), strides, tuple(output_sizes))
+    _put_back_sizes(gradient.shape, tuple(starts), tuple(sizes), strides, tuple(output_sizes))
     firsts = _firsts(starts, sizes, strides)
-    lowest, steps, backwards = _places(firsts, given.shape, strides)
-    lengths = [(count - 1) * step for count, step in zip(given.shape, steps, strict=True)]
+    lowest, steps, backwards = _places(firsts, gradient.shape, strides)
+    lengths = [(count - 1) * step for count, step in zip(gradient.shape, steps, strict=True)]
     padding = [
         (low, size - low - length - 1, step - 1)
         for low, length, size, step in zip(lowest, lengths, output_sizes, steps, strict=True)
@@ -267,7 +267,7 @@ def slice_grad(
     def move(gradient: Array) -> Array:
         return _spread(lax.rev(gradient, backwards) if backwards else gradient, padding)
 
-    return moved([given], output_sizes, move)
+    return moved([gradient], output_sizes, move)
 
 
 _ROWS = 128
@@ -356,7 +356,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
     sizes = _joined_sizes([x.shape for x in arrays], axis)
-    return moved(arrays, sizes, lambda *given: lax.concatenate(given, axis))
+    return moved(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
 
 
 _PARTS = "{0} and {1} have the same Sizes, except along Axis, where those of {0} add up."
@@ -379,7 +379,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
         *dml.inferred("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
     )
 
-    derived = {"sizes": lambda desc: tuple(one.sizes[desc.axis] for one in desc.outputs)}
+    derived = {"sizes": lambda desc: tuple(output.sizes[desc.axis] for output in desc.outputs)}
 
 
 class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):

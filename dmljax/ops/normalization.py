@@ -23,7 +23,7 @@ from dmljax.lowerings.sizes import number
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, FeatureLevel, widened
 
-# Arrays that are repeated along some dimensions of the input, and the activation at the end
+# Arrays that broadcast to the input
 
 
 def _input_and_parameters(
@@ -35,11 +35,11 @@ def _input_and_parameters(
     """
     x = calls.float_array("input", input)
     found: list[Any] = []
-    for name, given in parameters.items():
-        if given is None:
+    for name, value in parameters.items():
+        if value is None:
             found.append(None)
             continue
-        array = calls.float_array(name, given)
+        array = calls.float_array(name, value)
         calls.require_type(name, array, x.dtype, "input")
         if of_channels and array.ndim == 1 and x.ndim > 2:
             rule = f"must have one number for each of the {x.shape[1]} channels of input, or for all"
@@ -61,17 +61,8 @@ def _scaled_and_shifted(value: Array, scale: Any, bias: Any) -> Array:
     return value if bias is None else value + bias
 
 
-def _inverse_root(variance: Any, epsilon: Any) -> Array:
-    inverse: Array = lax.rsqrt(variance + epsilon)
-    return inverse
-
-
-def _summed(x: Array, axes: tuple[int, ...]) -> Array:
-    return jnp.sum(x, axis=axes, keepdims=True)
-
-
 def _broadcasts(*fields: str) -> dml.Rule:
-    """The tensors of `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
+    """The tensors `fields` that are present have the sizes of InputTensor, or 1 in any dimension."""
 
     def check(desc: Any) -> None:
         for field in fields:
@@ -107,7 +98,7 @@ def batch_normalization(
     """
     x, parameters = _input_and_parameters(input, of_channels=True, mean=mean, variance=variance, scale=scale, bias=bias)
     wide, average, spread, *others = _wide(x, *parameters)
-    normal = (wide - average) * _inverse_root(spread, epsilon)
+    normal = (wide - average) * lax.rsqrt(spread + epsilon)
     return dml.fused(_scaled_and_shifted(normal, *others).astype(x.dtype), fused_activation)
 
 
@@ -127,10 +118,10 @@ class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
     def _narrow_means(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         if feature_level < FeatureLevel.FL_4_0 and not self.spatial:
             for field in ("mean", "variance"):
-                given = getattr(self, field).sizes[-2:]
-                if given != self.input.sizes[-2:]:
+                sizes = getattr(self, field).sizes[-2:]
+                if sizes != self.input.sizes[-2:]:
                     rule = f"must end with {join_sizes(self.input.sizes[-2:])} below DML_FEATURE_LEVEL_4_0"
-                    yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(given))
+                    yield Problem((self.member(field).name, "Sizes"), f"{rule}, if Spatial is false", join_sizes(sizes))
 
     rules = dml.page_rules(
         *dml.same_type_and_rank("bias", "input", "mean", "output", "scale", "variance"),
@@ -181,31 +172,38 @@ def batch_normalization_grad(
     >>> gradients.input.tolist(), gradients.scale.tolist(), gradients.bias.tolist()
     ([2.0, 6.0], [6.0], [4.0])
     """
-    x, gradient, average, spread, factor = _gradient_arrays(input, input_gradient, mean, variance, scale)
-    axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
-    normal = (x - average) * inverse
-    of_input = gradient * (factor * inverse)
-    return _gradients(input, scale, of_input, _summed(gradient * normal, axes), _summed(gradient, axes))
+    return _batch_gradients(input, input_gradient, mean, variance, scale, epsilon)
 
 
-def _gradient_arrays(input: ArrayLike, input_gradient: ArrayLike, *parameters: ArrayLike) -> list[Any]:
-    """Converts the arrays to the type of the computation; refuses those whose shapes must agree but differ."""
+def _batch_gradients(
+    input: ArrayLike,
+    input_gradient: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike,
+    epsilon: Any,
+    *,
+    is_training: bool = False,
+) -> BatchNormalizationGradients:
+    """The gradients of a batch normalization; in training, that of the input passes through its mean and variance."""
     calls.require_same_shape(input=input, input_gradient=input_gradient)
-    named = dict(zip(("mean", "variance", "scale"), parameters, strict=True))
+    named = {"mean": mean, "variance": variance, "scale": scale}
     calls.require_same_shape(**named)
-    x, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **named)
-    return _wide(x, *others)
+    array, others = _input_and_parameters(input, of_channels=True, input_gradient=input_gradient, **named)
+    x, gradient, average, spread, factor = _wide(array, *others)
+    axes, inverse = _repeated_axes(factor), lax.rsqrt(spread + epsilon)
+    normal = (x - average) * inverse
+    of_scale, of_bias = (jnp.sum(terms, axis=axes, keepdims=True) for terms in (gradient * normal, gradient))
+    if is_training:
+        count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
+        gradient = gradient - of_bias / count - normal * (of_scale / count)
+    of_input, of_scale, of_bias = (x.astype(array.dtype) for x in (gradient * (factor * inverse), of_scale, of_bias))
+    return BatchNormalizationGradients(of_input, of_scale.reshape(jnp.shape(scale)), of_bias.reshape(jnp.shape(scale)))
 
 
 def _repeated_axes(parameter: Array) -> tuple[int, ...]:
     """The dimensions along which a parameter is the same for all elements of the input."""
     return tuple(axis for axis, size in enumerate(parameter.shape) if size == 1)
-
-
-def _gradients(input: ArrayLike, scale: ArrayLike, *gradients: Array) -> BatchNormalizationGradients:
-    dtype, shape = jnp.asarray(input).dtype, jnp.shape(scale)
-    of_input, of_scale, of_bias = (gradient.astype(dtype) for gradient in gradients)
-    return BatchNormalizationGradients(of_input, of_scale.reshape(shape), of_bias.reshape(shape))
 
 
 _OF_INPUT = ("input", "input_gradient", "output_gradient")
@@ -341,7 +339,7 @@ def batch_normalization_training_grad(
     """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
 
     `input_gradient` is the gradient with respect to the output, before the activation. `mean` and `variance` are those
-    that `batch_normalization_training` returned; the gradient with respect to the input passes through them as well.
+    that `batch_normalization_training` returned; the gradient with respect to the input also passes through them.
 
     >>> row, gradient = jnp.array([1.0, 3.0, 3.0, 1.0]), jnp.array([4.0, 0.0, 0.0, 0.0])
     >>> mean, variance, scale = jnp.array([2.0]), jnp.array([1.0]), jnp.array([1.0])
@@ -350,13 +348,7 @@ def batch_normalization_training_grad(
     ... ).input.tolist()
     [2.0, 0.0, 0.0, -2.0]
     """
-    x, gradient, average, spread, factor = _gradient_arrays(input, input_gradient, mean, variance, scale)
-    axes, inverse = _repeated_axes(factor), _inverse_root(spread, epsilon)
-    count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
-    normal = (x - average) * inverse
-    of_scale, of_bias = _summed(gradient * normal, axes), _summed(gradient, axes)
-    of_input = (gradient - of_bias / count - normal * (of_scale / count)) * (factor * inverse)
-    return _gradients(input, scale, of_input, of_scale, of_bias)
+    return _batch_gradients(input, input_gradient, mean, variance, scale, epsilon, is_training=True)
 
 
 class BatchNormalizationTrainingGradDesc(_BatchGradients, function=batch_normalization_training_grad):
@@ -567,7 +559,7 @@ def local_response_normalization(
         return local_response(*_wide(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    return partitioned(respond, [(x, mesh_axes), *((one, []) for one in numbers)], mesh_axes)
+    return partitioned(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
 
 
 @calls.operator_function
@@ -600,7 +592,7 @@ def local_response_normalization_grad(
         return result.astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    operands = [(gradient, mesh_axes), (x, mesh_axes), *((one, []) for one in numbers)]
+    operands = [(gradient, mesh_axes), (x, mesh_axes), *((value, []) for value in numbers)]
     return partitioned(pull, operands, mesh_axes)
 
 
@@ -612,7 +604,7 @@ def _response_arrays(
     require_dimensions("input", x.shape, 2 if cross_channel else 3)
     require_count("local_size", local_size, 1)
     wide = widened(x.dtype)
-    return x, [jnp.asarray(one, wide) for one in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
+    return x, [jnp.asarray(value, wide) for value in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
 _LOCAL_SIZE = dml.required("LocalSize is at least 1.", lambda desc: require_count("local_size", desc.local_size, 1))

@@ -185,9 +185,9 @@ def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:
     start, stop = indices
     count = stop - start
     if count > period * _MOST_PIECES // 2:
-        one = _periodic(input, axis, period, _Range(start, start + period))
-        tiled = jnp.tile(one, [count // period if i == axis else 1 for i in range(input.ndim)])
-        return lax.concatenate([tiled, lax.slice_in_dim(one, 0, count % period, axis=axis)], axis)
+        once = _periodic(input, axis, period, _Range(start, start + period))
+        tiled = jnp.tile(once, [count // period if i == axis else 1 for i in range(input.ndim)])
+        return lax.concatenate([tiled, lax.slice_in_dim(once, 0, count % period, axis=axis)], axis)
     pieces = []
     while start < stop:
         place = start % period
@@ -223,10 +223,10 @@ class _Padding(dml.Resized, infer=_padded_sizes):
     )
 
     def attributes(self) -> dict[str, Any]:
-        given = super().attributes()
+        attributes = super().attributes()
         if self.padding_mode is not PaddingMode.CONSTANT:
-            del given["padding_value"]  # the page ignores it then, so it need not fit the type
-        return given
+            del attributes["padding_value"]  # the page ignores it then, so it need not fit the type
+        return attributes
 
 
 _INTRODUCED = {PaddingMode.SYMMETRIC: FeatureLevel.FL_3_0, PaddingMode.WRAP: FeatureLevel.FL_6_4}
@@ -353,17 +353,17 @@ def fold(
     >>> fold(columns, output_sizes=(1, 1, 5), window_sizes=(3,)).tolist()
     [[[1.0, 2.0, 3.0, 2.0, 1.0]]]
     """
-    given = calls.number_array("input", input)
+    x = calls.number_array("input", input)
     sliding = window_sizes, strides, dilations, start_padding, end_padding
-    windows, sizes = _folded_sizes(given.shape, tuple(output_sizes), *sliding)
+    windows, sizes = _folded_sizes(x.shape, tuple(output_sizes), *sliding)
 
     def add(columns: Array) -> Array:
         total = folded(columns.astype(widened(columns.dtype)), sizes, windows)
         return total.astype(columns.dtype)
 
-    batch, columns, _ = axes = dimension_axes(given)
-    channels: MeshAxes = dividing_axes(columns, sizes[1], given)
-    return partitioned(add, [(given, axes)], [batch, channels, *(None for _ in windows)])
+    batch, columns, _ = axes = dimension_axes(x)
+    channels: MeshAxes = dividing_axes(columns, sizes[1], x)
+    return partitioned(add, [(x, axes)], [batch, channels, *(None for _ in windows)])
 
 
 class _Windows(dml.Operator):

@@ -146,7 +146,7 @@ def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, 
     """Applies `function` to the windows of the image, on any mesh."""
 
     def pool(image: Array) -> Array:
-        if all(one.is_whole for one in windows):
+        if all(window.is_whole for window in windows):
             return pooled(image)
         return in_layout_of_network(pooled, pooled_before_channels, image)
 
@@ -166,9 +166,9 @@ def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence
 
     Reducing one dimension takes half as long as reducing several.
     """
-    if not all(one.is_whole for one in windows):
+    if not all(window.is_whole for window in windows):
         return image, windows
-    size = math.prod(one.size for one in windows)
+    size = math.prod(window.size for window in windows)
     return image.reshape(*image.shape[:2], size), (Window(size, size, 1, 1, 0, 0),)
 
 
@@ -312,8 +312,8 @@ class MaxPooling(NamedTuple):
 
 
 @functools.wraps(_plan)
-def _plan_of_largest(*given: Any, **named: Any) -> _Plan:
-    found = _plan(*given, **named)
+def _plan_of_largest(*arguments: Any, **named: Any) -> _Plan:
+    found = _plan(*arguments, **named)
     # The pages do not say what the largest of no elements is.
     for i, window in enumerate(found.windows):
         rule = f"must cover an element of {called('input')} at every position of the window"
@@ -500,7 +500,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
         return scattered(zeros, indices.ravel(), values.ravel(), 0, by_any=True).reshape(sizes)
 
     axes = dimension_axes(values)
-    kept = [dividing_axes(one, size, values) for one, size in zip(_kept(axes), sizes, strict=True)]
+    kept = [dividing_axes(mesh_axes, size, values) for mesh_axes, size in zip(_kept(axes), sizes, strict=True)]
     return partitioned(put, [(values, axes), (indices, axes)], kept)
 
 
@@ -546,9 +546,9 @@ def quantized_linear_average_pooling(
         raise InvalidType(Problem("input", "must be of an integer type of 8 or 16 bits", image.dtype))
     scales = {"input_scale": input_scale, "output_scale": output_scale}
     points = {"input_zero_point": input_zero_point, "output_zero_point": output_zero_point}
-    given = {name: calls.float_array(name, scale) for name, scale in scales.items()}
-    given |= {name: calls.integer_array(name, point) for name, point in points.items() if point is not None}
-    parameters = {name: _of_channels(name, parameter, image) for name, parameter in given.items()}
+    arrays = {name: calls.float_array(name, scale) for name, scale in scales.items()}
+    arrays |= {name: calls.integer_array(name, point) for name, point in points.items() if point is not None}
+    parameters = {name: _of_channels(name, parameter, image) for name, parameter in arrays.items()}
     zero = parameters.get("input_zero_point")
     if zero is not None:
         calls.require_type("input_zero_point", zero, image.dtype, "input")
@@ -567,11 +567,11 @@ def quantized_linear_average_pooling(
     return partitioned(average, operands, _kept(axes))
 
 
-def _of_channels(name: str, given: Array, image: Array) -> Array:
+def _of_channels(name: str, parameter: Array, image: Array) -> Array:
     """A scale or zero point of the whole image, or one for each of its channels, in a shape that broadcasts."""
-    if given.shape != image.shape[1:2]:
-        _require_parameter(name, given.shape, image.shape)
-    return given.reshape(() if given.size == 1 else _channel_sizes(image.shape))
+    if parameter.shape != image.shape[1:2]:
+        _require_parameter(name, parameter.shape, image.shape)
+    return parameter.reshape(() if parameter.size == 1 else _channel_sizes(image.shape))
 
 
 def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
@@ -591,7 +591,7 @@ def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
 
 def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
     """The image without its zero point, in a type that holds the sum of each window."""
-    most = math.prod(one.size for one in windows) * (2 ** (8 * image.dtype.itemsize) - 1)
+    most = math.prod(window.size for window in windows) * (2 ** (8 * image.dtype.itemsize) - 1)
     # Beyond some 2^23 elements of 8 bits, or 2^15 of 16 bits, the sums are rounded.
     dtype = np.int32 if most <= np.iinfo(np.int32).max else np.float32
     return image.astype(dtype) - (np.zeros((), dtype) if zero is None else zero.astype(dtype))

@@ -74,9 +74,9 @@ def _of_rank(rank: int, x: Array) -> Array:
     return lax.expand_dims(x, range(rank - x.ndim))
 
 
-def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) -> Array:
+def _one_for_each(name: str, parameter: Array, shape: tuple[int, ...], axis: int) -> Array:
     """A scale or zero point with the dimensions of the result's `shape`, for its rows or for its columns."""
-    column = given[:, None] if given.ndim == 1 and axis == _ROWS else given
+    column = parameter[:, None] if parameter.ndim == 1 and axis == _ROWS else parameter
     rows, columns = shape[-2:]
     whole = (*shape[:-2], rows, 1) if axis == _ROWS else (*shape[:-2], 1, columns)
     expanded = _of_rank(len(shape), column)
@@ -85,7 +85,7 @@ def _one_for_each(name: str, given: Array, shape: tuple[int, ...], axis: int) ->
     ):
         of = f"{rows} rows of a" if axis == _ROWS else f"{columns} columns of b"
         rule, remedy = f"must have one element, or one for each of the {of}", remedy_for_open(expanded.shape, whole)
-        raise InvalidDesc(Problem(name, rule, f"shape {given.shape}", remedy=remedy))
+        raise InvalidDesc(Problem(name, rule, f"shape {parameter.shape}", remedy=remedy))
     return expanded
 
 
@@ -93,16 +93,16 @@ def _zero_point(name: str, value: ArrayLike | None, quantized: Array, shape: tup
     """Returns the zero point `name`, of the type of its matrix, or None."""
     if value is None:
         return None
-    given = calls.integer_array(name, value)
-    calls.require_type(name, given, quantized.dtype, name[0])
-    return _one_for_each(name, given, shape, axis)
+    point = calls.integer_array(name, value)
+    calls.require_type(name, point, quantized.dtype, name[0])
+    return _one_for_each(name, point, shape, axis)
 
 
 def _narrow_integers(name: str, value: ArrayLike, bits: int) -> Array:
-    given = calls.integer_array(name, value)
+    x = calls.integer_array(name, value)
     rule = "must be int8 or uint8" if bits == 8 else f"must be of at most {bits} bits"
-    require(name, given.dtype.itemsize * 8 <= bits, rule, given.dtype, InvalidType)
-    return given
+    require(name, x.dtype.itemsize * 8 <= bits, rule, x.dtype, InvalidType)
+    return x
 
 
 def _with_summand(total: Array, name: str, summand: Array) -> tuple[Array, Array]:
@@ -123,9 +123,9 @@ def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ..
 
     def other_batches(desc: Any) -> Iterator[Problem]:
         if desc.a.sizes[:-2] != desc.b.sizes[:-2]:
-            given = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
+            sizes = join_words(join_sizes(tensor.sizes) for tensor in (desc.a, desc.b))
             rule = "must have the same Sizes before the last two"
-            yield Problem(("ATensor", "Sizes"), rule, given, [("BTensor", "Sizes")])
+            yield Problem(("ATensor", "Sizes"), rule, sizes, [("BTensor", "Sizes")])
 
     batches = dml.Rule("ATensor.Sizes and BTensor.Sizes are the same before the last two.", other_batches)
     return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.inferred(sentence))
@@ -191,15 +191,12 @@ def gemm(
     ... ).tolist()
     [[2.5, 0.0], [6.5, 11.0]]
     """
-    floats = {"a": a, "b": b} | ({} if c is None else {"c": c})
-    left, right, *summand = (calls.float_array(name, value) for name, value in floats.items())
-    for name, given in zip(floats, (left, right, *summand), strict=True):
-        calls.require_type(name, given, left.dtype, "a")
+    left, right, *summand = calls.floats_alike(a=a, b=b, c=c).values()
     left, right, _ = _matrices(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
     total = matrix_product(left, right, precision) * jnp.asarray(alpha, widened(left.dtype))
     if summand:
-        total, given = _with_summand(total, "c", summand[0])
-        total += jnp.asarray(beta, total.dtype) * given
+        total, addend = _with_summand(total, "c", summand[0])
+        total += jnp.asarray(beta, total.dtype) * addend
     return dml.fused(total.astype(left.dtype), fused_activation)
 
 
@@ -327,15 +324,11 @@ def matrix_multiply_integer_to_float(
     """
     left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
-    floats = {"a_scale": a_scale, "b_scale": b_scale} | ({} if bias is None else {"bias": bias})
-    given = {name: calls.float_array(name, value) for name, value in floats.items()}
-    dtype = given["a_scale"].dtype
-    for name, one in given.items():
-        calls.require_type(name, one, dtype, "a_scale")
-    if bias is not None:
-        product, summand = _with_summand(product, "bias", given["bias"])
+    scale, _, *summands = calls.floats_alike(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
+    for bias in summands:
+        product, summand = _with_summand(product, "bias", bias)
         product += summand
-    return product.astype(dtype)
+    return product.astype(scale.dtype)
 
 
 class MatrixMultiplyIntegerToFloatDesc(
@@ -396,8 +389,8 @@ def quantized_linear_matrix_multiply(
     scale = _one_for_each("output_scale", calls.float_array("output_scale", output_scale), product.shape, _ROWS)
     zero = output_zero_point
     if zero is not None:
-        given = calls.integer_array("output_zero_point", zero)
-        zero = _one_for_each("output_zero_point", given, product.shape, _ROWS)
+        zero = calls.integer_array("output_zero_point", zero)
+        zero = _one_for_each("output_zero_point", zero, product.shape, _ROWS)
     return quantized("output", product, scale, zero, dtype, left.dtype)
 
 

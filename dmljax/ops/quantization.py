@@ -315,7 +315,7 @@ class QuantizedBinary(QuantizedOperands):
     output_scale: dml.Input
     output_zero_point: dml.OptionalInput = None
     output: dml.Output
-    zero_point_rules = dml.page_rules(*(dml.same_type(one, f"{one}_zero_point") for one in ("a", "b", "output")))
+    zero_point_rules = dml.page_rules(*(dml.same_type(name, f"{name}_zero_point") for name in ("a", "b", "output")))
 
 
 class ElementWiseQuantizedLinearAddDesc(QuantizedBinary, function=element_wise_quantized_linear_add):
@@ -365,7 +365,7 @@ def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
     ones of size 1.
     """
     (first, input), *others = arrays.items()
-    return calls.broadcast(**{first: input}, **{name: _repeated(name, given, first, input) for name, given in others})
+    return calls.broadcast(**{first: input}, **{name: _repeated(name, x, first, input) for name, x in others})
 
 
 def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:

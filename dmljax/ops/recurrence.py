@@ -50,17 +50,17 @@ def activation_functions(
     direction: RecurrentNetworkDirection,
 ) -> list[_Function]:
     """The activation functions, by default `defaults`; `activations` lists them once, or once for each direction."""
-    given, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
-    if len(given) not in (count, count * len(_DIRECTIONS[direction])):
+    operators, count = defaults if activations is None else dml.Fusables()("activations", activations), len(defaults)
+    if len(operators) not in (count, count * len(_DIRECTIONS[direction])):
         is_both = direction is RecurrentNetworkDirection.BIDIRECTIONAL
         rule = f"must be {count}, or {count} for each direction" if is_both else f"must be {count}"
-        raise InvalidDesc(Problem("activations", rule, len(given)))
-    return [_function(given[i::count]) for i in range(count)]
+        raise InvalidDesc(Problem("activations", rule, len(operators)))
+    return [_function(operators[i::count]) for i in range(count)]
 
 
 def _function(of_directions: Sequence[dml.Operator]) -> _Function:
-    functions = [_QUICKER.get(one, lambda x, one=one: one.compute(input=x)) for one in of_directions]
-    if all(one == of_directions[0] for one in of_directions):
+    functions = [_QUICKER.get(activation, partial(dml.fused, activation=activation)) for activation in of_directions]
+    if len({*of_directions}) == 1:
         return functions[0]
     return lambda x: jnp.stack([function(part) for function, part in zip(functions, x, strict=True)])
 
@@ -112,9 +112,9 @@ def _network_sizes(
     for name, sizes, of in (("input", input, of_input), ("recurrence", recurrence, of_recurrence)):
         require(name, len(sizes) == 3, f"must have 3 dimensions: {of}", f"shape {sizes}")
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
-    given = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
+    shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
-    for name, own in (given | more).items():
+    for name, own in (shapes | more).items():
         if own is not None:
             what, sizes = zip(*every[name], strict=True)
             require_sizes(name, own, sizes, why=f": {', '.join(what)}")
@@ -124,23 +124,23 @@ def _network_sizes(
 def _checked(
     gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
 ) -> dict[str, Array]:
-    """Returns the given arrays, checked: of one floating type except for the lengths, and of the right sizes."""
-    given: dict[str, Array] = {}
+    """Returns the arrays that are present: floats of one type, except for the lengths, and of the right sizes."""
+    inputs: dict[str, Array] = {}
     for name, value in values.items():
         if name == "sequence_lengths" and value is not None:
-            given[name] = calls.integer_array(name, value)
+            inputs[name] = calls.integer_array(name, value)
         elif value is not None:
-            given[name] = calls.float_array(name, value)
-            calls.require_type(name, given[name], given["input"].dtype, "input")
-    _network_sizes(gates, direction, **{name: x.shape for name, x in given.items()})
-    return given
+            inputs[name] = calls.float_array(name, value)
+            calls.require_type(name, inputs[name], inputs["input"].dtype, "input")
+    _network_sizes(gates, direction, **{name: x.shape for name, x in inputs.items()})
+    return inputs
 
 
 # Computation
 
 
 class _Weights(NamedTuple):
-    """What a step needs besides the products of its input, in the type of the computation."""
+    """The arrays that a step needs besides the products of its input, in the type of the computation."""
 
     recurrence: Array  # in the type of the input
     input_bias: Array
@@ -161,25 +161,23 @@ _BATCH = {"input": 1, "hidden_init": 1, "cell_mem_init": 1, "sequence_lengths": 
 
 def _run(
     make_cell: Callable[[_Weights], Cell],
-    gates: int,
-    states: Sequence[str],
+    network: type["_Network"],
     direction: RecurrentNetworkDirection,
     has_sequence: bool,
     precision: Any,
-    may_have_gates_apart: bool,
     clip_threshold: ArrayLike | None = None,
     **values: ArrayLike | None,
 ) -> tuple[Any, ...]:
-    """Returns the output of each step, or None, and then the last `states`."""
-    reverses = _DIRECTIONS[direction]
-    given = _checked(gates, direction, values)
-    wide = widened(given["input"].dtype)
+    """Returns the output of each step, or None, and then the last states."""
+    gates, reverses = network.gates, _DIRECTIONS[direction]
+    inputs = _checked(gates, direction, values)
+    wide = widened(inputs["input"].dtype)
     if clip_threshold is not None:
-        given["clip_threshold"] = jnp.asarray(clip_threshold, wide)
+        inputs["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
     def compute(*arrays: Array) -> Any:
         input, weight, *others = varying_alike(arrays)
-        named = dict(zip([*given][2:], others, strict=True))
+        named = dict(zip([*inputs][2:], others, strict=True))
         lengths = named.pop("sequence_lengths", None)
         recurrence = named.pop("recurrence")
         named = {name: x.astype(wide) for name, x in named.items()}
@@ -187,12 +185,12 @@ def _run(
         zeros = jnp.zeros_like(input, wide, shape=(directions, input.shape[1], hidden))
         bias = named.get("bias", jnp.zeros((directions, 2 * outputs), wide))[:, None]
         peephole = named["peephole"][:, None] if "peephole" in named else None
-        has_gates_apart = may_have_gates_apart and may_be_sharded(weight)
+        has_gates_apart = network.may_have_gates_apart and peephole is None and may_be_sharded(weight)
         if has_gates_apart:
             weight, recurrence = (gates_apart(x, gates, 1) for x in (weight, recurrence))
             bias = gates_apart(bias, 2 * gates, 2)
         input_bias, state_bias = jnp.split(bias, 2, 2)
-        initial = [named.get(name, zeros) for name in states]
+        initial = [named.get(name, zeros) for name in network.states]
         if directions == 1:
             own = recurrence, input_bias, state_bias, peephole, initial
             recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], own)
@@ -210,11 +208,13 @@ def _run(
         results = (*([sequence] if has_sequence else []), *last)
         return results if len(results) > 1 else results[0]
 
-    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in given.items() if name in _BATCH)
+    of_batch = (dimension_axes(x)[_BATCH[name]] for name, x in inputs.items() if name in _BATCH)
     batch: MeshAxes = next((axes for axes in of_batch if axes), None)
-    operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in given.items()]
+    operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in inputs.items()]
     last: list[MeshAxes] = [None, batch, None]
-    results = partitioned(compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(states)))
+    results = partitioned(
+        compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(network.states))
+    )
     several = results if isinstance(results, tuple) else (results,)
     return several if has_sequence else (None, *several)
 
@@ -254,9 +254,11 @@ class Lstm(NamedTuple):
 
 
 class _Network(dml.Operator):
-    """What the descriptors share besides members: sizes, activations, and a leading dimension of size 1."""
+    """The sizes and activations that the descriptors share, and their leading dimension of size 1."""
 
     gates: ClassVar[int]
+    states: ClassVar[tuple[str, ...]] = ("hidden_init",)
+    may_have_gates_apart: ClassVar[bool] = False
     defaults: ClassVar[tuple[dml.Operator, ...]]  # the activations of one direction
 
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, sequence_lengths=UINT32))
@@ -290,7 +292,7 @@ def _told(gates: int, field: str) -> str:
 
 
 def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
-    """The rules of a network with the tensors `fields`, and with so many gates and activations in each direction."""
+    """The rules of a network with the tensors `fields`, and these numbers of gates and activations per direction."""
 
     def no_output(desc: Any) -> Iterator[Problem]:
         if not desc.leaves(is_input=False):
@@ -317,10 +319,8 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
     )
 
 
-_SIMPLE = (
-    *("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"),
-    *("output_sequence", "output_single"),
-)
+_INPUTS = ("input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths")
+_SIMPLE = (*_INPUTS, "output_sequence", "output_single")
 
 
 class _SimpleNetwork(_Network):
@@ -375,22 +375,15 @@ def rnn(
     ([1.0, 1.5, 1.75], [1.75])
     """
     way = RecurrentNetworkDirection.of(direction)
-    return rnn_of(
-        activation_functions(activations, RnnDesc.defaults, way),
-        *(way, has_sequence, precision),
-        input=input,
-        weight=weight,
-        recurrence=recurrence,
-        bias=bias,
-        hidden_init=hidden_init,
-        sequence_lengths=sequence_lengths,
-    )
+    functions = activation_functions(activations, RnnDesc.defaults, way)
+    arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
+    return rnn_of(functions, way, has_sequence, precision, **dict(arrays))
 
 
 def _of_parts(function: Callable[..., Array], count: int, is_on_cpu: bool, *arrays: Array) -> list[Array]:
-    """The function of so many parts of the last dimension.
+    """Applies `function` to each of `count` parts of the last dimension.
 
-    On a CPU, one call takes a quarter of the time of one for each: XLA vectorizes it. On a TPU, it would be a kernel.
+    A single call takes a CPU a quarter of the time, because XLA vectorizes it; on a TPU, it would be its own kernel.
     """
     if is_on_cpu:
         return jnp.split(function(*arrays), count, -1)
@@ -413,10 +406,7 @@ def rnn_of(
 
         return Cell(step, weights.recurrence, weights.bias, bias_is_in_step=True, only_multiplies_output=True)
 
-    states = ("hidden_init",)
-    return RecurrentNetwork(
-        *_run(make_cell, RnnDesc.gates, states, direction, has_sequence, precision, False, **values)
-    )
+    return RecurrentNetwork(*_run(make_cell, RnnDesc, direction, has_sequence, precision, **values))
 
 
 class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
@@ -459,17 +449,9 @@ def gru(
     [4.0, 2.0, 1.0]
     """
     way = RecurrentNetworkDirection.of(direction)
-    return gru_of(
-        activation_functions(activations, GruDesc.defaults, way),
-        *(way, has_sequence, precision),
-        linear_before_reset=linear_before_reset,
-        input=input,
-        weight=weight,
-        recurrence=recurrence,
-        bias=bias,
-        hidden_init=hidden_init,
-        sequence_lengths=sequence_lengths,
-    )
+    functions = activation_functions(activations, GruDesc.defaults, way)
+    arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
+    return gru_of(functions, way, has_sequence, precision, linear_before_reset=linear_before_reset, **dict(arrays))
 
 
 def gru_of(
@@ -509,10 +491,7 @@ def gru_of(
 
         return Cell(step, weights.recurrence, bias, has_summands=True)
 
-    states = ("hidden_init",)
-    return RecurrentNetwork(
-        *_run(make_cell, GruDesc.gates, states, direction, has_sequence, precision, False, **values)
-    )
+    return RecurrentNetwork(*_run(make_cell, GruDesc, direction, has_sequence, precision, **values))
 
 
 class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
@@ -597,23 +576,9 @@ def lstm(
 
         return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=True)
 
-    states, may_have_gates_apart = ("hidden_init", "cell_mem_init"), peephole is None
-    results = _run(
-        *(make_cell, LstmDesc.gates, states, way, has_sequence, precision, may_have_gates_apart),
-        clip_threshold=clip_threshold,
-        input=input,
-        weight=weight,
-        recurrence=recurrence,
-        bias=bias,
-        hidden_init=hidden_init,
-        cell_mem_init=cell_mem_init,
-        sequence_lengths=sequence_lengths,
-        peephole=peephole,
-    )
-    return Lstm(*results)
-
-
-_OF_LSTM = (*_SIMPLE, "cell_mem_init", "peephole", "output_cell_single")
+    arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
+    more = {"cell_mem_init": cell_mem_init, "peephole": peephole}
+    return Lstm(*_run(make_cell, LstmDesc, way, has_sequence, precision, clip_threshold, **dict(arrays), **more))
 
 
 class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
@@ -634,8 +599,10 @@ class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):
     use_clip_threshold: dml.Bool
     couple_input_forget: dml.Bool
     gates = 4
+    states = ("hidden_init", "cell_mem_init")
+    may_have_gates_apart = True
     defaults = (_SIGMOID, _TANH, _TANH)
-    rules = _rules(gates, len(defaults), *_OF_LSTM)
+    rules = _rules(gates, len(defaults), *_SIMPLE, "cell_mem_init", "peephole", "output_cell_single")
 
     derived = _Network.derived | {
         "clip_threshold": lambda desc: desc.clip_threshold.item if desc.use_clip_threshold else None

@@ -19,7 +19,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.sizes import Sizes
-from dmljax.lowerings.along_axes import extreme, extreme_position, fast_sum, positions_along
+from dmljax.lowerings.along_axes import extreme, extreme_position, positions_along
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.norms import magnitude, norm
 from dmljax.lowerings.scans import running_product
@@ -203,7 +203,8 @@ def _of_nothing(input: Array, axes: tuple[int, ...], function: ReduceFunction) -
 
 
 def _sum(x: Array, axes: tuple[int, ...], term: Callable[[Array], Array] = lambda x: x) -> Array:
-    return fast_sum(x, axes, lambda part: term(part.astype(widened(part.dtype))))
+    terms = term(x.astype(widened(x.dtype)))
+    return jnp.sum(terms, axis=axes, keepdims=True, dtype=terms.dtype)
 
 
 def _average(x: Array, axes: tuple[int, ...]) -> Array:

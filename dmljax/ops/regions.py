@@ -67,8 +67,8 @@ def _region_count(roi: Sizes, columns: int) -> int:
 
 
 def _require_bins(name: str, size: Size2D) -> None:
-    for dimension, one in size._asdict().items():
-        require_count((name, dimension), one, 1)
+    for dimension, count in size._asdict().items():
+        require_count((name, dimension), count, 1)
 
 
 def _require_readable(image: Array) -> None:
@@ -132,8 +132,8 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
         image, regions = varying_alike((image, regions))
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
         numbers, *corners = jnp.unstack(wide, axis=1)
-        scaled = [product(one, jnp.full_like(one, spatial_scale)) for one in corners]
-        x1, y1, x2, y2 = (lax.round(one, lax.RoundingMethod.AWAY_FROM_ZERO) for one in scaled)
+        scaled = [product(corner, jnp.full_like(corner, spatial_scale)) for corner in corners]
+        x1, y1, x2, y2 = (lax.round(corner, lax.RoundingMethod.AWAY_FROM_ZERO) for corner in scaled)
         is_finite = jnp.isfinite(numbers) & jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
         bins = (_bins(y1, y2, is_finite, height, image.shape[2]), _bins(x1, x2, is_finite, width, image.shape[3]))
         indices = jnp.where(is_finite, jnp.clip(numbers, INDEX_MIN, -INDEX_MIN), 0).astype(np.int32)
@@ -150,13 +150,13 @@ INDEX_MIN = -(2.0**30)  # an index that is out of range on both sides, and fits 
 
 def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) -> Bins:
     """The elements of the bins of regions along one dimension, by the page's formulas, clamped to the image."""
-    first, last = (jnp.where(is_finite, one, jnp.zeros_like(one))[:, None] for one in (first, last))
+    first, last = (jnp.where(is_finite, bound, jnp.zeros_like(bound))[:, None] for bound in (first, last))
     extent = jnp.maximum(last - first + 1, 1)
     i = lax.broadcasted_iota(first.dtype, (first.shape[0], count), 1)
     whole = partial(jnp.full_like, i, count)
     begin = jnp.floor(quotient(i * extent, whole())) + first
     end = jnp.ceil(quotient((i + 1) * extent, whole())) + first
-    begin, end = (jnp.clip(one, 0, number(size, i.dtype)).astype(np.int32) for one in (begin, end))
+    begin, end = (jnp.clip(bound, 0, number(size, i.dtype)).astype(np.int32) for bound in (begin, end))
     return Bins(begin, end, size)
 
 
@@ -231,12 +231,12 @@ class _Sampling(NamedTuple):
         wide = regions.astype(widened(regions.dtype))
         corners = jnp.unstack(wide, axis=1)
         scales = (self.spatial_scale_x, self.spatial_scale_y) * 2
-        x1, y1, x2, y2 = (product(one, jnp.full_like(one, by)) for one, by in zip(corners, scales, strict=True))
+        x1, y1, x2, y2 = (product(x, jnp.full_like(x, by)) for x, by in zip(corners, scales, strict=True))
         is_finite = jnp.isfinite(x2 - x1) & jnp.isfinite(y2 - y1)
 
         def span(first: Array, last: Array) -> Spans:
             both = first - self.input_pixel_offset, last - first
-            return Spans(*(jnp.where(is_finite, one, jnp.zeros_like(one)) for one in both))
+            return Spans(*(jnp.where(is_finite, bound, jnp.zeros_like(bound)) for bound in both))
 
         return (span(y1, y2), span(x1, x2)), is_finite
 
@@ -356,11 +356,11 @@ def _aligned(
     output_size: Any,
     sampling: _Sampling,
 ) -> Array:
-    image, given = calls.float_array("input", input), calls.float_array("roi", roi)
+    image, roi = calls.float_array("input", input), calls.float_array("roi", roi)
     numbers, size = calls.integer_array("batch_indices", batch_indices), Size2D(*output_size)
     sampling.check()
-    shape = _aligned_sizes(image.shape, given.shape, numbers.shape, size)
-    regions, indices = given.reshape(given.shape[-2:]), numbers.reshape(-1)
+    shape = _aligned_sizes(image.shape, roi.shape, numbers.shape, size)
+    regions, indices = roi.reshape(roi.shape[-2:]), numbers.reshape(-1)
     check_sizes(shape)
     if 0 in shape[:2]:
         return jnp.zeros(shape, image.dtype)
@@ -575,10 +575,10 @@ def _gradients(
     return dict(zip(wanted, found if len(wanted) > 1 else [found], strict=True))
 
 
-def _image_of_gradient(given: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
-    """The image that was sampled; zeros of its shape if it is neither given nor needed."""
-    if given is not None:
-        image = calls.float_array("input", given)
+def _image_of_gradient(input: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:
+    """Returns the image that was sampled, or zeros of its shape if it is absent and not needed."""
+    if input is not None:
+        image = calls.float_array("input", input)
         calls.require_type("input_gradient", gradient, image.dtype, "input")
         if sizes is not None and tuple(sizes) != image.shape:
             raise InvalidDesc(Problem("output_sizes", f"must be the shape of input, {image.shape}", tuple(sizes)))

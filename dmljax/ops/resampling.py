@@ -219,7 +219,7 @@ _ROUNDING = {AxisDirection.INCREASING: None, AxisDirection.DECREASING: Fraction(
 
 
 def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None) -> calls.EachNumber:
-    """Returns the given offsets of the input, or by default those of the centers of its pixels."""
+    """Returns the offsets of the input, by default those of the centers of its pixels."""
     if offsets is not None:
         return offsets
     if mode is LINEAR:
@@ -311,17 +311,17 @@ def _gradient(
     output_offsets: calls.EachNumber,
     rounding: Fraction | None,
 ) -> Array:
-    given = calls.float_array("input_gradient", input_gradient)
-    require_one_each("output_sizes", output_sizes, "input_gradient", given.ndim)
+    gradient = calls.float_array("input_gradient", input_gradient)
+    require_one_each("output_sizes", output_sizes, "input_gradient", gradient.ndim)
     require_counts("output_sizes", output_sizes, 0)
-    factors = None if scales is None else _fractions("scales", scales, "input_gradient", given.ndim)
-    steps = _steps("output_sizes", output_sizes, given.shape, factors, input_offsets, output_offsets)
-    every = _taps(output_sizes, given.shape, steps, mode, rounding, antialiased=False)
+    factors = None if scales is None else _fractions("scales", scales, "input_gradient", gradient.ndim)
+    steps = _steps("output_sizes", output_sizes, gradient.shape, factors, input_offsets, output_offsets)
+    every = _taps(output_sizes, gradient.shape, steps, mode, rounding, antialiased=False)
 
     def add(x: Array) -> Array:
         return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
 
-    return partitioned(add, [(given, dimension_axes(given))], kept_axes([given], output_sizes))
+    return partitioned(add, [(gradient, dimension_axes(gradient))], kept_axes([gradient], output_sizes))
 
 
 def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Sequence[float]:
@@ -336,7 +336,7 @@ def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Se
 
 
 def _fractions(name: str, numbers: calls.EachNumber, image: str, rank: int) -> list[Fraction]:
-    return [simplest_fraction(one) for one in _for_each(name, numbers, image, rank)]
+    return [simplest_fraction(number) for number in _for_each(name, numbers, image, rank)]
 
 
 Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first one
@@ -434,7 +434,7 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     def check(desc: Any) -> None:
         rank = getattr(desc, input).rank
         numbers = {field: getattr(desc, field) for field in _FLOATS if hasattr(desc, field)}
-        floats = {field: [float(one.item) for one in several] for field, several in numbers.items()}
+        floats = {field: [float(number.item) for number in several] for field, several in numbers.items()}
         all_checked(*(partial(_for_each, field, several, input, rank) for field, several in floats.items()))
 
     each = "one finite number for each dimension"

@@ -12,7 +12,6 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.checks import INT_MAX, integer_in
 from dmljax.foundation.sizes import Sizes, called
-from dmljax.lowerings.along_axes import itself
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
@@ -108,7 +107,7 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
 
     def by_xla(input: Array) -> tuple[Array, Array]:
         row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
-        reverse = itself if direction is AxisDirection.DECREASING else _reversed
+        reverse = _reversed if direction is AxisDirection.INCREASING else lambda row: row
         values, positions = lax.top_k(reverse(row), k)
         indices = jnp.moveaxis(positions_as(dtype, positions), -1, axis)
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices

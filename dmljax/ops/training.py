@@ -72,26 +72,26 @@ def adam_optimizer(
     >>> weights.tolist(), first.tolist(), second.tolist()
     ([0.5, 2.5], [2.0, -1.0], [4.0, 1.0])
     """
-    given = {
+    floats = {
         "input_parameters": input_parameters,
         "input_first_moment": input_first_moment,
         "input_second_moment": input_second_moment,
         "gradient": gradient,
     }
-    calls.require_same_shape(**given)
-    arrays = calls.operands(calls.float_array, **given)
+    calls.require_same_shape(**floats)
+    arrays = calls.operands(calls.float_array, **floats)
     step = calls.number_array("training_step", training_step)
     require("training_step", step.size == 1, "must be a scalar", f"shape {step.shape}")
     dtype = arrays[0].dtype
     wide = widened(dtype)
-    x, m, v, g = (one.astype(wide) for one in arrays)
-    rate, beta1, beta2, epsilon = (jnp.asarray(one, wide) for one in (learning_rate, beta1, beta2, epsilon))
+    x, m, v, g = (x.astype(wide) for x in arrays)
+    rate, beta1, beta2, epsilon = (jnp.asarray(number, wide) for number in (learning_rate, beta1, beta2, epsilon))
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g * g
     count = step.reshape(()).astype(wide)
     alpha = lax.sqrt(_one_minus_power(beta2, count)) / _one_minus_power(beta1, count)
     x = x - rate * alpha * m / (_root(v) + epsilon)
-    return AdamOptimizer(*(one.astype(dtype) for one in (x, m, v)))
+    return AdamOptimizer(*(x.astype(dtype) for x in (x, m, v)))
 
 
 @with_derivatives(

@@ -5,7 +5,6 @@ as long plain JAX, PyTorch and ONNX Runtime take.
 """
 
 import math
-import statistics
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -183,18 +182,15 @@ def _times(name: str) -> dict[str, float]:
         return medians(rivals | others, _EFFORT)
 
 
-def main() -> None:
-    """Runs the command line."""
+def main() -> dict[str, dict[str, float]]:
+    """Prints and returns the milliseconds of each network for dmljax and its rivals."""
     torch.set_num_threads(2)
-    ratios: dict[str, list[float]] = {"plain JAX": [], "PyTorch": [], "ONNX Runtime": []}
+    milliseconds = {}
     for name in FORWARD:
-        times = _times(name)
-        for rival, of_rival in ratios.items():
-            of_rival.append(times[rival] / times["dmljax"])
-        told = (f"{rival} {of_rival[-1]:.2f}" for rival, of_rival in ratios.items())
-        print(f"{name}  {1000 * times['dmljax']:.2f} ms", *told, sep="  ", flush=True)
-    means = (f"{rival} {statistics.geometric_mean(of_rival):.2f}" for rival, of_rival in ratios.items())
-    print("geometric mean", *means, sep="  ")
+        times = milliseconds[name] = {rival: round(1000 * seconds, 3) for rival, seconds in _times(name).items()}
+        told = (f"{rival} {of_rival / times['dmljax']:.2f}" for rival, of_rival in times.items() if rival != "dmljax")
+        print(f"{name}  {times['dmljax']:.2f} ms", *told, sep="  ", flush=True)
+    return milliseconds
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.export
 import numpy as np
 import onnx
 import onnxruntime
@@ -14,8 +16,9 @@ from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
 from dmljax.command_line.cli import main
 from dmljax.dxdispatch import Execution, InvalidModel, fuse, load
+from dmljax.dxdispatch.execution import trace
 from dmljax.dxdispatch.printing import result_json, result_pieces
-from dmljax.errors import InvalidType
+from dmljax.errors import InvalidType, Unsupported
 from dmljax.foundation.extras import command_for
 
 CONCAT = {"type": "onnx", "sourcePath": "concat.onnx"}
@@ -210,6 +213,14 @@ def test_unbound_inputs_are_zeros_and_unbound_outputs_are_dropped(tmp_path: Path
         assert execution.values("c").tolist() == [0, 0, 7, 8] + [1] * 8
 
 
+def test_a_model_is_exported_for_the_sizes_of_its_dispatch(tmp_path: Path) -> None:
+    path = written(tmp_path, DATA, {"concat": CONCAT}, [dispatch("concat", x0=rows("a", 1, 2), x1="b", y="c")])
+    assert main(["compile", str(path), "--for", "cpu", "-o", str(tmp_path / "concat.bin")]) == 0
+    exported = jax.export.deserialize(bytearray((tmp_path / "concat.bin").read_bytes()))
+    x = np.array([[1, 2]], np.float32)
+    assert np.asarray(exported.call(x, -x)).tolist() == [[1, 2], [-1, -2]]
+
+
 def test_models_are_read_even_if_no_dispatch_runs_them(tmp_path: Path) -> None:
     assert not loaded(tmp_path, {}, {"concat": CONCAT}).dispatchables
     (found,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
@@ -259,25 +270,28 @@ def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> N
     ],
 )
 def test_invalid_models_are_refused_with_the_reason(changes: Any, bindings: Any, message: str, tmp_path: Path) -> None:
-    onnx.save(reshape(), tmp_path / "reshape.onnx")
+    onnx.save(reshape({"sizes": np.array([4, 2])}), tmp_path / "reshape.onnx")
     resources = DATA | {"small": listed("FLOAT32", [1])}
     found = findings(tmp_path, resources, {"concat": CONCAT | changes}, [dispatch("concat", **bindings)])
     assert message in found[0]
 
 
-def reshape() -> onnx.ModelProto:
+def reshape(constants: dict[str, Any] | None = None) -> onnx.ModelProto:
     node = helper.make_node("Reshape", ["x", "sizes"], ["z"], "z")
-    return model([node], [value("x", FLOAT, [2]), value("sizes", INT64, [2])], [value("z", FLOAT, None)])
+    return model([node], [value("x", FLOAT, [6]), value("sizes", INT64, [2])], [value("z", FLOAT, None)], constants)
 
 
-def test_a_model_whose_sizes_have_no_bounds_is_refused_with_the_command_that_runs_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [[2, 3], [-1, 1]])
+def test_a_model_may_read_sizes_from_a_buffer(sizes: list[int], tmp_path: Path) -> None:
     onnx.save(reshape(), tmp_path / "reshape.onnx")
-    found = findings(tmp_path, DATA, {"sized": CONCAT | {"sourcePath": "reshape.onnx"}}, [dispatch("sized", x="a")])
-    assert "sourcePath.nodes.z.Reshape.sizes must be known while tracing" in found[0]
-    assert "sizes depend on the values of sizes" in found[1]
-    assert found[-1].endswith("because buffers have fixed sizes (dmljax run reshape.onnx needs none)")
-    assert "jit" not in "".join(found)
-    assert "load(" not in "".join(found)
+    resources = DATA | {"sizes": listed("INT64", sizes)}
+    commands = [dispatch("sized", x="a", sizes="sizes", z="later")]
+    read = loaded(tmp_path, resources, {"sized": CONCAT | {"sourcePath": "reshape.onnx"}}, commands)
+    if not jax.config.read("jax_enable_x64"):
+        with pytest.raises(InvalidModel, match=r"dispatchables\.sized\.sizes\.DataType.*got INT64"):
+            Execution(read)
+        return
+    assert run(read).values("later").tolist() == [1, 2, 3, 4, 5, 6]
 
 
 UNIQUE = model(
@@ -301,9 +315,12 @@ def test_a_deferred_resource_takes_the_size_that_values_decide(given: list[float
     }
     shown = [{"type": "print", "resource": name} for name in ("values", "count")]
     command = dispatch("unique", x=rows("x", 6), values="values", count="count")
-    saved = {"type": "writeFile", "resource": "values", "targetPath": "values.npy"}
+    count = len({*given})
+    saved = {"type": "writeFile", "resource": "values", "targetPath": "values.npy", "dimensions": [count]}
     unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}}
     read = loaded(tmp_path, resources, unique, [command, *shown, command, saved])
+    with pytest.raises(Unsupported, match="no program for all inputs, because values decide sizes"):
+        trace(read.dispatchables["unique"])
     for one in (read, fuse(read)):
         execution = run(one, output_path=tmp_path)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -323,9 +340,9 @@ def test_a_result_whose_size_values_decide_takes_the_beginning_of_a_larger_buffe
     bound = {"name": "y", "elementOffset": 4}
     execution = ran(tmp_path, nonzero, [dispatch("nonzero", x="x", y=bound)], resources)
     assert execution.values("y").tolist() == [-1] * 4 + [0, 1, 1, 1, 0, 2] + [-1] * 6
-    small = resources | {"y": listed("FLOAT32", [-1] * 8)}
-    (found,) = findings(tmp_path, small, nonzero, [dispatch("nonzero", x="x", y="y")])
-    assert "commands[0].bindings.y must have 48 bytes; got 32, in 'y' from byte 0 on" in found
+    small = loaded(tmp_path, resources, nonzero, [dispatch("nonzero", x="x", y=bound | {"elementOffset": 12})])
+    with pytest.raises(InvalidModel, match=r"commands\[0\].bindings.y must have 24 bytes; got 16, in 'y' from byte 48"):
+        run(small)
 
 
 def test_a_smaller_result_than_its_reader_needs_is_refused_when_it_runs(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
@@ -78,9 +78,11 @@ def one_node(
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def by_onnxruntime(model: Any, arrays: list[Any]) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
+def by_onnxruntime(model: Any, arrays: Sequence[Any]) -> list[Any]:
+    """The outputs of a model, or of the one in a file, by ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4
+    source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return list(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))

@@ -7,9 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
 from onnx import helper
 from onnx_models import BOOL, FLOAT, model, value
 

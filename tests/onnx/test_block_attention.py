@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
 from onnx_models import one_node
 
 import dmljax.onnx
@@ -55,7 +53,6 @@ MASK[1][[0, 1, 1, 2, 2, 2, 3, 3, 3], [0, 0, 1, 0, 1, 2, 0, 2, 3]] = True
 
 def by_onnxruntime_in_place(model: Any, arrays: list[Any]) -> list[Any]:
     """The results of ONNX Runtime, with caches that inputs and outputs share, as it demands."""
-    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     names, outputs = ([one.name for one in some] for some in (session.get_inputs(), session.get_outputs()))
     given = [one for one in arrays if one is not None]

@@ -9,9 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from helpers import SAMPLED, few_of
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
@@ -99,10 +96,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         [True, True],
     ),
     "FusedMatMul": ([floats(3, 5, 4), floats(3, 5, 6)], {"transA": 1, "alpha": 0.5}),
-    "FusedMatMul batches": (
-        [floats(5, 3, 4), floats(6, 3, 4)],
-        {"transBatchA": 1, "transBatchB": 1, "transB": 1},
-    ),
+    "FusedMatMul batches": ([floats(5, 3, 4), floats(6, 3, 4)], {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
     "FusedGemm": (
         [floats(3, 4), floats(5, 4), floats(5)],
         {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.2},
@@ -134,10 +128,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         [u8(7, 3, 20), np.array([[0, -1, 5], [9, 2, -8]]), floats(7, 3, 3), u8(7, 3, 2)],
         {"block_size": 16, "quantize_axis": 2},
     ),
-    "GatherBlockQuantized of 8 bits": (
-        [u8(7, 40), np.array([3, 3, -7]), floats(7, 3)],
-        {"block_size": 16, "bits": 8},
-    ),
+    "GatherBlockQuantized of 8 bits": ([u8(7, 40), np.array([3, 3, -7]), floats(7, 3)], {"block_size": 16, "bits": 8}),
     "QEmbedLayerNormalization": (
         [
             *(integers(0, 9, (2, 3), np.int32), integers(0, 2, (2, 3), np.int32), u8(9, 8), u8(5, 8), u8(2, 8)),
@@ -214,11 +205,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "Attention ends": ([X, WEIGHT, BIAS, np.array([4, 3, 1, 0], np.int32)], FULL),
     "Attention mask": ([X, WEIGHT, BIAS, MASK, None, floats(2, 2, 4, 4)], {**FULL, "scale": 0.3}),
     "Attention causal": ([X, WEIGHT, BIAS, MASK], {**FULL, "unidirectional": 1}),
-    "Attention past": (
-        [X, WEIGHT, BIAS, np.ones((2, 7), np.int32), PAST],
-        {**FULL, "unidirectional": 1},
-        [True, True],
-    ),
+    "Attention past": ([X, WEIGHT, BIAS, np.ones((2, 7), np.int32), PAST], {**FULL, "unidirectional": 1}, [True, True]),
     "Attention sizes": ([X, floats(8, 28), floats(28)], {**FULL, "qkv_hidden_sizes": [8, 8, 12]}),
     "QAttention": (
         [

@@ -10,12 +10,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
-import onnx
 from onnx import helper, numpy_helper
 
 import dmljax
@@ -41,10 +38,7 @@ class Case(NamedTuple):
 
 
 # What DirectML has no operator for
-REFUSED = {
-    "MaxUnpool 5": "DimensionCount must be 4; got 5",
-    "Resize 5": "DimensionCount must be 1 to 4; got 5",
-}
+REFUSED = {"MaxUnpool 5": "DimensionCount must be 4; got 5", "Resize 5": "DimensionCount must be 1 to 4; got 5"}
 OfRank = Callable[[int], Iterator[Case]]
 CASES: dict[str, OfRank] = {}  # by operator and rank
 

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from helpers import FULL, SAMPLED
 from jax.test_util import check_grads
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx

@@ -5,9 +5,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
-pytest.importorskip("onnx")
-
 from onnx_models import one_node
 
 import dmljax.onnx

@@ -12,6 +12,7 @@ from onnx import helper
 from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
+from dmljax.graphs import steps
 
 
 def rows_times_weights() -> Any:
@@ -89,7 +90,7 @@ def test_filters_that_are_dequantized_and_weights_that_are_only_reshaped_stay_as
 
 
 def test_results_beyond_a_bound_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dmljax.onnx.folding, "MAX_FOLDED_BYTES", 600)
+    monkeypatch.setattr(steps, "MAX_FOLDED_BYTES", 600)
     network = dmljax.onnx.load(rows_times_weights())
     network(X)
     assert network._plan._own.constants.keys() - network.weights.keys() == {"wt"}

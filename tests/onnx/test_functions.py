@@ -3,11 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pytest
-
-pytest.importorskip("onnx")
-
 import onnx
+import pytest
 from onnx import helper
 from onnx_models import FLOAT, model, value
 

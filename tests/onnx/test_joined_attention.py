@@ -9,17 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
+import onnx_models
 import pytest
+from helpers import SAMPLED, few_of
+from onnx import parser
 
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-
-from helpers import SAMPLED, few_of  # noqa: E402  # after what they need
-from onnx import parser  # noqa: E402
-
-import dmljax.onnx  # noqa: E402
-from dmljax.directml import InvalidDesc  # noqa: E402
-from dmljax.lowerings import attention as lowerings  # noqa: E402
+import dmljax.onnx
+from dmljax.directml import InvalidDesc
+from dmljax.lowerings import attention as lowerings
 
 Calls = list[Mapping[str, Any]]
 
@@ -73,10 +71,7 @@ def network(nodes: str, shapes: Mapping[str, Sequence[Any]], constants: str = ""
 
 
 def by_onnxruntime(model: Any, inputs: Mapping[str, Any]) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(inputs))[0]
+    return onnx_models.by_onnxruntime(model, [inputs[own.name] for own in model.graph.input])[0]
 
 
 def with_all_outputs(model: Any) -> Any:

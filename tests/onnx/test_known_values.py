@@ -192,10 +192,7 @@ def summed(numbers: Any, *more: Any) -> Any:
     return dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1])], ["sums", *(["y"] if more else [])], constants))
 
 
-TO_SIZE = (
-    helper.make_node("Gather", ["sums", "last"], ["size"]),
-    helper.make_node("Expand", ["x", "size"], ["y"]),
-)
+TO_SIZE = (helper.make_node("Gather", ["sums", "last"], ["size"]), helper.make_node("Expand", ["x", "size"], ["y"]))
 
 
 def test_values_that_no_size_needs_are_computed_when_the_program_runs() -> None:

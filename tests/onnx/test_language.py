@@ -462,7 +462,7 @@ CACHE_NAMES = ("model", "decoder", "inputs", "past_key_names")
     ("content", "message"),
     [
         ("{", '["genai_config.json"] must be JSON'),
-        ([], "must be an object"),
+        ([], "must be a JSON object; got list"),
         (without("model", "decoder"), '["genai_config.json"].model.decoder must be an object; got none'),
         (with_value("2", "model", "decoder", "num_hidden_layers"), "num_hidden_layers must be an integer; got '2'"),
         (

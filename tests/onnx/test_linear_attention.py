@@ -6,9 +6,6 @@ import jax
 import numpy as np
 import pytest
 from helpers import FULL, SAMPLED
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx

@@ -7,9 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx

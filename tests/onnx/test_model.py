@@ -12,11 +12,10 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from helpers import X64
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
+from onnx_models import BOOL, FLOAT, INT64, by_onnxruntime, model, small_network, value
 
 import dmljax.onnx
 from dmljax import DmlError
@@ -38,8 +37,7 @@ def network() -> Any:
 
 
 def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
-    session = onnxruntime.InferenceSession(small_network().SerializeToString())
-    (expected,) = session.run(None, {"x": picture})
+    (expected,) = by_onnxruntime(small_network(), [picture])
     np.testing.assert_allclose(network(picture), expected, rtol=1e-5, atol=1e-5)
     chex.assert_trees_all_equal(network(picture), network(x=picture), jax.jit(network)(jnp.asarray(picture)))
 

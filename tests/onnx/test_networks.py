@@ -10,16 +10,15 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from helpers import FULL, SAMPLED, few_of
+from onnx_models import FLOAT, model, value
 
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+import dmljax.onnx
+
 torch = pytest.importorskip("torch")
-
-from helpers import FULL, SAMPLED, few_of  # noqa: E402  # after what they need
-from onnx_models import FLOAT, model, value  # noqa: E402
-
-import dmljax.onnx  # noqa: E402
 
 nn = torch.nn
 

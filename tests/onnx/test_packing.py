@@ -5,9 +5,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
-pytest.importorskip("onnx")
-
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx

@@ -152,11 +152,7 @@ def test_a_right_folder_has_no_findings(folder: Path, capsys: pytest.CaptureFixt
     ids=range(7),
 )
 def test_a_finding_names_the_file_and_the_field(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    change: Callable[[Path], object],
-    finding: str,
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], finding: str
 ) -> None:
     copied = shutil.copytree(folder, tmp_path / "copied")
     change(copied)

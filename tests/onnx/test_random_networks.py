@@ -6,10 +6,6 @@ import jax
 import numpy as np
 import pytest
 from helpers import few_of
-
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
 from onnx import helper
 from random_networks import Draw, Step
 

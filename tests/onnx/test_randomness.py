@@ -6,19 +6,16 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnx.parser
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
-import onnx.parser
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
 import dmljax.onnx
 from dmljax.command_line.cli import main
 from dmljax.directml import InvalidType, Unsupported
-from dmljax.onnx.trial import shown
+from dmljax.onnx.timing import shown
 
 KEY = jax.random.key(7)
 MANY = 20000

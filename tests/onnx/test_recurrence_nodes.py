@@ -7,11 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import SAMPLED
-
-pytest.importorskip("onnx")
-
 from onnx import helper
-from onnx_models import FLOAT, model, value
+from onnx_models import FLOAT, by_onnxruntime, model, value
 
 import dmljax.onnx
 from dmljax import DmlError
@@ -34,12 +31,6 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
     return dmljax.onnx.load(made), made, weights
 
 
-def by_onnxruntime(made: Any, x: Any) -> list[Any]:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
-
-
 @pytest.mark.parametrize(
     ("activations", "alphas", "betas"),
     [
@@ -53,7 +44,7 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
     lists = {"activation_alpha": alphas, "activation_beta": betas}
     numbers = {name: one for name, one in lists.items() if one}
     own, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
-    for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
+    for result, expected in zip(own(X), by_onnxruntime(made, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -72,7 +63,7 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
 )
 def test_attributes_mean_the_same_as_in_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
     own, made, _ = network(operator, gates, **attributes)
-    for result, expected in zip(own(X), by_onnxruntime(made, X), strict=True):
+    for result, expected in zip(own(X), by_onnxruntime(made, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import FLOAT, model, small_network, value
+from onnx_models import FLOAT, by_onnxruntime, model, small_network, value
 
 import dmljax.onnx
 from dmljax import DmlError
@@ -23,18 +22,13 @@ from dmljax.onnx import saving
 PICTURE = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype("float32")
 
 
-def run_elsewhere(path: Path, *inputs: Any) -> Any:
-    session = onnxruntime.InferenceSession(path)
-    return session.run(None, dict(zip([one.name for one in session.get_inputs()], inputs, strict=True)))[0]
-
-
 def test_a_trained_model_runs_in_onnx_runtime(tmp_path: Path) -> None:
     network = dmljax.onnx.load(small_network())
     slopes = jax.grad(lambda weights: jnp.sum(network.apply(weights, PICTURE) ** 2))(network.weights)
     trained = jax.tree.map(lambda weight, slope: weight - 0.01 * slope, network.weights, slopes)
     network.save(tmp_path / "trained.onnx", trained)
     expected = network.apply(trained, PICTURE)
-    np.testing.assert_allclose(run_elsewhere(tmp_path / "trained.onnx", PICTURE), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(by_onnxruntime(tmp_path / "trained.onnx", [PICTURE])[0], expected, rtol=1e-5, atol=1e-5)
     again = dmljax.onnx.load(tmp_path / "trained.onnx")
     assert list(again.weights) == list(network.weights)
     np.testing.assert_array_equal(again(PICTURE), jax.jit(lambda x: again(x))(PICTURE))
@@ -86,7 +80,7 @@ def test_external_data_is_moved_into_the_new_file(tmp_path: Path) -> None:
     (tmp_path / "weights").unlink()
     network.save(tmp_path / "whole.onnx")
     expected = network(PICTURE)
-    np.testing.assert_allclose(run_elsewhere(tmp_path / "whole.onnx", PICTURE), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(by_onnxruntime(tmp_path / "whole.onnx", [PICTURE])[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_weights_too_large_for_protobuf_go_into_an_external_file(

@@ -53,12 +53,7 @@ OF_DIFFUSERS: list[tuple[str, int, dict[str, Any], list[float]]] = [
     ),
     ("pndm", 7, LEADING, [0.17702, -1.12011, 1.95288, 2.46767]),
     ("pndm", 1, LEADING, [0.29588, -1.1893, 0.89028, 1.98905]),
-    (
-        "pndm",
-        9,
-        {**SCHEDULER, **VELOCITY, "timestep_spacing": "linspace"},
-        [0.00127, -0.40656, 0.27971, 0.82874],
-    ),
+    ("pndm", 9, {**SCHEDULER, **VELOCITY, "timestep_spacing": "linspace"}, [0.00127, -0.40656, 0.27971, 0.82874]),
     ("euler", 6, LEADING, [0.26483, -1.5814, 2.03788, 2.41344]),
     ("euler", 6, BETAS, [1.97697, -3.18792, 2.3679, 4.19568]),
     ("euler", 5, {**BETAS, **VELOCITY, **ZERO}, [-0.09378, -0.23306, 0.07367, 0.45331]),

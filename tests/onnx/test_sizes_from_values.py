@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx.parser
-import onnxruntime
 import pytest
 from helpers import SAMPLED
+from onnx_models import by_onnxruntime
 
 import dmljax.onnx
 from dmljax.directml import Unsupported
@@ -119,19 +119,13 @@ def network(nodes: str) -> onnx.ModelProto:
     return proto
 
 
-def of_onnx_runtime(proto: onnx.ModelProto, x: Any) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, {"x": x})
-
-
 def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
     """For each node whose result has a size that its values decide, that size and some more."""
     operators = ("NonZero", "Compress", "Unique", "NonMaxSuppression")
     nodes = [node for node in proto.graph.node if node.op_type in operators]
     proto = onnx.ModelProto.FromString(proto.SerializeToString())
     proto.graph.output.extend(onnx.ValueInfoProto(name=node.output[0]) for node in nodes)
-    results = of_onnx_runtime(proto, x)[2:]
+    results = by_onnxruntime(proto, [x])[2:]
     axis = {"NonZero": -1}
     rows = zip(nodes, results, strict=True)
     return {node.output[0]: max(1, one.shape[axis.get(node.op_type, 0)]) + more for node, one in rows}
@@ -142,7 +136,7 @@ def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_compute_what_onnx_runtime_does_for_any_bound(name: str, bounds: str) -> None:
     proto = network(NETWORKS[name])
-    expected = of_onnx_runtime(proto, X)
+    expected = by_onnxruntime(proto, [X])
     maximum_sizes: Any = bounds if bounds == "largest" else bounds_of(proto, X, 3 if bounds == "larger" else 0)
     require_same(dmljax.onnx.load(proto, maximum_sizes=maximum_sizes), X, expected)
 
@@ -163,7 +157,7 @@ def require_same(model: Any, x: Any, expected: Any) -> None:
 def test_networks_without_any_such_element_compute_what_onnx_runtime_does(name: str) -> None:
     x = -np.abs(X) - 1
     proto = network(NETWORKS[name])
-    require_same(dmljax.onnx.load(proto, maximum_sizes="largest"), x, of_onnx_runtime(proto, x))
+    require_same(dmljax.onnx.load(proto, maximum_sizes="largest"), x, by_onnxruntime(proto, [x]))
 
 
 def test_a_batch_is_mapped_each_with_sizes_of_its_own() -> None:
@@ -195,7 +189,7 @@ def test_an_operator_that_would_read_padding_is_named() -> None:
 
 def test_outside_jit_a_model_with_such_an_operator_returns_the_true_sizes() -> None:
     y, n = dmljax.onnx.load(network(REFUSED), maximum_sizes="largest")(X)
-    (expected, count) = of_onnx_runtime(network(REFUSED), X)
+    (expected, count) = by_onnxruntime(network(REFUSED), [X])
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
     assert n.tolist() == count.tolist()
 

@@ -7,11 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnxruntime
 import pytest
 from helpers import compilations
 from onnx import TensorProto, helper
-from onnx_models import FLOAT, INT64, model, value
+from onnx_models import FLOAT, INT64, by_onnxruntime, model, value
 
 import dmljax.onnx
 
@@ -45,11 +44,10 @@ def events_of(function: Callable[[], Any]) -> list[str]:
 
 def test_data_dependent_sizes_equal_onnxruntime() -> None:
     proto = selected()
-    session = onnxruntime.InferenceSession(proto.SerializeToString())
     network = dmljax.onnx.load(proto)
     for x in (X, X.T.reshape(2, 3), X[:1], np.ones((4, 3), np.float32), np.zeros((2, 3), np.float32)):
-        for given in (x, jnp.asarray(x)):
-            results, expected = network(given), session.run(None, {"x": x})
+        expected = by_onnxruntime(proto, [x])
+        for results in (network(x), network(jnp.asarray(x))):
             np.testing.assert_allclose(results[0], expected[0], rtol=1e-5)
             assert results[1].tolist() == expected[1].tolist()
 

@@ -226,13 +226,12 @@ def check_derivatives(image: Any, filters: Any, arguments: Any) -> None:
     assert float(np.vdot(of_w, dw)) == float(np.vdot(y, by_w))
 
 
-@pytest.mark.parametrize("direction", ConvolutionDirection)
-def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu(direction: ConvolutionDirection) -> None:
-    """XLA's grouped convolution takes up to 70 times as long."""
+def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu() -> None:
+    """XLA's grouped convolution takes up to 200 times as long."""
     x, w = whole(1, 8, 6, 7), whole(8, 1, 3, 3)
 
     def convolved(x: Any, w: Any) -> Any:
-        return dmljax.convolution(x, w, direction=direction, group_count=8)
+        return dmljax.convolution(x, w, group_count=8)
 
     gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
     for function in (convolved, gradient):
@@ -364,8 +363,8 @@ def test_sums_of_float32_are_as_accurate_as_rounding_allows(
     computed = dmljax.convolution(x, w, start_padding=padding, end_padding=padding, group_count=groups)
     wide = x.astype(np.float64), w.astype(np.float64)
     exact = jax.lax.conv_general_dilated(*wide, (1, 1), [(padding, padding)] * 2, feature_group_count=groups)
-    # Processors with AVX-512 stay below 24 units, those with AVX2 below 25.
-    np.testing.assert_allclose(computed, exact, rtol=25 / 2**24)
+    # XLA's own convolution on processors with AVX2 stays below 28 units.
+    np.testing.assert_allclose(computed, exact, rtol=28 / 2**24)
 
 
 # What is compiled

@@ -257,62 +257,14 @@ def test_nonzero_at_the_boundaries_of_words_and_runs(shape: tuple[int, ...]) -> 
             assert_same_bits(coordinates, expected.astype(np.int32))
 
 
-# A chunk has 1024 rows. If more than a third of the rows are set, all of them are found at once, without chunks.
-CHUNKED = {
-    5000: (0, 1, 1023, 1024, 1025, 1674, 1675, 5000),
-    257: (1,),
-    300: (99, 150),
-    1025: (3,),
-    2048: (600,),
-    4095: (1300,),
-    100_000: (30_000,),
-}
-
-
 @FULL
-@pytest.mark.parametrize("elements", CHUNKED)
-def test_nonzero_in_chunks_equals_nonzero_in_one_pass(lowering: str, elements: int) -> None:
-    # One size for every count, so that all counts share one compilation.
-    calls: list[tuple[tuple[int, ...], int | None]] = [((elements,), None)]
-    if len(CHUNKED[elements]) > 2:
-        calls += [((1, elements), 1028), ((elements, 1), elements + 70)]
-    for count in CHUNKED[elements]:
-        input = np.zeros(elements, np.float32)
-        input[np.random.default_rng(count).choice(elements, count, replace=False)] = 1
-        found = np.flatnonzero(input)
-        for shape, size in calls:
-            result = dmljax.nonzero_coordinates(input.reshape(shape), size=size, fill_value=9)
-            rows = np.full((elements if size is None else size, len(shape)), 9, np.int32)
-            rows[:count] = 0
-            rows[:count, shape.index(elements)] = found[: len(rows)]
-            assert int(result.count) == count
-            assert_same_bits(result.coordinates, rows)
-
-
-@FULL
-def test_nonzero_in_chunks_stops_at_the_size() -> None:
-    input = np.zeros(20_000, np.int32)
-    input[::7] = 1
-    for size in (1024, 1500, 2857, 9000):
-        count, coordinates = dmljax.nonzero_coordinates(input, size=size)
-        assert int(count) == 2858
-        assert_same_bits(coordinates[:2858, 0], np.arange(0, 20_000, 7, dtype=np.int32)[:size])
-
-
-@FULL
-def test_nonzero_loops_over_chunks_but_never_over_a_batch() -> None:
+def test_nonzero_of_a_batch_equals_one_after_another() -> None:
     input = np.zeros((3, 4000), np.float32)
     input[0, ::50], input[2, 7:] = 1, 1
-    input_type = jax.ShapeDtypeStruct(input.shape, input.dtype)
-    one: Any = jax.jit(lambda x: dmljax.nonzero_coordinates(x, size=4000)).lower(input_type).compile()
-    mapped: Any = jax.jit(jax.vmap(dmljax.nonzero_coordinates)).lower(input_type).compile()
-    assert " while(" in one.as_text()
-    assert " while(" not in mapped.as_text()
-    assert_same_trees(
-        mapped(input), jax.tree.map(lambda *rows: np.stack(rows), *map(dmljax.nonzero_coordinates, input))
-    )
-    twice = jax.vmap(jax.vmap(dmljax.nonzero_coordinates))(input[None])
-    assert_same_trees(jax.tree.map(lambda x: x[0], twice), mapped(input))
+    mapped = jax.vmap(dmljax.nonzero_coordinates)
+    each = jax.tree.map(lambda *rows: np.stack(rows), *map(dmljax.nonzero_coordinates, input))
+    assert_same_trees(mapped(input), each)
+    assert_same_trees(jax.tree.map(lambda x: x[0], jax.vmap(mapped)(input[None])), each)
 
 
 def test_nonzero_has_rows_beyond_int32() -> None:

@@ -1,7 +1,7 @@
 """GEMM, MATRIX_MULTIPLY_INTEGER and INTEGER_TO_FLOAT, and QUANTIZED_LINEAR_MATRIX_MULTIPLY."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,6 @@ from jax.test_util import check_grads
 import dmljax
 from dmljax import directml
 from dmljax.directml import FeatureLevel, InvalidDesc, InvalidType, MatrixTransform, Unsupported
-from dmljax.lowerings import byte_products
 from dmljax.types import widened
 
 INF, NAN = math.inf, math.nan
@@ -226,19 +225,9 @@ def test_zero_points_apply_to_all_elements_or_to_rows_or_to_columns(call: Any, s
         assert_same_bits(call(dmljax.matrix_multiply_integer, a, b, a_zero, b_zero), expected)
 
 
-@pytest.fixture(params=["with VNNI", "without VNNI"])
-def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Multiplies bytes as on a processor with the instructions for it, or without."""
-    monkeypatch.setattr(byte_products, "are_fast", lambda: request.param == "with VNNI")
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 @SAMPLED
-@pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize("types", BYTES, ids="-".join)
-def test_bytes_are_multiplied_exactly_on_all_processors(call: Any, types: tuple[str, str]) -> None:
+def test_bytes_are_multiplied_exactly(call: Any, types: tuple[str, str]) -> None:
     a_zero, b_zero = (np.array([7, 200, 31], kind) for kind in (np.uint8, np.uint8))
     a_zero, b_zero = a_zero.view(types[0]), b_zero[1].view(types[1])
     for a_shape, b_shape in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (2, 4, 5)), ((3, 0), (0, 5))):
@@ -248,7 +237,6 @@ def test_bytes_are_multiplied_exactly_on_all_processors(call: Any, types: tuple[
 
 
 @SAMPLED
-@pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize(("axes", "count"), [((1, None), 2), ((None, 0), 1), ((2, 1), 2)])
 def test_bytes_are_multiplied_under_vmap(axes: tuple[int | None, int | None], count: int) -> None:
     a, b, zero = whole("uint8", count, 3, 4), whole("int8", count, 4, 5), np.array(9, np.uint8)
@@ -261,19 +249,6 @@ def test_bytes_are_multiplied_under_vmap(axes: tuple[int | None, int | None], co
     given = (x[0] if axis is None else np.moveaxis(x, 0, axis) for x, axis in zip((a, b), axes, strict=True))
     multiply = jax.vmap(lambda a, b: dmljax.matrix_multiply_integer(a, b, zero), axes)
     assert_same_bits(multiply(*given), oracles.wrapped(expected))
-
-
-def test_batches_of_bytes_are_multiplied_along_any_axis() -> None:
-    a, b = whole("uint8", 2, 3, 6, 4), whole("int8", 2, 3, 4, 5)
-    result = jax.vmap(byte_products.product_of_bytes, (2, 3))(np.moveaxis(a, 0, 2), np.moveaxis(b, 0, 3))
-    assert_same_bits(result, oracles.wrapped(oracles.whole_product(a, b)))
-
-
-def test_bytes_are_multiplied_as_bytes_where_that_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_products, "are_fast", lambda: True)
-    a, b = jnp.ones((6, 8), np.uint8), jnp.ones((8, 7), np.int8)
-    text = jax.jit(lambda a, b: dmljax.matrix_multiply_integer(a, b, np.uint8(1))).lower(a, b).as_text()
-    assert "(tensor<7x8xui8>, tensor<8x7xi8>) -> tensor<7x7xi32>" in text
 
 
 @FULL

@@ -33,9 +33,8 @@ COPIES = re.compile("MAX_|QUANTIZED|UNFOLD|ROI_POOLING")
 TEXT = """\
 # At a glance
 
-{coverage}, family by family. `pytest tests/tables/test_at_a_glance.py --at-a-glance
-notebooks/at-a-glance.md` writes this page from the support tables, the tests' cases, [the table of
-accuracy](accuracy.md) and what `python tests/benchmarks/every.py` measured.
+{coverage}, family by family. `python tests/generated.py` writes this page from the support tables,
+the tests' cases, [the table of accuracy](accuracy.md) and what `python tests/benchmarks/results.py` measured.
 
 - **data types**: what the newest support table lists for all tensors. Functions also take bfloat16, float64 and 64-bit
   integers where the computation makes sense for them.

@@ -24,12 +24,8 @@ from dmljax.types import UNSIGNED, DataType
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
 _PRODUCTS = {"GEMM", "MATRIX_MULTIPLY_INTEGER", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT", "QUANTIZED_LINEAR_MATRIX_MULTIPLY"}
-_COUNTS = {
-    "indices",
-    "sequence_lengths",
-    "batch_indices",
-    "past_sequence_lengths",
-}  # the functions take integers of any type
+# The functions take integers of any type for these.
+_COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}
 
 
 class OperatorCall:
@@ -73,9 +69,7 @@ class OperatorCall:
             return special(self)
         if self.name in _PRODUCTS:
             return [self._product()]
-        if self.name.startswith("ELEMENT_WISE_"):
-            return [self.elementwise()]
-        if self.name == "ACTIVATION_PARAMETERIZED_RELU":
+        if self.name.startswith("ELEMENT_WISE_") or self.name == "ACTIVATION_PARAMETERIZED_RELU":
             return [self.elementwise()]
         return self.spatial() if self.operator.has_images else self.of_one_rank()
 

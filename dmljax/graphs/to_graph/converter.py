@@ -12,6 +12,7 @@ from jax.extend.core import Literal
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
 from dmljax.errors import DmlError, Path, Problem
+from dmljax.graphs.steps import Step, needed
 from dmljax.graphs.to_graph.builder import Builder, NoOperator
 from dmljax.graphs.to_graph.calls import OperatorCall
 from dmljax.graphs.to_graph.primitives import MOVES, PRIMITIVES
@@ -25,17 +26,17 @@ _TRANSPARENT = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "c
 
 
 class Converter(Builder):
-    """A graph under construction from the equations of JAX programs."""
+    """A graph under construction from the equations of JAX programs, and the recorded calls in them by label."""
+
+    calls: Mapping[str, RecordedCall]
 
     def converted(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
         """Adds the nodes of a program that reads these views; names them after the second part of its place."""
         self.place, self.name = place, str(place[1])
-        by_label = {call.label: call for call in calls}
-        return self._evaluated(closed.jaxpr, closed.consts, views, by_label)
+        self.calls = {call.label: call for call in calls}
+        return self._evaluated(closed.jaxpr, closed.consts, views)
 
-    def _evaluated(
-        self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View], calls: Mapping[str, RecordedCall]
-    ) -> list[View]:
+    def _evaluated(self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View]) -> list[View]:
         known: dict[Any, View] = dict(zip(jaxpr.invars, views, strict=True))
         waiting = dict(zip(jaxpr.constvars, constants, strict=True))
 
@@ -48,11 +49,11 @@ class Converter(Builder):
             return known[var]
 
         for equation in _needed(jaxpr):
-            given = [read(var) for var in equation.invars]
+            operands = [read(var) for var in equation.invars]
             try:
                 results = [
                     _seen_as(result, var.aval)
-                    for var, result in zip(equation.outvars, self._equation(equation, given, calls), strict=True)
+                    for var, result in zip(equation.outvars, self._equation(equation, operands), strict=True)
                 ]
             except (DmlError, NoOperator) as error:
                 self._refuse(equation, error)
@@ -69,57 +70,53 @@ class Converter(Builder):
         else:
             self.problems.append(Problem((*self.place, operation), *error.args))
 
-    def _equation(self, equation: Any, given: list[View], calls: Mapping[str, RecordedCall]) -> Sequence[View]:
+    def _equation(self, equation: Any, views: list[View]) -> Sequence[View]:
         params = equation.params
-        call = calls.get(params.get("name", ""))
+        call = self.calls.get(params.get("name", ""))
         outputs = [(var.aval.dtype, var.aval.shape) for var in equation.outvars]
         if call is not None:
             try:
-                return OperatorCall(self, call, given, outputs).results()
+                return OperatorCall(self, call, views, outputs).results()
             except (DmlError, NoOperator):
-                results = self._without_operator(equation, given, calls)
+                results = self._without_operator(equation, views)
                 if results is None:
                     raise
                 return results
         name = equation.primitive.name
         if name in _TRANSPARENT and _inner(equation) is not None:
-            return self._inlined(equation, given, calls)
-        if name not in MOVES and self._is_evaluated(equation, given):
-            return self._evaluated_now(equation, given)
+            return self._inlined(equation, views)
+        if name not in MOVES and self._is_evaluated(equation, views):
+            return self._evaluated_now(equation, views)
         if name == "cond":
-            return self._chosen(equation, given, calls)
+            return self._chosen(equation, views)
         if name == "scan":
-            return self._unrolled(equation, given, calls)
+            return self._unrolled(equation, views)
         if name not in PRIMITIVES:
             raise NoOperator("no DirectML operator for this operation", name)
-        results = PRIMITIVES[name](self, params, outputs, *given)
+        results = PRIMITIVES[name](self, params, outputs, *views)
         return results if isinstance(results, list) else [results]
 
-    def _inlined(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+    def _inlined(self, equation: Any, views: Sequence[View]) -> list[View]:
         inner = _inner(equation)
-        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given, calls)
+        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), views)
 
-    def _without_operator(
-        self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]
-    ) -> list[View] | None:
+    def _without_operator(self, equation: Any, views: Sequence[View]) -> list[View] | None:
         """Converts a call's formula instead, because its operator refused the call; None if that is refused too."""
-        if self._is_evaluated(equation, given):
-            return self._evaluated_now(equation, given)
+        if self._is_evaluated(equation, views):
+            return self._evaluated_now(equation, views)
         before = self.nodes, self.edges, self.constants, self.problems
         self.nodes, self.edges, self.constants = dict(self.nodes), dict(self.edges), dict(self.constants)
         self.problems = [*self.problems]
-        results = self._inlined(equation, given, calls)
+        results = self._inlined(equation, views)
         if len(self.problems) == len(before[-1]):
             return results
         self.nodes, self.edges, self.constants, self.problems = before
         return None
 
-    def _chosen(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+    def _chosen(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Computes all branches and selects one, because DirectML has no branches."""
-        which, *operands = given
-        branches = [
-            self._evaluated(branch.jaxpr, branch.consts, operands, calls) for branch in equation.params["branches"]
-        ]
+        which, *read = views
+        branches = [self._evaluated(branch.jaxpr, branch.consts, read) for branch in equation.params["branches"]]
         chosen, *others = branches
         for i, results in enumerate(others, 1):
             index = self.local_constant(i, which.dtype)
@@ -128,31 +125,31 @@ class Converter(Builder):
             chosen = [self.elementwise(directml.ElementWiseIfDesc, is_later, later, own) for later, own in pairs]
         return chosen
 
-    def _unrolled(self, equation: Any, given: Sequence[View], calls: Mapping[str, RecordedCall]) -> list[View]:
+    def _unrolled(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Unrolls a loop, because DirectML has no loops."""
         params, body = equation.params, equation.params["jaxpr"]
         length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
         if not 0 < length <= MAX_ROUNDS:
             raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
-        kept, state, rows = given[:constants], [*given[constants:][:carries]], given[constants + carries :]
+        kept, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
         made: dict[int, list[View]] = {}
         for i in range(length)[:: -1 if params["reverse"] else 1]:
-            results = self._evaluated(
-                body.jaxpr, body.consts, [*kept, *state, *(self.row(one, i) for one in rows)], calls
-            )
+            results = self._evaluated(body.jaxpr, body.consts, [*kept, *state, *(self.row(view, i) for view in rows)])
             state, made[i] = results[:carries], results[carries:]
-        return [*state, *(self.stacked(one, 0) for one in zip(*(made[i] for i in range(length)), strict=True))]
+        return [*state, *(self.stacked(rows, 0) for rows in zip(*(made[i] for i in range(length)), strict=True))]
 
-    def _is_evaluated(self, equation: Any, given: Sequence[View]) -> bool:
+    def _is_evaluated(self, equation: Any, views: Sequence[View]) -> bool:
         """Whether the results depend only on constants and are small enough to become constants."""
-        most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in given)])
-        return all(map(self.is_constant, given)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
+        most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in views)])
+        return all(map(self.is_constant, views)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
 
-    def _evaluated_now(self, equation: Any, given: Sequence[View]) -> list[View]:
+    def _evaluated_now(self, equation: Any, views: Sequence[View]) -> list[View]:
         with jax.ensure_compile_time_eval():
-            results = equation.primitive.bind(*(jax.numpy.asarray(self.value(one)) for one in given), **equation.params)
+            results = equation.primitive.bind(
+                *(jax.numpy.asarray(self.value(view)) for view in views), **equation.params
+            )
         several = results if equation.primitive.multiple_results else [results]
-        return [self.local_constant(np.asarray(one)) for one in several]
+        return [self.local_constant(np.asarray(result)) for result in several]
 
 
 def _inner(equation: Any) -> Any:
@@ -169,10 +166,10 @@ def _seen_as(view: View, wanted: Any) -> View:
 
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that an output needs."""
-    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
-    equations = []
-    for equation in reversed(jaxpr.eqns):
-        if needed & set(equation.outvars):
-            equations.append(equation)
-            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
-    return equations[::-1]
+    steps = {id(equation): Step(_variables(equation.invars), equation.outvars) for equation in jaxpr.eqns}
+    kept = {*needed(steps, _variables(jaxpr.outvars))}
+    return [equation for equation in jaxpr.eqns if id(equation) in kept]
+
+
+def _variables(atoms: Sequence[Any]) -> list[Any]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]

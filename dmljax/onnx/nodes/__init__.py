@@ -9,6 +9,7 @@ from dmljax.onnx.nodes import (
     experts as experts,
     few_bits as few_bits,
     float_blocks as float_blocks,
+    grouped_attention as grouped_attention,
     indexing as indexing,
     joined_attention as joined_attention,
     linear_attention as linear_attention,

@@ -1,26 +1,21 @@
 """Attention to keys in blocks: a mask says which blocks a query sees, or a table which blocks a sequence has."""
 
-import functools
-
 import jax.numpy as jnp
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.nodes.attention import (
+from dmljax.onnx.nodes.attention import require_absent, window
+from dmljax.onnx.nodes.grouped_attention import (
+    Angles,
     Chunk,
-    attended,
-    attended_by_scores,
-    attended_in_buffers,
-    require_absent,
-    rotated_at,
-    unpacked,
-    window,
+    NearScores,
+    Norms,
+    Projections,
+    Rotary,
+    SharedHeads,
+    attended_in_caches,
 )
-from dmljax.onnx.nodes.normalization import rms_normalization
-from dmljax.onnx.parameters import Array, Heads, Matrix, Results, Rows, Vector
-from dmljax.onnx.registry import handles
-
-_contributed = functools.partial(handles, domain="com.microsoft")
-
+from dmljax.onnx.parameters import Array, Heads, Matrix, Results, Vector
+from dmljax.onnx.registry import contributed
 
 # SparseAttention
 
@@ -34,11 +29,9 @@ def _block_mask(starts: Array, columns: Array) -> Array:
     return mask.at[jnp.arange(layouts, dtype=jnp.int32)[:, None], rows, columns].set(True, mode="drop")
 
 
-@_contributed("SparseAttention")
+@contributed("SparseAttention")
 def _sparse_attention(
-    query: Rows,
-    key: Rows | None,
-    value: Rows | None,
+    rows: Projections,
     past_key: Heads,
     past_value: Heads,
     starts: Matrix,
@@ -48,29 +41,25 @@ def _sparse_attention(
     cosines: Matrix | None = None,
     sines: Matrix | None = None,
     *,
-    do_rotary: int = 0,
-    kv_num_heads: int,
-    num_heads: int,
-    rotary_interleaved: int = 0,
+    heads: SharedHeads,
+    rotary: Rotary,
     scale: float | None = None,
     sparse_block_size: int,
 ) -> Results:
     layouts, room = starts.shape[0], past_key.shape[2]
-    if num_heads % layouts:
-        raise InvalidDesc(Problem("num_heads", f"must be divisible by {layouts}, the number of layouts", num_heads))
-    heads, keys, values = unpacked(query, key, value, num_heads, kv_num_heads)
-    chunk = Chunk.of(ends, heads.shape[2])
-    if do_rotary:
-        is_interleaved = bool(rotary_interleaved)
-        heads, keys = rotated_at(chunk.own, cosines, sines, heads, keys, is_interleaved=is_interleaved)
+    if heads.num_heads % layouts:
+        rule = f"must be divisible by {layouts}, the number of layouts"
+        raise InvalidDesc(Problem("num_heads", rule, heads.num_heads))
+    query, key, value = heads.split(rows)
+    chunk = Chunk.of(ends, query.shape[2])
+    query, key = rotary.turned((query, key), Angles(cosines, sines), chunk.own)
     mask = _block_mask(starts.astype(jnp.int32), columns.astype(jnp.int32))
-    rows = jnp.take(mask, chunk.own // sparse_block_size, axis=1, mode="clip")
-    seen = jnp.repeat(jnp.moveaxis(rows, 0, 1), sparse_block_size, axis=-1)  # (batch, layouts, queries, keys)
+    blocks = jnp.take(mask, chunk.own // sparse_block_size, axis=1, mode="clip")
+    seen = jnp.repeat(jnp.moveaxis(blocks, 0, 1), sparse_block_size, axis=-1)  # (batch, layouts, queries, keys)
     seen = jnp.pad(seen, [(0, 0)] * 3 + [(0, max(room - seen.shape[-1], 0))])[..., :room]
-    seen = jnp.tile(seen, (1, num_heads // layouts, 1, 1))
-    keys, values = chunk.without_padding(keys), chunk.without_padding(values)
-    buffers = past_key, past_value
-    return attended_in_buffers(heads, keys, values, buffers, chunk.pasts, room, seen, scale=scale or None)
+    seen = jnp.tile(seen, (1, heads.num_heads // layouts, 1, 1))
+    news, pasts = [chunk.without_padding(x) for x in (key, value)], (past_key, past_value)
+    return tuple(attended_in_caches(query, news, pasts, chunk.pasts, room, seen, scale=scale))
 
 
 # PagedAttention
@@ -82,7 +71,7 @@ def _slots(table: Array, sequences: Array, places: Array, size: int) -> Array:
     return jnp.where((blocks < 0) | (places >= size * table.shape[1]), -1, blocks * size + places % size)
 
 
-@_contributed("PagedAttention")
+@contributed("PagedAttention")
 def _paged_attention(
     query: Matrix,
     key: Matrix | None,
@@ -102,19 +91,15 @@ def _paged_attention(
     v_scale: Array | None = None,
     metadata: Array | None = None,  # bounds that only help to choose kernels
     *,
-    do_rotary: int = 0,
+    heads: SharedHeads,
     is_causal: int = 1,
     k_cache_dtype: str = "",
     k_quant_type: str = "NONE",
     kv_cache_layout: str = "SEPARATE",
-    kv_num_heads: int,
-    local_window_size: int = -1,
-    num_heads: int,
     qk_norm_epsilon: float = 1e-6,
-    rotary_interleaved: int = 0,
+    rotary: Rotary,
     rotary_offset: int = 0,
-    scale: float | None = None,
-    softcap: float = 0.0,
+    scores: NearScores,
     v_cache_dtype: str = "",
     v_head_size: int = 0,
     v_quant_type: str = "NONE",
@@ -127,20 +112,16 @@ def _paged_attention(
         if dtype not in ("", key_cache.dtype.name):
             raise Unsupported(Problem(name, f"must be {key_cache.dtype.name}, the type of the cache", dtype))
     tokens = query.shape[0]
-    new = None if key is None else key[None], None if value is None else value[None]
-    heads, keys, values = unpacked(query[None], *new, num_heads, kv_num_heads)
-    if q_norm_weight is not None and k_norm_weight is not None:
-        heads = rms_normalization(heads, q_norm_weight, epsilon=qk_norm_epsilon)
-        keys = rms_normalization(keys, k_norm_weight, epsilon=qk_norm_epsilon)
+    rows = Projections(query[None], None if key is None else key[None], None if value is None else value[None])
+    queries, keys, values = heads.split(rows)
+    queries, keys = Norms(q_norm_weight, k_norm_weight).normalized(queries, keys, [qk_norm_epsilon] * 2)
     starts, pasts, table = (x.astype(jnp.int32) for x in (starts, pasts, table))
     index = jnp.arange(tokens, dtype=jnp.int32)
     sequences = jnp.sum(starts[1:, None] <= index[None], 0, dtype=jnp.int32)
     sequences = jnp.minimum(sequences, table.shape[0] - 1)
     steps = index - starts[sequences]
     places = pasts[sequences] + steps
-    if do_rotary:
-        is_interleaved = bool(rotary_interleaved)
-        heads, keys = rotated_at(places[None], cosines, sines, heads, keys, is_interleaved=is_interleaved)
+    queries, keys = rotary.turned((queries, keys), Angles(cosines, sines), places[None])
     size = key_cache.shape[1]
     slots = _slots(table, sequences, places, size) if slots is None else slots.astype(jnp.int32)
     slots = jnp.where(index < starts[-1], slots, -1)
@@ -164,13 +145,9 @@ def _paged_attention(
     # Each sequence has room for all tokens, because their numbers are not known while tracing.
     padded = jnp.minimum(starts[:-1, None] + index[None], tokens - 1)
     own = (pasts[:, None] + index[None])[:, None, :, None]
-    near = window(own, room, is_causal=bool(is_causal), left=local_window_size - 1 if local_window_size >= 0 else -1)
+    near = window(own, room, is_causal=bool(is_causal), left=scores.left)
     seen = is_there if near is None else is_there & near
-    queries, (keys, values) = jnp.moveaxis(heads[0][:, padded], 1, 0), map(of_sequences, caches)
-    if softcap or sink is not None:
-        output, _ = attended_by_scores(
-            queries, keys, values, seen, None, scale=scale or None, softcap=softcap, sink=sink
-        )
-    else:
-        output = attended(queries, keys, values, seen, None, scale=scale or None)
+    queries = jnp.moveaxis(queries[0][:, padded], 1, 0)
+    keys, values = map(of_sequences, caches)
+    output = scores.attended(queries, keys, values, seen, None, sink)
     return output[sequences, steps], *caches

@@ -19,7 +19,7 @@ from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
     indexing as indexing,
-    normalization as normalization,
+    normalization,
     quantization as quantization,
     shapes,
     vision as vision,
@@ -51,15 +51,12 @@ from dmljax.onnx.parameters import (
     Vectors,
     Wanted,
 )
-from dmljax.onnx.registry import REGISTRY, Call, Handler, handles, make_handler, one_of
+from dmljax.onnx.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
 from dmljax.onnx.symbols import as_sizes
-from dmljax.types import widened
 
 # ruff: noqa: N803, N815  # attributes are spelled as ONNX Runtime has them
 
-MICROSOFT = "com.microsoft"
 DIRECTML = "com.microsoft.dml"
-contributed = functools.partial(handles, domain=MICROSOFT)
 
 # Operators that equal the newest version of the ONNX operator with the same name.
 for _operator in ("DequantizeLinear", "GatherND", "Gelu", "GridSample", "Pad", "QuantizeLinear", "Range", "Trilu"):
@@ -185,31 +182,11 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
 # Normalizations
 
 
-def _normalized(
-    x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool
-) -> tuple[Array, Array | None, Array | None]:
-    """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them."""
-    axes = tuple(range(shapes.normal(axis, x.ndim), x.ndim))
-    dtype = scale.dtype
-    wide = promoted(x.dtype, dtype)
-    bias = None if bias is None else bias.astype(wide)
-    output = dml.mean_variance_normalization2(
-        x.astype(wide), scale.astype(wide), bias, epsilon, axes=axes, use_mean=not is_simple
-    ).astype(dtype)
-    if not (call.wants(1) or call.wants(2)):
-        return output, None, None
-    values = x.astype(widened(x.dtype))
-    mean = jnp.mean(values, axis=axes, keepdims=True)
-    squares = values if is_simple else values - mean
-    variance = jnp.mean(jnp.square(squares), axis=axes, keepdims=True)
-    return output, mean, 1 / jnp.sqrt(variance + epsilon)
-
-
 @handles("SimplifiedLayerNormalization")  # ONNX Runtime defines it in ONNX's domain
 def _simplified_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
 ) -> Results:
-    output, _, inverse = _normalized(x, scale, None, epsilon, call, axis=axis, is_simple=True)
+    output, _, inverse = normalization.normalized(x, scale, None, epsilon, call, axis=axis, is_simple=True)
     return output, inverse
 
 
@@ -225,7 +202,7 @@ def _skip_layer_normalization(
     call: Call,
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *_normalized(total, gamma, beta, epsilon, call, is_simple=False), total
+    return *normalization.normalized(total, gamma, beta, epsilon, call), total
 
 
 @contributed("SkipSimplifiedLayerNormalization")
@@ -233,7 +210,7 @@ def _skip_simplified_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: Call
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *_normalized(total, gamma, None, epsilon, call, is_simple=True), total
+    return *normalization.normalized(total, gamma, None, epsilon, call, is_simple=True), total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,18 +298,14 @@ class _QuantizedRows(NamedTuple):
     beta_zero_point: Array
 
     def numbers(self, name: str) -> Any:
-        given = [getattr(self, f"{name}{part}") for part in ("", "_scale", "_zero_point")]
-        return None if given[0] is None else _numbers(Quantized(*given))
+        parts = [getattr(self, f"{name}{part}") for part in ("", "_scale", "_zero_point")]
+        return None if parts[0] is None else _numbers(Quantized(*parts))
 
 
 @contributed("QEmbedLayerNormalization")
 def _quantized_embedding(inputs: _QuantizedRows, *, epsilon: float = 1e-12) -> Results:
-    words, positions, of_segments, gamma, beta = map(
-        inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta")
-    )
-    return _embedded(
-        *(inputs.ids, inputs.segments, words, positions, of_segments, gamma, beta, inputs.mask), epsilon=epsilon
-    )
+    tables = map(inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta"))
+    return _embedded(*(inputs.ids, inputs.segments, *tables, inputs.mask), epsilon=epsilon)
 
 
 # Products
@@ -457,9 +430,7 @@ def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..
     return register
 
 
-@_of_quantized("QLinearSigmoid")
-def _sigmoid(x: Array) -> Array:
-    return dml.activation_sigmoid(x)
+_of_quantized("QLinearSigmoid")(lambda x: dml.activation_sigmoid(x))
 
 
 @_of_quantized("QLinearLeakyRelu")
@@ -534,8 +505,7 @@ def _quantized_average_pool(
     count_include_pad: int = 0,
 ) -> Array:
     def average(image: Array, **members: Any) -> Array:
-        given = x._replace(array=image)
-        return dml.quantized_linear_average_pooling(*given, scale, zero_point, **members)
+        return dml.quantized_linear_average_pooling(*x._replace(array=image), scale, zero_point, **members)
 
     nothing = 0 if x.zero_point is None else x.zero_point.reshape(())
     averages = functools.partial(
@@ -549,8 +519,8 @@ def _quantized_global_average_pool(
     x: QuantizedImages, scale: Array, zero_point: Array, *, channels_last: int = 0
 ) -> Array:
     def average(image: Array) -> Array:
-        given = x._replace(array=image)
-        return dml.quantized_linear_average_pooling(*given, scale, zero_point, window_sizes=image.shape[2:])
+        quantized = x._replace(array=image)
+        return dml.quantized_linear_average_pooling(*quantized, scale, zero_point, window_sizes=image.shape[2:])
 
     return _of_last_channels(average, x.array, channels_last)
 

@@ -57,22 +57,21 @@ def _truth(name: str, value: Value) -> Tensor:
 
 @handles("If")
 def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, call: Call) -> Results:
+    branches = {"then_branch": then_branch, "else_branch": else_branch}
     condition = _truth(call.node.inputs[0], condition)
     if is_known(condition):
         name = "then_branch" if condition else "else_branch"
         with inside(name):
-            return tuple(call.run(then_branch if condition else else_branch, ()))
+            return tuple(call.run(branches[name], ()))
     traced: dict[str, tuple[Value, ...]] = {}
 
-    def compute(name: str, graph: OnnxGraph) -> tuple[Value, ...]:
+    def compute(name: str) -> tuple[Value, ...]:
         with inside(name):
-            results = _arrays(graph.output_names, call.run(graph, ()), may_be_padded=True)
-        traced[name] = results
-        return results
+            traced[name] = _arrays(branches[name].output_names, call.run(branches[name], ()), may_be_padded=True)
+        return traced[name]
 
     def chosen(form: Callable[[tuple[Value, ...]], Any]) -> Any:
-        branches = (("then_branch", then_branch), ("else_branch", else_branch))
-        return jax.lax.cond(condition.astype(bool), *(lambda one=one: form(compute(*one)) for one in branches))
+        return jax.lax.cond(condition.astype(bool), *(lambda name=name: form(compute(name)) for name in branches))
 
     try:
         results: Results = chosen(lambda results: results)
@@ -80,18 +79,15 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
     except TypeError as error:
         if len(traced) < 2:
             raise
-        branches = [*zip(call.node.outputs, traced["then_branch"], traced["else_branch"], strict=False)]
-        if call.bound is not None or any(is_padded(one) for _, *both in branches for one in both):
-            types = [one for _, *both in branches if (one := Either.of(*both)) is not None]
-            if len(types) == len(branches):
-                pairs = chosen(lambda results: [one.enlarged(x) for one, x in zip(types, results, strict=True)])
-                return tuple(one.padded(*pair) for one, pair in zip(types, pairs, strict=True))
-        pairs = ((name, _spelled(one), _spelled(other)) for name, one, other in branches)
-        problems = [
-            Problem(name, "must have the same type in both branches of a traced condition", f"{one} and {other}")
-            for name, one, other in pairs
-            if one != other
-        ]
+        pairs = [*zip(*(traced[name] for name in branches), strict=False)]
+        types = [Either.of(*pair) for pair in pairs]
+        has_bounds = call.bound is not None or any(is_padded(value) for pair in pairs for value in pair)
+        if has_bounds and None not in types:
+            made = chosen(lambda results: [of.enlarged(x) for of, x in zip(types, results, strict=True) if of])
+            return tuple(of.padded(*pair) for of, pair in zip(types, made, strict=True) if of)
+        rule = "must have the same type in both branches of a traced condition"
+        spelled = [(name, *map(_spelled, pair)) for name, pair in zip(call.node.outputs, pairs, strict=False)]
+        problems = [Problem(name, rule, f"{first} and {second}") for name, first, second in spelled if first != second]
         raise (NotKnown(*problems) if problems else error) from None
 
 
@@ -112,16 +108,23 @@ class _Iteration(NamedTuple):
 _Step = Callable[[Tensor, Value, _Values, _Values], _Iteration]
 
 
+def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
+    """The step with results that JAX's control flow takes; `names` are those of carried values, and then of rows."""
+
+    def run(i: Tensor, goes_on: Value, carried: _Values, inputs: _Values) -> _Iteration:
+        going, after, rows = step(i, goes_on, carried, inputs)
+        kept = len(after)
+        return _Iteration(going, _arrays(names[:kept], after), _arrays(names[kept:], rows))
+
+    return run
+
+
 class _Varies(Exception):
     """Carried values change type after an iteration, so that one trace cannot serve for all."""
 
 
 class _Ends(Exception):
     """A condition may end a loop before its count."""
-
-
-def _is_tracing() -> bool:
-    return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
 def _stacked(rows: Sequence[Any]) -> Tensor:
@@ -142,10 +145,10 @@ def _one_by_one(
     rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)
-        if i == MAX_UNROLLED and _is_tracing():
+        if i == MAX_UNROLLED and isinstance(jnp.zeros(()), jax.core.Tracer):
             rule = f"must end within {MAX_UNROLLED} iterations if each needs its own trace"
             raise NotKnown(Problem((), rule, "more"))
-        goes_on, carried, row = step(np.array(i, np.int64), np.array(True), carried, [one[i] for one in inputs])
+        goes_on, carried, row = step(np.array(i, np.int64), np.array(True), carried, [row[i] for row in inputs])
         rows.append(row)
         if not is_known(goes_on):
             raise NotKnown(
@@ -168,10 +171,10 @@ def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array])
         return (i + 1, after), rows
 
     first = (jnp.zeros((), counting_type()), carried)
-    given: Any = inputs
+    scanned: Any = inputs
     if is_symbolic(count) and not inputs:
-        given = jnp.zeros((count, 0))  # carries the length, because scan's `length` cannot be a symbol
-    (_, after), rows = jax.lax.scan(run, first, given, length=None if is_symbolic(count) else count)
+        scanned = jnp.zeros((count, 0))  # carries the length, because scan's `length` cannot be a symbol
+    (_, after), rows = jax.lax.scan(run, first, scanned, length=None if is_symbolic(count) else count)
     return after, rows
 
 
@@ -212,57 +215,52 @@ def _loop(
     kept = len(initial)
     names = body.output_names[1:]
     if len(body.inputs) != kept + 2 or len(body.outputs) < kept + 1:
-        given = f"{len(body.inputs)} and {len(body.outputs)}"
         rule = f"must have {kept + 2} inputs and at least {kept + 1} outputs"
-        raise InvalidDesc(Problem("body", rule, given))
+        raise InvalidDesc(Problem("body", rule, f"{len(body.inputs)} and {len(body.outputs)}"))
 
     def step(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
         with inside("body"):
             going, *results = call.run(body, [i, goes_on, *carried], i)
         return _Iteration(_truth(body.output_names[0], going), results[:kept], results[kept:])
 
-    def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
-        going, after, rows = step(i, goes_on, carried, ())
-        return _Iteration(going, _arrays(names[:kept], after), _arrays(names[kept:], rows))
-
-    count = None if count is None else _truth(call.node.inputs[0], count)
     goes_on = np.array(True) if condition is None else _truth(call.node.inputs[1], condition)
     known_count: int | None = None
-    if count is not None and is_known(count):
-        known_count = jax.core.max_dim(0, size_of(as_known("M", count).item()))
-        if not is_symbolic(known_count) and known_count > MAX_COUNTED:
-            count = known_count = None
+    if count is not None:
+        count = _truth(call.node.inputs[0], count)
+        if is_known(count):
+            known_count = jax.core.max_dim(0, size_of(as_known("M", count).item()))
+            if not is_symbolic(known_count) and known_count > MAX_COUNTED:
+                count = known_count = None
     if known_count == 0 or (is_known(goes_on) and not goes_on):
-        return (*initial, *_of_no_iterations(step_of_arrays, initial, len(names) - kept))
-    is_fixed = known_count is not None and not is_symbolic(known_count)
+        return (*initial, *_of_no_iterations(_of_arrays(step, names), initial, len(names) - kept))
+    can_unroll = is_known(goes_on) and (count is None or (known_count is not None and not is_symbolic(known_count)))
 
-    def unrolled() -> tuple[Value, ...]:
+    def unrolled() -> Results:
         after, rows = _one_by_one(step, known_count, goes_on, initial, ())
         return *after, *_rows_stacked(rows, names[kept:])
 
-    try:
-        if known_count is not None and is_fixed and known_count <= MAX_SHORT and is_known(goes_on):
+    if can_unroll and known_count is not None and known_count <= MAX_SHORT:
+        with contextlib.suppress(NotKnown):  # the condition of a later iteration, which may not be needed
             return unrolled()
-    except NotKnown:
-        pass  # the condition of a later iteration is unknown, but it may not be needed
     carried = _arrays(call.node.inputs[2 : 2 + kept], initial)
+    remedy = "call the model outside jit, or fix the inputs that decide it with load(..., constants={name: value})"
+    rule = "needs a count and a condition that are known while tracing, because it collects rows or sizes change"
+    refusal = NotKnown(Problem((), rule, "a traced array", remedy=remedy))
     try:
         if known_count is not None and is_known(goes_on):
             with contextlib.suppress(_Ends):
-                after, results = _scanned(step_of_arrays, known_count, carried, ())
-                return *after, *results
+                after, rows = _scanned(_of_arrays(step, names), known_count, carried, ())
+                return *after, *rows
         if len(names) == kept:
-            return tuple(_until(step_of_arrays, count if known_count is None else known_count, goes_on, carried))
-        refusal: NotKnown | None = None
-    except (NotKnown, _Varies) as error:
-        refusal = error if isinstance(error, NotKnown) else None
-    if (count is None or is_fixed) and is_known(goes_on):
+            limit = count if known_count is None else known_count
+            return tuple(_until(_of_arrays(step, names), limit, goes_on, carried))
+    except _Varies:
+        pass
+    except NotKnown as error:
+        refusal = error
+    if can_unroll:
         return unrolled()
-    if refusal is not None:
-        raise refusal
-    remedy = "call the model outside jit, or fix the inputs that decide it with load(..., constants={name: value})"
-    rule = "needs a count and a condition that are known while tracing, because it collects rows or sizes change"
-    raise NotKnown(Problem((), rule, "a traced array", remedy=remedy))
+    raise refusal
 
 
 def _rows_stacked(rows: Sequence[_Values], names: Sequence[str]) -> list[Tensor]:
@@ -305,11 +303,10 @@ def _scan(
     call: Call,
 ) -> Results:
     kept = _count_of_states(inputs, body, num_scan_inputs)
-    names = body.output_names
-    states, rows = inputs[:kept], [as_array(one) for one in inputs[kept:]]
-    scanned = []
-    axes = _each("scan_input_axes", scan_input_axes, len(rows))
-    directions = _each("scan_input_directions", scan_input_directions, len(rows))
+    names, states = body.output_names, inputs[:kept]
+    rows, scanned = map(as_array, inputs[kept:]), []
+    axes = _each("scan_input_axes", scan_input_axes, num_scan_inputs)
+    directions = _each("scan_input_directions", scan_input_directions, num_scan_inputs)
     for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
         row = jnp.moveaxis(row, normal(axis, row.ndim), 0)
         scanned.append(jnp.flip(row, 0) if is_reverse else row)
@@ -323,12 +320,8 @@ def _scan(
             results = call.run(body, [*carried, *row], i)
         return _Iteration(np.array(True), results[:kept], results[kept:])
 
-    def step_of_arrays(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
-        _, after, results = step(i, goes_on, carried, row)
-        return _Iteration(np.array(True), _arrays(names[:kept], after), _arrays(names[kept:], results))
-
     try:
-        after, results = _scanned(step_of_arrays, count, _arrays(call.node.inputs[:kept], states), scanned)
+        after, results = _scanned(_of_arrays(step, names), count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
@@ -337,8 +330,8 @@ def _scan(
     finished = []
     axes = _each("scan_output_axes", scan_output_axes, len(results))
     directions = _each("scan_output_directions", scan_output_directions, len(results))
-    for one, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
-        finished.append(jnp.moveaxis(jnp.flip(one, 0) if is_reverse else one, 0, normal(axis, one.ndim)))
+    for result, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
+        finished.append(jnp.moveaxis(jnp.flip(result, 0) if is_reverse else result, 0, normal(axis, result.ndim)))
     return *after, *finished
 
 
@@ -376,7 +369,7 @@ def _scan_of_batches(
                 results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]], first + row[0]))
             is_inside = row[0] < limit
             after = [jnp.where(is_inside, new, old) for new, old in zip(results, state, strict=False)]
-            made = [jnp.where(is_inside, one, jnp.zeros((), one.dtype)) for one in results[kept:]]
+            made = [jnp.where(is_inside, row, jnp.zeros((), row.dtype)) for row in results[kept:]]
             return tuple(after), tuple(made)
 
         rows = [jnp.flip(row, 0) if is_reverse else row for row, is_reverse in zip(rows, reverse, strict=True)]

@@ -58,10 +58,7 @@ _handles_each = functools.partial(handles, is_elementwise=True)
 # Arithmetic and functions
 
 # The kinds of known values that operators take, if not numbers
-_KINDS = {
-    **dict.fromkeys(("And", "Not", "Or", "Xor"), "b"),
-    "Equal": "biufT",
-}
+_KINDS = {**dict.fromkeys(("And", "Not", "Or", "Xor"), "b"), "Equal": "biufT"}
 
 _FUNCTIONS: _Entries = (
     ("Abs", dml.element_wise_abs, np.abs),
@@ -192,11 +189,7 @@ handles("Pow", since=7, fold=_folded_power)(_power)
 handles("Pow", since=1)(_aligned(_power))
 
 
-def _folded_modulus(a: Known, b: Known, *, fmod: int = 0) -> Known | None:
-    return _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None
-
-
-@handles("Mod", fold=_folded_modulus)
+@handles("Mod", fold=lambda a, b, *, fmod=0: _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None)
 def _modulus(a: Array, b: Array, *, fmod: int = 0) -> Array:
     return (dml.element_wise_modulus_truncate if fmod else dml.element_wise_modulus_floor)(a, b)
 
@@ -315,10 +308,6 @@ def _power_of_two(x: Array, saturate: int, round_mode: str) -> Array:
     return jax.lax.bitcast_convert_type(rounded, jnp.float8_e8m0fnu)
 
 
-def _folded_cast(x: Known, *, to: int, saturate: int = 1, round_mode: str = "up") -> Known | None:
-    return _fold_type(x, dtype_of(to))
-
-
 def _fold_type(x: Known, dtype: DType) -> Known | None:
     if isinstance(x, Symbols):
         return x.of_kind(dtype) if dtype.kind in "iuf" else None
@@ -330,7 +319,7 @@ def _fold_type(x: Known, dtype: DType) -> Known | None:
         return x.astype(dtype)
 
 
-@_handles_each("Cast", since=6, fold=_folded_cast)
+@_handles_each("Cast", since=6, fold=lambda x, *, to, **_: _fold_type(x, dtype_of(to)))
 def _cast(x: Kept, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     return _of_text(x, dtype_of(to), saturate, round_mode)
 

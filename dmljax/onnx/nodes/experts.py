@@ -7,19 +7,19 @@ share an expert are computed together, in blocks, so that an expert's weights ar
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.lowerings.few_bits import unpacked
-from dmljax.onnx.parameters import Array, Attributes, DType, Matrices, Matrix, Rows
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.nodes.few_bits import in_blocks
+from dmljax.onnx.parameters import Array, Attributes, Matrices, Matrix, Rows
+from dmljax.onnx.registry import contributed, one_of
 from dmljax.types import widened
-
-_contributed = functools.partial(handles, domain="com.microsoft")
 
 _FEWEST_ROWS, _MOST_ROWS = 8, 128  # of a block
 _FEW_BLOCKS = 4  # computed side by side rather than one after another
@@ -139,30 +139,23 @@ def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array
 
 
 def _in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:
-    def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
-        return None, run(*given)
-
     is_few = isinstance(count, int) and count <= _FEW_BLOCKS
-    return lax.scan(step, None, (blocks, experts), unroll=max(count, 1) if is_few else 1)[1]
+    unroll = max(count, 1) if is_few else 1
+    return lax.scan(lambda _, block: (None, run(*block)), None, (blocks, experts), unroll=unroll)[1]
 
 
 # Experts
 
 
 def _mixed(
-    x: Matrices,
-    router: Matrix,
-    mixing: Array | None,
-    layers: tuple[_Layer, _Layer, _Layer | None],
-    mixture: _Mixture,
+    x: Matrices, router: Matrix, mixing: Array | None, layers: tuple[_Layer, _Layer, _Layer | None], mixture: _Mixture
 ) -> Array:
     tokens = x.reshape(-1, x.shape[-1])
     experts, weights = _routed(router, mixing, mixture)
     first, second, third = layers
     if mixture.is_gated and (third is None) != bool(mixture.swiglu_fusion):
-        given = f"swiglu_fusion {mixture.swiglu_fusion}"
         rule = "needs fc3_experts_weights if swiglu_fusion is 0, and else must not have them"
-        raise InvalidDesc(Problem((), rule, given))
+        raise InvalidDesc(Problem((), rule, f"swiglu_fusion {mixture.swiglu_fusion}"))
 
     def expert_of(rows: Array, expert: Array) -> Array:
         gate, linear = first(rows, expert), None if third is None else third(rows, expert)
@@ -213,7 +206,7 @@ def _require_matrices(name: str, weight: Array, experts: int, inputs: int, per_b
         raise InvalidDesc(Problem(name, rule, weight.shape, remedy=remedy or None))
 
 
-@_contributed("MoE")
+@contributed("MoE")
 def _mixture_of_experts(
     x: Matrices,
     router: Matrix,
@@ -239,7 +232,7 @@ def _mixture_of_experts(
     return _mixed(x, router, None, (first, second, third), mixture)
 
 
-@_contributed("QMoE")
+@contributed("QMoE")
 def _quantized_mixture_of_experts(
     x: Matrices,
     router: Matrix,
@@ -261,9 +254,9 @@ def _quantized_mixture_of_experts(
     codes: _Codes,
 ) -> Array:
     if codes.quant_type != "int" or codes.weights_prepacked == 1:
-        given = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
-        remedy = "make the model for the CPU"
-        raise Unsupported(Problem((), "supports only integers that are not prepacked", given, remedy=remedy))
+        kind = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
+        rule, remedy = "supports only integers that are not prepacked", "make the model for the CPU"
+        raise Unsupported(Problem((), rule, kind, remedy=remedy))
     hidden, features = x.shape[-1], weight1.shape[1]
     features = features // 2 if mixture.is_gated and mixture.swiglu_fusion else features
 
@@ -279,9 +272,16 @@ def _quantized_mixture_of_experts(
         name, remedy = f"fc{place}_experts_weights", "weights that are prepacked for CUDA are not supported"
         _require_matrices(name, weight, router.shape[1], inputs, 8 // bits, remedy)
 
+        size = codes.block_size if codes.block_size > 0 else inputs
+        blocks = -(-inputs // size)
+
         def matrix(expert: Array) -> Array:
-            own = None if zeros is None else _of(expert, zeros)
-            return _dequantized(_of(expert, weight), _of(expert, scales), own, bits, codes.block_size, inputs, x.dtype)
+            numbers = unpacked(_of(expert, weight), bits)[:, :inputs]
+            factors = _of(expert, scales)
+            shift: Any = np.full((1, 1), 2 ** (bits - 1), np.float32)
+            if zeros is not None:
+                shift = unpacked(_of(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
+            return in_blocks(numbers, factors.reshape(-1, blocks), shift, size, x.dtype)
 
         return _Layer(matrix, bias)
 
@@ -289,21 +289,3 @@ def _quantized_mixture_of_experts(
     second = layer(2, weight2, scales2, zeros2, bias2, features)
     third = None if weight3 is None else layer(3, weight3, scales3, zeros3, bias3, hidden)
     return _mixed(x, router, router_weights, (first, second, third), mixture)
-
-
-def _dequantized(
-    packed: Array, scales: Array, zeros: Array | None, bits: int, block: int, inputs: int, dtype: DType
-) -> Array:
-    """The matrix (outputs, inputs) of packed codes, whose scales are per output, or also per block of inputs."""
-    numbers = unpacked(packed, bits)[:, :inputs].astype(jnp.float32)
-    scales = scales.astype(jnp.float32)
-    if zeros is not None:
-        zeros = unpacked(zeros, bits)[..., : scales.shape[-1]].astype(jnp.float32)
-
-    def spread(parameter: Array) -> Array:
-        if block <= 0:
-            return parameter.reshape(-1, 1)
-        return jnp.repeat(parameter, block, axis=1)[:, :inputs]
-
-    offset = 2 ** (bits - 1) if zeros is None else spread(zeros)
-    return ((numbers - offset) * spread(scales)).astype(dtype)

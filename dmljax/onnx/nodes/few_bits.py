@@ -1,25 +1,21 @@
 """ONNX Runtime's matrix products and lookups with blockwise-quantized weights of 2, 4 or 8 bits."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.lowerings.few_bits import Weights, product_with, unpacked
+from dmljax.lowerings.few_bits import Weights, dequantized, product_with, unpacked
 from dmljax.lowerings.products import matrix_product
 from dmljax.lowerings.sharding import sharded_along
 from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Array, Vector, Vectors
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.parameters import Array, DType, Elements, Vector, Vectors
+from dmljax.onnx.registry import contributed, one_of
 
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
 
-_contributed = functools.partial(handles, domain="com.microsoft")
 
-
-@_contributed("MatMulNBits")
+@contributed("MatMulNBits")
 def _matmul_of_few_bits(
     a: Array,
     b: Array,
@@ -36,8 +32,8 @@ def _matmul_of_few_bits(
     weight_prepacked: int = 0,
 ) -> Array:
     if bits not in (2, 4, 8) or weight_prepacked:
-        given = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
-        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", given))
+        kind = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
+        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", kind))
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
@@ -52,13 +48,24 @@ def _matmul_of_few_bits(
         product = product_with(a, Weights(codes, scales, zeros), bits)
     else:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
-        numbers = unpacked(codes, bits).reshape(N, -1)[:, :K].astype(scales.dtype)
+        numbers = unpacked(codes, bits).reshape(N, -1, 1)[:, :K]
         shift = zeros[:, places] if zero_points is not None else zeros
-        weight = (numbers - shift.astype(scales.dtype)) * scales[:, places]
-        product = matrix_product(a, weight.astype(a.dtype).T)
+        product = matrix_product(a, dequantized(numbers, scales[:, places], shift, a.dtype).T)
     if bias is not None:
         product += sharded_along(product, bias.reshape(*(1 for _ in product.shape[1:]), N))
     return product.astype(a.dtype)
+
+
+NO_ZEROS = np.zeros((1, 1), np.float32)  # of blocks whose numbers have no zero point
+
+
+def in_blocks(numbers: Array, scales: Array, zeros: Array | Elements, size: int, dtype: DType) -> Array:
+    """Dequantizes rows of numbers, `size` of which share a scale and a zero point, by way of float32."""
+    rows, count = numbers.shape
+    if missing := scales.shape[1] * size - count:
+        numbers = jnp.pad(numbers, [(0, 0), (0, missing)])
+    blocks = numbers.reshape(rows, -1, size)
+    return dequantized(blocks, scales.astype(jnp.float32), jnp.asarray(zeros), dtype)[:, :count]
 
 
 # The values of the 4-bit codes of bitsandbytes
@@ -68,10 +75,10 @@ _NF4 = (
     *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634),
     *(0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
-_TABLES = {"0": (*_FP4, *(-one for one in _FP4)), "1": _NF4}
+_TABLES = {"0": (*_FP4, *(-number for number in _FP4)), "1": _NF4}
 
 
-@_contributed("MatMulBnb4")
+@contributed("MatMulBnb4")
 def _matmul_of_tables(
     a: Array,
     b: Vector,
@@ -88,12 +95,11 @@ def _matmul_of_tables(
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     table = jnp.asarray(np.array(one_of("quant_type", str(quant_type), _TABLES), np.float32))
     places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # high bits first
-    scales = jnp.repeat(largest.astype(jnp.float32), block_size)[: N * K]
-    weight = (table[places] * scales).reshape(N, K).astype(a.dtype)
-    return dml.gemm(a, weight, None, transpose_b=bool(transB))
+    weight = in_blocks(table[places][None], largest[None], NO_ZEROS, block_size, a.dtype)
+    return dml.gemm(a, weight.reshape(N, K), None, transpose_b=bool(transB))
 
 
-@_contributed("GatherBlockQuantized")
+@contributed("GatherBlockQuantized")
 def _gather_of_blocks(
     x: Vectors,
     indices: Array,

@@ -1,7 +1,5 @@
 """ONNX Runtime's matrix products with blockwise-scaled weights in floats of 4 or 8 bits."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -9,24 +7,23 @@ from jax import lax
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.few_bits import unpacked
+from dmljax.onnx.nodes.few_bits import NO_ZEROS, in_blocks
 from dmljax.onnx.parameters import Array, Matrices, Matrix, Number, Vector
-from dmljax.onnx.registry import handles
-
-_contributed = functools.partial(handles, domain="com.microsoft")
+from dmljax.onnx.registry import contributed
 
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
-def _spread(scales: Array, block: int, numbers: Array) -> Array:
-    """The scale of each number of rows whose blocks share one."""
+def _scaled(numbers: Array, scales: Array, block: int) -> Array:
+    """Rows of numbers, in float32, times the scales that blocks share."""
     count = numbers.shape[1]
     if block < 1 or scales.shape != (numbers.shape[0], -(-count // block)):
         rule = f"must have a scale for each block of {block} along the {count} columns of the weight"
         raise InvalidDesc(Problem("block_size", rule, scales.shape))
-    return jnp.repeat(scales.astype(jnp.float32), block, axis=1)[:, :count]
+    return in_blocks(numbers.astype(jnp.float32), scales, NO_ZEROS, block, np.dtype(np.float32))
 
 
-@_contributed("MatMulBlockQuantizedFp8Weight")
+@contributed("MatMulBlockQuantizedFp8Weight")
 def _matmul_of_8_bits(
     a: Matrices,
     b: Matrix,
@@ -36,7 +33,7 @@ def _matmul_of_8_bits(
     *,
     block_size: int = 128,
 ) -> Array:
-    weight = b.astype(jnp.float32) * _spread(scales, block_size, b)
+    weight = _scaled(b, scales, block_size)
     if a_scale is not None:
         step, largest = a_scale.reshape(()), float(jnp.finfo(b.dtype).max)
         steps = jnp.clip(a.astype(jnp.float32) / step, -largest, largest).astype(b.dtype)
@@ -44,7 +41,7 @@ def _matmul_of_8_bits(
     return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
-@_contributed("MatMulBlockQuantizedFp4Weight")
+@contributed("MatMulBlockQuantizedFp4Weight")
 def _matmul_of_4_bits(
     a: Matrices,
     b: Matrix,
@@ -58,5 +55,5 @@ def _matmul_of_4_bits(
     numbers = jnp.asarray(_E2M1)[unpacked(b, 4).astype(jnp.int32)]
     if scales.dtype == jnp.uint8:
         scales = lax.bitcast_convert_type(scales, jnp.float8_e4m3fn)
-    weight = numbers * _spread(scales, block_size, numbers) * scale.reshape(())
+    weight = _scaled(numbers, scales, block_size) * scale.reshape(())
     return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)

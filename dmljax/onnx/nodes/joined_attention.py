@@ -54,15 +54,11 @@ class _Nodes:
 
     def __init__(self, body: OnnxGraph, written: Written, values: dict[str, Value], call: Call) -> None:
         self.written = written
-        self._body, self._values, self._call = body, values, call
-        self._makers = {name: node for node in body.nodes for name in node.outputs if name}
-
-    def maker(self, name: str) -> Node | None:
-        return self._makers.get(name)
+        self.body, self._values, self._call = body, values, call
 
     def tensor(self, name: str) -> Tensor:
         if name not in self._values:
-            part = OnnxGraph(alive(self._body.nodes, [name]), (), (TensorType(name, None, None),))
+            part = OnnxGraph(alive(self.body.nodes, [name]), (), (TensorType(name, None, None),))
             (self._values[name],) = self._call.run(part, ())
         value = self._values[name]
         if value is None or isinstance(value, list | Padded) or has_counts(value):
@@ -129,7 +125,7 @@ class _Factor:
 
 def _factor(nodes: _Nodes, name: str, *, may_share: bool) -> _Factor:
     """Undoes the nodes that scale, transpose or repeat queries, keys or values."""
-    node = nodes.maker(name)
+    node = nodes.body.makers.get(name)
     undo = None if node is None else _UNDO.get(node.operator)
     found = None if node is None or undo is None else undo(nodes, node, may_share=may_share)
     if found is not None:
@@ -163,7 +159,7 @@ def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
 
 def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
     """Undoes the transposition of all matrices as one batch, and the repetition of heads."""
-    before = nodes.maker(node.inputs[0])
+    before = nodes.body.makers.get(node.inputs[0])
     if before is None:
         return None
     result = nodes.array(node.outputs[0]).shape
@@ -176,7 +172,7 @@ def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None
         if not are_known or result != (array.shape[0], repeated, *array.shape[3:]) or repeated % heads:
             return None
         return _Factor(jnp.squeeze(array, 2), (0, 1, 2, 3), (), repeated // heads)
-    first = nodes.maker(before.inputs[0])
+    first = nodes.body.makers.get(before.inputs[0])
     if first is None or tuple(before.attributes.get("perm", ())) != (0, 2, 1):
         return None
     *batch, rows, columns = nodes.array(first.inputs[0]).shape

@@ -1,6 +1,5 @@
 """Linear attention, whose states have a fixed size, and the convolutions, gates and norms around it."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,8 @@ from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.parameters import Array, Attributes, Matrix, Results, Rows, Vector, Vectors
-from dmljax.onnx.registry import Call, handles, one_of
+from dmljax.onnx.registry import Call, contributed, handles, one_of
 from dmljax.types import widened
-
-_contributed = functools.partial(handles, domain="com.microsoft")
 
 _CHUNK = 64  # tokens that are computed at once
 _FEW_TOKENS = 16  # computed one after another
@@ -158,7 +155,7 @@ def _require_window(count: int) -> None:
 
 
 @handles("LinearAttention", since=27)
-@_contributed("LinearAttention")
+@contributed("LinearAttention")
 def _linear_attention(
     query: Rows,
     key: Rows,
@@ -234,7 +231,7 @@ class _Gates(Attributes):
 _GATES = {"none": "none", "softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
 
 
-@_contributed("LinearAttentionGate")
+@contributed("LinearAttentionGate")
 def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call: Call) -> Results:
     if b is None and call.wants(1):
         raise InvalidDesc(Problem("b", "must be given for the output beta", "none"))
@@ -243,7 +240,7 @@ def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call:
     return decay.astype(a.dtype), rate
 
 
-@_contributed("GatedRMSNorm")
+@contributed("GatedRMSNorm")
 def _gated_norm(x: Vectors, scale: Vector, gate: Vectors, *, activation: str = "silu", epsilon: float = 1e-5) -> Array:
     width = scale.shape[0]
     if x.shape[-1] % width:
@@ -257,7 +254,7 @@ def _gated_norm(x: Vectors, scale: Vector, gate: Vectors, *, activation: str = "
     return gated.astype(x.dtype)
 
 
-@_contributed("GatedAdd")
+@contributed("GatedAdd")
 def _gated_sum(x: Vectors, y: Vectors, gate: Vectors, gate_weight: Matrix | None = None) -> Array:
     if gate_weight is not None:
         gate = jnp.einsum("...k,kn->...n", gate, gate_weight, preferred_element_type=widened(gate.dtype))
@@ -282,7 +279,7 @@ def _require_dilation(dilation: int) -> None:
 
 
 @handles("CausalConvWithState")
-@_contributed("CausalConvWithState")
+@contributed("CausalConvWithState")
 def _causal_convolution(
     x: Vectors,
     filter: Vectors,
@@ -347,7 +344,7 @@ def _packing(ends: Array, total: int) -> _Packing:
     return _Packing(begins, ends[1:] - begins, owners, token - begins[owners])
 
 
-@_contributed("VarlenCausalConvWithState")
+@contributed("VarlenCausalConvWithState")
 def _packed_causal_convolution(
     x: Matrix,
     filter: Rows,
@@ -391,7 +388,7 @@ def _packed_causal_convolution(
     return output, state, jnp.where(is_kept[..., None], news, jnp.zeros((), x.dtype))
 
 
-@_contributed("GatedDeltaNet")
+@contributed("GatedDeltaNet")
 def _gated_delta_network(
     query: Vectors,
     key: Vectors | None = None,

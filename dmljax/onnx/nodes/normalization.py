@@ -30,7 +30,7 @@ class _ByMoments(NamedTuple):
 
     def normalized(self, epsilon: float) -> Array:
         x, wide = self.x, promoted(self.x.dtype, self.mean.dtype)
-        scale, bias, mean, variance = (of_channels(one, x).astype(wide) for one in self[1:])
+        scale, bias, mean, variance = (of_channels(moments, x).astype(wide) for moments in self[1:])
         return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
@@ -42,21 +42,15 @@ def _batch_normalization(
         return inputs.normalized(epsilon)
     # ONNX returns running moments, DirectML the batch's moments.
     x, scale, bias, *moments = inputs
-    scale, bias = (of_channels(one, x).astype(x.dtype) for one in (scale, bias))
+    scale, bias = (of_channels(factors, x).astype(x.dtype) for factors in (scale, bias))
     output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
-    news = [one.reshape(-1).astype(moments[0].dtype) for one in own]
+    news = [moment.reshape(-1).astype(moments[0].dtype) for moment in own]
     return output, *(momentum * old + (1 - momentum) * new for old, new in zip(moments, news, strict=True))
 
 
 @handles("BatchNormalization", since=1)
 def _first_batch_normalization(
-    inputs: _ByMoments,
-    *,
-    epsilon: float = 1e-5,
-    is_test: int = 0,
-    momentum: float = 0.9,
-    spatial: int = 1,
-    call: Call,
+    inputs: _ByMoments, *, epsilon: float = 1e-5, is_test: int = 0, momentum: float = 0.9, spatial: int = 1, call: Call
 ) -> Array:
     if call.wants(1) or not spatial:
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
@@ -93,13 +87,31 @@ def layer_normalization(
     call: Call,
 ) -> Results:
     """Normalizes the input from an axis on; also returns its mean and inverse deviation, of type `stash_type`."""
+    output, mean, inverse = normalized(x, scale, bias, epsilon, call, axis=axis)
+    return output if mean is None else (output, mean, inverse)
+
+
+def normalized(
+    x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool = False
+) -> tuple[Array, Array | None, Array | None]:
+    """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them.
+
+    `is_simple` takes the mean for 0.
+    """
     axes = tuple(range(normal(axis, x.ndim), x.ndim))
-    output = dml.mean_variance_normalization1(x, scale, bias, epsilon, axes=axes)
+    wide = promoted(x.dtype, scale.dtype)
+    parts = x.astype(wide), scale.astype(wide), None if bias is None else bias.astype(wide), epsilon
+    if is_simple:
+        output = dml.mean_variance_normalization2(*parts, axes=axes, use_mean=False)
+    else:
+        output = dml.mean_variance_normalization1(*parts, axes=axes)
+    output = output.astype(scale.dtype)
     if not (call.wants(1) or call.wants(2)):
-        return output
-    wide = x.astype(promoted(x.dtype, jnp.float32))
-    mean = dml.reduce(wide, function=directml.ReduceFunction.AVERAGE, axes=axes)
-    variance = dml.reduce((wide - mean) ** 2, function=directml.ReduceFunction.AVERAGE, axes=axes)
+        return output, None, None
+    values = x.astype(promoted(x.dtype, jnp.float32))
+    mean = dml.reduce(values, function=directml.ReduceFunction.AVERAGE, axes=axes)
+    squares = values if is_simple else values - mean
+    variance = dml.reduce(squares**2, function=directml.ReduceFunction.AVERAGE, axes=axes)
     return output, mean, 1 / jnp.sqrt(variance + epsilon)
 
 

@@ -64,6 +64,10 @@ def _limit(dtype: Any, of_floats: float, of_integers: str, of_bool: bool) -> Any
     return of_floats if jnp.issubdtype(dtype, jnp.floating) else of_bool
 
 
+def _several(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
 # Elements
 
 
@@ -105,7 +109,7 @@ def _fitted(value: Any, sizes: Sizes) -> Array:
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
-    return tuple(padded(one, sizes) for one in (results if isinstance(results, tuple) else (results,)))
+    return tuple(padded(one, sizes) for one in _several(results))
 
 
 @of_padded("CastLike")
@@ -590,9 +594,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
 def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     _require_whole(x, *range(1, x.ndim))
     given = [_without_batch(x, one) if has_counts(one) else None if one is None else _required(one) for one in others]
-    results = run(_array(x), *given)
-    results = results if isinstance(results, tuple) else (results,)
-    return tuple(padded(one, (x.shape[0], *one.shape[1:])) for one in results)
+    return tuple(padded(one, (x.shape[0], *one.shape[1:])) for one in _several(run(_array(x), *given)))
 
 
 def _without_batch(x: Any, sizes: Any) -> Tensor:
@@ -613,11 +615,9 @@ def _required(value: Any) -> Any:
 def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> Results:
     first = normal(axis, x.ndim)
     _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
-    results = run(_array(x), *map(_required, others))
-    results = results if isinstance(results, tuple) else (results,)
     return tuple(
         padded(one, [size if bound_of(size) == due else due for size, due in zip(x.shape, one.shape, strict=True)])
-        for one in results
+        for one in _several(run(_array(x), *map(_required, others)))
     )
 
 

@@ -4,24 +4,20 @@ ONNX Runtime has these operators only on GPUs. `places`, in the shape of the pad
 batch: first the tokens' positions, then the padding's.
 """
 
-import functools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-import numpy as np
 
 import dmljax as dml
 from dmljax.onnx.counts import Count
 from dmljax.onnx.interpreter import as_array
-from dmljax.onnx.nodes.attention import attended, in_heads
+from dmljax.onnx.nodes.attention import attended, in_heads, split_features
 from dmljax.onnx.padded import padded
 from dmljax.onnx.parameters import Array, KeptVector, Matrix, Results, Rows, Vector
-from dmljax.onnx.registry import Call, handles
-
-_contributed = functools.partial(handles, domain="com.microsoft")
+from dmljax.onnx.registry import Call, contributed
 
 
-@_contributed("RemovePadding")
+@contributed("RemovePadding")
 def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
     batch, length = x.shape[:2]
     size = call.maximum(batch * length)
@@ -39,7 +35,7 @@ def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
     return padded(tokens, (count, tokens.shape[1])), places, ends, jnp.max(lengths, keepdims=True)
 
 
-@_contributed("RestorePadding")
+@contributed("RestorePadding")
 def _restored(x: Matrix, places: Matrix) -> Array:
     zeros = jnp.zeros((places.size, x.shape[1]), x.dtype)
     return dml.scatter_nd(zeros, places.reshape(-1, 1)[: x.shape[0]], x).reshape(*places.shape, x.shape[1])
@@ -62,7 +58,7 @@ def _attended(
     return padded.reshape(places.size, -1)[places.reshape(-1)[: parts[0].shape[0]]]
 
 
-@_contributed("PackedMultiHeadAttention")
+@contributed("PackedMultiHeadAttention")
 def _packed_multihead_attention(
     query: Array,
     key: Matrix | None,
@@ -81,12 +77,12 @@ def _packed_multihead_attention(
     else:
         parts = [query, key, value]
     if bias is not None:
-        own = jnp.split(bias, np.cumsum([x.shape[1] for x in parts])[:-1].tolist())
-        parts = [x + one[None] for x, one in zip(parts, own, strict=True)]
+        own = split_features(bias[None], [x.shape[1] for x in parts])
+        parts = [x + term for x, term in zip(parts, own, strict=True)]
     return _attended(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
 
 
-@_contributed("PackedAttention")
+@contributed("PackedAttention")
 def _packed_attention(
     x: Matrix,
     weight: Matrix,
@@ -99,7 +95,5 @@ def _packed_attention(
     qkv_hidden_sizes: Sequence[int] = (),
     scale: float | None = None,
 ) -> Array:
-    projected = dml.gemm(x, weight, bias)
-    sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
-    parts = jnp.split(projected, np.cumsum(sizes)[:-1].tolist(), axis=-1)
+    parts = split_features(dml.gemm(x, weight, bias), qkv_hidden_sizes)
     return _attended(parts, places, ends, attention_bias, num_heads, scale, -10000.0)

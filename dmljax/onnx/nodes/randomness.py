@@ -89,12 +89,7 @@ def may_drop(node: Node, place: int = 2) -> bool:
 
 @handles("Dropout", since=12, draws=may_drop)
 def dropout(
-    x: Array,
-    ratio: Wanted | None = None,
-    training_mode: Wanted | None = None,
-    *,
-    seed: int | None = None,
-    call: Call,
+    x: Array, ratio: Wanted | None = None, training_mode: Wanted | None = None, *, seed: int | None = None, call: Call
 ) -> tuple[Array, Array]:
     """Drops a random share of the elements; also returns the mask of those that are kept."""
     share: Tensor = np.array(0.5, np.float32) if ratio is None else ratio.reshape(())

@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,32 +71,32 @@ def _resize(
         return jnp.zeros(tuple(new), x.dtype)
     transformation = resize.coordinate_transformation_mode
     one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
-    before, after, factors = _offsets(x.shape, new, ratios, roi, axes, transformation)
+    places = _places(x.shape, new, ratios, roi, axes, transformation)
     direction, shift = one_of("nearest_mode", resize.nearest_mode, _NEAREST)
     kind = one_of("mode", resize.mode, _MODES)
     is_cropped = transformation == "tf_crop_and_resize"
     outside = resize.extrapolation_value if is_cropped else None
-    settings = (resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
-    if any(isinstance(one, jax.Array) for one in (*factors, *before, *after)) or (
+    taps = _Taps(kind, direction, shift, resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
+    if any(isinstance(number, jax.Array) for numbers in places for number in numbers) or (
         (kind == "cubic" or is_cropped) and any(map(is_symbolic, (*x.shape, *new)))
     ):
         if resize.antialias:
             raise Unsupported(Problem("antialias", "must be 0 for open sizes", resize.antialias))
-        return _weighted_by_neighbors(x, new, factors, before, after, kind, (direction, shift), settings)
+        return _weighted_by_neighbors(x, new, places, taps)
     # DirectML's filter width follows the scale, and ONNX's the ratio of the sizes.
-    is_other_filter = resize.antialias and (resize.exclude_outside or factors != ratios)
+    is_other_filter = resize.antialias and (resize.exclude_outside or places.scales != ratios)
     is_wide_integer = jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1
     if kind == "cubic" or is_cropped or (kind == "linear" and (is_other_filter or is_wide_integer)):
         stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
-        return _weighted(x, new, factors, stretches, before, after, kind, (direction, shift), settings)
+        return _weighted(x, new, places, taps, stretches)
     return dml.resample3(
         x,
         output_sizes=new,
-        scales=[one if one < math.inf else 1.0 for one in factors],  # any scale finds a single element
+        scales=[scale if scale < math.inf else 1.0 for scale in places.scales],  # any scale finds a single element
         interpolation_mode=directml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
-        input_pixel_offsets=[one + (0 if kind == "linear" else shift) for one in before],
-        output_pixel_offsets=after,
+        input_pixel_offsets=[offset + (0 if kind == "linear" else shift) for offset in places.before],
+        output_pixel_offsets=places.after,
         antialiased=bool(resize.antialias),
     )
 
@@ -106,31 +106,31 @@ def _sizes(
 ) -> tuple[list[float], list[int]]:
     """The scale and new size of each dimension."""
     ratios, new = [1.0] * x.ndim, list(x.shape)
-    both = [one for one in (sizes, scales) if one is not None and one.size > 0]
+    both = [numbers for numbers in (sizes, scales) if numbers is not None and numbers.size > 0]
     if len(both) != 1:
         raise InvalidDesc(Problem((), "needs either scales or sizes", "both" if both else "none"))
     has_sizes = both[0] is sizes
-    given: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
-    if len(given) != len(axes):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(given)))
+    wanted: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
+    if len(wanted) != len(axes):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(wanted)))
     are_empty = [isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes]
-    if has_sizes and any(is_empty and one != 0 for is_empty, one in zip(are_empty, given, strict=True)):
+    if has_sizes and any(is_empty and number != 0 for is_empty, number in zip(are_empty, wanted, strict=True)):
         raise InvalidDesc(Problem("X", "must not be empty where it is resized", x.shape))
-    left = [one for is_empty, one in zip(are_empty, given, strict=True) if not (has_sizes and is_empty)]
-    if any(not one > 0 or one == math.inf for one in left):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(given)))
+    left = [number for is_empty, number in zip(are_empty, wanted, strict=True) if not (has_sizes and is_empty)]
+    if any(not number > 0 or number == math.inf for number in left):
+        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(wanted)))
     if not has_sizes:
-        for axis, ratio in zip(axes, given, strict=True):
+        for axis, ratio in zip(axes, wanted, strict=True):
             ratios[axis] = ratio
             new[axis] = _scaled(x.shape[axis], ratio)
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
-    if choose is not None and any(map(is_symbolic, (*given, *x.shape))):
+    if choose is not None and any(map(is_symbolic, (*wanted, *x.shape))):
         raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
-    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, given, strict=True)]
-    for axis, ratio, size in zip(axes, own, given, strict=True):
+    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
+    for axis, ratio, size in zip(axes, own, wanted, strict=True):
         if choose is None:
             ratios[axis], new[axis] = ratio, size
         else:
@@ -148,9 +148,20 @@ def _scaled(size: int, ratio: float) -> int:
         raise Unsupported(Problem("scales", "must be simple fractions for open sizes", ratio)) from None
 
 
-def _offsets(
+class _Places(NamedTuple):
+    """Where each element of the result is among those of the input: `(index - after) / scale - before`."""
+
+    before: list[Any]
+    after: list[Any]
+    scales: list[Any]
+
+    def along(self, axis: int, indices: Any) -> Any:
+        return (indices - self.after[axis]) / self.scales[axis] - self.before[axis]
+
+
+def _places(
     old: Sequence[int], new: Sequence[int], ratios: Sequence[float], roi: Known | None, axes: Sequence[int], mode: str
-) -> tuple[list[float], list[float], list[float]]:
+) -> _Places:
     """The offsets before and after scaling, and the scales, by which DirectML expresses all modes."""
     rank = len(old)
     before, after, scales = [0.5] * rank, [-0.5] * rank, [*ratios]
@@ -180,7 +191,7 @@ def _offsets(
                 single = (0.0, 0.0, 1.0)
                 spread = (before[i], after[i], scales[i])
                 before[i], after[i], scales[i] = (
-                    _chosen(size == 1, one, other) for one, other in zip(single, spread, strict=True)
+                    _chosen(size == 1, *pair) for pair in zip(single, spread, strict=True)
                 )
             case "tf_crop_and_resize":
                 span = (ends[i] - starts[i]) * (own - 1)
@@ -189,141 +200,112 @@ def _offsets(
                 before[i], after[i] = -_chosen(is_several, starts[i], center) * (own - 1), 0.0
                 spread = _chosen(is_wide, (size - 1) / _chosen(is_wide, span, 1), np.inf)
                 scales[i] = _chosen(is_several, spread, 1.0)
-    return before, after, scales
+    return _Places(before, after, scales)
 
 
 def _as_number(size: int) -> Any:
     return number(size, np.float32) if is_symbolic(size) else size
 
 
-def _chosen(condition: Any, one: Any, other: Any) -> Any:
+def _chosen(condition: Any, if_true: Any, if_false: Any) -> Any:
     if isinstance(condition, jax.Array):
-        return jnp.where(condition, one, other)
-    return one if condition else other
+        return jnp.where(condition, if_true, if_false)
+    return if_true if condition else if_false
 
 
-def _weighted(
-    x: Array,
-    new: Sequence[int],
-    scales: Sequence[float],
-    stretches: Sequence[float],
-    before: Sequence[float],
-    after: Sequence[float],
-    kind: str,
-    nearest: tuple[directml.AxisDirection, float],
-    settings: tuple[float, bool, float | None],
-) -> Array:
+class _Taps(NamedTuple):
+    """How the elements around a position contribute to it."""
+
+    kind: str
+    direction: directml.AxisDirection  # of rounding for the nearest element, after the shift
+    shift: float
+    coefficient: float  # of cubic weights
+    exclude_outside: bool
+    outside: float | None  # the value of positions outside the input, if they have one
+
+    def neighbors(self, places: Any, old: int, stretch: float = 1.0) -> tuple[Any, Any]:
+        """The contributing elements at each position of the result, and their weights, by NumPy or by JAX."""
+        numpy: Any = jnp if isinstance(places, jax.Array) else np
+        last = number(old - 1, np.int32)
+        if self.kind == "nearest":
+            rounding = numpy.floor if self.direction is directml.AxisDirection.DECREASING else numpy.ceil
+            chosen = numpy.clip(rounding(places - self.shift).astype(np.int32), 0, last)[:, None]
+            return chosen, numpy.ones(chosen.shape)
+        is_cubic = self.kind == "cubic"
+        reach = math.ceil((2 if is_cubic else 1) / stretch)
+        first = numpy.floor(places) - (reach - 1)
+        taps = first[:, None] + numpy.arange(2 * reach, dtype=places.dtype)[None, :]
+        distances = numpy.abs(taps - places[:, None]) * stretch
+        weights = _cubic(numpy, distances, self.coefficient) if is_cubic else numpy.maximum(0, 1 - distances)
+        if self.exclude_outside:
+            weights = numpy.where((taps < 0) | (taps > last.astype(taps.dtype)), 0, weights)
+        return numpy.clip(taps.astype(np.int32), 0, last), weights / weights.sum(axis=1, keepdims=True)
+
+    def matrix(self, places: Known, old: int, stretch: float) -> Known:
+        """The weight of each element at each position of the result."""
+        count = len(places)
+        if count * old > MAX_WEIGHTS:
+            rule = f"must need at most {MAX_WEIGHTS} weights to resize"
+            raise Unsupported(Problem("X", rule, f"{count} times {old}"))
+        indices, weights = self.neighbors(places, old, stretch)
+        rows = np.zeros((count, old))
+        np.add.at(rows, (np.arange(count)[:, None], indices), weights)
+        return rows
+
+    def wide(self, x: Array) -> Array:
+        """An array in a type that holds its averages."""
+        return x if self.kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
+
+
+def _weighted(x: Array, new: Sequence[int], places: _Places, taps: _Taps, stretches: Sequence[float]) -> Array:
     """Resizes by a matrix product per dimension, for what DirectML lacks.
 
     That is cubic weights, averages of wide integers, and other border handling.
     """
-    coefficient, exclude_outside, outside = settings
-    dtype = x.dtype
-    result = x if kind == "nearest" else x.astype(promoted(dtype, jnp.float32))
+    result = taps.wide(x)
     is_outside = np.zeros((1,) * x.ndim, bool)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
         # Round away the errors of float64, so that the end of a crop is not outside.
-        places = np.round((np.arange(size) - after[axis]) / scales[axis] - before[axis], 10)
-        if outside is not None:
-            shape = [1] * x.ndim
-            shape[axis] = size
-            is_outside = is_outside | ((places < 0) | (places > old - 1)).reshape(shape)
-        if old == size and scales[axis] == 1 and np.array_equal(places, np.arange(size)):
+        own = np.round(places.along(axis, np.arange(size)), 10)
+        if taps.outside is not None:
+            is_outside = is_outside | ((own < 0) | (own > old - 1)).reshape(replaced((1,) * x.ndim, axis, size))
+        if old == size and places.scales[axis] == 1 and np.array_equal(own, np.arange(size)):
             continue
-        if kind == "nearest":
-            indices, _ = _neighbors(places, old, kind, nearest, coefficient, 1.0, exclude_outside)
-            result = jnp.take(result, indices[:, 0], axis=axis)
+        if taps.kind == "nearest":
+            result = jnp.take(result, taps.neighbors(own, old)[0][:, 0], axis=axis)
             continue
-        weights = _weights(places, old, kind, nearest, coefficient, stretches[axis], exclude_outside)
-        matrix = jnp.asarray(weights, result.dtype)
+        matrix = jnp.asarray(taps.matrix(own, old, stretches[axis]), result.dtype)
         result = jnp.moveaxis(jnp.tensordot(result, matrix, (axis, 1), precision="highest"), -1, axis)
-    if outside is not None:
-        result = jnp.where(jnp.asarray(is_outside), jnp.asarray(outside, result.dtype), result)
-    return _rounded(result, dtype)
+    if taps.outside is not None:
+        result = jnp.where(jnp.asarray(is_outside), jnp.asarray(taps.outside, result.dtype), result)
+    return _rounded(result, x.dtype)
+
+
+def _weighted_by_neighbors(x: Array, new: Sequence[int], places: _Places, taps: _Taps) -> Array:
+    """Resizes open sizes by adding weighted neighbors, because the matrix of the product is not known."""
+    result = taps.wide(x)
+    for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
+        if old == size and isinstance(places.scales[axis], float) and places.scales[axis] == 1:
+            continue
+        own = places.along(axis, jnp.arange(size, dtype=jnp.float32))
+        indices, weights = taps.neighbors(own, old)
+        spread = replaced((1,) * x.ndim, axis, -1)
+        parts = [jnp.take(result, indices[:, i], axis=axis) for i in range(indices.shape[1])]
+        if taps.kind == "nearest":
+            result = parts[0]
+        else:
+            shares = (part * weights[:, i].astype(part.dtype).reshape(spread) for i, part in enumerate(parts))
+            result = functools.reduce(operator.add, shares)
+        if taps.outside is not None:
+            is_outside = ((own < 0) | (own > number(old - 1, np.float32))).reshape(spread)
+            result = jnp.where(is_outside, jnp.asarray(taps.outside, result.dtype), result)
+    return _rounded(result, x.dtype)
 
 
 def _rounded(x: Array, dtype: Any) -> Array:
     """Converts results to the input's type; averages of integers are rounded to nearest, as DirectML's."""
     is_average = jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(dtype, jnp.floating)
     return (jnp.round(x) if is_average else x).astype(dtype)
-
-
-def _weights(
-    places: Known,
-    old: int,
-    kind: str,
-    nearest: tuple[directml.AxisDirection, float],
-    coefficient: float,
-    stretch: float,
-    exclude_outside: bool,
-) -> Known:
-    """The weight of each element at each position of the result."""
-    if len(places) * old > MAX_WEIGHTS:
-        raise Unsupported(
-            Problem("X", f"must need at most {MAX_WEIGHTS} weights to resize", f"{len(places)} times {old}")
-        )
-    indices, weights = _neighbors(places, old, kind, nearest, coefficient, stretch, exclude_outside)
-    rows = np.zeros((len(places), old))
-    np.add.at(rows, (np.arange(len(places))[:, None], indices), weights)
-    return rows
-
-
-def _neighbors(
-    places: Any,
-    old: int,
-    kind: str,
-    nearest: tuple[directml.AxisDirection, float],
-    coefficient: float,
-    stretch: float,
-    exclude_outside: bool,
-) -> tuple[Any, Any]:
-    """The contributing elements at each position of the result, and their weights, by NumPy or by JAX."""
-    numpy: Any = jnp if isinstance(places, jax.Array) else np
-    last = number(old - 1, np.int32)
-    if kind == "nearest":
-        direction, shift = nearest
-        rounding = numpy.floor if direction is directml.AxisDirection.DECREASING else numpy.ceil
-        chosen = numpy.clip(rounding(places - shift).astype(np.int32), 0, last)[:, None]
-        return chosen, numpy.ones(chosen.shape)
-    reach = math.ceil((2 if kind == "cubic" else 1) / stretch)
-    first = numpy.floor(places) - (reach - 1)
-    taps = first[:, None] + numpy.arange(2 * reach, dtype=places.dtype)[None, :]
-    distances = numpy.abs(taps - places[:, None]) * stretch
-    weights = _cubic(numpy, distances, coefficient) if kind == "cubic" else numpy.maximum(0, 1 - distances)
-    if exclude_outside:
-        weights = numpy.where((taps < 0) | (taps > last.astype(taps.dtype)), 0, weights)
-    return numpy.clip(taps.astype(np.int32), 0, last), weights / weights.sum(axis=1, keepdims=True)
-
-
-def _weighted_by_neighbors(
-    x: Array,
-    new: Sequence[int],
-    scales: Sequence[Any],
-    before: Sequence[Any],
-    after: Sequence[Any],
-    kind: str,
-    nearest: tuple[directml.AxisDirection, float],
-    settings: tuple[float, bool, float | None],
-) -> Array:
-    """Resizes open sizes by adding weighted neighbors, because the matrix of the product is not known."""
-    coefficient, exclude_outside, outside = settings
-    result = x if kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
-    for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
-        if old == size and isinstance(scales[axis], float) and scales[axis] == 1:
-            continue
-        places = (jnp.arange(size, dtype=jnp.float32) - after[axis]) / scales[axis] - before[axis]
-        indices, weights = _neighbors(places, old, kind, nearest, coefficient, 1.0, exclude_outside)
-        spread = replaced((1,) * x.ndim, axis, -1)
-        parts = [jnp.take(result, indices[:, i], axis=axis) for i in range(indices.shape[1])]
-        if kind == "nearest":
-            result = parts[0]
-        else:
-            shares = (part * weights[:, i].astype(part.dtype).reshape(spread) for i, part in enumerate(parts))
-            result = functools.reduce(operator.add, shares)
-        if outside is not None:
-            is_outside = ((places < 0) | (places > number(old - 1, np.float32))).reshape(spread)
-            result = jnp.where(is_outside, jnp.asarray(outside, result.dtype), result)
-    return _rounded(result, x.dtype)
 
 
 def _cubic(numpy: Any, distance: Any, a: float) -> Any:

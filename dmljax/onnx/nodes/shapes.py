@@ -231,11 +231,7 @@ def _broadcast_sizes(x: Tensor, shape: Known) -> tuple[int, ...]:
         raise InvalidDesc(Problem("shape", f"must broadcast with the input's shape {x.shape}", wanted)) from None
 
 
-def _expanded(x: Known, shape: Known) -> Known:
-    return np.broadcast_to(x, _broadcast_sizes(x, shape))
-
-
-@handles("Expand", since=8, fold=_expanded)
+@handles("Expand", since=8, fold=lambda x, shape: np.broadcast_to(x, _broadcast_sizes(x, shape)))
 def _expand(x: Array, shape: KnownVector) -> Array:
     sizes = _broadcast_sizes(x, shape)
     return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))

@@ -32,9 +32,7 @@ def get_available_providers() -> list[str]:
     return list(_AVAILABLE)
 
 
-def get_all_providers() -> list[str]:
-    """The providers that dmljax stands for."""
-    return list(_AVAILABLE)
+get_all_providers = get_available_providers
 
 
 def get_device() -> str:
@@ -59,8 +57,7 @@ def disable_telemetry_events() -> None:
     """Does nothing, because dmljax sends nothing."""
 
 
-def enable_telemetry_events() -> None:
-    """Does nothing, because dmljax sends nothing."""
+enable_telemetry_events = disable_telemetry_events
 
 
 def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None) -> None:

@@ -27,7 +27,6 @@ class IOBinding(Answering):
         self._bind(0, name, arr_on_cpu)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Binds a value."""
         self._bind(0, name, ortvalue)
 
     def bind_input(
@@ -69,11 +68,9 @@ class IOBinding(Answering):
         (self._inputs, self._outputs)[kind][name] = place
 
     def clear_binding_inputs(self) -> None:
-        """Unbinds all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Unbinds all outputs."""
         self._outputs.clear()
 
     def synchronize_inputs(self) -> None:

@@ -53,11 +53,16 @@ class _Options(Answering):
                 raise Unsupported(Problem((type(self).__name__, name), rule, show(value)))
         object.__setattr__(self, name, value)
 
-    def _entry(self, key: str) -> str:
-        if key not in self._entries:
+    def _add_entry(self, config_key: str, config_value: str) -> None:
+        """Keeps an entry, which means nothing here."""
+        self._entries[config_key] = config_value
+
+    def _entry(self, config_key: str) -> str:
+        """The entry that was added."""
+        if config_key not in self._entries:
             with refusing("onnxruntime"):
-                raise InvalidDesc(Problem("key", "must have been added before", show(key)))
-        return self._entries[key]
+                raise InvalidDesc(Problem("key", "must have been added before", show(config_key)))
+        return self._entries[config_key]
 
 
 class SessionOptions(_Options):
@@ -100,20 +105,13 @@ class SessionOptions(_Options):
         """Fixes the open sizes of a denotation, such as DATA_BATCH."""
         self._denotations[denotation] = dim_value
 
-    def add_session_config_entry(self, config_key: str, config_value: str) -> None:
-        """Keeps an entry, which means nothing here."""
-        self._entries[config_key] = config_value
-
-    def get_session_config_entry(self, config_key: str) -> str:
-        """The entry that was added."""
-        return self._entry(config_key)
+    add_session_config_entry, get_session_config_entry = _Options._add_entry, _Options._entry
 
     def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
         """Adds a provider for sessions that name none themselves."""
         self._providers.append((provider_name, provider_options))
 
     def has_providers(self) -> bool:
-        """Whether a provider was added."""
         return bool(self._providers)
 
 
@@ -129,10 +127,4 @@ class RunOptions(_Options):
     }
     _KEPT: ClassVar[Mapping[str, str]] = {"terminate": "a compiled program runs to its end"}
 
-    def add_run_config_entry(self, config_key: str, config_value: str) -> None:
-        """Keeps an entry, which means nothing here."""
-        self._entries[config_key] = config_value
-
-    def get_run_config_entry(self, config_key: str) -> str:
-        """The entry that was added."""
-        return self._entry(config_key)
+    add_run_config_entry, get_run_config_entry = _Options._add_entry, _Options._entry

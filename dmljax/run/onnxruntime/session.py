@@ -84,7 +84,6 @@ class InferenceSession(Answering):
     # What the model takes and gives
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that each run needs."""
         return [self._node_arg(one) for one in self._inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -92,7 +91,6 @@ class InferenceSession(Answering):
         return [self._node_arg(one) for one in self._defaults]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs."""
         return [self._node_arg(one) for one in self._outputs]
 
     def _node_arg(self, one: TensorType) -> NodeArg:
@@ -107,7 +105,6 @@ class InferenceSession(Answering):
         return ModelMetadata(*texts, int(version), entries)
 
     def get_session_options(self) -> SessionOptions:
-        """The options that the session was made with."""
         return self._options
 
     # Providers
@@ -117,13 +114,10 @@ class InferenceSession(Answering):
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options of each provider."""
         return {name: dict(options) for name, options in self._providers.items()}
 
     def set_providers(
-        self,
-        providers: Sequence[Provider] | None = None,
-        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Keeps the names of other providers."""
         with refusing("onnxruntime", kind_of_load):
@@ -132,8 +126,7 @@ class InferenceSession(Answering):
     def disable_fallback(self) -> None:
         """Does nothing, because no provider falls back to another one here."""
 
-    def enable_fallback(self) -> None:
-        """Does nothing, because no provider falls back to another one here."""
+    enable_fallback = disable_fallback
 
     # Runs
 
@@ -169,11 +162,9 @@ class InferenceSession(Answering):
             callback(results, user_data, "")
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs that are bound before a run."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Runs with bound inputs, and fills the bound outputs."""
         iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
@@ -199,8 +190,10 @@ class InferenceSession(Answering):
             raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
         arrays = {name: checked(types[name], _fed(types[name], value), {}) for name, value in feed.items()}
         placed = [arrays.pop(one.name) for one in self._inputs]
-        key = {"key": _next_key()} if self._model.is_random else {}
-        return self._model(*placed, **arrays, **key)
+        if self._model.is_random:
+            _Seed.runs += 1
+            arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)
+        return self._model(*placed, **arrays)
 
 
 def _type_texts(model: Model, source: Any) -> dict[str, str]:
@@ -221,8 +214,3 @@ def _fed(wanted: TensorType, value: Any) -> Any:
         return np.array(value, wanted.dtype)
     is_text = isinstance(value, np.ndarray) and value.dtype.kind in "US"
     return value.astype(object) if is_text else value
-
-
-def _next_key() -> jax.Array:
-    _Seed.runs += 1
-    return jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)

@@ -52,7 +52,6 @@ class OrtValue(Answering):
         return found if dtype is None else found.astype(dtype)
 
     def shape(self) -> list[int]:
-        """The sizes."""
         return list(self._value.shape)
 
     def data_type(self) -> str:
@@ -64,7 +63,6 @@ class OrtValue(Answering):
         return int(helper.np_dtype_to_tensor_dtype(self._value.dtype))
 
     def tensor_size_in_bytes(self) -> int:
-        """The size of the elements in bytes."""
         return int(self._value.nbytes)
 
     def device_name(self) -> str:
@@ -76,11 +74,9 @@ class OrtValue(Answering):
         return self._value is not None
 
     def is_tensor(self) -> bool:
-        """Whether it is an array."""
         return isinstance(self._value, np.ndarray | jax.Array)
 
     def is_tensor_sequence(self) -> bool:
-        """Whether it is a sequence of arrays."""
         return isinstance(self._value, list)
 
     def is_sparse_tensor(self) -> bool:
@@ -95,7 +91,6 @@ class OrtValue(Answering):
             return int(self._value.ctypes.data)
 
     def update_inplace(self, np_arr: Any) -> None:
-        """Overwrites the elements."""
         with refusing("onnxruntime"):
             if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
                 own = f"must be {self.data_type()} of shape {tuple(self.shape())}"

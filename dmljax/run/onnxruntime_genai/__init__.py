@@ -56,5 +56,4 @@ def disable_telemetry_events() -> None:
     """Does nothing, because dmljax sends nothing."""
 
 
-def enable_telemetry_events() -> None:
-    """Does nothing, because dmljax sends nothing."""
+enable_telemetry_events = disable_telemetry_events

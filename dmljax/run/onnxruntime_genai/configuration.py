@@ -75,7 +75,6 @@ class GeneratorParams(Answering):
             self._options["max_length"] = settings.context_length
 
     def set_search_options(self, **options: Any) -> None:
-        """Sets options of the search by name."""
         with refusing(LIBRARY):
             changed = _with_options(self._options, options)
             most = self._model._model.settings.context_length
@@ -85,7 +84,6 @@ class GeneratorParams(Answering):
             self._options = changed
 
     def get_search_options(self) -> dict[str, Any]:
-        """All options of the search."""
         return {name: one if isinstance(one, bool) else float(one) for name, one in self._options.items()}
 
 

@@ -95,11 +95,9 @@ class Generator(Answering):
         return bool(self._has_ended.all()) or self._rows.shape[1] >= self._most
 
     def get_next_tokens(self) -> Any:
-        """The last token of each sequence."""
         return self._next.copy()
 
     def get_sequence(self, index: int) -> Any:
-        """The tokens of a sequence."""
         with refusing(LIBRARY):
             return self._rows[integer_in("index", index, 0, self._batch - 1)].copy()
 

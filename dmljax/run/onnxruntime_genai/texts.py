@@ -19,11 +19,9 @@ class Tensor(Answering):
         self._array = np.asarray(array)
 
     def shape(self) -> list[int]:
-        """The sizes."""
         return list(self._array.shape)
 
     def as_numpy(self) -> Any:
-        """The array."""
         return self._array
 
 
@@ -57,7 +55,6 @@ class Tokenizer(Answering):
         return self._pad
 
     def update_options(self, **options: Any) -> None:
-        """Sets add_special_tokens or skip_special_tokens."""
         with refusing(LIBRARY):
             for name, value in options.items():
                 if name not in self._flags:
@@ -67,7 +64,6 @@ class Tokenizer(Answering):
                 self._flags[name] = _WORDS[word]
 
     def encode(self, text: str) -> Any:
-        """The tokens of a text."""
         with refusing(LIBRARY):
             found = self._reader.encoded(text, add_special_tokens=self._flags["add_special_tokens"])
             return np.array(found, np.int32)

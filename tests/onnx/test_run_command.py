@@ -15,7 +15,7 @@ import dmljax
 from dmljax.command_line.cli import main
 from dmljax.onnx.nodes import REGISTRY
 from dmljax.onnx.provider import KERNELS
-from dmljax.onnx.trial import greatest_difference
+from dmljax.onnx.timing import greatest_difference
 
 
 @pytest.fixture

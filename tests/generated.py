@@ -1,21 +1,24 @@
-"""Writes the files that follow from families and pages: functions.py, directml.py, foreign_names.json, operators.md.
+"""Writes the files that follow from families, cases, pages and measurements.
 
-Run `python tests/public_names.py` after adding an operator; tests/test_public_names.py checks that you did.
+Run `python tests/generated.py` after adding an operator; tests/test_generated.py checks that you did.
 """
 
 import ast
 import json
 import re
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "dmljax"
+TESTS = Path(__file__).parent
+PACKAGE, NOTEBOOKS = TESTS.parent / "dmljax", TESTS.parent / "notebooks"
 FOREIGN_NAMES = PACKAGE / "descriptors" / "foreign_names.json"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*.py") if path.stem != "__init__")
 FUNCTIONS = {
     "errors": ("DmlError",),
-    "estimation.programs": ("Estimate", "NodeCost", "estimate"),
+    "estimation.programs": ("estimate",),
+    "estimation.report": ("Estimate", "NodeCost"),
     "pictures": ("show",),
 }  # names in the package besides the operators' functions
 DIRECTML = {
@@ -55,7 +58,7 @@ DIRECTML = {
 FUNCTIONS_TEXT = '''\
 """What `dmljax` exports: the operators' functions and what belongs to them.
 
-`python tests/public_names.py` writes this file.
+`python tests/generated.py` writes this file.
 """
 
 # fmt: off
@@ -70,7 +73,7 @@ for _name in __all__:
 DIRECTML_TEXT = '''\
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
 
-`python tests/public_names.py` writes this file.
+`python tests/generated.py` writes this file.
 """
 
 # fmt: off
@@ -156,7 +159,7 @@ def _is_of_functions(node: ast.FunctionDef | ast.ClassDef) -> bool:
     return not node.name.startswith("_") and "NamedTuple" in map(ast.unparse, node.bases)
 
 
-PAGES = PACKAGE.parent / "notebooks" / "operators"
+PAGES = NOTEBOOKS / "operators"
 _FUNCTION = re.compile(r"`(?:[a-z]\w*\.)*(\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
 
 
@@ -179,9 +182,8 @@ def names_elsewhere(page: str) -> Iterator[str]:
                 yield match[1].lower().replace("_", "")
 
 
-OPERATORS_PAGE = PAGES.parent / "operators.md"
 LIST = """\
-% `python tests/public_names.py` writes this page.
+% `python tests/generated.py` writes this page.
 
 # The operators
 
@@ -226,8 +228,39 @@ def called_elsewhere(name: str) -> str:
     return ", ".join(f"`{one}`" for one in dict.fromkeys(names) if re.fullmatch(r"[\w.]{2,}", one))
 
 
+def at_a_glance_text() -> str:
+    """The text of `notebooks/at-a-glance.md`."""
+    import at_a_glance
+
+    return at_a_glance.text()
+
+
+def compilers_text() -> str:
+    """The text of `notebooks/compilers.md`."""
+    import compiler_table
+
+    return compiler_table.text()
+
+
+def results_text() -> str:
+    """The text of `tests/benchmarks/RESULTS.md`."""
+    import results
+
+    return results.text()
+
+
+# In this order, since the later ones import dmljax
+GENERATED: dict[Path, Callable[[], str]] = {
+    PACKAGE / "functions.py": functions_text,
+    PACKAGE / "directml.py": directml_text,
+    FOREIGN_NAMES: foreign_names_text,
+    NOTEBOOKS / "operators.md": operators_text,
+    NOTEBOOKS / "at-a-glance.md": at_a_glance_text,
+    NOTEBOOKS / "compilers.md": compilers_text,
+    TESTS / "benchmarks" / "RESULTS.md": results_text,
+}
+
 if __name__ == "__main__":
-    (PACKAGE / "functions.py").write_text(functions_text())
-    (PACKAGE / "directml.py").write_text(directml_text())
-    FOREIGN_NAMES.write_text(foreign_names_text())
-    OPERATORS_PAGE.write_text(operators_text())
+    sys.path += [str(TESTS / room) for room in ("ops", "tables", "benchmarks")]
+    for path, text in GENERATED.items():
+        path.write_text(text())

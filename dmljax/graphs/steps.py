@@ -1,0 +1,49 @@
+"""Steps that read and make named values: which of them results need, and which are better computed once."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+MAX_FOLDED_BYTES = 2**29  # of all folded results, which take memory in addition to the constants
+
+Key = TypeVar("Key")
+Name = Any  # any that a set takes
+
+
+class Step(NamedTuple):
+    """What a part of a computation reads and makes."""
+
+    reads: Collection[Name]
+    makes: Collection[Name]
+
+
+def needed(steps: dict[Key, Step], results: Iterable[Name], given: Iterable[Name] = ()) -> list[Key]:
+    """The steps that the results depend on, in order; the given values need none."""
+    wanted, found = {*results}.difference(given), []
+    for key, step in reversed(steps.items()):
+        if not wanted.isdisjoint(step.makes):
+            found.append(key)
+            wanted |= {*step.reads}.difference(given)
+    return found[::-1]
+
+
+def run_at_each_call(
+    steps: dict[Key, Step],
+    results: Iterable[Name],
+    sizes: Mapping[Name, int],
+    is_worth: Callable[[Name], bool],
+) -> list[Key]:
+    """The steps that are not folded into constants, in order.
+
+    `sizes` are the bytes of what follows from constants. A step is folded if all that it makes does, and whatever other
+    steps still read of it is worth its bytes.
+    """
+    wanted, kept, left = {*results}, [], MAX_FOLDED_BYTES
+    for key, step in reversed(steps.items()):
+        read = [name for name in step.makes if name in wanted]
+        size = sum(sizes.get(name, 0) for name in read)
+        if all(name in sizes for name in step.makes) and size <= left and all(map(is_worth, read)):
+            left -= size
+        else:
+            kept.append(key)
+            wanted |= {*step.reads}
+    return kept[::-1]
