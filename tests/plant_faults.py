@@ -143,7 +143,7 @@ def is_caught(fault: Fault) -> bool:
         shutil.copytree(PACKAGE, Path(folder) / "dmljax")
         (Path(folder) / "dmljax" / place.module).write_text(place.replaced(parsed(fault.wrong)))
         test = f"{file}::{fault.test.rpartition('::')[2]}"
-        project = ["-c", TESTS.parent / "pyproject.toml", "--rootdir", TESTS.parent, "-p", "no:cacheprovider"]
+        project = ["-c", f"{TESTS.parent}/pyproject.toml", "--rootdir", str(TESTS.parent), "-p", "no:cacheprovider"]
         process = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-q", "--full", *project, test],
             cwd=folder,

@@ -580,7 +580,7 @@ def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
     return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
 
 
-@SAMPLED
+@pytest.mark.full(but=1)
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", RING_KINDS)
 def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:
@@ -592,6 +592,7 @@ def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: A
         np.testing.assert_allclose(slopes[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@FULL
 def test_a_ring_rounds_16_bits_once() -> None:
     arrays, one_device = arrays_of("plain", jnp.bfloat16)
     ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "plain")
