@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.lowerings.sizes import is_symbolic
+from dmljax.lowerings.sizes import replaced
 from dmljax.lowerings.windows import Slide, Window
 
 
@@ -58,36 +58,26 @@ def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     for slide in reversed(slides):
         # The dimensions are: batch, channels, windows of later dimensions, those before this one, this one, later
         # counts.
-        found = _windows_along(found, len(windows) + 1, slide)
+        found = _stacked(found, len(windows) + 1, slide)
     return found.reshape(column_sizes(image.shape, windows))
 
 
 _MOST_SLICES = 32  # stacked at once; more are stacked in two steps, which compile faster
 
 
-def _windows_along(input: Array, axis: int, slide: Slide) -> Array:
+def _stacked(input: Array, axis: int, slide: Slide) -> Array:
     """The windows along `axis`, whose size becomes their number; the elements of a window are the new dimension 2."""
-    size, stride, dilation, blocks = slide
-    if size > _MOST_SLICES and not is_symbolic(blocks) and blocks < size:
-        return jnp.moveaxis(_stacked(input, axis, Slide(blocks, dilation, stride, size), axis), axis + 1, 2)
-    return _stacked(input, axis, slide, 2)
-
-
-def _stacked(input: Array, axis: int, slide: Slide, new_axis: int) -> Array:
-    """The elements at each place of a window, from all windows: slices along `axis`, stacked along `new_axis`."""
     size, stride, dilation, blocks = slide
     if size <= _MOST_SLICES:
         length = (blocks - 1) * stride + 1
         starts = [i * dilation for i in range(size)]
-        return jnp.stack([lax.slice_in_dim(input, i, i + length, stride, axis) for i in starts], new_axis)
+        return jnp.stack([lax.slice_in_dim(input, i, i + length, stride, axis) for i in starts], 2)
     inner = math.isqrt(size - 1) + 1
     outer = -(-size // inner)
     # The last outer step may go beyond the window.
-    beyond = [(0, (outer * inner - size) * dilation if i == axis else 0, 0) for i in range(input.ndim)]
+    beyond = replaced([(0, 0, 0)] * input.ndim, axis, (0, (outer * inner - size) * dilation, 0))
     whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
-    every = whole.shape[axis] - (inner - 1) * dilation
-    near = _stacked(whole, axis, Slide(inner, 1, dilation, every), new_axis)
-    moved_axis = axis + 1 if new_axis <= axis else axis
-    far = _stacked(near, moved_axis, Slide(outer, stride, inner * dilation, blocks), new_axis)
-    merged = far.reshape(*far.shape[:new_axis], outer * inner, *far.shape[new_axis + 2 :])
-    return lax.slice_in_dim(merged, 0, size, axis=new_axis)
+    near = _stacked(whole, axis, Slide(inner, 1, dilation, whole.shape[axis] - (inner - 1) * dilation))
+    far = _stacked(near, axis + 1, Slide(outer, stride, inner * dilation, blocks))
+    merged = far.reshape(*far.shape[:2], outer * inner, *far.shape[4:])
+    return lax.slice_in_dim(merged, 0, size, axis=2)
