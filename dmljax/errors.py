@@ -154,7 +154,7 @@ def unusable_file(problem: Problem, error: OSError, filename: str) -> UnusableFi
 
 
 def hide_frames(error: DmlError) -> None:
-    """Removes the frames inside of dmljax from the error's traceback, unless JAX shows its own as well."""
+    """Removes the frames inside dmljax from the error's traceback, unless JAX shows its own."""
     if jax.config.jax_traceback_filtering != "off":  # type: ignore[attr-defined]
         error.__traceback__ = None
 
@@ -202,7 +202,7 @@ MAX_PROBLEMS = 1000  # in one error: nobody reads more
 
 
 def all_checked(*checks: Callable[[], Any]) -> tuple[Any, ...]:
-    """Returns the results of the checks; if some fail, raises one error of the first one's type with all problems."""
+    """Returns the results of the checks; if some fail, raises all their problems in an error of the first's type."""
     results, refusals = [], []
     for check in checks:
         try:

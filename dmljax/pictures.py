@@ -135,7 +135,7 @@ _HEADING_INCHES = 6.5  # as wide as the text of the site
 _CHARACTER_INCHES = 0.0755  # of a heading
 _MOST_COLUMNS = 12  # of matrices side by side
 _MAX_PIXELS = 2**16 - 1  # the largest side of a picture that Matplotlib writes
-LINES = "#7a7f87"  # visible on a white page and on a dark one
+LINES = "#7a7f87"  # visible on a white page and on a dark page
 _MOST_NUMBERS = 4096  # in one array; with more, cells are unreadable and drawing takes seconds
 
 

@@ -61,7 +61,7 @@ def join_sizes(sizes: Iterable[float]) -> str:
 
 
 def unused_name(name: str, used: Container[str], spelled: str = "{} ({})") -> str:
-    """The name, or the first unused one with a number, counting from 2."""
+    """The name, or the first unused name with a number, counting from 2."""
     if name not in used:
         return name
     return next(new for i in count(2) if (new := spelled.format(name, i)) not in used)

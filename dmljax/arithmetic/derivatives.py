@@ -12,7 +12,7 @@ Function = Callable[..., Array]
 
 
 def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
-    """Gives a function a custom JVP rule, with one slope for each argument.
+    """Gives a function a custom JVP rule, with a slope for each argument.
 
     A slope takes the tangent of its argument and all arguments of the function; it must be linear in the tangent. It
     returns the contribution of this tangent to the tangent of the result. The slope of an argument without a tangent is
@@ -37,5 +37,5 @@ def with_slopes(*slopes: Function) -> Callable[[Function], Function]:
 
 
 def with_derivatives(*derivatives: Function) -> Callable[[Function], Function]:
-    """Gives a function a custom JVP rule: one partial derivative per argument, each a function of all arguments."""
+    """Gives a function a custom JVP rule: a partial derivative per argument, each a function of all arguments."""
     return with_slopes(*(lambda tangent, *primals, d=d: tangent * d(*primals) for d in derivatives))

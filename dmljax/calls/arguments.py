@@ -51,7 +51,7 @@ class ArrayKind:
     else the type of the first array that has its own, else the default.
     """
 
-    like: str | None = None  # if there is an argument of this name, it has this type as well
+    like: str | None = None  # an argument of this name, if there is one, also has this type
     default: Any = None  # a type, or the name of an argument that has it
     is_float: bool = False  # integers among the arrays do not decide the type
     is_wide: bool = False  # float32 beside 16-bit floats
@@ -127,7 +127,7 @@ def _narrow(where: Where, x: Any) -> np.ndarray[Any, Any]:
 
 
 def _require_fit(where: Where, value: int) -> int:
-    default = np.iinfo(np.int64 if x64_enabled() else np.int32)
+    default = np.iinfo(_default_dtype(value))
     if not default.min <= value <= default.max:
         raise InvalidDesc(Problem(where, f"must fit {default.dtype}", show(value)))
     return value
@@ -244,13 +244,8 @@ def convert_array(where: Where, value: Any, dtype: Any, kind: NumberKind = NUMBE
 
 
 def _default_dtype(value: Any) -> np.dtype[Any]:
-    if isinstance(value, np.ndarray | np.generic):
-        return np.dtype(jax.dtypes.canonicalize_dtype(value.dtype))
-    if isinstance(value, bool):
-        return np.dtype(np.bool_)
-    if isinstance(value, int):
-        return np.dtype(np.int64 if x64_enabled() else np.int32)
-    return np.dtype(np.float64 if x64_enabled() else np.float32)
+    own = bool if isinstance(value, bool) else int if isinstance(value, int) else float
+    return np.dtype(jax.dtypes.canonicalize_dtype(getattr(value, "dtype", own)))
 
 
 # Static arguments
@@ -259,7 +254,7 @@ Static = Callable[[Any, Any], Any]  # from the argument's name and value to its 
 
 
 def _integer(where: Where, value: Any) -> int:
-    """Returns `value` as an int that fits int64, so that no computation on static arguments meets a larger one."""
+    """Returns `value` as an int that fits int64, which computations on static arguments rely on."""
     return integer_in(where, value, INT64_MIN, INT64_MAX)
 
 
@@ -346,7 +341,7 @@ def _integer_dtype(where: Where, value: Any) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A static argument that is a member of `enumeration`, or the name of one in any case."""
+    """A static argument that is a member of `enumeration`, or its name in any case."""
 
     enumeration: type[HeaderEnum]
 
@@ -414,7 +409,7 @@ FloatNumber = Annotated[ArrayLike, NumberKind(exact, _float_beside)]  # of at le
 WideNumber = Annotated[ArrayLike, NumberKind(exact, widened)]  # like Number, but float32 beside 16-bit floats
 FloatScaleBias = Annotated[ScaleBias, NumberKind(exact, _float_beside, is_scale_bias=True)]  # of two FloatNumbers
 Axes = Annotated[int | Sequence[int], _axes]  # as a tuple
-EachDimension = Annotated[int | Sequence[int], _one_or_several]  # one for all, or a tuple with one for each
+EachDimension = Annotated[int | Sequence[int], _one_or_several]  # a number for all, or a tuple with a number for each
 OneEach = Annotated[Sequence[int], partial(_sizes, remedy="({},) * x.ndim has one for each dimension")]  # of an array x
 EachNumber = Annotated[float | Sequence[float], _number_or_several]  # likewise; finite, rounded to a FLOAT
 Size = Annotated[int, _size]  # an integer, or the symbolic size of a dimension

@@ -128,14 +128,14 @@ def require_same_shape(**values: ArrayLike) -> None:
 
 
 def normal_axis(axis: int, x: Array, argument: Where = "input", name: str = "axis") -> int:
-    """`axis` of an array of at least one dimension, counted from the first one."""
+    """`axis` of an array of at least one dimension, counted from the first."""
     require_dimensions(argument, x.shape, 1)
     require(name, -x.ndim <= axis < x.ndim, f"must be in [{-x.ndim}, {x.ndim})", show(axis))
     return axis % x.ndim
 
 
 def normal_axes(axes: int | Sequence[int] | None, x: Array) -> tuple[int, ...]:
-    """Returns `axes` of an input, counted from the first one, in increasing order; None means all axes."""
+    """Returns `axes` of an input, counted from the first, in increasing order; None means all axes."""
     several = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
     normal = sorted(normal_axis(axis, x, name="axes") for axis in several)
     if len(set(normal)) < len(normal):

@@ -23,7 +23,7 @@ def bound_arguments(
 ) -> dict[str, Any]:
     """Binds the arguments of a call to parameters, and refuses what Python would refuse.
 
-    `twins` are the signatures of functions that may take what this one does not.
+    `twins` are the signatures of functions that may take other arguments.
     """
     try:
         return signature.bind(*args, **kwargs).arguments

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 import jax
@@ -47,8 +46,8 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a plain function of arrays an operator: an eager call is one dispatch of one compiled computation.
 
     Annotations say the kinds of arguments; those that are neither arrays nor numbers are static. JAX arrays are checked
-    while tracing, once for each combination of types and shapes, so a call costs little more than one of a function
-    under `jax.jit`.
+    while tracing, once for each combination of types and shapes, so a call costs little more than a call of a
+    function under `jax.jit`.
     """
     result = function.__annotations__.pop("return", None)
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
@@ -108,7 +107,7 @@ class RecordedCall(NamedTuple):
 
     label: str
     operator: str
-    arrays: dict[str, Any]  # the arguments that may be arrays, as they were given to the equation
+    arrays: dict[str, Any]  # the arguments that may be arrays, as the equation takes them
     statics: dict[str, Any]
     results: Any
 
@@ -137,27 +136,20 @@ def unrecorded_calls() -> Iterator[None]:
         _RECORD.reset(token)
 
 
-_MISSING: Any = object()  # the default of a parameter that must be given
+_MISSING = inspect.Parameter.empty  # the default of a parameter that must be given
 
 
-@dataclass(frozen=True)
 class _Parameter:
     """A parameter of an operator's function; its kind says how its values are checked."""
 
-    name: str
-    kind: Kind
-    default: Any
-    may_be_none: bool
+    def __init__(self, declared: inspect.Parameter, kind: Kind) -> None:
+        self.name, self.default, self.kind = declared.name, declared.default, kind
+        self.may_be_none = type(None) in get_args(declared.annotation)
 
     def normalized(self, value: Any) -> Any:
         """A static value by its kind."""
         is_absent = value is _MISSING or (value is None and self.may_be_none)
         return value if is_absent else self.kind(self.name, value)  # type: ignore[operator]
-
-
-def _parameter(parameter: inspect.Parameter, kind: Kind) -> _Parameter:
-    default = _MISSING if parameter.default is parameter.empty else parameter.default
-    return _Parameter(parameter.name, kind, default, type(None) in get_args(parameter.annotation))
 
 
 class _Call:
@@ -166,7 +158,7 @@ class _Call:
     def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
         self.name, self.family, self.signature = function.__name__, function.__globals__, inspect.signature(function)
         declared = self.signature.parameters
-        self.parameters = {key: _parameter(own, kinds[key]) for key, own in declared.items()}
+        self.parameters = {key: _Parameter(own, kinds[key]) for key, own in declared.items()}
         self.by_position = [p.name for p in declared.values() if p.kind is not p.KEYWORD_ONLY]
         self.required = {key for key, parameter in self.parameters.items() if parameter.default is _MISSING}
         self.kinds = {key: kinds[key] for key in declared if isinstance(kinds[key], ArrayKind | NumberKind)}
@@ -180,7 +172,7 @@ class _Call:
         self.compiled = jax.jit(self._computation(function), static_argnums=0)
 
     def _tails(self) -> dict[int, tuple[Any, ...]]:
-        """The arrays that a call with so many of them by position, and nothing by name, leaves to their defaults."""
+        """The defaults of the arrays that a call omits, by the number of arrays that it passes by position."""
         if self.required & self.statics.keys():
             return {}
         defaults = [parameter.default for parameter in self.arrays.values()]
@@ -296,7 +288,7 @@ _MAX_NUMBERS = 1024  # combinations of numbers that an operator remembers
 
 
 def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Returns a key of what the conversion of `values` depends on; None if one is neither a number nor a JAX array."""
+    """Returns a key of all that the conversion of `values` depends on; None unless all are numbers or JAX arrays."""
     keys = [_key_of(value) for value in values]
     return None if None in keys else (statics, x64_enabled(), *keys)
 
@@ -316,7 +308,7 @@ def _key_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_free(value: jax.Array) -> bool:
-    """Whether JAX may move an array: it is then on the default device, and numbers may be put there as well."""
+    """Whether JAX may move an array: it is then on the default device, where numbers may also be put."""
     return not isinstance(value, jax.core.Tracer) and not value.committed
 
 

@@ -10,7 +10,7 @@ from dmljax.text import join_words
 _AXES = ("axis", "axes")
 _PADDINGS = ("start_padding", "end_padding")
 
-# From the name of an argument in other libraries to what dmljax may call it; names in one tuple are used together.
+# From the name of an argument in other libraries to what dmljax may call it; names in a tuple are used together.
 _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("axis", "axes", "dim", "dims", "dimension"), (("axis",), ("axes",))),
     **dict.fromkeys(("shape", "new_shape", "out_shape", "output_shape", "size"), (("output_sizes",), ("sizes",))),

@@ -307,7 +307,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     arrays = example.arrays(of_inputs=True)
     by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are given by position
     inputs = [
-        f"{f'{key}=' if by_name else ''}np.array({_array_source(array)}, dtype={array.dtype.name!r})"
+        f"{f'{key}=' if by_name else ''}np.array({_with_numpys_names(str(array.tolist()))}, dtype={array.dtype.name!r})"
         for key, array in arrays.items()
     ]
     call = (
@@ -327,10 +327,6 @@ def desc_example(operator: type[Operator]) -> list[str]:
 def _fitting(line: str, indent: str) -> list[str]:
     """Splits a line of a session into lines of at most 88 columns."""
     return textwrap.wrap(line, 88, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [line]
-
-
-def _array_source(array: Any) -> str:
-    return _with_numpys_names(str(array.tolist()))
 
 
 def _with_numpys_names(numbers: str) -> str:

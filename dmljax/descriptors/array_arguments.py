@@ -62,7 +62,7 @@ def bind_by_name(
 
 
 def _bind_leaves(counts: Counts, leaves: Sequence[Leaf], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Arrays by position, one for each leaf, or by name, with a sequence for an array of tensors."""
+    """Arrays by position, in the order of the leaves, or by name, with a sequence for an array of tensors."""
     if args:
         if kwargs or len(args) != len(leaves):
             got = f"{len(args)}{' and ' + ', '.join(kwargs) if kwargs else ''}"

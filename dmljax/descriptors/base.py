@@ -97,11 +97,11 @@ class Lowerable(ABC):
 
     @abstractmethod
     def describe(self, function: Any) -> None:
-        """Gives what `lower` returns its name, docstring and signature."""
+        """Names and documents the function that `lower` returns."""
 
     @abstractmethod
     def json(self) -> dict[str, Any]:
-        """As `to_json`."""
+        """The JSON object that `to_json` returns."""
 
 
 class Call(Protocol):
@@ -112,7 +112,7 @@ class Call(Protocol):
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """The arrays by argument, each with sizes and a type; None for an absent one."""
+        """The arrays by argument, each with sizes and a type, or None if absent."""
 
     def argument(self, name: str) -> Any:
         """The value that the function is called with."""
@@ -575,7 +575,7 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
 
 
 def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:
-    """The member that `Annotated[type, kind]` declares; a name after the kind is the one that directml.h gives it."""
+    """The member that `Annotated[type, kind]` declares; a name after the kind is the member's in directml.h."""
     if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
         annotation = Annotated[annotation, Enumeration(annotation)]
     kind, *name = getattr(annotation, "__metadata__", (None,))

@@ -61,7 +61,7 @@ class Predicate(Unary):
 
 
 class Gradient(Operator):
-    """The gradient of an operator with one input; it takes that input as well."""
+    """The gradient of an operator with one input, which it also takes."""
 
     input: Input
     input_gradient: Input
@@ -118,7 +118,7 @@ class Activation(Operator):
         Rule("{input} and {output} are given, unless the activation is fused into another operator.", _missing),
         alike("input", "output"),
     )
-    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # these hold for fused activations as well
+    attribute_rules: ClassVar[tuple[Rule, ...]] = ()  # which also hold for fused activations
 
 
 def fused_activation_rules(
@@ -135,7 +135,8 @@ def fused_activation_rules(
     """
     if activation is None:
         return
-    introduced = activation.fused_since(_type_of(into)) if isinstance(activation, Activation) else None
+    operator = "" if into is None else type(into).type
+    introduced = activation.fused_since(operator) if isinstance(activation, Activation) else None
     if not isinstance(activation, Activation) or introduced is None:
         yield Problem((*path, "Type"), "must be an activation that can be fused", type(activation).type)
         return
@@ -159,10 +160,6 @@ FUSED_ACTIVATION = LevelRule(
     "FusedActivation is an activation that can be fused, is in the feature level, and has no tensors.",
     lambda desc, feature_level: fused_activation_rules(desc.fused_activation, feature_level, into=desc),
 )
-
-
-def _type_of(desc: Operator | None) -> str:
-    return "" if desc is None else type(desc).type
 
 
 _AN_ACTIVATION = (

@@ -39,7 +39,7 @@ class Kind(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What directml.h declares, in a few words."""
+        """The declaration in directml.h, in a few words."""
 
     @property
     def plural(self) -> str:
@@ -340,7 +340,7 @@ if TYPE_CHECKING:  # a dataclass has no other way to declare that a member accep
     OneOf = TypeVar("OneOf", bound=HeaderEnum)
 
     class Coerced(Generic[Read, Given]):
-        """A member that is given as one type and read as another."""
+        """A member that is set as one type and read as another."""
 
         def __get__(self, desc: object, operator: Any) -> Read: ...
         def __set__(self, desc: object, value: Given) -> None: ...
@@ -350,7 +350,7 @@ if TYPE_CHECKING:  # a dataclass has no other way to declare that a member accep
 else:
 
     class Enumerator:
-        """A member of an enumeration, which may be given by its name or number."""
+        """A member of an enumeration, which may be set by its name or number."""
 
         def __class_getitem__(cls, enumeration):
             return enumeration

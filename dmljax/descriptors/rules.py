@@ -154,7 +154,7 @@ def distinct_axes(field: str) -> Rule:
     """Axes names one or more different dimensions of the tensor `field`."""
 
     def check(desc: Any) -> Iterator[Problem]:
-        # The pages give the range, but not what reducing over no axis or twice over one means; ONNX refuses both.
+        # The pages give only the range. ONNX also refuses to reduce over no axis, or twice over the same axis.
         if getattr(desc, field) is None:
             return
         axes, rank = desc.axes, getattr(desc, field).rank

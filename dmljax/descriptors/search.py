@@ -153,7 +153,7 @@ def _stem(word: str) -> str:
 
 
 def hint(name: str) -> str:
-    """`, did you mean X or Y?` for the functions that are called `name`, or for one of a similar name, if any."""
+    """`, did you mean X or Y?` for the functions that are called `name`, or for a function of a similar name."""
     if name.startswith("_"):  # Python itself looks for such names
         return ""
     called = functions_called(name)

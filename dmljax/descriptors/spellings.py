@@ -8,7 +8,7 @@ from dmljax.types import HeaderEnum
 
 
 def hint(name: str, exported: Iterable[str]) -> str:
-    """`, did you mean X?` for a name in directml.h, or one similar to an exported name; or "".
+    """`, did you mean X?` for a name in directml.h, or similar to an exported name; or "".
 
     >>> from dmljax.descriptors.spellings import hint
     >>> hint("DML_TENSOR_DATA_TYPE_FLOAT32", ())

@@ -53,7 +53,7 @@ def find_minimum_feature_level(desc: Any) -> FeatureLevel:
 
 
 def require_lowerable(desc: Any) -> None:
-    """Refuses what is neither a descriptor nor a graph."""
+    """Refuses anything but a descriptor or a graph."""
     if not isinstance(desc, Lowerable):
         remedy = _remedy(desc)
         raise InvalidType(Problem((), "a descriptor must be an Operator or a Graph", show(desc), remedy=remedy))
@@ -69,8 +69,8 @@ def _remedy(value: Any) -> str | None:
         return f"{value.called()} is one"
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     wanted = name.upper().removeprefix(OPERATOR_PREFIX)
-    found = (operator for operator in OPERATORS.values() if f"_{operator.short_name}".endswith(f"_{wanted}"))
-    operator = min(found, key=lambda operator: len(operator.short_name), default=None) if wanted else None
+    found = (known for known in OPERATORS.values() if f"_{known.short_name}".endswith(f"_{wanted}"))
+    operator = min(found, key=lambda known: len(known.short_name), default=None) if wanted else None
     return f"{operator.called()} is one" if operator else None
 
 

@@ -1,1 +1,1 @@
-"""What every other room needs: checks of arguments, files, sizes that are open, scalars with a type."""
+"""Checks of arguments, files, open sizes and typed scalars, for every other room."""

@@ -81,14 +81,9 @@ def sequence(where: Where, values: Any, of: str) -> Any:
     return values
 
 
-def integers_in(where: Where, values: Any, lowest: int, highest: int) -> tuple[int, ...]:
-    """`values` as a tuple of ints in [lowest, highest]."""
-    return integers(where, values, lambda place, value: integer_in(place, value, lowest, highest))
-
-
 def uints(where: Where, values: Any) -> tuple[int, ...]:
     """`values` as a tuple of UINTs."""
-    return integers_in(where, values, 0, UINT_MAX)
+    return integers(where, values, lambda place, value: integer_in(place, value, 0, UINT_MAX))
 
 
 def boolean(where: Where, value: Any) -> bool:
@@ -110,7 +105,7 @@ def parse_enum(enumeration: type[HeaderEnum], where: Where, value: Any) -> Any:
 
 
 def no_member(enumeration: type[HeaderEnum], where: Where, value: Any) -> Problem:
-    """Describes a value that is neither a member of `enumeration` nor the name of one."""
+    """Describes a value that is neither a member of `enumeration` nor its name."""
     names = enumeration.__members__
     hint = did_you_mean(value.removeprefix(enumeration.prefix), names) if isinstance(value, str) else ""
     meant = _meant_by(value)

@@ -15,7 +15,7 @@ from dmljax.text import one_line, reason_of
 
 
 def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
-    """Opens a regular file of at most `at_most` bytes for reading; `remedy` tells how to read a larger one."""
+    """Opens a regular file of at most `at_most` bytes for reading; `remedy` tells how to read a larger file."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would block

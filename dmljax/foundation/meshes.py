@@ -14,7 +14,7 @@ OnMesh = Callable[[Path, Any, PartitionSpec | None], Any]
 
 
 def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)) -> Any:
-    """Places weights by one PartitionSpec for all of them, or by a mapping with specs for some of them.
+    """Places weights by a PartitionSpec for all of them, or by a mapping with specs for some of them.
 
     `on_mesh` takes the path of a weight, the weight, and its spec or None.
     """

@@ -122,6 +122,6 @@ def remedy_for_open(*shapes: Sequence[int]) -> str | None:
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
-    """Refuses numbers unless there is one for each of the `rank` dimensions of the array `of`."""
+    """Refuses numbers unless each of the `rank` dimensions of the array `of` has one."""
     rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
     require(argument, len(values) == rank, rule, spelled(values))

@@ -115,7 +115,7 @@ class ActivationLeakyReluDesc(AlphaActivation, function=activation_leaky_relu):
 def activation_parameterized_relu(input: calls.Operand, slope: calls.Operand) -> Array:
     """Computes the parametric ReLU (PReLU): `slope * input` where `input` is below zero, `input` elsewhere.
 
-    `slope` holds one number for each element, or broadcasts with `input`.
+    `slope` holds a number for each element, or broadcasts with `input`.
 
     >>> activation_parameterized_relu(
     ...     jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])

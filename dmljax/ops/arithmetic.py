@@ -416,7 +416,8 @@ def element_wise_pow(
     if dtype in INTEGERS:
         return _integer_to_float_power(base, exponent)
     if exponent.dtype in INTEGERS:
-        return _float_to_integer_power(base, exponent.astype(_at_least_32_bits(exponent.dtype))).astype(dtype)
+        whole = exponent if exponent.dtype.itemsize >= 4 else exponent.astype(np.int32)
+        return _float_to_integer_power(base, whole).astype(dtype)
     wide = np.promote_types(base.dtype, widened(exponent.dtype))
     return _power(base.astype(wide), exponent.astype(wide)).astype(dtype)
 
@@ -499,10 +500,6 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
         is_flat = (power == 0) | ((base == 0) & (exponent == 0))
         tangent += power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base)) * exponent_tangent
     return power, tangent
-
-
-def _at_least_32_bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
 
 
 def _decrement(exponent: Array) -> Array:

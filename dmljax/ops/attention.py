@@ -72,7 +72,7 @@ class _Sizes:
     value_size: int
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each array except the mask, even of arrays that are not given."""
+        """Returns the shape of each array except the mask, even of arrays that are absent."""
         of_keys = (self.batch, self.key_heads, self.past, self.size)
         of_values = (*of_keys[:3], self.value_size)
         parts = (self.heads * self.size, self.key_heads * self.size, self.key_heads * self.value_size)
@@ -271,7 +271,7 @@ def _axes_of_results(
 
 
 def _blocks_in_ring(axis_name: str, inputs: Mapping[str, Array], has_present: bool) -> int:
-    """Returns the number of devices along an axis of the mesh, each of which has one block of the positions."""
+    """Returns the number of devices along an axis of the mesh, each of which has a block of the positions."""
     for name in (*(name for name in inputs if name.startswith("past_")), *["has_present"] * has_present):
         raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
     try:
@@ -447,11 +447,11 @@ def multihead_attention(
     whose keys are all hidden attends to them as if there were no mask. With -inf, such a query gives NaN.
 
     `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
-    positions, heads, 2 or 3, head size). `bias` has one number for each element of a query, of a key and of a value.
+    positions, heads, 2 or 3, head size). `bias` has a number for each element of a query, of a key and of a value.
     `past_key` and `past_value`, (batch, heads, positions, head size), come before the new keys and values. A mask of
     type BOOLEAN is True where a key is visible. It and `relative_position_bias` broadcast to (batch, heads, queries,
     keys), past keys included. With `is_causal`, a query attends to no key after its own position, which follows the
-    past positions. With `has_present`, all keys and values are returned as well, in the shape of `past_key`.
+    past positions. With `has_present`, all keys and values are also returned, in the shape of `past_key`.
 
     For a sequence that is spread over several devices, call this inside `jax.shard_map` on each device's block of the
     queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values around in a

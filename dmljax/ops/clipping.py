@@ -76,7 +76,7 @@ def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) ->
 
 
 def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:
-    """Tells where the lower bound applies, and where only the upper one does."""
+    """Tells where the lower bound applies, and where only the upper bound does."""
     is_low = low is not None and greater_equal(low, x)
     is_high = high is not None and greater_equal(x, high)
     if low is not None and high is not None:
@@ -104,7 +104,7 @@ _BOUNDS_FIT = dml.Rule(
 
 
 def _bound(field: str, call: dml.Call) -> Any:
-    """Returns the bound, or one that every number satisfies."""
+    """Returns the bound, or by default a bound that every number satisfies."""
     dtype = call.arrays["input"].dtype
     if call.operator is ElementWiseClip1Desc and dtype.kind in "iu":
         return call.argument(field) or getattr(np.iinfo(dtype), field)

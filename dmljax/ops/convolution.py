@@ -91,7 +91,8 @@ def _convolved(
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
     sizes = least if output_sizes is None else tuple(output_sizes)
-    if len(sizes) != len(least) or not all(map(_is_between, least, sizes, most)):
+    between = zip(least, sizes, most, strict=False)
+    if len(sizes) != len(least) or not all(fits(low, size) and fits(size, high) for low, size, high in between):
         rule = f"must be {spelled(least)}" + (f", or up to {spelled(most)}" if any(beyond) else "")
         raise InvalidDesc(Problem("output_sizes", rule, spelled(sizes)))
     check_sizes(sizes)
@@ -99,10 +100,6 @@ def _convolved(
         of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
         require_sizes("bias", bias, of_channels, why=", one number for each output channel")
     return Slid(windows, sizes)
-
-
-def _is_between(low: int, size: int, high: int) -> bool:
-    return fits(low, size) and fits(size, high)
 
 
 def _of_channels(channels: int, input: Sizes) -> Sizes:
@@ -440,7 +437,9 @@ def quantized_linear_convolution(
         zero = calls.integer_array("output_zero_point", output_zero_point)
         others.append(_quantized_by("output_zero_point", zero, (1,) * len(flat)))
     if bias is not None:
-        others.append(_int32("bias", bias).reshape(flat))
+        numbers = calls.integer_array("bias", bias)
+        require("bias", numbers.dtype == np.int32, "must be of int32", numbers.dtype, InvalidType)
+        others.append(numbers.reshape(flat))
 
     def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
         rest = list(more)
@@ -449,12 +448,6 @@ def quantized_linear_convolution(
         return quantized("output", value, output_scale, point, dtype, default)
 
     return parts.computed(finish, *others)
-
-
-def _int32(where: str, value: ArrayLike) -> Array:
-    array = calls.integer_array(where, value)
-    require(where, array.dtype == np.int32, "must be of int32", array.dtype, InvalidType)
-    return array
 
 
 def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.Table:

@@ -38,7 +38,7 @@ INT64 = frozenset({DataType.INT64})
 
 
 def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
-    """Applies the ScaleBias, if there is one, to `input`; 16-bit floats are returned as float32."""
+    """Applies the ScaleBias, if present, to `input`; 16-bit floats are returned as float32."""
     input = input.astype(widened(input.dtype))
     if scale_bias is None:
         return input
@@ -80,7 +80,7 @@ class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
 def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: calls.WideFloat) -> Array:
     """Computes `scale * input + bias` with a bias for each channel, dimension 1 of `input`.
 
-    The computation uses at least float32. `bias` is one number or an array with one for each channel; with 16-bit
+    The computation uses at least float32. `bias` is a number or an array with one for each channel; with 16-bit
     floats, scale and bias are float32.
 
     >>> value_scale_2d(

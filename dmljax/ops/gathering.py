@@ -129,19 +129,32 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis(axis, input)
     output_shape = _gathered_sizes(input.shape, indices.shape, axis)
+    input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
+    output_axes = replaced(input_axes, axis, *indices_axes)
+    operands = [(input, input_axes), (indices, indices_axes)]
+    return _fetched(_fetch_blocks, operands, axis, output_shape, output_axes)
+
+
+def _fetched(
+    fetch: Callable[[Array, Array, int], Array],
+    operands: Sequence[tuple[Array, list[MeshAxes]]],
+    axis: int,
+    output_shape: Sizes,
+    output_axes: Sequence[MeshAxes],
+) -> Array:
+    """Applies `fetch` to an input and its indices along `axis`, counted from the start and clamped."""
+    input = operands[0][0]
     if math.prod(output_shape) == 0:
         return jnp.zeros_like(input, shape=output_shape)
     size = input.shape[axis]
     _require_elements(input, (size,))
     dtype = index_dtype("input", size)
 
-    def fetch(input: Array, indices: Array) -> Array:
+    def at_positions(input: Array, indices: Array) -> Array:
         position = _positions(indices, size, dtype, is_clamped=True)
-        return copied(lambda inputs, position: _fetch_blocks(inputs[0], position, axis), (input,), position)
+        return copied(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
 
-    input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
-    output_axes = replaced(input_axes, axis, *indices_axes)
-    return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], output_axes)
+    return partitioned(at_positions, operands, output_axes)
 
 
 def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
@@ -224,19 +237,10 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     """
     input, indices = _arrays(input, indices)
     axis = calls.normal_axis(axis, input)
-    _element_sizes(input.shape, indices.shape, axis)
-    if indices.size == 0:
-        return jnp.zeros_like(input, shape=indices.shape)
-    size = input.shape[axis]
-    _require_elements(input, (size,))
-    dtype = index_dtype("input", size)
-
-    def fetch(input: Array, indices: Array) -> Array:
-        position = _positions(indices, size, dtype, is_clamped=True)
-        return copied(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
-
+    sizes = _element_sizes(input.shape, indices.shape, axis)
     input_axes, indices_axes = _shared_axes(input, indices, axis)
-    return partitioned(fetch, [(input, input_axes), (indices, indices_axes)], indices_axes)
+    operands = [(input, input_axes), (indices, indices_axes)]
+    return _fetched(_fetch_elements, operands, axis, sizes, indices_axes)
 
 
 _ALIKE_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
@@ -427,12 +431,12 @@ def _overwritten(
         written: Array = choose(arrays, position, cpu=one_after_another, default=elsewhere)
         return written
 
-    # JAX differentiates any one of several updates, not the last.
+    # JAX differentiates any of several updates, not the last.
     return copied(move, (input, updates), position, derivative=last_ones)
 
 
 def _is_flattened(input: Array) -> bool:
-    """Tells whether to write to one flattened dimension, which takes XLA on a CPU three quarters of the time."""
+    """Tells whether to write to a flattened dimension, which takes XLA on a CPU three quarters of the time."""
     # With a single dimension, several devices could not divide the others.
     is_known = not any(map(is_symbolic, input.shape))
     return is_known and not may_be_sharded(input) and input.size <= np.iinfo(np.int32).max
@@ -602,7 +606,7 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
     """Reverses the first `sequence_lengths` elements along `axis`, and copies the others.
 
     `sequence_lengths`, of any integer type, has size 1 along `axis` and the sizes of `input` elsewhere. A length above
-    the size of `axis` reverses all elements; a negative one reverses none.
+    the size of `axis` reverses all elements; a negative length reverses none.
 
     >>> reverse_subsequences(
     ...     jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1

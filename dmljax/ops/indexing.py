@@ -1,6 +1,6 @@
 """Operators that produce or consume indices: ONE_HOT and NONZERO_COORDINATES.
 
-The indices of ONE_HOT may have any integer type. A negative index counts from the end, and one out of range is ignored.
+The indices of ONE_HOT may have any integer type. Negative ones count from the end; those out of range are ignored.
 """
 
 import math

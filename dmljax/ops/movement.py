@@ -34,7 +34,7 @@ from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType,
 
 
 def _require_numbers(image: str, rank: int, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
-    """Refuses sizes of 0, and numbers unless there is one for each dimension of an array."""
+    """Refuses sizes of 0, and numbers unless each dimension of an array has one."""
     for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
         require_one_each(name, values, image, rank)
     for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -131,7 +131,7 @@ def _strides_of(strides: Sequence[int] | None, sizes: Sequence[int]) -> Sizes:
 
 
 def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """The index of the first element of a window that is copied: with a negative stride, its last one."""
+    """The index of the first element of a window that is copied: with a negative stride, its last."""
     windows = zip(starts, sizes, strides, strict=True)
     return [start if stride > 0 else start + size - 1 for start, size, stride in windows]
 
@@ -546,15 +546,12 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
     depth = sizes[-3]
 
     def move(input: Array) -> Array:
-        first = len(batch)
-        if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
-            row, column, c = first, first + 1, first + 2
-            split = (block, block, depth)
-        else:
-            c, row, column = first, first + 1, first + 2
-            split = (depth, block, block)
+        is_depth_last = order is DepthSpaceOrder.DEPTH_COLUMN_ROW
+        split = (block, block, depth) if is_depth_last else (depth, block, block)
+        *places, y, x = range(len(batch), len(batch) + 5)
+        c, row, column = (places[2], *places[:2]) if is_depth_last else places
         blocks = input.reshape(*batch, *split, height, width)
-        return blocks.transpose(*range(first), c, first + 3, row, first + 4, column).reshape(sizes)
+        return blocks.transpose(*range(len(batch)), c, y, row, x, column).reshape(sizes)
 
     return moved([input], sizes, move)
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import require_count
-from dmljax.foundation.sizes import Sizes, called, led, require_broadcast, require_dimensions, spelled
+from dmljax.foundation.sizes import called, led, require_broadcast, require_dimensions, spelled
 from dmljax.lowerings.local_response import local_response, local_response_gradient
 from dmljax.lowerings.norms import moments, norm
 from dmljax.lowerings.sharding import dimension_axes, partitioned, sharded_along
@@ -88,7 +88,7 @@ def batch_normalization(
 ) -> Array:
     """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    For images in the layout NCHW, the other arrays have one number for each channel, in the shape (C,) or (C, 1, 1);
+    For images in the layout NCHW, the other arrays have a number for each channel, in the shape (C,) or (C, 1, 1);
     others broadcast to the shape of `input`. Without `scale` and `bias`, the result is only normalized.
 
     >>> batch_normalization(
@@ -278,8 +278,10 @@ def batch_normalization_training(
     >>> output.tolist(), mean.tolist(), variance.tolist()
     ([[-1.0, -1.0], [1.0, 1.0]], [2.0, 18.0], [1.0, 64.0])
     """
+    if scale is None and bias is None:
+        require_dimensions("input", jnp.shape(input), 2)
     if scale is None:
-        scale = jnp.ones(_channels(input) if bias is None else jnp.shape(bias), jnp.result_type(input))
+        scale = jnp.ones(jnp.shape(input)[1:2] if bias is None else jnp.shape(bias), jnp.result_type(input))
     shape = jnp.shape(scale)
     if bias is not None:
         calls.require_same_shape(scale=scale, bias=bias)
@@ -296,12 +298,6 @@ def batch_normalization_training(
         found.mean.astype(x.dtype).reshape(shape),
         found.variance.astype(x.dtype).reshape(shape),
     )
-
-
-def _channels(input: ArrayLike) -> Sizes:
-    sizes = jnp.shape(input)
-    require_dimensions("input", sizes, 2)
-    return sizes[1:2]
 
 
 class BatchNormalizationTrainingDesc(dml.Operator, function=batch_normalization_training):
@@ -373,7 +369,7 @@ def mean_variance_normalization(
 
     The dimensions of `input` are batch, channels, and one or more spatial dimensions. Everything else is as in
     `mean_variance_normalization1` along the spatial axes, or with `cross_channel` along the channels and the spatial
-    axes, except that a `scale` or `bias` of the shape (C,) has one number for each channel.
+    axes, except that a `scale` or `bias` of the shape (C,) has a number for each channel.
 
     >>> image = jnp.array([[[1.0, 3.0], [5.0, 5.0]]])
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()

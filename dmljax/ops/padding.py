@@ -176,7 +176,7 @@ def _repeated(input: Array, axis: int, count: int) -> Array:
     return jnp.broadcast_to(input, replaced(input.shape, axis, count))
 
 
-_MOST_PIECES = 8  # that one dimension is joined from; beyond that, a period is tiled
+_MOST_PIECES = 8  # to join along a dimension; beyond that, tile a period
 
 
 def _periodic(input: Array, axis: int, period: int, indices: _Range) -> Array:

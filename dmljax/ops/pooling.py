@@ -154,7 +154,7 @@ def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, 
         return function(*_flattened(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
 
     def pooled_before_channels(image: Array) -> Array:
-        # Dimensions after those of the windows are left alone; those before them are the batch and one more.
+        # The batch and one more dimension come before those of the windows; those after them stay whole.
         return jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1)
 
     axes = dimension_axes(image)
@@ -483,7 +483,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 
     The result has the shape `output_sizes`. Indices refer to the flattened result, all batches and channels included.
     As in `scatter`, an index that is out of range writes nothing, and a negative index counts from the end. Elements
-    with the same index should be equal, as in a result of `max_pooling1`: the last one gets the gradient, and on a CPU
+    with the same index should be equal, as in a result of `max_pooling1`: the last gets the gradient, and on a CPU
     it wins; a GPU and a TPU may write any of them.
 
     >>> values, indices = max_pooling1(
@@ -526,7 +526,7 @@ def quantized_linear_average_pooling(
     """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
 
     Windows are as in `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. A scale or zero
-    point is one number, or one for each channel, in the shape (C,) or (1, C, 1, 1). The integer sums are exact; halves
+    point is a number, or one for each channel, in the shape (C,) or (1, C, 1, 1). The integer sums are exact; halves
     are rounded to even. The output's type is `dtype`, else the type of `output_zero_point`, else the type of `input`,
     which has 8 or 16 bits.
 
@@ -568,7 +568,7 @@ def quantized_linear_average_pooling(
 
 
 def _of_channels(name: str, parameter: Array, image: Array) -> Array:
-    """A scale or zero point of the whole image, or one for each of its channels, in a shape that broadcasts."""
+    """A scale or zero point of the whole image, or of each of its channels, in a shape that broadcasts."""
     if parameter.shape != image.shape[1:2]:
         _require_parameter(name, parameter.shape, image.shape)
     return parameter.reshape(() if parameter.size == 1 else _channel_sizes(image.shape))
@@ -581,7 +581,7 @@ def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
 def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
     """Refuses a scale or zero point that has neither one element nor one for each channel.
 
-    Leading 1s do not matter. The page has {1, ChannelCount, 1, 1} for images of five dimensions as well.
+    Leading 1s do not matter. The page has {1, ChannelCount, 1, 1} even for images of five dimensions.
     """
     expected = _channel_sizes(image_sizes)
     is_of_channels = without_leading_ones(sizes) in (expected[1:], (*expected[1:2], 1, 1))

@@ -240,7 +240,7 @@ def matrix_multiply_integer(
 ) -> Array:
     """Multiplies matrices of int8 or uint8: `(a - a_zero_point) @ (b - b_zero_point)` in int32, where sums wrap around.
 
-    A zero point has the type of its matrix. It may be one number, or have one for each row of `a` or column of `b`.
+    A zero point has the type of its matrix. It is a number, or has one for each row of `a` or column of `b`.
     Dimensions before the last two are batches, which broadcast.
 
     >>> a, b = jnp.array([[0, 255], [3, 5]], "uint8"), jnp.array([[-128], [127]], "int8")
@@ -313,8 +313,8 @@ def matrix_multiply_integer_to_float(
 
     Sums of int8 and uint8 are exact, however long; wider integers are multiplied in float32. The sums are multiplied by
     one scale after the other in float32, and `bias`, which broadcasts, is added. The result has the type of the scales,
-    float32 for Python numbers. A zero point has the type of its matrix. Each scale and zero point is one number, or has
-    one for each row of `a` or column of `b`.
+    float32 for Python numbers. A zero point has the type of its matrix. Each scale and zero point is a number, or has a
+    number for each row of `a` or column of `b`.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(
@@ -324,10 +324,10 @@ def matrix_multiply_integer_to_float(
     """
     left, right = _narrow_integers("a", a, 32), _narrow_integers("b", b, 32)
     product = _dequantized_product(left, right, a_scale, b_scale, a_zero_point, b_zero_point)
-    scale, _, *summands = calls.floats_alike(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
-    for bias in summands:
-        product, summand = _with_summand(product, "bias", bias)
-        product += summand
+    scale, _, *summand = calls.floats_alike(a_scale=a_scale, b_scale=b_scale, bias=bias).values()
+    if summand:
+        product, addend = _with_summand(product, "bias", summand[0])
+        product += addend
     return product.astype(scale.dtype)
 
 
@@ -376,7 +376,7 @@ def quantized_linear_matrix_multiply(
     The integer sums are exact. They are multiplied in float32 by `a_scale`, then by `b_scale`. The product is quantized
     as in `element_wise_quantize_linear`: divided by `output_scale`, rounded with halves to even, and saturated to the
     output's type. That type is `dtype`, else the type of `output_zero_point`, else the type of `a`. A scale or zero
-    point is one number, or has one for each row of `a` and of the output, or for each column of `b`.
+    point is a number, or has one for each row of `a` and of the output, or for each column of `b`.
 
     >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
     >>> quantized_linear_matrix_multiply(

@@ -359,7 +359,7 @@ def quantize(
 
 
 def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
-    """Returns the arrays in the shape of the first; each element of the others is for one block.
+    """Returns the arrays in the shape of the first; each element of the others is for a block.
 
     Along each dimension, the size of a block is the quotient of the two sizes. An array of fewer dimensions has leading
     ones of size 1.

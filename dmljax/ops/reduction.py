@@ -213,11 +213,6 @@ def _average(x: Array, axes: tuple[int, ...]) -> Array:
     return quotient(total, jnp.broadcast_to(count, total.shape))
 
 
-def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
-    result: Array = jax.nn.logsumexp(x.astype(widened(x.dtype)), axis=axes, keepdims=True)
-    return result
-
-
 def _product(x: Array, axes: tuple[int, ...]) -> Array:
     wide = x.astype(widened(x.dtype))
     if x.dtype in FLOATS and any(map(is_symbolic, x.shape)):  # JAX's derivative needs known sizes
@@ -247,7 +242,7 @@ _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] =
     ReduceFunction.L1: partial(_sum, term=magnitude),
     ReduceFunction.L2: lambda x, axes: norm(x.astype(widened(x.dtype)), axes),
     ReduceFunction.LOG_SUM: lambda x, axes: lax.log(_sum(x, axes)),
-    ReduceFunction.LOG_SUM_EXP: _log_sum_exp,
+    ReduceFunction.LOG_SUM_EXP: lambda x, axes: jax.nn.logsumexp(x.astype(widened(x.dtype)), axes, keepdims=True),
     ReduceFunction.MAX: partial(_smallest_or_largest, largest=True),
     ReduceFunction.MIN: partial(_smallest_or_largest, largest=False),
     ReduceFunction.MULTIPLY: _product,

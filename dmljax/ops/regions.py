@@ -78,7 +78,7 @@ def _require_readable(image: Array) -> None:
 
 
 def _images_of(indices: Array, image: Array) -> Array:
-    """The index of each region's image; as in `gather`, a negative one counts from the end, and others are clamped."""
+    """The index of each region's image; as in `gather`, negative indices count from the end, and others are clamped."""
     return gather(lax.iota(np.int32, image.shape[0]), indices, axis=0)
 
 
@@ -113,14 +113,14 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong to the region, which is at
     least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. A bin has no
     elements outside the image; a bin without elements gives 0. NaN is larger than every number; of equal elements, the
-    first one in row-major order gets the gradient.
+    first in row-major order gets the gradient.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
     [[[[10.0, 11.0], [14.0, 15.0]]]]
     """
     image, regions = calls.float_array("input", input), calls.float_array("roi", roi)
-    shape = _pooled_sizes(image.shape, regions.shape, Size2D(*pooled_size))  # type: ignore[misc]  # it is one by now
+    shape = _pooled_sizes(image.shape, regions.shape, Size2D(*pooled_size))  # type: ignore[misc]  # not a number any more
     regions = regions.reshape(regions.shape[-2:])
     *_, height, width = shape
     check_sizes(shape)
@@ -264,9 +264,9 @@ def roi_align(
     pixels of the region per element, rounded up and clamped between `minimum_samples_per_output` and
     `maximum_samples_per_output`. A region may be empty, and is mirrored where `x2 < x1`.
 
-    A sample up to half a pixel outside the image reads the pixels at its edge; one farther away is
-    `out_of_bounds_input_value`. As in `gather`, a negative batch index counts from the end, and one that is still out
-    of range is clamped.
+    A sample up to half a pixel outside the image reads the pixels at its edge; a sample farther away is
+    `out_of_bounds_input_value`. As in `gather`, a negative batch index counts from the end, and an index that is
+    still out of range is clamped.
 
     Use `roi_align1` for pixel offsets or regions that end at the corners.
 
@@ -340,7 +340,7 @@ def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: 
 
 
 def _batch_size(roi: Sizes, batch_indices: Sizes) -> int:
-    """The number of regions; refuses `batch_indices` unless there is one for each."""
+    """The number of regions; refuses `batch_indices` unless each region has an index."""
     count = _region_count(roi, 4)
     require_dimensions("batch_indices", batch_indices, 1)
     expected = led((count,), len(batch_indices))
@@ -461,7 +461,7 @@ class RoiAlign1Desc(_AlignTensors, function=roi_align1):
 
 @calls.result
 class RoiAlignGradients(NamedTuple):
-    """The gradients of `roi_align1` with respect to its input and its regions; None for one that was not requested.
+    """The gradients of `roi_align1` with respect to its input and its regions, or None if not requested.
 
     >>> image, roi = jnp.ones((1, 1, 2, 2)), jnp.array([[0.0, 0.0, 2.0, 2.0]])
     >>> roi_align_grad(image, jnp.ones((1, 1, 1, 1)), roi, jnp.array([0])).input.tolist()
@@ -546,7 +546,7 @@ def roi_align_grad(
 def _gradients(
     wanted: Sequence[str], image: Array, gradient: Array, regions: Array, indices: Array, sampling: _Sampling
 ) -> dict[str, Array]:
-    """The gradients with respect to what is wanted, `input` or `roi` or both."""
+    """The gradients with respect to the arrays that are wanted, `input` or `roi` or both."""
     _require_readable(image)
     size, nothing = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
 

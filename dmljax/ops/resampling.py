@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +48,35 @@ from dmljax.types import (
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 
+
+class _Sampling(NamedTuple):
+    """Where the elements of a result lie in the input, and how their neighbors there are weighted."""
+
+    mode: InterpolationModeLike
+    input_offsets: calls.EachNumber = 0.5
+    output_offsets: calls.EachNumber = -0.5
+    rounding: Fraction | None = Fraction(1, 2)  # added to a position before it is rounded down; None rounds it up
+    antialiased: bool = False
+
+
+def _directed(
+    mode: InterpolationModeLike,
+    direction: AxisDirectionLike,
+    input_offsets: calls.EachNumber | None,
+    output_offsets: calls.EachNumber,
+    antialiased: bool = False,
+) -> _Sampling:
+    """The sampling with a rounding direction, by default at the centers of the pixels."""
+    offsets = _center(mode, direction) if input_offsets is None else input_offsets
+    rounding = Fraction(0) if direction is AxisDirection.DECREASING else None
+    return _Sampling(mode, offsets, output_offsets, rounding, antialiased)
+
+
+def _center(mode: InterpolationModeLike, direction: AxisDirectionLike) -> float:
+    """The offset of the input that samples the center of each pixel."""
+    return 0.5 if mode is LINEAR else 0.0 if direction is AxisDirection.DECREASING else 1.0
+
+
 # UPSAMPLE_2D
 
 
@@ -74,11 +103,11 @@ def upsample_2d(
     [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
     """
     input = calls.real_array("input", input)
-    scale = Size2D(*scale_size)  # type: ignore[misc]  # one number has become a Size2D
+    scale = Size2D(*scale_size)  # type: ignore[misc]  # not a number any more
     sizes = _upsampled_sizes(input.shape, scale)
     factors = (*(1 for _ in input.shape[2:]), scale.height, scale.width)
     steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
-    return _resampled(input, sizes, steps, InterpolationMode.of(interpolation_mode), Fraction(1, 2))
+    return _resampled(input, sizes, steps, _Sampling(interpolation_mode))
 
 
 class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
@@ -109,8 +138,8 @@ def resample(
 ) -> Array:
     """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
-    `output_sizes` and `scales` have one number for each dimension, batch and channels included; one scale applies to
-    all dimensions. If only one of them is given, the other follows; sizes are rounded down. If both are given, the
+    `output_sizes` and `scales` have a number for each dimension, batch and channels included; a single scale
+    applies to all dimensions. If only one is given, the other follows; sizes are rounded down. If both are given, the
     result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats;
     averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.
 
@@ -123,8 +152,7 @@ def resample(
     >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode="linear").tolist()
     [[[[0.0, 2.0, 6.0, 8.0]]]]
     """
-    mode = InterpolationMode.of(interpolation_mode)
-    return _resample(input, output_sizes, scales, mode, 0.5, -0.5, Fraction(1, 2))
+    return _resample(input, output_sizes, scales, _Sampling(interpolation_mode))
 
 
 @calls.operator_function
@@ -140,7 +168,7 @@ def resample1(
     """Resizes an array as `resample` does, with offsets of the pixels, by default those of their centers.
 
     The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. A position halfway between
-    two elements is nearest to the second one.
+    two elements is nearest to the second.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> resample1(row, scales=0.5).tolist()
@@ -148,8 +176,8 @@ def resample1(
     >>> resample1(row, scales=0.5, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 3]
     """
-    mode, offsets = InterpolationMode.of(interpolation_mode), (input_pixel_offsets, output_pixel_offsets)
-    return _resample(input, output_sizes, scales, mode, *offsets, Fraction(1, 2))
+    sampling = _Sampling(interpolation_mode, input_pixel_offsets, output_pixel_offsets)
+    return _resample(input, output_sizes, scales, sampling)
 
 
 # RESAMPLE2 and RESAMPLE3
@@ -181,9 +209,8 @@ def resample2(
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 2, 3]
     """
-    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
-    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
-    return _resample(input, output_sizes, scales, mode, *offsets, _ROUNDING[direction])
+    sampling = _directed(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    return _resample(input, output_sizes, scales, sampling)
 
 
 @calls.operator_function
@@ -209,22 +236,10 @@ def resample3(
     >>> resample3(row, scales=0.5, interpolation_mode="linear", antialiased=True).tolist()
     [1.0, 3.0, 0.0]
     """
-    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
-    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
-    return _resample(input, output_sizes, scales, mode, *offsets, _ROUNDING[direction], antialiased)
-
-
-# Added to a position before it is rounded down; None rounds it up.
-_ROUNDING = {AxisDirection.INCREASING: None, AxisDirection.DECREASING: Fraction(0)}
-
-
-def _centers(mode: InterpolationMode, direction: AxisDirection, offsets: calls.EachNumber | None) -> calls.EachNumber:
-    """Returns the offsets of the input, by default those of the centers of its pixels."""
-    if offsets is not None:
-        return offsets
-    if mode is LINEAR:
-        return 0.5
-    return 0.0 if direction is AxisDirection.DECREASING else 1.0
+    offsets = input_pixel_offsets, output_pixel_offsets
+    return _resample(
+        input, output_sizes, scales, _directed(interpolation_mode, rounding_direction, *offsets, antialiased)
+    )
 
 
 # RESAMPLE_GRAD and RESAMPLE_GRAD1
@@ -247,8 +262,8 @@ def resample_grad(
     >>> resample_grad(jnp.array([4.0, 5.0, 6.0, 7.0]), output_sizes=(3,)).tolist()
     [4.0, 11.0, 7.0]
     """
-    mode, offsets = InterpolationMode.of(interpolation_mode), (input_pixel_offsets, output_pixel_offsets)
-    return _gradient(input_gradient, output_sizes, scales, mode, *offsets, Fraction(1, 2))
+    sampling = _Sampling(interpolation_mode, input_pixel_offsets, output_pixel_offsets)
+    return _gradient(input_gradient, output_sizes, scales, sampling)
 
 
 @calls.operator_function
@@ -272,23 +287,15 @@ def resample_grad1(
     ... ).tolist()
     [9.0, 13.0]
     """
-    mode, direction = InterpolationMode.of(interpolation_mode), AxisDirection.of(rounding_direction)
-    offsets = _centers(mode, direction, input_pixel_offsets), output_pixel_offsets
-    return _gradient(input_gradient, output_sizes, scales, mode, *offsets, _ROUNDING[direction])
+    sampling = _directed(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    return _gradient(input_gradient, output_sizes, scales, sampling)
 
 
 # The computation
 
 
 def _resample(
-    input: ArrayLike,
-    output_sizes: Sequence[int] | None,
-    scales: calls.EachNumber | None,
-    mode: InterpolationMode,
-    input_offsets: calls.EachNumber,
-    output_offsets: calls.EachNumber,
-    rounding: Fraction | None,
-    antialiased: bool = False,
+    input: ArrayLike, output_sizes: Sequence[int] | None, scales: calls.EachNumber | None, sampling: _Sampling
 ) -> Array:
     input = calls.real_array("input", input)
     factors = None if scales is None else _fractions("scales", scales, "input", input.ndim)
@@ -298,25 +305,19 @@ def _resample(
         scaled = zip(input.shape, factors, strict=True)
         output_sizes = [size * factor.numerator // factor.denominator for size, factor in scaled]
     require_one_each("output_sizes", output_sizes, "input", input.ndim)
-    steps = _steps("input", input.shape, output_sizes, factors, input_offsets, output_offsets)
-    return _resampled(input, output_sizes, steps, mode, rounding, antialiased)
+    steps = _steps("input", input.shape, output_sizes, factors, sampling)
+    return _resampled(input, output_sizes, steps, sampling)
 
 
 def _gradient(
-    input_gradient: ArrayLike,
-    output_sizes: Sequence[int],
-    scales: calls.EachNumber | None,
-    mode: InterpolationMode,
-    input_offsets: calls.EachNumber,
-    output_offsets: calls.EachNumber,
-    rounding: Fraction | None,
+    input_gradient: ArrayLike, output_sizes: Sequence[int], scales: calls.EachNumber | None, sampling: _Sampling
 ) -> Array:
     gradient = calls.float_array("input_gradient", input_gradient)
     require_one_each("output_sizes", output_sizes, "input_gradient", gradient.ndim)
     require_counts("output_sizes", output_sizes, 0)
     factors = None if scales is None else _fractions("scales", scales, "input_gradient", gradient.ndim)
-    steps = _steps("output_sizes", output_sizes, gradient.shape, factors, input_offsets, output_offsets)
-    every = _taps(output_sizes, gradient.shape, steps, mode, rounding, antialiased=False)
+    steps = _steps("output_sizes", output_sizes, gradient.shape, factors, sampling)
+    every = _taps(output_sizes, gradient.shape, steps, sampling)
 
     def add(x: Array) -> Array:
         return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
@@ -339,7 +340,7 @@ def _fractions(name: str, numbers: calls.EachNumber, image: str, rank: int) -> l
     return [simplest_fraction(number) for number in _for_each(name, numbers, image, rank)]
 
 
-Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first one
+Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first position
 
 
 def _steps(
@@ -347,13 +348,12 @@ def _steps(
     input_sizes: Sequence[int],
     output_sizes: Sequence[int],
     factors: Sequence[Fraction] | None,
-    input_offsets: calls.EachNumber,
-    output_offsets: calls.EachNumber,
+    sampling: _Sampling,
 ) -> list[Step]:
     """The positions along each dimension; `smaller` names the argument that gives the input's sizes."""
     rank = len(input_sizes)
-    before = _fractions("input_pixel_offsets", input_offsets, smaller, rank)
-    after = _fractions("output_pixel_offsets", output_offsets, smaller, rank)
+    before = _fractions("input_pixel_offsets", sampling.input_offsets, smaller, rank)
+    after = _fractions("output_pixel_offsets", sampling.output_offsets, smaller, rank)
     steps = []
     for i, (size, new) in enumerate(zip(input_sizes, output_sizes, strict=True)):
         if factors is not None:
@@ -372,21 +372,16 @@ def _steps(
 
 
 def _taps(
-    input_sizes: Sequence[int],
-    output_sizes: Sequence[int],
-    steps: Sequence[Step],
-    mode: InterpolationMode,
-    rounding: Fraction | None,
-    antialiased: bool,
+    input_sizes: Sequence[int], output_sizes: Sequence[int], steps: Sequence[Step], sampling: _Sampling
 ) -> list[Taps]:
-    """The neighbors of the positions along each dimension that changes; the one that shrinks most comes first."""
+    """The neighbors of the positions along each dimension that changes, first the dimension that shrinks most."""
     every = []
     for axis, (size, new, step) in enumerate(zip(input_sizes, output_sizes, steps, strict=True)):
         if new == 0:
             continue  # nothing moves
-        if mode is NEAREST_NEIGHBOR:
-            taps = nearest_taps(axis, size, new, *step, rounding)
-        elif antialiased and step[0] > 1:
+        if sampling.mode is NEAREST_NEIGHBOR:
+            taps = nearest_taps(axis, size, new, *step, sampling.rounding)
+        elif sampling.antialiased and step[0] > 1:
             taps = wide_taps(axis, size, new, *step)
         else:
             taps = linear_taps(axis, size, new, *step)
@@ -397,23 +392,16 @@ def _taps(
     return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
 
 
-def _resampled(
-    input: Array,
-    sizes: Sequence[int],
-    steps: Sequence[Step],
-    mode: InterpolationMode,
-    rounding: Fraction | None,
-    antialiased: bool = False,
-) -> Array:
-    if mode is LINEAR and input.dtype not in FLOATS and input.dtype not in (np.int8, np.uint8):
+def _resampled(input: Array, sizes: Sequence[int], steps: Sequence[Step], sampling: _Sampling) -> Array:
+    if sampling.mode is LINEAR and input.dtype not in FLOATS and input.dtype not in (np.int8, np.uint8):
         rule = "must be of a floating type, or of an integer type of 8 bits, for LINEAR"
         raise InvalidType(Problem("input", rule, input.dtype))
     check_sizes(sizes)
-    every = _taps(input.shape, sizes, steps, mode, rounding, antialiased)
-    compute = nearest if mode is NEAREST_NEIGHBOR else averaged
+    every = _taps(input.shape, sizes, steps, sampling)
+    compute = nearest if sampling.mode is NEAREST_NEIGHBOR else averaged
 
     def resample(x: Array) -> Array:
-        if 0 in sizes:  # A dimension without elements has no neighbors, and nothing to compute.
+        if 0 in sizes:  # a dimension without elements has no neighbors
             return jnp.zeros(tuple(sizes), x.dtype)
         if not every or any(taps.axis <= 1 for taps in every):
             return compute(x, every)
@@ -450,7 +438,9 @@ def _ratios(call: dml.Call) -> Any:
 
 
 def _offsets(call: dml.Call) -> Any:
-    return _centers(*map(call.argument, ("interpolation_mode", "rounding_direction", "input_pixel_offsets")))
+    offsets = call.argument("input_pixel_offsets")
+    default = _center(call.argument("interpolation_mode"), call.argument("rounding_direction"))
+    return default if offsets is None else offsets
 
 
 class _Forward(dml.Resized):

@@ -70,10 +70,8 @@ def _along(
 
 
 class _Cumulative(dml.Unary):
-    """The rules that both operators share."""
+    """The members and rules that both operators share."""
 
-    input: dml.Input
-    output: dml.Output
     axis: dml.Uint
     axis_direction: dml.Enumerator[AxisDirection]
     rules = dml.page_rules(*dml.Unary.rules, dml.axis_of("input"))
