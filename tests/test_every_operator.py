@@ -243,7 +243,11 @@ def test_a_python_number_takes_the_type_of_the_arrays_beside_it(operator: str) -
 
 def transformation(name: str) -> Callable[[Test], Test]:
     """Marks a test of a transformation, the table's row `name`, on every operator."""
-    return lambda test: cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
+
+    def marked(test: Test) -> Test:
+        return cast(Test, for_each_operator(pytest.mark.transformation(name)(test)))
+
+    return marked
 
 
 def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float = 0) -> None:
