@@ -637,6 +637,7 @@ def test_a_ring_needs_as_much_memory_as_blocks() -> None:
     assert analysis.temp_size_in_bytes < 96 * 2**20
 
 
+@FULL
 def test_a_ring_combines_with_a_sharded_batch() -> None:
     # One axis of the mesh is the ring's; JAX handles the other.
     arrays, one_device = arrays_of("causal")
@@ -648,6 +649,7 @@ def test_a_ring_combines_with_a_sharded_batch() -> None:
         np.testing.assert_allclose(result, one_device(arrays), rtol=2e-6, atol=2e-6)
 
 
+@FULL
 def test_a_ring_computes_large_blocks_in_parts(in_blocks: Callable[[], None]) -> None:
     arrays, one_device = arrays_of("a mask and a bias")
     expected = slopes_of(one_device, arrays)
