@@ -385,12 +385,12 @@ _MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
 
 def _matrix(taps: Taps, dtype: Any) -> Array:
     """The weights of averages as a matrix: a row per element of the result, a column per element of the input."""
-    size = taps.where.input_size
     weights = jnp.maximum(taps.reach - jnp.abs(_distances(taps)), 0)
     if not taps.margin:
         return weights.astype(dtype) / np.asarray(taps.reach, dtype)
     shares = weights.astype(dtype) / weights.sum(1, keepdims=True, dtype=np.int32).astype(dtype)
-    first, last = taps.margin + 1, size - taps.margin - 1  # in the columns between the first and the last element
+    # The first and the last element have the weights of all columns that repeat them.
+    first, last = 2 * taps.margin + 1, 2 * taps.margin + taps.input_size - 1
     ends = [part.sum(1, keepdims=True) for part in (shares[:, :first], shares[:, last:])]
     if taps.input_size == 1:
         return jnp.ones_like(ends[0])
@@ -400,10 +400,11 @@ def _matrix(taps: Taps, dtype: Any) -> Array:
 def _distances(taps: Taps) -> Array:
     """The distance in units of each input element, a column, after the position of each result element, a row.
 
-    Distances too large for a weight may come out smaller.
+    As many columns as the margin are before those of `where`, and after them: a position may be at their end. Distances
+    too large for a weight may come out smaller.
     """
     where = taps.where
-    columns = lax.broadcasted_iota(np.int32, (where.output_size, where.input_size), 1)
+    columns = lax.broadcasted_iota(np.int32, (where.output_size, where.input_size + 2 * taps.margin), 1) - taps.margin
     index, rest = located(where)
     farthest = len(taps.offsets)
     return jnp.clip(columns - index[:, None], -farthest, farthest) * where.unit - rest[:, None]

@@ -452,6 +452,15 @@ def test_weight_matrices_compute_averages_and_their_transposes(taps: Any, dtype:
 
 
 @pytest.mark.usefixtures("as_on_a_tpu")
+def test_products_repeat_the_last_element_behind_it() -> None:
+    x = np.array([9, 4, 1, 0, 1, 4, 9], np.float32)
+    how: dict[str, Any] = {"output_sizes": (3,), "interpolation_mode": LINEAR, "antialiased": True}
+    weights = oracles.all_weights((7,), (3,), [0.3], [0.5], [-0.5], mode=LINEAR, rounding="half", antialiased=True)
+    result = dmljax.resample3(x, scales=0.3, **how)
+    np.testing.assert_allclose(result, oracles.resampled(x, weights, LINEAR), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("as_on_a_tpu")
 @pytest.mark.parametrize("antialiased", [False, True])
 def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -> None:
     rng = np.random.default_rng(0)
