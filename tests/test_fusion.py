@@ -133,8 +133,7 @@ def test_nonzero_sorts_nothing_and_scatters_only_words(dtype: str) -> None:
     needed = computation.memory_analysis()
     assert needed.temp_size_in_bytes < 2 * needed.output_size_in_bytes
     counted = operations(computation)
-    assert counted["sort"] == counted["reduce-window"] == 0
-    assert counted["while"] == counted["conditional"] == 1
+    assert not counted.keys() & {"sort", "reduce-window", "while", "conditional"}
     scattered = re.findall(r"= u32\[(\d+)\]\S* scatter\(", computation.as_text())
     assert [int(size) for size in scattered] == [SIZE * SIZE // 32 + 1] * 2
 
