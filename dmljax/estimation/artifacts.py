@@ -84,8 +84,8 @@ def described(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
     return {
         "platforms": [*artifact.platforms],
         "devices": artifact.nr_devices,
-        "inputs": [_spelled(one) for one in artifact.in_avals[weights:]],
-        "outputs": [_spelled(one) for one in artifact.out_avals],
+        "inputs": [_spelled(aval) for aval in artifact.in_avals[weights:]],
+        "outputs": [_spelled(aval) for aval in artifact.out_avals],
     }
 
 

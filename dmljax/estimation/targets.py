@@ -268,8 +268,8 @@ def compile_for(
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
     start = time.perf_counter()
     # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results of
-    # a function without arrays, which would otherwise be compiled for this CPU. Of others, XLA would keep a choice of
-    # one way as a kernel where its result is placed.
+    # a function without arrays, which would otherwise be compiled for this CPU. For other
+    # functions, placing a result would make XLA keep a choice of one way as a kernel.
     results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
     jitted = jax.jit(lambda *arrays: function(*arrays), donate_argnums=donate_argnums, **results)
     lowered = jitted.lower(*shapes)

@@ -30,7 +30,7 @@ def with_new(buffer: Array, new: Array, places: Array) -> Array:
 def _at_once(buffer: Array, new: Array, places: Array) -> Array:
     def written(buffer: Array, new: Array, place: Array) -> Array:
         positions = place + lax.iota(jnp.int32, new.shape[1])
-        positions = jnp.where(positions < 0, buffer.shape[1], positions)  # a negative one counts from the end
+        positions = jnp.where(positions < 0, buffer.shape[1], positions)  # a negative position counts from the end
         return buffer.at[:, positions].set(new, mode="drop", unique_indices=True)
 
     return jax.vmap(written)(buffer, new, places)
@@ -38,7 +38,7 @@ def _at_once(buffer: Array, new: Array, places: Array) -> Array:
 
 @jax.custom_jvp
 def _one_by_one(buffer: Array, new: Array, places: Array) -> Array:
-    """For one new position of each row."""
+    """Writes one new position of each row."""
     return cast(Array, _row_by_row(buffer, new, places))
 
 

@@ -164,7 +164,7 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
     )
 
 
-_TYPES_IN_KERNEL = {np.dtype(one) for one in (np.float16, jnp.bfloat16, np.float32)}
+_TYPES_IN_KERNEL = {np.dtype(dtype) for dtype in (np.float16, jnp.bfloat16, np.float32)}
 
 
 def _in_kernel(bits: int, chip: str, a: Array, *arrays: Array) -> Array:

@@ -193,7 +193,7 @@ def _float32(x: Any) -> Any:
         return x.astype(np.float32)
     bits = x.astype(np.int32)
     sign, size = (bits & np.int32(0x8000)) << np.int32(16), bits & np.int32(0x7FFF)
-    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent is 15 too large in one, and 127 in the other
+    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent's bias is 15 in float16, and 127 in float32
     moved += jnp.where(size >= np.int32(0x7C00), np.int32(112 << 23), np.int32(0))  # infinity and NaN
     subnormal = lax.bitcast_convert_type(size.astype(np.float32) * np.float32(2**-24), np.int32)
     return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, moved) | sign, np.float32)

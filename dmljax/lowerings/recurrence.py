@@ -112,8 +112,8 @@ def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tu
         after = _total(after) if cell.has_summands and not carries_summands else after
         return tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
 
-    def one_step(before: State, given: Any) -> tuple[State, Array | None]:
-        products, within = given
+    def one_step(before: State, inputs: Any) -> tuple[State, Array | None]:
+        products, within = inputs
         after = updated(before, products)
         output = states(after)[0].astype(dtype) if steps.has_sequence else None
         if within is not None:

@@ -1,7 +1,7 @@
 """Arrays read from flat buffers at strides, and written to them: `TensorDesc.read` and `write` in JAX.
 
 Strides are in elements. If they nest, as for transposed, repeated and padded tensors, reading and writing are reshapes,
-slices, transposes and pads, which XLA fuses. Otherwise elements are gathered and scattered one by one.
+slices, transposes and pads, which XLA fuses. Otherwise elements are gathered and scattered individually.
 """
 
 import itertools
@@ -106,5 +106,5 @@ def reinterpreted(flat: Array, dtype: Any) -> Array:
         return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)
-    given = _resized(flat, whole * parts)
-    return lax.bitcast_convert_type(given.reshape(whole, parts) if parts > 1 else given, dtype).ravel()
+    resized = _resized(flat, whole * parts)
+    return lax.bitcast_convert_type(resized.reshape(whole, parts) if parts > 1 else resized, dtype).ravel()
