@@ -45,8 +45,8 @@ MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDis
 def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     """Loads a graph from a file, and its constants from the files beside it.
 
-    All of these files together may hold at most `max_bytes`, 4 GiB by default. A larger file, or a special file
-    such as a device, is refused before it is read.
+    All of these files together may hold at most `max_bytes`, 4 GiB by default. Larger files, and any
+    that are not regular files, are refused before they are read.
 
     >>> load("notebooks/models/gemm.bin")
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
@@ -394,7 +394,8 @@ def _attribute_of(node: Operator, field: Member) -> Table:
     if form == SCALAR:
         data = np.frombuffer(value.bits.to_bytes(8, "little"), np.uint8)
         return _attribute(field.name, form, {4: ("B", BYTES), 6: {4: data}})
-    plain = [_plain(element) for element in (value if isinstance(value, tuple) else (value,))]
+    elements = value if isinstance(value, tuple) else (value,)
+    plain = [element.item.item() if isinstance(element, Scalar) else int(element) for element in elements]
     if form in _FORMS:
         return _attribute(field.name, form, Packed(_FORMS[form], tuple(plain)))
     return _attribute(field.name, form, {4: np.array(plain, _DTYPES[form])})
@@ -402,10 +403,6 @@ def _attribute_of(node: Operator, field: Member) -> Table:
 
 def _activation_table(value: Operator) -> Table:
     return {4: type(value).type, 6: _attributes(value)}
-
-
-def _plain(value: Any) -> int | float:
-    return value.item.item() if isinstance(value, Scalar) else int(value)
 
 
 def _form_of(kind: Kind, operator: str) -> int:

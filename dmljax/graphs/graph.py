@@ -447,7 +447,7 @@ def _compile(
 ) -> Callable[..., Any]:
     """Compiles a graph; constants are not part of the cache key, so that equal graphs share the result."""
     sources, origins = dict(tensors), dict(edges)
-    layers = sum(_has_windows(node) for _, node in nodes)
+    layers = sum(hasattr(node, "strides") and hasattr(node, "start_padding") for _, node in nodes)
 
     def graph(constants: dict[str, Any], *given_inputs: Any) -> Any:
         arrays = dict(zip(inputs, given_inputs, strict=True)) | constants
@@ -468,7 +468,7 @@ def _compile(
 
 
 def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, Step]:
-    """What each node reads and makes."""
+    """Returns the nodes as steps, with the sources that each reads and makes."""
     return {
         name: Step(
             [edges[f"{name}.{key}"] for key in node.tensors(is_input=True)],
@@ -505,11 +505,6 @@ def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
     return run_at_each_call(steps, outputs, {name: sources[name].span_in_bytes for name in follows}, is_worth)
 
 
-def _has_windows(node: Operator) -> bool:
-    """Whether the node slides windows over an image."""
-    return hasattr(node, "strides") and hasattr(node, "start_padding")
-
-
 def _computed(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes a node's outputs from its inputs, both by key."""
     members: dict[str, Any] = {}
@@ -523,7 +518,7 @@ def _computed(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
-    """What tensor `target` reads from the buffer after tensor `source` wrote `x` to it."""
+    """Reads tensor `target` from the buffer to which tensor `source` wrote `x`."""
     x = x.reshape(source.sizes)  # a constant may be 0-dimensional
     if source.data_type is target.data_type:
         if (source.sizes, source.steps) == (target.sizes, target.steps):

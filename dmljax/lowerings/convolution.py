@@ -127,7 +127,7 @@ def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
 
 
 class _Meeting(NamedTuple):
-    """What meets along a dimension: parts of the image and the filter, and a number of windows with others beside."""
+    """The parts of an image and a filter that meet along a dimension, and the windows with them and `beside` them."""
 
     image: slice
     taps: slice

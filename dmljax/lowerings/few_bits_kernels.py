@@ -1,4 +1,4 @@
-"""Products with weights of few bits in one kernel of Pallas, which reads each byte of codes once: for GPUs and TPUs.
+"""Products with weights of few bits in one Pallas kernel, which reads each byte of codes once: for GPUs and TPUs.
 
 Import this module only where a program is lowered for such a chip, because importing Pallas takes a second.
 """
@@ -64,7 +64,7 @@ def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
 
 
 def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
-    """The places of a block, and which of them there are."""
+    """The places of a block, and a mask of those that exist."""
     place = first + lax.iota(np.int32, count)
     return place, place < total
 
@@ -74,7 +74,7 @@ def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
 
 _COLUMNS_ON_TPU = 256
 _ROWS_ON_TPU = 128  # that the chip multiplies at once
-# What stays in the core's memory while programs multiply: all rows, and the bytes of their columns
+# Limits of the data that stays in the core's memory while programs multiply: all rows, and the bytes of their columns
 _MOST_ROWS = 256
 _MOST_FACTORS = 2**21
 _MOST_BYTES = 2**14  # in a column

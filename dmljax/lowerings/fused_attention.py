@@ -40,7 +40,7 @@ class Way(NamedTuple):
         return dict(zip(self.names, arrays, strict=False))
 
     def results_in_rows(self) -> list[str]:
-        """The names of all arrays whose heads lie in rows: results lie as what they belong to."""
+        """The names of all arrays whose heads lie in rows: results lie like the operands that they belong to."""
         return [*self.in_rows, *(f"by_{name}" for name in self.in_rows), "result", "slope"]
 
 

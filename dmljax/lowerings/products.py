@@ -26,7 +26,7 @@ from dmljax.types import widened
 
 
 def full_precision() -> AbstractContextManager[Any]:
-    """The context for tracing what DirectML promises in FLOAT32: full precision, unless JAX's setting is set.
+    """The context for tracing FLOAT32 products as DirectML promises: at full precision, unless JAX's setting is set.
 
     By default, JAX rounds the factors of float32 products to TF32 on a GPU and to bfloat16 on a TPU.
     """

@@ -84,7 +84,7 @@ def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], 
 
 
 class _Steps(NamedTuple):
-    """What the steps of a loop read, for each direction, and what they return."""
+    """The inputs of a loop's steps for each direction, and the form of their results."""
 
     products: tuple[Array, ...]
     within: tuple[Array, ...] | None  # whether a step is within the length of each sequence

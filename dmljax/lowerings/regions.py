@@ -331,7 +331,7 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
 
     below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
     both = jnp.concatenate([above, below])
-    # The matrix is never read, because it does not depend on what is differentiated.
+    # The matrix is never read, because it does not depend on the differentiated values.
     solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
     return cast(Array, solved[count:].reshape(shape))
 

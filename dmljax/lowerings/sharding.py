@@ -99,9 +99,9 @@ def partitioned(
 ) -> R:
     """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
 
-    On an explicit mesh, this first reshards each operand over its mesh axes. `results` are the mesh axes
-    for the dimensions of each result. If several dimensions name a mesh axis, only the first of them is sharded over
-    it. Without an explicit mesh, this is a plain call.
+    On an explicit mesh, this first reshards each operand over its mesh axes. `results` are the mesh axes for
+    the dimensions of each result. If several dimensions name a mesh axis, only the first of them is sharded over it.
+    Without an explicit mesh, this is a plain call.
     """
     arrays = [x for x, _ in operands]
     meshes = (jax.typeof(x).sharding.mesh for x in arrays)

@@ -102,7 +102,7 @@ def reinterpreted(flat: Array, dtype: Any) -> Array:
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
     if own != other and 8 not in (own, other):
         # XLA merges two conversions in a row into one of a wrong shape if they go from 16 bits to 32 to 8, or from 32
-        # to 16 to 8 (JAX 0.10.2). Two that go through bytes work.
+        # to 16 to 8 (JAX 0.10.2). Two conversions through bytes work.
         return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)

@@ -1,4 +1,4 @@
-"""Workarounds for what XLA does to arithmetic, fusing, reassociating and recomputing it, and to windows of padding.
+"""Workarounds for XLA, which fuses, reassociates and recomputes arithmetic, and misreads windows of padding.
 
 On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `in_memory_bits`. Results are the
 same without it; we have not measured since 0.10.2 whether they still take longer.
@@ -82,7 +82,7 @@ def _hidden_zero(bits: Array) -> Array:
 
 
 def meeting(image: range, windows: range, taps: range) -> tuple[range, range, range]:
-    """Cuts off the ends of an image, of windows and of their taps that meet nothing; some range is empty if none meet.
+    """Cuts off the ends of an image, of windows and of their taps that meet nothing; a range is empty if nothing meets.
 
     A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
     stride stays, since XLA skips it.
