@@ -204,8 +204,8 @@ def _at_once(
     of_scores, of_values = "...qd,...kd->...qk", "...qk,...kd->...qd"
     if keys_in_rows:
         # Callers transpose arrays with positions second, and XLA cancels the two transpositions. Without this, JAX
-        # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. Nobody transposes
-        # a cache: with this, a decoding step on an H100 would move its values three times.
+        # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. Nobody transposes a
+        # cache: with this, a decoding step on an H100 would move its values three times.
         query, key, value = (jnp.moveaxis(x, -2, 1) for x in (query, key, value))
         of_scores, of_values = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
     scores = _scores(_multiplied(partial(multiply, of_scores), query, key), arrays)

@@ -60,8 +60,8 @@ def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     ]
     found = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
     for slide in reversed(slides):
-        # The dimensions are: batch, channels, windows of later dimensions, those before this, this, later
-        # counts.
+        # The dimensions are: batch, channels, windows of later dimensions, earlier dimensions, this dimension,
+        # later counts.
         found = _stacked(found, len(windows) + 1, slide)
     return found.reshape(column_sizes(image.shape, windows))
 

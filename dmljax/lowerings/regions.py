@@ -239,14 +239,14 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
             forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
             adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
             tangent += _paired(forward, adjoint, tangents[0])
-        moved = [k for k, array in enumerate(tangents[2:]) if type(array) is not SymbolicZero]
+        moved = [k for k, x in enumerate(tangents[2:]) if type(x) is not SymbolicZero]
         if moved:
             # Elements depend only on their own region, so one derivative serves all regions.
             moved_spans = [spans[k] for k in moved]
 
             def push(row: Sequence[Array]) -> Array:
                 of_moved = lambda *some: total(image, batch, *_replaced(spans, moved, some))  # noqa: E731
-                directions = [array * jnp.ones_like(x) for array, x in zip(row, moved_spans, strict=True)]
+                directions = [weight * jnp.ones_like(span) for weight, span in zip(row, moved_spans, strict=True)]
                 _, slope = jax.jvp(of_moved, moved_spans, directions)
                 return cast(Array, slope)
 
@@ -259,12 +259,12 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     differentiable.defjvp(jvp, symbolic_zeros=True)
     spans = [array for span in regions for array in span]
     if not any(axis.is_linear for axis in axes):
-        spans = [lax.stop_gradient(array) for array in spans]
+        spans = [*map(lax.stop_gradient, spans)]
     return differentiable(image, batch, *spans)
 
 
 def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
-    """`values` with the `new` ones at their `places`."""
+    """Returns a copy of `values` with `new` at `places`."""
     found = list(values)
     for place, array in zip(places, new, strict=True):
         found[place] = array
