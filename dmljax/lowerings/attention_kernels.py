@@ -181,7 +181,7 @@ def _spans(operands: Arrays, sizes: Sizes) -> Arrays:
 
 
 def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
-    """Likewise, the first and the last block of queries that attend to each block of keys."""
+    """Likewise, the blocks of queries that attend to each block of keys, with any blocks between them."""
     if not spans:
         return {}
     first, after = (spans[name][:, :, None] for name in ("first", "after"))
@@ -289,7 +289,7 @@ class _OnGpu(NamedTuple):
         warps: int,
         interpret: bool,
     ) -> Arrays:
-        """Runs `kernel` in `programs` programs for each head of keys and each batch, and passes it their number."""
+        """Runs `kernel` in `programs` programs for each head of keys and each batch; it gets the program's number."""
         lying = {name: self.lying(name, x) for name, x in operands.items()}
         types = {name: jax.eval_shape(functools.partial(self.lying, name), x) for name, x in results.items()}
         names = [*lying, *types]
@@ -457,15 +457,9 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         wanted = {result: x for result, x in types.items() if result in sums}
         if wanted:
             estimate = sizes.products(sizes.size * 2, sizes.value_size * values), powers, share
+            inputs = operands | own_spans
             results |= chip.call(
-                name,
-                kernel,
-                programs,
-                operands | own_spans,
-                wanted,
-                estimate=estimate,
-                warps=warps,
-                interpret=interpret,
+                name, kernel, programs, inputs, wanted, estimate=estimate, warps=warps, interpret=interpret
             )
     return results
 
