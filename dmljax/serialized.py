@@ -45,8 +45,8 @@ MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDis
 def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
     """Loads a graph from a file, and its constants from the files beside it.
 
-    All of these files together may hold at most `max_bytes`, 4 GiB by default. A larger file, or one that is not a
-    regular file, is refused before it is read.
+    All of these files together may hold at most `max_bytes`, 4 GiB by default. Larger files, and any
+    that are not regular files, are refused before they are read.
 
     >>> load("notebooks/models/gemm.bin")
     Graph(1 nodes, 3 edges, 1 inputs, 1 outputs, 2 constants, 0 views)
@@ -90,8 +90,8 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                     constants[name] = _constant(desc, read_constant)
                     found = dict.fromkeys(node.texts(12), name)
                 else:
-                    operator, given, made = _operator(node, desc)
-                    found = dict(zip(made, assembly.add_node(name, operator, given), strict=True))
+                    operator, read, made = _operator(node, desc)
+                    found = dict(zip(made, assembly.add_node(name, operator, read), strict=True))
                 for edge, source in found.items():
                     rule = "must be unique among inputs and outputs"
                     require("outputNames", edge not in sources and edge not in inputs, rule, edge)
@@ -149,9 +149,9 @@ def _operator(node: TableReader, desc: TableReader) -> tuple[Operator, list[str]
     """An operator, and the names of the edges of its inputs and its outputs."""
     kind = operator_of_type("type", desc.text(4))
     with inside(kind.short_name):
-        given, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
-        operator = kind(**_members(kind, desc.tables(10), given, made))
-    return operator, given.edges, made.edges
+        read, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
+        operator = kind(**_members(kind, desc.tables(10), read, made))
+    return operator, read.edges, made.edges
 
 
 class _Tensors:
@@ -187,7 +187,7 @@ class _Tensors:
 
 
 def _members(
-    kind: type[Operator], attributes: list[TableReader], given: _Tensors | None = None, made: _Tensors | None = None
+    kind: type[Operator], attributes: list[TableReader], read: _Tensors | None = None, made: _Tensors | None = None
 ) -> dict[str, Any]:
     """Reads the members of an operator, or of a fused activation, which has no tensors."""
     members: dict[str, Any] = {}
@@ -197,7 +197,7 @@ def _members(
         if isinstance(field, str):
             next(left, None)  # skip the count; arrays store their own length
         elif field.tensor_kind is not None:
-            tensors = given if field.tensor_kind.is_input else made
+            tensors = read if field.tensor_kind.is_input else made
             members[field.field] = None if tensors is None else tensors.next(field)
         else:
             attribute = next(left, None)
@@ -220,7 +220,7 @@ def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> An
     if form == ACTIVATION:
         return _activation(value)
     if form == ACTIVATIONS:
-        return [_activation(one) for one in value.tables(4)]
+        return [_activation(table) for table in value.tables(4)]
     if form in _DTYPES:
         numbers = value.numbers(4, _DTYPES[form])
         return [] if numbers is None else numbers.tolist()
@@ -390,11 +390,12 @@ def _attribute_of(node: Operator, field: Member) -> Table:
     if form == ACTIVATION:
         return _attribute(field.name, form, _activation_table(value))
     if form == ACTIVATIONS:
-        return _attribute(field.name, form, {4: [_activation_table(one) for one in value]})
+        return _attribute(field.name, form, {4: [_activation_table(fused) for fused in value]})
     if form == SCALAR:
         data = np.frombuffer(value.bits.to_bytes(8, "little"), np.uint8)
         return _attribute(field.name, form, {4: ("B", BYTES), 6: {4: data}})
-    plain = [_plain(one) for one in (value if isinstance(value, tuple) else (value,))]
+    elements = value if isinstance(value, tuple) else (value,)
+    plain = [element.item.item() if isinstance(element, Scalar) else int(element) for element in elements]
     if form in _FORMS:
         return _attribute(field.name, form, Packed(_FORMS[form], tuple(plain)))
     return _attribute(field.name, form, {4: np.array(plain, _DTYPES[form])})
@@ -402,10 +403,6 @@ def _attribute_of(node: Operator, field: Member) -> Table:
 
 def _activation_table(value: Operator) -> Table:
     return {4: type(value).type, 6: _attributes(value)}
-
-
-def _plain(value: Any) -> int | float:
-    return value.item.item() if isinstance(value, Scalar) else int(value)
 
 
 def _form_of(kind: Kind, operator: str) -> int:

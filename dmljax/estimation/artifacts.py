@@ -1,4 +1,4 @@
-"""Keeps a program as `jax.export` serializes it, for processes that do not have dmljax."""
+"""Serializes programs with `jax.export`, for processes that do not have dmljax."""
 
 import math
 import zipfile
@@ -48,7 +48,7 @@ def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | No
 
 
 def require_file(path: str) -> None:
-    """Refuses a path that cannot name a file, before the export, which may take minutes."""
+    """Refuses a path that cannot name a file, before an export that may take minutes."""
     shown = one_line(path)
     require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
     require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
@@ -80,12 +80,12 @@ def _unwritable(path: str, error: OSError) -> InvalidDesc:
 
 
 def described(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
-    """The platforms and types of an artifact whose first `weights` arguments are weights, for a program to read."""
+    """Describes the platforms and types of an artifact, whose first `weights` arguments are weights."""
     return {
         "platforms": [*artifact.platforms],
         "devices": artifact.nr_devices,
-        "inputs": [_spelled(one) for one in artifact.in_avals[weights:]],
-        "outputs": [_spelled(one) for one in artifact.out_avals],
+        "inputs": [_spelled(aval) for aval in artifact.in_avals[weights:]],
+        "outputs": [_spelled(aval) for aval in artifact.out_avals],
     }
 
 

@@ -45,7 +45,7 @@ class Cost:
     kernels: int = 0
     bytes: int = 0  # read from and written to the chip's main memory
     element_operations: int = 0  # excluding matrix products and convolutions
-    gathered: int = 0  # elements gathered or scattered one by one
+    gathered: int = 0  # elements gathered or scattered individually
     cycles: int = 0  # the TPU compiler's estimate
     unestimated_bytes: int = 0  # bytes of kernels without an estimate from the TPU compiler
     declared: int = 0  # operations that these kernels declare themselves
@@ -59,7 +59,7 @@ class Cost:
     exchanged: int = 0  # lower bound of bytes that a device receives from others
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Cost)))
+        return Cost(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Cost)))
 
     def times(self, count: int) -> "Cost":
         """The cost of running this `count` times, as the body of a loop."""
@@ -97,9 +97,11 @@ def steps_of(text: str) -> list[Step]:
     scheduled: dict[str, list[Step]] = {}  # for computations that run as sequences of kernels
     fused: dict[str, Cost] = {}  # for computations that run inside one kernel
     for name, computation in module.computations.items():
-        fused[name] = _total(_computed(one, computation, fused) for one in computation)
+        fused[name] = _total(_computed(instruction, computation, fused) for instruction in computation)
         scheduled[name] = [
-            step for one in computation for step in _scheduled(one, computation, module, scheduled, fused)
+            step
+            for instruction in computation
+            for step in _scheduled(instruction, computation, module, scheduled, fused)
         ]
     return scheduled[module.entry]
 
@@ -120,55 +122,56 @@ Steps = Mapping[str, list[Step]]
 
 
 def _scheduled(
-    one: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
+    instruction: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
 ) -> list[Step]:
     """The steps that an instruction of a sequence runs."""
-    if one.opcode == "while":
-        return _loop(one, module, scheduled)
-    if one.opcode == "conditional":
-        return _conditional([scheduled[name] for name in one.callees])
-    if one.opcode in ("call", "async-start"):
-        return [step for name in one.callees for step in scheduled[name]]
-    return [Step(_name(one, computation, module), _kernel(one, computation, module, fused))]
+    if instruction.opcode == "while":
+        return _loop(instruction, module, scheduled)
+    if instruction.opcode == "conditional":
+        return _conditional([scheduled[name] for name in instruction.callees])
+    if instruction.opcode in ("call", "async-start"):
+        return [step for name in instruction.callees for step in scheduled[name]]
+    return [Step(_name(instruction, computation, module), _kernel(instruction, computation, module, fused))]
 
 
-def _name(one: Instruction, computation: Computation, module: Module) -> str:
-    """JAX's name for a kernel's operation, or else for its last named part, or for the nearest operation it reads."""
-    nearest, seen = [one], {one.name}
-    for instruction in nearest:  # grows while we iterate
-        if name := _own_name(instruction, module):
+def _name(instruction: Instruction, computation: Computation, module: Module) -> str:
+    """JAX's name of a kernel's operation, or of its last named part, or of the nearest operation that it reads."""
+    nearest, seen = [instruction], {instruction.name}
+    for near in nearest:  # grows while we iterate
+        if name := _own_name(near, module):
             return name
-        nearest += [operand for operand in computation.operands(instruction) if operand.name not in seen]
-        seen.update(instruction.operands)
+        nearest += [operand for operand in computation.operands(near) if operand.name not in seen]
+        seen.update(near.operands)
     return ""
 
 
-def _own_name(one: Instruction, module: Module) -> str:
-    parts = [part for name in one.callees for part in module.computations[name]] if one.opcode == "fusion" else []
-    return next(filter(None, (part.op_name for part in (one, *reversed(parts)))), "")
+def _own_name(instruction: Instruction, module: Module) -> str:
+    callees = instruction.callees if instruction.opcode == "fusion" else ()
+    parts = [part for name in callees for part in module.computations[name]]
+    return next(filter(None, (part.op_name for part in (instruction, *reversed(parts)))), "")
 
 
-def _kernel(one: Instruction, computation: Computation, module: Module, fused: Mapping[str, Cost]) -> Cost:
-    cycles = one.number('"estimated_cycles":') or 0
-    if one.opcode in ("copy-done", "slice-done"):  # overlaps with kernels
-        return Cost(bytes=one.results[0].bytes, cycles=cycles)
-    if one.opcode in FREE or one.custom_call_target == "AllocateBuffer":
+def _kernel(instruction: Instruction, computation: Computation, module: Module, fused: Mapping[str, Cost]) -> Cost:
+    cycles = instruction.number('"estimated_cycles":') or 0
+    if instruction.opcode in ("copy-done", "slice-done"):  # overlaps with kernels
+        return Cost(bytes=instruction.results[0].bytes, cycles=cycles)
+    if instruction.opcode in FREE or instruction.custom_call_target == "AllocateBuffer":
         return Cost(cycles=cycles)
-    every, main = _moved(one, computation, module)
-    if declared := _declared(one):
+    every, main = _moved(instruction, computation, module)
+    if declared := _declared(instruction):
         amount = declared.bytes or every
         prefetched = every - main  # into the core's memory, where copies have counted them
         return replace(declared, kernels=1, bytes=max(amount - prefetched, 0), unestimated_bytes=amount)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
-    return kernel + _computed(one, computation, fused)
+    return kernel + _computed(instruction, computation, fused)
 
 
 _DECLARED = re.compile(r'"cost_estimate":\{([^}]*)\}')
 
 
-def _declared(one: Instruction) -> Cost | None:
+def _declared(instruction: Instruction) -> Cost | None:
     """The cost that a Pallas kernel declares. On a GPU, JAX drops it."""
-    if not (found := _DECLARED.search(one.attributes)):
+    if not (found := _DECLARED.search(instruction.attributes)):
         return None
     figures = {name: int(number) for name, number in re.findall(r'"(\w+)":"?(\d+)', found[1])}
     operations = figures.get("flops", 0)
@@ -181,12 +184,12 @@ def _declared(one: Instruction) -> Cost | None:
     )
 
 
-def _loop(one: Instruction, module: Module, scheduled: Steps) -> list[Step]:
-    known = one.number('known_trip_count":{"n":')
-    count = _bound(module.computations[one.callee("condition") or ""]) if known is None else known
-    turn = [step for name in one.callees for step in scheduled[name]]
+def _loop(instruction: Instruction, module: Module, scheduled: Steps) -> list[Step]:
+    known = instruction.number('known_trip_count":{"n":')
+    count = _bound(module.computations[instruction.callee("condition") or ""]) if known is None else known
+    turn = [step for name in instruction.callees for step in scheduled[name]]
     turns = [Step(step.name, step.cost.times(1 if count is None else count)) for step in turn]
-    return [*turns, Step(one.op_name, Cost(loops=1, unbounded_loops=int(count is None)))]
+    return [*turns, Step(instruction.op_name, Cost(loops=1, unbounded_loops=int(count is None)))]
 
 
 def _bound(condition: Computation) -> int | None:
@@ -206,28 +209,28 @@ def _conditional(branches: Sequence[list[Step]]) -> list[Step]:
     return [*steps, Step("", Cost(**structure) + Cost(conditionals=1))]
 
 
-def _computed(one: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
-    """The cost of what one instruction computes, whether it is a kernel or part of a kernel."""
-    if one.opcode in ("fusion", "call"):
-        return _total(fused[name] for name in one.callees)
-    if one.opcode in EXCHANGING:
-        return Cost(exchanged=_exchanged(one, computation))
-    if one.opcode in ("dot", "convolution") or _PRODUCT.match(one.custom_call_target or ""):
-        return _product(one, computation)
-    if one.opcode in MOVING:
-        return Cost(sorts=int(one.opcode == "custom-call" and "Sort" in (one.custom_call_target or "")))
-    if one.opcode == "gather":
-        return Cost(gathered=one.elements)
-    operands = computation.operands(one)
-    if one.opcode == "scatter":
+def _computed(instruction: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
+    """The cost of an instruction's computation, whether it is a kernel or part of a kernel."""
+    if instruction.opcode in ("fusion", "call"):
+        return _total(fused[name] for name in instruction.callees)
+    if instruction.opcode in EXCHANGING:
+        return Cost(exchanged=_exchanged(instruction, computation))
+    if instruction.opcode in ("dot", "convolution") or _PRODUCT.match(instruction.custom_call_target or ""):
+        return _product(instruction, computation)
+    if instruction.opcode in MOVING:
+        return Cost(sorts=int(instruction.opcode == "custom-call" and "Sort" in (instruction.custom_call_target or "")))
+    if instruction.opcode == "gather":
+        return Cost(gathered=instruction.elements)
+    operands = computation.operands(instruction)
+    if instruction.opcode == "scatter":
         updates = sum(operand.elements for operand in operands[len(operands) // 2 + 1 :])
         return Cost(element_operations=updates, gathered=updates)
-    if one.opcode == "sort":
-        steps = max(1, math.ceil(math.log2(one.results[0].sizes[one.number("dimensions=") or 0])))
-        return Cost(element_operations=one.elements * steps, sorts=1)
-    if one.opcode in ("reduce", "select-and-scatter"):  # the operands are the arrays, then the initial values
+    if instruction.opcode == "sort":
+        steps = max(1, math.ceil(math.log2(instruction.results[0].sizes[instruction.number("dimensions=") or 0])))
+        return Cost(element_operations=instruction.elements * steps, sorts=1)
+    if instruction.opcode in ("reduce", "select-and-scatter"):  # the operands are the arrays, then the initial values
         return Cost(element_operations=sum(operand.elements for operand in operands[: len(operands) // 2 or 1]))
-    return Cost(element_operations=one.elements * one.window_elements)
+    return Cost(element_operations=instruction.elements * instruction.window_elements)
 
 
 _PRODUCT = re.compile(r"__cublas\$.*matmul|__cublas\$gemm|__cudnn\$conv")
@@ -236,23 +239,23 @@ _LABELS = re.compile(r"\bdim_labels=\w+_(\w+)->")
 _DILATION = re.compile(r"\blhs_dilate=([\dx]+)")
 
 
-def _product(one: Instruction, computation: Computation) -> Cost:
+def _product(instruction: Instruction, computation: Computation) -> Cost:
     """Counts the operations of a matrix product or a convolution."""
-    operands = [operand.results[0] for operand in computation.operands(one)]
-    if labels := _LABELS.search(one.attributes):
-        target = one.custom_call_target or ""
-        filters = one.results[0] if target.endswith("BackwardFilter") else operands[1]
-        images = operands[int(target.endswith("Filter"))] if "Backward" in target else one.results[0]
+    operands = [operand.results[0] for operand in computation.operands(instruction)]
+    if labels := _LABELS.search(instruction.attributes):
+        target = instruction.custom_call_target or ""
+        filters = instruction.results[0] if target.endswith("BackwardFilter") else operands[1]
+        images = operands[int(target.endswith("Filter"))] if "Backward" in target else instruction.results[0]
         # If the input is dilated, as in batched matrix products on a TPU, most of the filter meets zeros.
-        dilation = _DILATION.search(one.attributes)
+        dilation = _DILATION.search(instruction.attributes)
         zeros = math.prod(map(int, dilation[1].split("x"))) if dilation else 1
         operations = 2 * images.elements * filters.elements // filters.sizes[labels[1].index("o")] // zeros
     else:
-        contracted = _CONTRACTED.search(one.attributes)
+        contracted = _CONTRACTED.search(instruction.attributes)
         axes = map(int, re.findall(r"\d+", contracted[1])) if contracted else ()
-        operations = 2 * one.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
+        operations = 2 * instruction.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
     bits = 8 * max(Tensor(operand.dtype, ()).bytes for operand in operands[:2])
-    is_full = bits > 32 or (bits == 32 and re.search("highest", one.attributes, re.IGNORECASE) is not None)
+    is_full = bits > 32 or (bits == 32 and re.search("highest", instruction.attributes, re.IGNORECASE) is not None)
     return Cost(
         products=operations,
         full_products=operations * is_full,
@@ -260,28 +263,30 @@ def _product(one: Instruction, computation: Computation) -> Cost:
     )
 
 
-def _exchanged(one: Instruction, computation: Computation) -> int:
+def _exchanged(instruction: Instruction, computation: Computation) -> int:
     """The bytes that a device receives: its results, minus its own part of gathered arrays."""
-    given = [tensor for operand in computation.operands(one) for tensor in operand.results]
-    is_started = one.opcode.endswith("-start") and len(one.results) > len(given)  # the operands come first
-    results = one.results[len(given) : 2 * len(given)] if is_started else one.results
+    operands = [tensor for operand in computation.operands(instruction) for tensor in operand.results]
+    is_started = instruction.opcode.endswith("-start") and len(instruction.results) > len(
+        operands
+    )  # the operands come first
+    results = instruction.results[len(operands) : 2 * len(operands)] if is_started else instruction.results
     received = sum(tensor.bytes for tensor in results)
-    return abs(received - sum(tensor.bytes for tensor in given)) if one.opcode in GATHERING else received
+    return abs(received - sum(tensor.bytes for tensor in operands)) if instruction.opcode in GATHERING else received
 
 
-def _moved(one: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
+def _moved(instruction: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
     """The bytes that a kernel reads and writes, in all memories and in main memory."""
     moved: list[tuple[float, Tensor]] = []
-    for position, operand in enumerate(computation.operands(one)):
-        amount = _read(one, position, computation, module)
+    for position, operand in enumerate(computation.operands(instruction)):
+        amount = _read(instruction, position, computation, module)
         moved += [(amount, tensor) for tensor in operand.results]
-    moved += zip(_written(one, computation, module), one.results, strict=True)
+    moved += zip(_written(instruction, computation, module), instruction.results, strict=True)
     amounts = [(int(min(amount, tensor.bytes)), tensor.memory_space) for amount, tensor in moved]
     return sum(amount for amount, _ in amounts), sum(amount for amount, space in amounts if space == 0)
 
 
 def _read(user: Instruction, position: int, computation: Computation, module: Module) -> float:
-    """The bytes that an instruction reads of the operand at a position; infinity means all of it."""
+    """The bytes that an instruction reads from the operand at a position; infinity means all."""
     if user.opcode == "fusion":
         callee = module.computations[user.callees[0]]
         return sum(_read(*use, callee, module) for use in _uses(callee.parameters[position], callee))
@@ -292,29 +297,30 @@ def _read(user: Instruction, position: int, computation: Computation, module: Mo
     return _bytes_of_updates(user, computation) if user.opcode in IN_PLACE else math.inf
 
 
-def _uses(one: Instruction, computation: Computation) -> Iterator[tuple[Instruction, int]]:
+def _uses(instruction: Instruction, computation: Computation) -> Iterator[tuple[Instruction, int]]:
     """Yields the instructions that read a result, and its positions among their operands."""
-    for user in {user.name: user for user in computation.users[one.name]}.values():
+    for user in {user.name: user for user in computation.users[instruction.name]}.values():
         if user.opcode == "bitcast":
             yield from _uses(user, computation)
         else:
-            yield from ((user, i) for i, name in enumerate(user.operands) if name == one.name)
+            yield from ((user, i) for i, name in enumerate(user.operands) if name == instruction.name)
 
 
-def _written(one: Instruction, computation: Computation, module: Module) -> list[float]:
-    """The bytes that an instruction writes of each of its results; infinity means all of it."""
-    if one.opcode == "fusion":
-        callee = module.computations[one.callees[0]]
+def _written(instruction: Instruction, computation: Computation, module: Module) -> list[float]:
+    """The bytes that an instruction writes to each of its results; infinity means all."""
+    if instruction.opcode == "fusion":
+        callee = module.computations[instruction.callees[0]]
         root = callee.root
         parts = callee.operands(root) if root.opcode == "tuple" else [root]
         written = [amount for part in parts for amount in _written(part, callee, module)]
-        return written if len(written) == len(one.results) else [math.inf] * len(one.results)
-    if one.opcode == "bitcast":
-        return _written(computation.operands(one)[0], computation, module)
-    return [_bytes_of_updates(one, computation) if one.opcode in IN_PLACE else math.inf for _ in one.results]
+        return written if len(written) == len(instruction.results) else [math.inf] * len(instruction.results)
+    if instruction.opcode == "bitcast":
+        return _written(computation.operands(instruction)[0], computation, module)
+    amount = _bytes_of_updates(instruction, computation) if instruction.opcode in IN_PLACE else math.inf
+    return [amount] * len(instruction.results)
 
 
-def _bytes_of_updates(one: Instruction, computation: Computation) -> int:
+def _bytes_of_updates(instruction: Instruction, computation: Computation) -> int:
     """The bytes of the elements that an instruction updates in place."""
-    updates = computation.operands(one)[IN_PLACE[one.opcode]]
+    updates = computation.operands(instruction)[IN_PLACE[instruction.opcode]]
     return sum(tensor.bytes for tensor in updates.results)

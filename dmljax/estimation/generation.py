@@ -1,4 +1,4 @@
-"""Estimates what it costs to generate texts with a language model: to read prompts, and to add a token to each."""
+"""Estimates the cost of generating text with a language model: reading prompts, and adding a token to each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,9 +30,9 @@ class Work(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """The cost of generating texts on each chip of a target; `prompt` and `token` are its two programs.
+    """The cost of generating text on each chip of a target; `prompt` and `token` are its two programs.
 
-    `shares` is the number of parts that the batch is divided into, each on other chips.
+    The batch is divided into `shares` parts, each on its own chips.
     """
 
     work: Work
@@ -43,7 +43,7 @@ class Generation(NamedTuple):
 
     @property
     def parts(self) -> Mapping[str, Estimate]:
-        """The programs by what they do."""
+        """The two programs by description."""
         return {"reading the prompts": self.prompt, "adding a token": self.token}
 
     @property
@@ -122,7 +122,7 @@ def prepared_generation(
 
 
 def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
-    """An input whose first dimension, and second if it is a cache's heads, the chips divide."""
+    """Divides the first dimension of an input among the chips, and the heads of a cache."""
     spec = [batch_axis] * bool(leaf.ndim)
     if leaf.ndim == _CACHE and MODEL_AXIS in axes and leaf.shape[1] % axes[MODEL_AXIS] == 0:
         spec.append(MODEL_AXIS)
@@ -131,34 +131,34 @@ def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
 
 
 def table(found: Sequence[Generation], width: int | None = None) -> list[str]:
-    """The lines of a table with a column for each."""
-    columns = [[one.token.target, *(tell(one) for tell in ROWS.values())] for one in found]
+    """Returns the lines of a table with a column for each generation."""
+    columns = [[generation.token.target, *(tell(generation) for tell in ROWS.values())] for generation in found]
     named = [
-        (f"{one.token.target}, batch {one.work.batch}: {name}", part)
-        for one in found
-        for name, part in one.parts.items()
+        (f"{generation.token.target}, batch {generation.work.batch}: {name}", part)
+        for generation in found
+        for name, part in generation.parts.items()
     ]
     return [*side_by_side(["", *ROWS], columns, width), *remarks(named), *NOTE.splitlines()]
 
 
 def _figure(tell: Callable[[Generation], str]) -> Callable[[Generation], str]:
     """A cell that is empty if a program does not compile."""
-    return lambda one: tell(one) if one.compiles else ""
+    return lambda generation: tell(generation) if generation.compiles else ""
 
 
 ROWS: Mapping[str, Callable[[Generation], str]] = {
-    "batch": lambda one: str(one.work.batch),
-    "chips": lambda one: str(one.token.devices),
-    "compiles": lambda one: (
-        f"{sum(part.compile_seconds for part in one.parts.values()):.1f} s" if one.compiles else "no"
+    "batch": lambda generation: str(generation.work.batch),
+    "chips": lambda generation: str(generation.token.devices),
+    "compiles": lambda generation: (
+        f"{sum(part.compile_seconds for part in generation.parts.values()):.1f} s" if generation.compiles else "no"
     ),
-    "weights": _figure(lambda one: amount(one.token.weight_bytes, "B")),
-    "caches": _figure(lambda one: amount(one.cache_bytes, "B")),
-    "peak memory": _figure(lambda one: amount(one.peak_bytes, "B")),
-    "  of": _figure(lambda one: amount(one.token.memory_bytes, "B")),
-    "all prompts": _figure(lambda one: f"{one.prompt.seconds * 1e3:.3g} ms"),
-    "a token of each": _figure(lambda one: f"{one.token.seconds * 1e3:.3g} ms"),
-    "tokens per second": _figure(lambda one: amount(one.tokens_per_second, "")),
-    "  and chip": _figure(lambda one: amount(one.tokens_per_second / one.token.devices, "")),
-    "largest batch": _figure(lambda one: str(one.largest_batch)),
+    "weights": _figure(lambda generation: amount(generation.token.weight_bytes, "B")),
+    "caches": _figure(lambda generation: amount(generation.cache_bytes, "B")),
+    "peak memory": _figure(lambda generation: amount(generation.peak_bytes, "B")),
+    "  of": _figure(lambda generation: amount(generation.token.memory_bytes, "B")),
+    "all prompts": _figure(lambda generation: f"{generation.prompt.seconds * 1e3:.3g} ms"),
+    "a token of each": _figure(lambda generation: f"{generation.token.seconds * 1e3:.3g} ms"),
+    "tokens per second": _figure(lambda generation: amount(generation.tokens_per_second, "")),
+    "  and chip": _figure(lambda generation: amount(generation.tokens_per_second / generation.token.devices, "")),
+    "largest batch": _figure(lambda generation: str(generation.largest_batch)),
 }

@@ -115,12 +115,15 @@ class Computation:
 
     @cached_property
     def root(self) -> Instruction:
-        return next(one for one in self if one.is_root)
+        return next(instruction for instruction in self if instruction.is_root)
 
     @cached_property
     def parameters(self) -> list[Instruction]:
         """The parameters, by number."""
-        return sorted((one for one in self if one.opcode == "parameter"), key=lambda one: int(one.arguments))
+        return sorted(
+            (instruction for instruction in self if instruction.opcode == "parameter"),
+            key=lambda instruction: int(instruction.arguments),
+        )
 
     @cached_property
     def users(self) -> dict[str, list[Instruction]]:
@@ -188,7 +191,7 @@ def _instruction(line: str) -> Instruction | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position after the parenthesis that closes the one at `start`."""
+    """The position after the parenthesis that closes the parenthesis at `start`."""
     depth = 0
     for place in re.finditer(r"[()]", text[start:]):
         depth += 1 if place[0] == "(" else -1

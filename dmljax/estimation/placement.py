@@ -25,7 +25,7 @@ MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weight
 class Program(NamedTuple):
     """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh.
 
-    A program that `updates` returns its first input with other values, in the same memory.
+    If `updates`, the program returns its first input with new values, in the same memory.
     """
 
     function: Callable[..., Any]
@@ -40,13 +40,13 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
     if hasattr(function, "types_of_constants"):  # also an ONNX model in a DxDispatch model
         if isinstance(function, Graph):
             validate(function)
-        types = tuple(one.shape_dtype for one in function.inputs.values())
+        types = tuple(desc.shape_dtype for desc in function.inputs.values())
         return Program(function.computation(), function.types_of_constants, types)
     if isinstance(function, Operator):
         inputs = tuple(tensor.shape_dtype for tensor in function.tensors(is_input=True).values())
         function = lower(function)
     elif hasattr(function, "dispatchables"):
-        return _program_of_all({name: one.desc for name, one in function.dispatchables.items()})
+        return _program_of_all({name: dispatchable.desc for name, dispatchable in function.dispatchables.items()})
     elif weights is None and hasattr(function, "apply") and hasattr(function, "weights"):
         apply = function.apply
         if getattr(function, "is_random", False):
@@ -58,7 +58,7 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
 
 
 def _program_of_all(descs: Mapping[str, Any]) -> Program:
-    """Combines independent programs into one; each becomes a node with its name."""
+    """Combines independent programs into a single program, in which each is a node with its name."""
     programs = {name: program_of(desc, (), None) for name, desc in descs.items()}
 
     def run(weights: Any, inputs: Any) -> Any:
@@ -127,7 +127,7 @@ def _own_spec(leaf: Any) -> PartitionSpec | None:
 
 
 def sizes_of_mesh(arguments: Any, chips: str, count: int, mesh: Mapping[str, int] | None) -> Mapping[str, int]:
-    """The axes of the mesh: the given ones, or those of arguments already divided, or one axis for all chips."""
+    """The axes of the mesh: those of `mesh`, or of arguments already divided, or a single axis for all chips."""
     if mesh is not None:
         if not isinstance(mesh, Mapping) or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
             raise InvalidType(Problem("mesh", "must map names of axes to sizes", show(mesh)))
@@ -136,5 +136,5 @@ def sizes_of_mesh(arguments: Any, chips: str, count: int, mesh: Mapping[str, int
             raise InvalidDesc(Problem("mesh", f"must have as many chips as {chips}, {count}", product))
         return mesh
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments))
-    meshes = [dict(one.mesh.shape) for one in shardings if isinstance(one, NamedSharding)]
+    meshes = [dict(sharding.mesh.shape) for sharding in shardings if isinstance(sharding, NamedSharding)]
     return next((sizes for sizes in meshes if math.prod(sizes.values()) == count), {"batch": count})

@@ -29,7 +29,7 @@ def estimate(
 ) -> Estimate:
     """Estimates a function's cost on a chip that you do not have, from what XLA compiles for it on this CPU.
 
-    `function` takes the `inputs`, of which only shapes and types matter, preceded by `weights` if given. A model of
+    `function` takes the `weights`, if any, and the `inputs`; only their shapes and types matter. A model of
     `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs.
     `target` is h100, a100, b200, v5e, v5p or v6e, or several chips such as `h100:8`, `v5e:16` or `v5e:4x4`. `gradient`
     estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
@@ -50,7 +50,7 @@ def estimate(
 
 
 class Prepared(NamedTuple):
-    """A program that fits the chips it is to be compiled for."""
+    """A program placed on chips, ready to compile."""
 
     program: Program
     arguments: Placed
@@ -69,7 +69,7 @@ def prepared(
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
 ) -> Prepared:
-    """Places a program on chips; refuses what does not fit before anything is compiled."""
+    """Places a program on chips; refuses a program that does not fit, without compiling it."""
     with within("estimate"):
         place = place_of(target)
         program = program_of(function, inputs, weights)
@@ -79,16 +79,20 @@ def prepared(
 def _gradient(program: Program) -> Callable[..., Any]:
     def loss(weights: Any, *inputs: Any) -> Any:
         results = jax.tree.leaves(program.function(weights, *inputs))
-        floats = [one.astype(jnp.float32) for one in results if jnp.issubdtype(one.dtype, jnp.floating)]
-        return sum(jnp.vdot(one, one) for one in floats) / 2
+        floats = [result.astype(jnp.float32) for result in results if jnp.issubdtype(result.dtype, jnp.floating)]
+        return sum(jnp.vdot(x, x) for x in floats) / 2
 
-    leaves = [(index, jax.tree.leaves(one)) for index, one in enumerate((program.weights, *program.inputs))]
-    floats = tuple(i for i, ones in leaves if any(jnp.issubdtype(one.dtype, jnp.floating) for one in ones))
+    arguments = (program.weights, *program.inputs)
+    floats = tuple(
+        i
+        for i, argument in enumerate(arguments)
+        if any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(argument))
+    )
     return jax.grad(loss, 0 if 0 in floats else floats, allow_int=True)
 
 
 def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
-    # Gradients of weights, and updated inputs, are sharded as these are; other results stay where they are computed.
+    # Shard gradients like weights, and updated inputs like inputs; other results stay where they are computed.
     results: Any = arguments.default
     alike = arguments.weights if gradient else arguments.inputs[0] if source.updates else None
     if results is None and jax.tree.leaves(alike):
@@ -137,7 +141,7 @@ def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
 
 
 def bytes_on_a_chip(array: Any) -> int:
-    """The bytes of the part of a sharded array that a chip holds."""
+    """The bytes of a sharded array that one chip holds."""
     return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
 
 

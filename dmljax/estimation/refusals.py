@@ -101,7 +101,7 @@ class _Operations:
         return read(jaxpr.outvars)
 
     def beginning(self, count: int) -> Callable[..., list[Any]]:
-        """A function of the first operations, which computes what the remaining ones need from them."""
+        """Returns a function that computes the results of the first operations that the others need."""
         first = self.listed[:count]
         made = {value for operation in first for value in operation.written}
         needed = (value for operation in self.listed[count:] for value in operation.read)

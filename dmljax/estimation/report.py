@@ -77,17 +77,18 @@ class Estimate(NamedTuple):
 
 
 def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
-    """The lines of a table; `batches` adds a second heading, and columns beyond `width` wrap below the others."""
+    """Returns the lines of a table; `batches` adds a second heading, and columns beyond `width` wrap."""
     headings = batches or [None] * len(estimates)
     named = [
-        (f"{one.target}, batch {n}," if n else one.target, one) for one, n in zip(estimates, headings, strict=True)
+        (f"{estimate.target}, batch {batch}," if batch else estimate.target, estimate)
+        for estimate, batch in zip(estimates, headings, strict=True)
     ]
     lines = side_by_side(*_titles_and_columns(estimates, batches), width)
     return [*lines, *remarks(named), *NOTE.splitlines()]
 
 
 def side_by_side(titles: Sequence[str], columns: Sequence[list[str]], width: int | None) -> list[str]:
-    """The lines of columns beside their titles, and an empty line below each block."""
+    """Returns the lines of columns beside their titles, with an empty line below each block."""
     first = max(map(len, titles))
     lines: list[str] = []
     for block in _blocks(columns, (width or 0) - first):
@@ -103,14 +104,15 @@ def _titles_and_columns(
     names = _dearest(estimates)
     titles = ["", *(["batch"] if batches else []), *(title for title, _ in ROWS), *(["nodes"] if names else [])]
     columns = []
-    for i, one in enumerate(estimates):
+    for i, estimate in enumerate(estimates):
         batch = [str(batches[i] or "")] if batches else []
         cells = [
-            "no" if one.reason and title == "compiles" else "" if one.reason else tell(one) for title, tell in ROWS
+            "no" if estimate.reason and title == "compiles" else "" if estimate.reason else tell(estimate)
+            for title, tell in ROWS
         ]
-        shares = {node.name: _share(node.seconds, one) for node in one.nodes}
+        shares = {node.name: _share(node.seconds, estimate) for node in estimate.nodes}
         columns.append(
-            [one.target, *batch, *cells, *([""] if names else []), *(shares.get(name, "") for name in names)]
+            [estimate.target, *batch, *cells, *([""] if names else []), *(shares.get(name, "") for name in names)]
         )
     return [*titles, *(f"  {_shortened(name)}" for name in names)], columns
 
@@ -118,14 +120,14 @@ def _titles_and_columns(
 def _dearest(estimates: Sequence[Estimate]) -> list[str]:
     """The nodes with the greatest share of the time in any column."""
     shares: dict[str, float] = {}
-    for one in estimates:
-        for node in one.nodes:
-            shares[node.name] = max(shares.get(node.name, 0), node.seconds / one.seconds)
+    for estimate in estimates:
+        for node in estimate.nodes:
+            shares[node.name] = max(shares.get(node.name, 0), node.seconds / estimate.seconds)
     return sorted(shares, key=lambda name: -shares[name])[:MOST]
 
 
 def _blocks(columns: Sequence[list[str]], space: int) -> Iterator[list[list[str]]]:
-    """Yields groups of columns that fit side by side; all columns if the space is unknown."""
+    """Yields groups of columns that fit side by side, or all columns if the space is unknown."""
     block: list[list[str]] = []
     taken = 0
     for column in columns:
@@ -142,23 +144,23 @@ def _width(column: Sequence[str]) -> int:
 
 
 def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
-    """A sentence and an empty line for each that does not compile, does not fit in memory, or calls Pallas kernels."""
-    for name, one in named:
-        if one.reason:
-            yield from (f"{name} does not compile: {one.reason}", "")
-        elif not one.fits:
-            needed, there = amount(one.peak_bytes, "B"), amount(one.memory_bytes, "B")
+    """Yields a sentence and an empty line about each refusal, lack of memory, and use of Pallas kernels."""
+    for name, estimate in named:
+        if estimate.reason:
+            yield from (f"{name} does not compile: {estimate.reason}", "")
+        elif not estimate.fits:
+            needed, there = amount(estimate.peak_bytes, "B"), amount(estimate.memory_bytes, "B")
             yield from (f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})", "")
-        if one.called:
-            yield from (f"{name} kernels called: {', '.join(one.called)}", "")
+        if estimate.called:
+            yield from (f"{name} kernels called: {', '.join(estimate.called)}", "")
 
 
 def _shortened(name: str) -> str:
     return name if len(name) <= 40 else f"...{name[-37:]}"
 
 
-def _share(seconds: float, one: Estimate) -> str:
-    return f"{seconds / one.seconds:.0%}" if seconds else ""
+def _share(seconds: float, estimate: Estimate) -> str:
+    return f"{seconds / estimate.seconds:.0%}" if seconds else ""
 
 
 def amount(value: float, unit: str) -> str:
@@ -177,20 +179,20 @@ def _time(seconds: float) -> str:
 
 
 ROWS: Sequence[tuple[str, Callable[[Estimate], str]]] = (
-    ("compiles", lambda one: f"{one.compile_seconds:.1f} s"),
-    ("chips", lambda one: str(one.devices)),
-    ("weights", lambda one: amount(one.weight_bytes, "B")),
-    ("peak memory", lambda one: amount(one.peak_bytes, "B")),
-    ("  of", lambda one: amount(one.memory_bytes, "B")),
-    ("kernels", lambda one: str(one.cost.kernels)),
-    ("moved", lambda one: amount(one.cost.bytes, "B")),
-    ("operations: products", lambda one: amount(one.cost.products, "")),
-    ("operations: others", lambda one: amount(one.cost.element_operations, "")),
-    ("exchanged", lambda one: amount(one.cost.exchanged, "B")),
-    ("takes at least", lambda one: _time(one.seconds)),
-    ("  for launches", lambda one: _share(one.times.launches, one)),
-    ("  for memory", lambda one: _share(one.times.memory, one)),
-    ("  for arithmetic", lambda one: _share(one.times.arithmetic, one)),
-    ("  for exchange", lambda one: _share(one.times.exchange, one)),
-    ("roof", lambda one: _time(one.roof)),
+    ("compiles", lambda estimate: f"{estimate.compile_seconds:.1f} s"),
+    ("chips", lambda estimate: str(estimate.devices)),
+    ("weights", lambda estimate: amount(estimate.weight_bytes, "B")),
+    ("peak memory", lambda estimate: amount(estimate.peak_bytes, "B")),
+    ("  of", lambda estimate: amount(estimate.memory_bytes, "B")),
+    ("kernels", lambda estimate: str(estimate.cost.kernels)),
+    ("moved", lambda estimate: amount(estimate.cost.bytes, "B")),
+    ("operations: products", lambda estimate: amount(estimate.cost.products, "")),
+    ("operations: others", lambda estimate: amount(estimate.cost.element_operations, "")),
+    ("exchanged", lambda estimate: amount(estimate.cost.exchanged, "B")),
+    ("takes at least", lambda estimate: _time(estimate.seconds)),
+    ("  for launches", lambda estimate: _share(estimate.times.launches, estimate)),
+    ("  for memory", lambda estimate: _share(estimate.times.memory, estimate)),
+    ("  for arithmetic", lambda estimate: _share(estimate.times.arithmetic, estimate)),
+    ("  for exchange", lambda estimate: _share(estimate.times.exchange, estimate)),
+    ("roof", lambda estimate: _time(estimate.roof)),
 )

@@ -1,4 +1,4 @@
-"""The least time of a program's work on a chip: its arrays moved once, or its matrix products at the peak rate."""
+"""The minimum time of a program on a chip: moving its arrays once, or its matrix products at the peak rate."""
 
 import math
 from collections import Counter
@@ -20,10 +20,10 @@ class Factors(NamedTuple):
 
 
 def roof(target: str, function: Callable[..., Any], *inputs: Any, share: float = 1) -> float:
-    """The seconds that a function's work takes at least on one chip, however it is computed.
+    """The minimum seconds that a function takes on one chip, however it is computed.
 
-    That is the longer of two times: reading each input and writing each result once, and the function's products at the
-    chip's peak rate. `share` is the part of these products that are needed: half of them in causal attention.
+    This is the longer of two times: reading each input and writing each result once, and the function's products at the
+    chip's peak rate. `share` is the fraction of these products that are needed: half in causal attention.
 
     >>> x = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
     >>> f"{roof('h100', jnp.matmul, x, x) * 1e6:.0f} us"
@@ -44,9 +44,9 @@ def bytes_of(program: ClosedJaxpr) -> float:
     jaxpr = program.jaxpr
     atoms = (*jaxpr.outvars, *(atom for equation in jaxpr.eqns for atom in equation.invars))
     read = {atom for atom in atoms if not isinstance(atom, Literal)}
-    inputs = [one for one in (*jaxpr.constvars, *jaxpr.invars) if one in read]
-    types: list[Any] = [one.aval for one in (*inputs, *jaxpr.outvars)]
-    return float(sum(one.size * bits_of(one.dtype) / 8 for one in types))
+    inputs = [variable for variable in (*jaxpr.constvars, *jaxpr.invars) if variable in read]
+    avals: list[Any] = [variable.aval for variable in (*inputs, *jaxpr.outvars)]
+    return float(sum(aval.size * bits_of(aval.dtype) / 8 for aval in avals))
 
 
 def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
@@ -56,7 +56,7 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
     """
     total: Counter[Factors] = Counter()
     for equation in jaxpr.eqns:
-        found = [products_of(one) for one in _jaxprs(equation.params)]
+        found = [products_of(inner) for inner in _jaxprs(equation.params)]
         if equation.primitive.name in _TERMS:
             result: Any = equation.outvars[0].aval
             total[_factors(equation)] += 2 * result.size * _TERMS[equation.primitive.name](equation)
@@ -67,8 +67,8 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
             total += most
         else:
             times = equation.params.get("length") or _grid(equation)
-            for one in found:
-                total += Counter({factors: times * count for factors, count in one.items()})
+            for counts in found:
+                total += Counter({factors: times * count for factors, count in counts.items()})
     return total
 
 
@@ -95,7 +95,7 @@ def _terms_of_product(equation: Any) -> int:
 
 
 def _terms_of_convolution(equation: Any) -> int:
-    """The elements of a filter that meet the image, and not the zeros between the elements of a dilated one."""
+    """Counts the elements of a filter that meet the image, excluding the zeros of a dilated image."""
     filters = equation.invars[1].aval
     outputs = filters.shape[equation.params["dimension_numbers"].rhs_spec[0]]
     return int(filters.size // outputs // math.prod(equation.params["lhs_dilation"]))
@@ -105,5 +105,5 @@ _TERMS = {"dot_general": _terms_of_product, "conv_general_dilated": _terms_of_co
 
 
 def _factors(equation: Any) -> Factors:
-    bits = min(bits_of(one.aval.dtype) for one in equation.invars[:2])
+    bits = min(bits_of(operand.aval.dtype) for operand in equation.invars[:2])
     return Factors(bits, bits == 32 and "HIGHEST" in str(equation.params.get("precision")))

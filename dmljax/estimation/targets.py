@@ -78,7 +78,7 @@ class Target:
         return self.gpu.cores * self.gpu.lanes * self.clock if self.gpu else math.inf
 
     def products_per_second(self, bits: int, is_full: bool = False) -> float:
-        """The peak rate of products of factors with so many bits, as JAX computes them with or without full precision.
+        """The peak rate of products of factors with this many bits, at JAX's default precision or at full precision.
 
         By default, JAX rounds float32 factors to TF32 on a GPU and to bfloat16 on a TPU. At full precision, a GPU
         multiplies elementwise, and a TPU multiplies six pairs of bfloat16 parts.
@@ -268,8 +268,8 @@ def compile_for(
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
     start = time.perf_counter()
     # Wrap in a new function, because JAX caches lowered code by function, even for another chip. Place the results of
-    # a function without arrays, which would otherwise be compiled for this CPU. Of others, XLA would keep a choice of
-    # one way as a kernel where its result is placed.
+    # a function without arrays, which would otherwise be compiled for this CPU. In other functions, placing a result
+    # would make XLA keep a kernel that chooses the only way.
     results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
     jitted = jax.jit(lambda *arrays: function(*arrays), donate_argnums=donate_argnums, **results)
     lowered = jitted.lower(*shapes)

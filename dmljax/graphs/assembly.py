@@ -23,14 +23,14 @@ class Assembly:
         self.constants: dict[str, Any] = {}
 
     def add_node(self, name: str, node: Operator, sources: Iterable[str]) -> list[str]:
-        """Adds a node that reads these sources, one for each input; returns the sources of its outputs."""
+        """Adds a node whose inputs read these sources, in order; returns the sources of its outputs."""
         targets = node.tensors(is_input=True)
         self.nodes[name] = node
         self.edges |= {f"{name}.{key}": source for key, source in zip(targets, sources, strict=True)}
         return [f"{name}.{key}" for key in node.tensors(is_input=False)]
 
     def keep(self, outputs: Iterable[str]) -> None:
-        """Drops the nodes and constants that these sources do not need; nodes were added after those they read."""
+        """Drops the nodes and constants that these sources do not need; each node must follow those that it reads."""
         kept = {*needed(steps_of(self.nodes, self.edges), [*outputs])}
         self.nodes = {name: node for name, node in self.nodes.items() if name in kept}
         self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in kept}
@@ -64,15 +64,15 @@ def first_readers(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> di
 
 def given_tensors(members: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Yields the path and value of each tensor; a member is a tensor, a list of tensors or None."""
-    for field, given in members.items():
-        if isinstance(given, list):
-            yield from (((field, i), one) for i, one in enumerate(given))
-        elif given is not None:
-            yield (field,), given
+    for field, value in members.items():
+        if isinstance(value, list):
+            yield from (((field, i), tensor) for i, tensor in enumerate(value))
+        elif value is not None:
+            yield (field,), value
 
 
-def mapped_tensor(function: Callable[[Any], Any], given: Any) -> Any:
+def mapped_tensor(function: Callable[[Any], Any], value: Any) -> Any:
     """Applies a function to a member's tensor, or to each tensor in a list; None stays None."""
-    if isinstance(given, list):
-        return [function(one) for one in given]
-    return None if given is None else function(given)
+    if isinstance(value, list):
+        return [function(tensor) for tensor in value]
+    return None if value is None else function(value)

@@ -44,7 +44,7 @@ def draw(boxes: Mapping[str, Sequence[str]], arrows: Iterable[tuple[str, str]], 
         (first, first_row), (last, last_row) = places[tail], places[head]
         start = (first, middles[first_row] + heights[tail] / 2)
         end = (last, middles[last_row] - heights[head] / 2)
-        points = [start, *((places[one][0], middles[places[one][1]]) for one in between), end]
+        points = [start, *((places[point][0], middles[places[point][1]]) for point in between), end]
         path = Path(*_curve(points))
         axes.add_patch(FancyArrowPatch(path=path, arrowstyle="->", mutation_scale=7, color=LINES, linewidth=0.8))
     return figure
@@ -68,10 +68,10 @@ def _depths(names: Iterable[str], arrows: Sequence[tuple[str, str]]) -> dict[Has
         heads.setdefault(tail, []).append(head)
     depths: dict[Hashable, int] = {}
     for name in names:
-        depths[name] = 1 + max((depths[one] for one in tails.get(name, ())), default=-1)
+        depths[name] = 1 + max((depths[tail] for tail in tails.get(name, ())), default=-1)
     for name, readers in heads.items():
         if name not in tails:
-            depths[name] = min(depths[one] for one in readers) - 1
+            depths[name] = min(depths[reader] for reader in readers) - 1
     return depths
 
 
@@ -90,9 +90,9 @@ def _placed(
     """Places the boxes so that few arrows cross, by repeatedly moving each to the mean of its neighbors."""
     steps = {step: None for chain in chains for step in pairwise(chain)}
     near: dict[Hashable, list[Hashable]] = {name: [] for name in depths}
-    for one, other in steps:
-        near.setdefault(one, []).append(other)
-        near.setdefault(other, []).append(one)
+    for first, second in steps:
+        near.setdefault(first, []).append(second)
+        near.setdefault(second, []).append(first)
     row_of = {name: depths.get(name, name[1] if isinstance(name, tuple) else 0) for name in near}
     rows: list[list[Hashable]] = [[] for _ in _rows(depths)]
     for name, row in row_of.items():
@@ -104,7 +104,9 @@ def _placed(
         for names in rows if is_down else reversed(rows):
             wanted = {}
             for name in names:
-                others = [x[one] for one in near[name] if not is_ordering or (row_of[one] < row_of[name]) == is_down]
+                others = [
+                    x[other] for other in near[name] if not is_ordering or (row_of[other] < row_of[name]) == is_down
+                ]
                 wanted[name] = sum(others) / len(others) if others else x[name]
             if is_ordering:
                 names.sort(key=wanted.__getitem__)
@@ -115,7 +117,7 @@ def _placed(
 def _apart(
     names: Sequence[Hashable], wanted: Mapping[Hashable, float], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
-    """Returns places near the wanted ones where no boxes overlap: the mean of shifting left and shifting right."""
+    """Moves boxes as little as possible so that none overlap: to the mean of shifting left and shifting right."""
     halves = [widths.get(name, 0.0) / 2 + _GAP / 2 for name in names]
     rightward = [wanted[name] for name in names]
     leftward = rightward.copy()

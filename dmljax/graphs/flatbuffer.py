@@ -174,8 +174,8 @@ def _write(data: bytearray, value: Any) -> int:
     if isinstance(value, list):
         position = len(data)
         data.extend(struct.pack("<I", len(value)) + bytes(4 * len(value)))
-        for i, one in enumerate(value):
-            _point(data, position + 4 + 4 * i, _write(data, one))
+        for i, element in enumerate(value):
+            _point(data, position + 4 + 4 * i, _write(data, element))
         return position
     is_text = isinstance(value, str)
     content = value.encode() if is_text else value.astype(value.dtype.newbyteorder("<")).tobytes()

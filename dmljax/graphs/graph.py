@@ -204,7 +204,7 @@ class Graph(Lowerable):
     def problems(self, feature_level: FeatureLevel) -> Iterator[Problem]:
         yield from _name_problems(self)
         for name, node in self.nodes.items():
-            yield from (one.inside(("nodes", name, node.short_name)) for one in node.problems(feature_level))
+            yield from (problem.inside(("nodes", name, node.short_name)) for problem in node.problems(feature_level))
         yield from _edge_problems(self)
         yield from _owned_problems(self)
         yield from self._cycle_problems()
@@ -408,11 +408,11 @@ def _owned_problems(graph: Graph) -> Iterator[Problem]:
             yield Problem(("edges", target), rule, TensorFlags.NONE.name)
 
 
-def _fit(place: Path, given: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:
+def _fit(place: Path, origin: TensorDesc, source: str, wanted: TensorDesc) -> Iterator[Problem]:
     """Finds an edge or a view that reads beyond the end of its source."""
-    available = max(given.minimum_size_in_bytes, given.total_tensor_size_in_bytes or 0)
+    available = max(origin.minimum_size_in_bytes, origin.total_tensor_size_in_bytes or 0)
     if wanted.minimum_size_in_bytes > available:
-        rule = f"must read at most the {available} bytes of {source}, {given}"
+        rule = f"must read at most the {available} bytes of {source}, {origin}"
         yield Problem(place, rule, f"{wanted.minimum_size_in_bytes} bytes of {wanted}")
 
 
@@ -447,19 +447,19 @@ def _compile(
 ) -> Callable[..., Any]:
     """Compiles a graph; constants are not part of the cache key, so that equal graphs share the result."""
     sources, origins = dict(tensors), dict(edges)
-    layers = sum(_has_windows(node) for _, node in nodes)
+    layers = sum(hasattr(node, "strides") and hasattr(node, "start_padding") for _, node in nodes)
 
     def graph(constants: dict[str, Any], *given_inputs: Any) -> Any:
         arrays = dict(zip(inputs, given_inputs, strict=True)) | constants
-        for name, given in arrays.items():
-            require_match((name,), sources[name], given)
+        for name, value in arrays.items():
+            require_match((name,), sources[name], value)
         for name, node in nodes:
-            given = {}
+            read = {}
             for leaf in node.leaves(is_input=True):
                 source = origins[f"{name}.{leaf.key}"]
-                given[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
+                read[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
             with jax.named_scope(f"[{name}]"), inside(("nodes", name, node.short_name)), network_of(layers):
-                results = _computed(node, given)
+                results = _computed(node, read)
             hold = rounded if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}
         return tuple(_seen_as(arrays[source], sources[source], view) for source, view in outputs)
@@ -468,7 +468,7 @@ def _compile(
 
 
 def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, Step]:
-    """What each node reads and makes."""
+    """Returns the nodes as steps, with the sources that each reads and makes."""
     return {
         name: Step(
             [edges[f"{name}.{key}"] for key in node.tensors(is_input=True)],
@@ -505,25 +505,20 @@ def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
     return run_at_each_call(steps, outputs, {name: sources[name].span_in_bytes for name in follows}, is_worth)
 
 
-def _has_windows(node: Operator) -> bool:
-    """Whether the node slides windows over an image."""
-    return hasattr(node, "strides") and hasattr(node, "start_padding")
-
-
-def _computed(node: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
+def _computed(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes a node's outputs from its inputs, both by key."""
     members: dict[str, Any] = {}
     for leaf in node.leaves(is_input=True):
         if leaf.index is None:
-            members[leaf.member.field] = given[leaf.key]
+            members[leaf.member.field] = inputs[leaf.key]
         else:
-            members.setdefault(leaf.member.field, []).append(given[leaf.key])
+            members.setdefault(leaf.member.field, []).append(inputs[leaf.key])
     results = jax.tree.leaves(node.compute(**members))
     return {leaf.key: result for leaf, result in zip(node.leaves(is_input=False), results, strict=True)}
 
 
 def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
-    """What tensor `target` reads from the buffer after tensor `source` wrote `x` to it."""
+    """Reads tensor `target` from the buffer to which tensor `source` wrote `x`."""
     x = x.reshape(source.sizes)  # a constant may be 0-dimensional
     if source.data_type is target.data_type:
         if (source.sizes, source.steps) == (target.sizes, target.steps):
@@ -581,7 +576,7 @@ def _constant_json(desc: TensorDesc, value: Any) -> dict[str, Any]:
 
 def _constant(json: Any) -> Any:
     fields = json_object((), json, ("DataType", "Sizes", "Data"))
-    desc = _TENSOR.from_json((), {name: given for name, given in fields.items() if name != "Data"}, None)
+    desc = _TENSOR.from_json((), {name: value for name, value in fields.items() if name != "Data"}, None)
     try:
         data = base64.b64decode(json_string("Data", fields.get("Data")), validate=True)
     except ValueError as error:

@@ -10,7 +10,7 @@ Name = Any  # any that a set takes
 
 
 class Step(NamedTuple):
-    """What a part of a computation reads and makes."""
+    """A part of a computation: the names of the values that it reads and makes."""
 
     reads: Collection[Name]
     makes: Collection[Name]
@@ -34,8 +34,8 @@ def run_at_each_call(
 ) -> list[Key]:
     """The steps that are not folded into constants, in order.
 
-    `sizes` are the bytes of what follows from constants. A step is folded if all that it makes does, and whatever other
-    steps still read of it is worth its bytes.
+    `sizes` are the bytes of the values that depend only on constants. A step is folded if it makes only such values,
+    and those that other steps still read are worth their bytes.
     """
     wanted, kept, left = {*results}, [], MAX_FOLDED_BYTES
     for key, step in reversed(steps.items()):

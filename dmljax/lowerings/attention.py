@@ -1,6 +1,6 @@
 """Attention: the softmax of scaled products of queries and keys, times values: in one kernel, or by the formula.
 
-The formula computes one block of queries after another if there are many scores.
+If there are many scores, the formula computes them in blocks of queries.
 
 Queries, keys and values have the shape (..., positions, size); the dimensions before the last two, such as batches and
 heads, broadcast. Scores have the shape (..., queries, keys). Inside `jax.shard_map`, each device along an axis of the
@@ -34,7 +34,7 @@ class Mask(NamedTuple):
     added: Array | None = None
     is_seen: Array | None = None
     begin: Array | None = None  # the position of the first key that the query attends to
-    end: Array | None = None  # the position after the last one
+    end: Array | None = None  # the position after the last key
 
 
 def attention(
@@ -56,15 +56,15 @@ def attention(
     device along that axis has a block of the positions, and the bias and the mask have the keys of all blocks.
     """
     optional = {"query": query, "scale": scale, "bias": bias} | (mask or Mask())._asdict()
-    given = {name: x for name, x in optional.items() if x is not None}
+    arrays = {name: x for name, x in optional.items() if x is not None}
     batch = jnp.broadcast_shapes(query.shape[:-2], keys[0].shape[:-2])
     scores = *batch, query.shape[-2], sum(key.shape[-2] for key in keys)
     fitting = [chip for chip in _TYPES_IN_KERNELS if _fits_kernel(chip, scores, query, keys, values, precision)]
     chips = fitting if fitting and min(scores[-2:]) >= _FEWEST_IN_KERNELS else []  # none for open sizes
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))
     if axis_name is not None:
-        given |= {"key": _joined(keys, -2), "value": _joined(values, -2)}
-        return _among_devices(axis_name, precision, chips, in_rows, given)
+        arrays |= {"key": _joined(keys, -2), "value": _joined(values, -2)}
+        return _among_devices(axis_name, precision, chips, in_rows, arrays)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision, keys_in_rows)
     # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
     # XLA reuses the scores.
@@ -76,7 +76,7 @@ def attention(
     kernels: dict[str, Any] = {chip: partial(_in_kernel, elsewhere, chip, in_rows) for chip in chips}
     if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _shares(scores[-1])) > 1:
         kernels["gpu"] = partial(_in_shares, count, precision, in_rows)
-    result: Array = choose(given, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
+    result: Array = choose(arrays, keys, values, cpu=on_cpu, default=elsewhere, **kernels)
     return result
 
 
@@ -121,11 +121,11 @@ def _fits_kernel(
 
 
 def _in_kernel(
-    formula: Way, chip: str, in_rows: tuple[str, ...], given: Arrays, keys: Sequence[Array], values: Sequence[Array]
+    formula: Way, chip: str, in_rows: tuple[str, ...], arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]
 ) -> Array:
     """Computes attention in one kernel, which rounds the weights of 16-bit values to 16 bits."""
-    dtype = given["query"].dtype
-    operands = _operands(given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
+    dtype = arrays["query"].dtype
+    operands = _operands(arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)})
 
     def of_operands(operands: Arrays) -> Array:
         return formula(operands, [operands["key"]], [operands["value"]]).astype(dtype)
@@ -134,10 +134,10 @@ def _in_kernel(
     return fused_attention.fused_attention(way, operands).astype(widened(dtype))
 
 
-def _operands(given: Arrays) -> Arrays:
+def _operands(arrays: Arrays) -> Arrays:
     """The arrays in the shapes that kernels take."""
-    key = given["key"]
-    operands = {name: x.reshape((1,) * (key.ndim - x.ndim) + x.shape) for name, x in given.items()}
+    key = arrays["key"]
+    operands = {name: x.reshape((1,) * (key.ndim - x.ndim) + x.shape) for name, x in arrays.items()}
     return operands | {
         name: jnp.broadcast_to(x, (*x.shape[:-1], key.shape[-2]))
         for name, x in operands.items()
@@ -150,7 +150,7 @@ _FEWEST_IN_SHARES = 256  # keys
 
 
 def _shares(keys: int) -> int:
-    """How many programs share the keys of a head where there are too few queries for many programs."""
+    """How many programs share the keys of a head if there are few queries."""
     count = math.gcd(keys, _MOST_SHARES)
     while count > 1 and keys // count < _FEWEST_IN_SHARES:
         count //= 2
@@ -161,16 +161,16 @@ def _in_shares(
     count: int,
     precision: Any,
     in_rows: tuple[str, ...],
-    given: Arrays,
+    arrays: Arrays,
     keys: Sequence[Array],
     values: Sequence[Array],
 ) -> Array:
-    """Computes the attention of few queries in a kernel, each of whose programs has a share of the keys.
+    """Computes the attention of few queries in a kernel whose programs share the keys.
 
     A GPU's products would transpose keys and values whose heads lie beside each other: one token of 8 sequences with
     4,096 keys each moves 425 MB by the formula, and 141 MB so, of which keys and values are 134 MB.
     """
-    operands = _operands(given | {"key": _joined(keys, -2), "value": _joined(values, -2)})
+    operands = _operands(arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)})
     batch, size = operands["query"].shape[0], operands["key"].shape[3] // count
     first = (np.arange(batch * count, dtype=np.int32) % count * size).reshape(-1, 1, 1, 1, 1)
 
@@ -196,31 +196,31 @@ def _in_shares(
 
 
 def _at_once(
-    precision: Any, keys_in_rows: bool, given: Arrays, keys: Sequence[Array], values: Sequence[Array]
+    precision: Any, keys_in_rows: bool, arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]
 ) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=precision)
-    query, key, value = given["query"], _joined(keys, -2), _joined(values, -2)
+    query, key, value = arrays["query"], _joined(keys, -2), _joined(values, -2)
     of_scores, of_values = "...qd,...kd->...qk", "...qk,...kd->...qd"
     if keys_in_rows:
         # Callers transpose arrays with positions second, and XLA cancels the two transpositions. Without this, JAX
-        # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. A cache is transposed
-        # by nobody: with this, a decoding step on an H100 would move its values three times.
+        # 0.10.2 chooses layouts for a TPU v5e that make gradients up to 1.7 times as expensive. Nobody transposes a
+        # cache: with this, a decoding step on an H100 would move its values three times.
         query, key, value = (jnp.moveaxis(x, -2, 1) for x in (query, key, value))
         of_scores, of_values = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
-    scores = _scores(_multiplied(partial(multiply, of_scores), query, key), given)
+    scores = _scores(_multiplied(partial(multiply, of_scores), query, key), arrays)
     weights = jax.nn.softmax(scores, -1).astype(value.dtype)  # 16-bit factors stay so, as in JAX's attention
     result = _multiplied(partial(multiply, of_values), weights, value)
     return jnp.moveaxis(result, 1, -2) if keys_in_rows else result
 
 
-def _in_parts(precision: Any, given: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
+def _in_parts(precision: Any, arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]) -> Array:
     """Computes attention without copying past keys and values, which costs a CPU more than the products.
 
     With 1,023 past positions of 12 heads in a batch of 8, a step takes 23 ms on a CPU of two cores, and 53 ms with the
     copy.
     """
-    scores = _scores(_joined([_product(given["query"], key.mT, precision) for key in keys], -1), given)
+    scores = _scores(_joined([_product(arrays["query"], key.mT, precision) for key in keys], -1), arrays)
     powers = jnp.exp(scores - lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
     parts, first = [], 0
     for value in values:
@@ -248,18 +248,18 @@ def _multiplied(multiply: Callable[..., Array], a: Array, b: Array) -> Array:
     return multiply(a, b, preferred_element_type=wide)
 
 
-def _scores(products: Array, given: Arrays) -> Array:
+def _scores(products: Array, arrays: Arrays) -> Array:
     """The scores from the products of queries and keys."""
-    scores = products * given["scale"]
-    if "bias" in given:
-        scores += given["bias"].astype(scores.dtype)
+    scores = products * arrays["scale"]
+    if "bias" in arrays:
+        scores += arrays["bias"].astype(scores.dtype)
     position = lax.broadcasted_iota(np.int32, (1,) * (scores.ndim - 1) + scores.shape[-1:], scores.ndim - 1)
-    seen = [given["is_seen"]] if "is_seen" in given else []
-    seen += [position >= given["begin"]] if "begin" in given else []
-    seen += [position < given["end"]] if "end" in given else []
+    seen = [arrays["is_seen"]] if "is_seen" in arrays else []
+    seen += [position >= arrays["begin"]] if "begin" in arrays else []
+    seen += [position < arrays["end"]] if "end" in arrays else []
     if not seen:
         return scores
-    added = given["added"]
+    added = arrays["added"]
     return scores + jnp.where(functools.reduce(jnp.logical_and, seen), jnp.zeros_like(added), added)
 
 
@@ -279,59 +279,59 @@ _ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end", "highest")
 
 
 def _exceed(most: int, *sizes: int) -> bool:
-    """Whether the product of the sizes is known to be more than `most`."""
+    """Whether the product of the sizes is known to exceed `most`."""
     return not any(map(is_symbolic, sizes)) and math.prod(sizes) > most
 
 
 def _in_blocks(
     way: Way,
     most: int,
-    given: Arrays,
+    arrays: Arrays,
     keys: Sequence[Array],
     values: Sequence[Array],
     *,
     is_one_by_one: bool = False,
 ) -> Array:
-    """Computes attention in blocks of queries with at most `most` scores, for all batches and heads or one by one."""
-    given = given | {"key": _joined(keys, -2), "value": _joined(values, -2)}
+    """Computes attention in blocks of queries with at most `most` scores, with all heads at once or in turn."""
+    arrays = arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)}
 
     @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
-    def of_block(given: Arrays) -> Array:
-        return way(given, [given["key"]], [given["value"]])
+    def of_block(block: Arrays) -> Array:
+        return way(block, [block["key"]], [block["value"]])
 
     of_all = partial(_over_queries, of_block, most)
-    axes = [axis for axis in range(-given["key"].ndim, -2) if given["key"].shape[axis] > 1] if is_one_by_one else []
+    axes = [axis for axis in range(-arrays["key"].ndim, -2) if arrays["key"].shape[axis] > 1] if is_one_by_one else []
     of_each = functools.reduce(lambda of_one, axis: partial(_over_axis, axis, of_one), reversed(axes), of_all)
-    return cast(Array, of_each(given))
+    return cast(Array, of_each(arrays))
 
 
-def _over_axis(axis: int, of_one: Callable[[Arrays], Array], given: Arrays) -> Array:
-    """Calls `of_one` for each index of an axis before the last two, one after another."""
-    parts = {name: _blocks_of(x, axis, 1) for name, x in given.items() if x.ndim and x.shape[axis] > 1}
-    results = lax.map(lambda some: of_one(given | some), parts)
+def _over_axis(axis: int, of_one: Callable[[Arrays], Array], arrays: Arrays) -> Array:
+    """Calls `of_one` for each index of an axis before the last two, in sequence."""
+    parts = {name: _blocks_of(x, axis, 1) for name, x in arrays.items() if x.ndim and x.shape[axis] > 1}
+    results = lax.map(lambda some: of_one(arrays | some), parts)
     return jnp.moveaxis(jnp.squeeze(results, axis), 0, axis)
 
 
-def _over_queries(of_block: Callable[[Arrays], R], most: int, given: Arrays) -> R:
-    """Calls `of_block` for each block of queries, one after another, and joins the results."""
-    query, key = given["query"], given["key"]
+def _over_queries(of_block: Callable[[Arrays], R], most: int, arrays: Arrays) -> R:
+    """Calls `of_block` for each block of queries, in sequence, and joins the results."""
+    query, key = arrays["query"], arrays["key"]
     whole = query.shape[-2]
     of_one_query = math.prod(jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])) * key.shape[-2]
     count = -(-whole // min(max(most // of_one_query, 1), _MOST_QUERIES))
     if count == 1:
-        return of_block(given)
+        return of_block(arrays)
     size = -(-whole // count)  # the fewest blocks, which share the queries evenly
     blocks = {
-        name: _blocks_of(given[name], -2, size)
+        name: _blocks_of(arrays[name], -2, size)
         for name in _ALONG_QUERIES
-        if name in given and given[name].shape[-2] > 1
+        if name in arrays and arrays[name].shape[-2] > 1
     }
 
     def joined(results: Array) -> Array:
         rows = jnp.moveaxis(results, 0, -3)
         return lax.slice_in_dim(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1]), 0, whole, axis=-2)
 
-    return cast(R, jax.tree.map(joined, lax.map(lambda some: of_block(given | some), blocks)))
+    return cast(R, jax.tree.map(joined, lax.map(lambda some: of_block(arrays | some), blocks)))
 
 
 def _blocks_of(x: Array, axis: int, size: int) -> Array:
@@ -359,12 +359,12 @@ class _Sums(NamedTuple):
         return _Sums(highest, *(a * mine + b * others for a, b in zip(self[1:], other[1:], strict=True)))
 
 
-def _sums_of_block(precision: Any, given: Arrays) -> _Sums:
-    """Sums over the keys in `given`, by the formula; "highest" in it, if present, is taken as the highest score."""
-    scores = _scores(_product(given["query"], given["key"].mT, precision), given)
-    highest = given.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
+def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
+    """Sums over the keys in `arrays` by the formula, with "highest", if present, as the highest score."""
+    scores = _scores(_product(arrays["query"], arrays["key"].mT, precision), arrays)
+    highest = arrays.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
     powers = jnp.exp(scores - _finite(highest))
-    total = _product(powers, given["value"], precision)
+    total = _product(powers, arrays["value"], precision)
     return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
 
 
@@ -383,8 +383,8 @@ def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays)
     return fused_attention.Way(chip, tuple(operands), in_rows, formula, is_part=True)
 
 
-def _no_sums(given: Arrays) -> _Sums:
-    query, key, value = given["query"], given["key"], given["value"]
+def _no_sums(arrays: Arrays) -> _Sums:
+    query, key, value = arrays["query"], arrays["key"], arrays["value"]
     batch, wide = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2]), widened(query.dtype)
     zero = jnp.broadcast_to(jnp.sum(jnp.zeros_like(query, wide), -1, keepdims=True), (*batch, query.shape[-2], 1))
     return _Sums(zero - np.inf, zero, jnp.broadcast_to(zero, (*zero.shape[:-1], value.shape[-1])))
@@ -428,20 +428,20 @@ class _Ring(NamedTuple):
 
         return cast(tuple[S, R], lax.fori_loop(0, count, one_step, (state, passed)))
 
-    def sums(self, given: Arrays, device: Array) -> _Sums:
-        """Sums over the keys in `given`, which come from `device`."""
-        given = _of_keys(given, device)
+    def sums(self, arrays: Arrays, device: Array) -> _Sums:
+        """Sums over the keys in `arrays`, which come from `device`."""
+        arrays = _of_keys(arrays, device)
         if self.chip is None:
             of_block = jax.checkpoint(partial(_sums_of_block, self.precision))  # derivatives compute a block again
-            return cast(_Sums, _over_queries(of_block, self.most, given))
-        return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(given))
+            return cast(_Sums, _over_queries(of_block, self.most, arrays))
+        return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(arrays))
 
     def slopes(
         self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, slope: Array
     ) -> Arrays:
-        """The part of the derivatives by `floats` that is due to its keys, which come from `device`.
+        """Returns the derivatives by `floats` due to its keys, which come from `device`.
 
-        `of_all` and `result` belong to the keys of all devices.
+        `of_all` and `result` cover the keys of all devices.
         """
         if self.chip is None:
             # The result is a quotient of two sums over all keys, so each block's part of a sum has the sum's slope.
@@ -463,20 +463,20 @@ class _Ring(NamedTuple):
         return cast(Arrays, pulled({name: x.astype(some[name].dtype) for name, x in found.items()})[0])
 
 
-def _of_keys(given: Arrays, device: Array) -> Arrays:
+def _of_keys(arrays: Arrays, device: Array) -> Arrays:
     """Cuts the mask and the bias for all keys to the keys of one device."""
-    count = given["key"].shape[-2]
+    count = arrays["key"].shape[-2]
     first = device * count
     cut = {
-        name: lax.dynamic_slice_in_dim(given[name], first, count, -1)
+        name: lax.dynamic_slice_in_dim(arrays[name], first, count, -1)
         for name in ("bias", "is_seen")
-        if name in given and given[name].shape[-1] > 1
+        if name in arrays and arrays[name].shape[-1] > 1
     }
-    return given | cut | {name: given[name] - first for name in ("begin", "end") if name in given}
+    return arrays | cut | {name: arrays[name] - first for name in ("begin", "end") if name in arrays}
 
 
 def _among_devices(
-    axis_name: str, precision: Any, chips: Sequence[str], in_rows: tuple[str, ...], given: Arrays
+    axis_name: str, precision: Any, chips: Sequence[str], in_rows: tuple[str, ...], arrays: Arrays
 ) -> Array:
     """Computes the attention to the keys of all devices along an axis of the mesh."""
     on_cpu, elsewhere = (_Ring(axis_name, precision, most) for most in (_MOST_ON_CPU, _MOST_IN_RING))
@@ -484,7 +484,7 @@ def _among_devices(
         chip: partial(_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
     }
     # Each device gets its own blocks, even of an array that all of them share.
-    floats, others = _apart(varying_alike(given, lax.axis_index(axis_name)))
+    floats, others = _apart(varying_alike(arrays, lax.axis_index(axis_name)))
     ways = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
     result: Array = choose(floats, others, **ways)
     return result
@@ -496,13 +496,13 @@ def _in_ring(ring: _Ring, floats: Arrays, others: Arrays) -> Array:
 
 
 def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
-    given = floats | others
+    arrays = floats | others
 
     def step(sums: _Sums, device: Array, passed: Arrays) -> tuple[_Sums, Arrays]:
-        return sums.plus(ring.sums(given | passed, device)), passed
+        return sums.plus(ring.sums(arrays | passed, device)), passed
 
-    passed = {name: given[name] for name in _PASSED}
-    sums, _ = ring.walk(step, _no_sums(given), passed)
+    passed = {name: arrays[name] for name in _PASSED}
+    sums, _ = ring.walk(step, _no_sums(arrays), passed)
     result = sums.total / sums.weight
     return result, (floats, others, sums, result)
 
@@ -526,7 +526,7 @@ def _backward(ring: _Ring, kept: Any, slope: Array) -> tuple[Arrays, None]:
 _in_ring.defvjp(_forward, _backward)
 
 
-def _apart(given: Arrays) -> tuple[Arrays, Arrays]:
+def _apart(arrays: Arrays) -> tuple[Arrays, Arrays]:
     """Splits the arrays into those that have derivatives and the others."""
-    floats = {name: x for name, x in given.items() if jnp.issubdtype(x.dtype, jnp.inexact)}
-    return floats, {name: x for name, x in given.items() if name not in floats}
+    floats = {name: x for name, x in arrays.items() if jnp.issubdtype(x.dtype, jnp.inexact)}
+    return floats, {name: x for name, x in arrays.items() if name not in floats}

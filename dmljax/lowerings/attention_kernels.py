@@ -1,4 +1,4 @@
-"""Attention in one kernel of Pallas, forward and backward, whose scores are never in memory: for GPUs and TPUs.
+"""Attention in one Pallas kernel, forward and backward, that never writes scores to memory: for GPUs and TPUs.
 
 Each program has a block of queries and walks over blocks of keys, or the other way around. Arrays have five dimensions:
 batches, heads of keys, heads of queries that share one of them, positions, and elements.
@@ -63,12 +63,12 @@ class Sizes(NamedTuple):
         return 2 * self.batch * self.heads * self.group * self.queries * self.keys * sum(sizes)
 
 
-def _sizes(given: Arrays, rows: int, columns: int) -> Sizes:
-    (batch, heads, group, queries, size), key, value = (given[name].shape for name in ("query", "key", "value"))
+def _sizes(operands: Arrays, rows: int, columns: int) -> Sizes:
+    (batch, heads, group, queries, size), key, value = (operands[name].shape for name in ("query", "key", "value"))
     return Sizes(batch, heads, group, queries, key[3], size, value[4], rows, columns)
 
 
-# What a program computes with a block of queries and a block of keys, on every chip
+# The computations of a program with a block of queries and a block of keys, on every chip
 
 
 def _product(a: Any, b: Any, axis_of_b: int = 0) -> Any:
@@ -160,28 +160,28 @@ def _slopes_by_queries(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> 
 # Blocks without a visible key
 
 
-def _spans(given: Arrays, sizes: Sizes) -> Arrays:
+def _spans(operands: Arrays, sizes: Sizes) -> Arrays:
     """The blocks of keys that each block of queries attends to: "first" and "after"; nothing if these are all.
 
-    Where a query sees no key, all of its scores have the same number added, and no key can be left out.
+    A query that sees no key has the same number added to all of its scores, so no key can be skipped.
     """
-    if "is_seen" in given or not ("begin" in given or "end" in given):
+    if "is_seen" in operands or not ("begin" in operands or "end" in operands):
         return {}
     (count, last), keys = sizes.blocks, np.int32(sizes.keys)
     everywhere = jnp.zeros((1, 1, 1, 1, 1), np.int32)
-    bounds = given.get("begin", everywhere), given.get("end", everywhere + keys)
-    batch = max(x.shape[0] for x in (*bounds, given["added"]))
+    bounds = operands.get("begin", everywhere), operands.get("end", everywhere + keys)
+    batch = max(x.shape[0] for x in (*bounds, operands["added"]))
     begin, end = (jnp.broadcast_to(x, (batch, 1, 1, sizes.queries, 1)).reshape(batch, -1) for x in bounds)
     filling = ((0, 0), (0, count * sizes.rows - sizes.queries))
     begin, end = (jnp.clip(jnp.pad(x, filling, mode="edge"), 0, keys).reshape(batch, count, -1) for x in (begin, end))
-    all_count = jnp.any(end <= begin, -1) | (given["added"][:, 0, 0, :, 0] > HIDES)
+    all_count = jnp.any(end <= begin, -1) | (operands["added"][:, 0, 0, :, 0] > HIDES)
     columns = np.int32(sizes.columns)
     first, after = jnp.min(begin, -1) // columns, (jnp.max(end, -1) + (columns - 1)) // columns
     return {"first": jnp.where(all_count, 0, first), "after": jnp.where(all_count, np.int32(last), after)}
 
 
 def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
-    """Likewise, the blocks of queries that attend to each block of keys, from the first to the last of them."""
+    """Likewise, the blocks of queries that attend to each block of keys, with any blocks between them."""
     if not spans:
         return {}
     first, after = (spans[name][:, :, None] for name in ("first", "after"))
@@ -204,13 +204,13 @@ def _estimate(operations: int, powers: int, arrays: Iterable[Any], share: float)
 
 
 class _OnGpu(NamedTuple):
-    """How programs of a GPU read and write blocks of arrays: heads as they lie in memory."""
+    """How programs of a GPU read and write blocks of arrays, with heads as they lie in memory."""
 
     sizes: Sizes
     in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
 
     def place(self, ref: Any, name: str, g: Any, *inside: Any) -> Any:
-        """The positions and elements of one head in an array, with the head index 0 if all share one."""
+        """The positions and elements of one head in an array, with index 0 if all heads share it."""
         g = g if ref.shape[1 if name in self.in_rows else 0] > 1 else _zero()
         positions, *rest = inside
         return ref.at[(positions, g, *rest) if name in self.in_rows else (g, positions, *rest)]
@@ -230,7 +230,7 @@ class _OnGpu(NamedTuple):
         return triton.load(place, mask=jnp.broadcast_to(mask, (count, width)), other=0)
 
     def positions(self, name: str, block: Any) -> tuple[Any, int, Any]:
-        """The first position of a block, their number, and which of them there are; None if all."""
+        """The first position of a block, the number of positions, and a mask of those that exist; None if all do."""
         is_key = name in (*_OF_KEYS, *_OF_SCORES)
         count, total = (self.sizes.columns, self.sizes.keys) if is_key else (self.sizes.rows, self.sizes.queries)
         start = block * np.int32(count)
@@ -279,7 +279,7 @@ class _OnGpu(NamedTuple):
 
     def call(
         self,
-        name: str,
+        kernel_name: str,
         kernel: Callable[[Mapping[str, Any], Any], None],
         programs: int,
         operands: Arrays,
@@ -289,9 +289,9 @@ class _OnGpu(NamedTuple):
         warps: int,
         interpret: bool,
     ) -> Arrays:
-        """Runs `kernel` in so many programs for each head of keys and each batch; it gets its number among them."""
-        lying = {one: self.lying(one, x) for one, x in operands.items()}
-        types = {one: jax.eval_shape(functools.partial(self.lying, one), x) for one, x in results.items()}
+        """Runs `kernel` in `programs` programs for each head of keys and each batch; it gets the program's number."""
+        lying = {name: self.lying(name, x) for name, x in operands.items()}
+        types = {name: jax.eval_shape(functools.partial(self.lying, name), x) for name, x in results.items()}
         names = [*lying, *types]
 
         def body(*refs: Any) -> None:
@@ -300,18 +300,18 @@ class _OnGpu(NamedTuple):
         written = pl.pallas_call(
             body,
             grid=(programs * self.sizes.heads * self.sizes.batch,),
-            in_specs=[self.spec(one, x.shape, programs) for one, x in lying.items()],
-            out_specs=[self.spec(one, x.shape, programs) for one, x in types.items()],
+            in_specs=[self.spec(name, x.shape, programs) for name, x in lying.items()],
+            out_specs=[self.spec(name, x.shape, programs) for name, x in types.items()],
             out_shape=[*types.values()],
             compiler_params=triton.CompilerParams(num_warps=warps, num_stages=2),
             cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
             interpret=interpret,
-            name=name,
+            name=kernel_name,
         )(*lying.values())
-        return {one: self.standing(one, x) for one, x in zip(types, written, strict=True)}
+        return {name: self.standing(name, x) for name, x in zip(types, written, strict=True)}
 
     def lying(self, name: str, x: Any) -> Any:
-        """An array as it lies in memory; columns lie as rows."""
+        """Arranges an array as it lies in memory; columns become rows."""
         if name in self.in_rows:
             return jnp.moveaxis(x, 3, 1)
         return x[..., 0] if name in _OF_QUERIES else x
@@ -320,7 +320,7 @@ class _OnGpu(NamedTuple):
         return jnp.moveaxis(x, 1, 3) if name in self.in_rows else x[..., None] if name in _OF_QUERIES else x
 
     def spec(self, name: str, shape: tuple[int, ...], programs: int) -> pl.BlockSpec:
-        """A batch and a head of keys, whole; the elements of vectors up to a power of two."""
+        """The block of a whole batch and head of keys, with the elements of vectors padded to a power of two."""
         axis = 2 if name in self.in_rows else 1
         block: list[int | None] = [*shape]
         block[0] = None
@@ -350,8 +350,8 @@ def _span(refs: Mapping[str, Any], block: Any, count: int) -> tuple[Any, Any]:
     return (refs["first"][block], refs["after"][block]) if "first" in refs else (np.int32(0), np.int32(count))
 
 
-def _on_gpu(given: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _OnGpu:
-    return _OnGpu(_sizes(given, *blocks), frozenset(in_rows))
+def _on_gpu(operands: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _OnGpu:
+    return _OnGpu(_sizes(operands, *blocks), frozenset(in_rows))
 
 
 Kind = tuple[bool, bool]
@@ -371,16 +371,16 @@ _BLOCKS_OF_SLOPES: dict[Kind, tuple[int, int, int]] = {
 }
 
 
-def _kind(given: Arrays) -> Kind:
+def _kind(operands: Arrays) -> Kind:
     """Whether elements have more than 16 bits, and whether heads have more than 128 elements."""
-    return given["query"].dtype.itemsize > 2, max(given["query"].shape[-1], given["value"].shape[-1]) > 128
+    return operands["query"].dtype.itemsize > 2, max(operands["query"].shape[-1], operands["value"].shape[-1]) > 128
 
 
-def _forward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    rows, columns, warps = _BLOCKS[_kind(given)]
-    if given["query"].shape[3] <= 16:
+def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    rows, columns, warps = _BLOCKS[_kind(operands)]
+    if operands["query"].shape[3] <= 16:
         rows, warps = 16, 4
-    chip = _on_gpu(given, (rows, columns), in_rows)
+    chip = _on_gpu(operands, (rows, columns), in_rows)
     sizes = chip.sizes
     count = sizes.blocks[0] * sizes.group
 
@@ -401,22 +401,22 @@ def _forward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpr
             if name in types:
                 chip.write(refs, name, "query", i, g, x)
 
-    operands = given | _spans(given, sizes)
-    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(given))
+    operands = operands | _spans(operands, sizes)
+    estimate = sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands)
     return chip.call("attention", kernel, count, operands, types, estimate=estimate, warps=warps, interpret=interpret)
 
 
-def _share(given: Arrays) -> float:
-    """About which share of the scores counts: with bounds for each query, the mask is mostly causal."""
-    return 0.5 if any(name in given and given[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
+def _share(operands: Arrays) -> float:
+    """Estimates the share of scores that count; bounds for each query are mostly causal masks."""
+    return 0.5 if any(name in operands and operands[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
 
 
-def _backward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    rows, columns, warps = _BLOCKS_OF_SLOPES[_kind(given)]
-    chip = _on_gpu(given, (rows, columns), in_rows)
+def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    rows, columns, warps = _BLOCKS_OF_SLOPES[_kind(operands)]
+    chip = _on_gpu(operands, (rows, columns), in_rows)
     sizes = chip.sizes
-    (blocks, blocks_of_keys), spans = sizes.blocks, _spans(given, sizes)
-    powers, share = sizes.products(1) // 2, _share(given)
+    (blocks, blocks_of_keys), spans = sizes.blocks, _spans(operands, sizes)
+    powers, share = sizes.products(1) // 2, _share(operands)
 
     def by_queries(refs: Mapping[str, Any], number: Any) -> None:
         number = np.int32(blocks * sizes.group - 1) - number
@@ -454,11 +454,12 @@ def _backward_on_gpu(given: Arrays, types: Types, in_rows: Iterable[str], interp
         ("attention_slopes_by_queries", by_queries, blocks * sizes.group, spans, _BY_QUERIES, 1),
         ("attention_slopes_by_keys", by_keys, blocks_of_keys, _spans_of_keys(spans, sizes), _BY_KEYS, 2),
     ):
-        wanted = {one: x for one, x in types.items() if one in sums}
+        wanted = {result: x for result, x in types.items() if result in sums}
         if wanted:
             estimate = sizes.products(sizes.size * 2, sizes.value_size * values), powers, share
+            inputs = operands | own_spans
             results |= chip.call(
-                name, kernel, programs, given | own_spans, wanted, estimate=estimate, warps=warps, interpret=interpret
+                name, kernel, programs, inputs, wanted, estimate=estimate, warps=warps, interpret=interpret
             )
     return results
 
@@ -471,13 +472,13 @@ _BY_KEYS = ("by_key", "by_value")
 
 
 class _OnTpu(NamedTuple):
-    """How blocks of arrays come into programs of a TPU, which run one after another."""
+    """How blocks of arrays reach the programs of a TPU, which run in sequence."""
 
     sizes: Sizes
     in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
 
     def is_flat(self, name: str, x: Any) -> bool:
-        """Whether heads are columns of a matrix; the chip reads columns in multiples of 128."""
+        """Whether heads are columns of a matrix; a TPU reads columns in multiples of 128."""
         return name in self.in_rows and x.shape[-1] % 128 == 0
 
     def lying(self, name: str, x: Any) -> Any:
@@ -502,7 +503,7 @@ class _OnTpu(NamedTuple):
             position = np.int32(0) if positions == 1 else j if is_key else i
             if self.is_flat(name, x):
                 return b, position, h * np.int32(group) + (g if group > 1 else np.int32(0))
-            each = (one if size > 1 else np.int32(0) for one, size in zip((b, h, g), x.shape, strict=False))
+            each = (number if size > 1 else np.int32(0) for number, size in zip((b, h, g), x.shape, strict=False))
             return *each, position, j if name in _OF_SCORES else np.int32(0)
 
         if self.is_flat(name, x):
@@ -527,7 +528,7 @@ class _OnTpu(NamedTuple):
 
     def call(
         self,
-        name: str,
+        kernel_name: str,
         kernel: Callable[..., None],
         order: tuple[int, ...],
         operands: Arrays,
@@ -539,15 +540,15 @@ class _OnTpu(NamedTuple):
     ) -> Arrays:
         """Runs a program for each batch, heads of keys and of queries, block of queries and block of keys, in `order`.
 
-        `kernel` gets their indices, the references, and whether the last two walk over something that it attends to.
+        `kernel` gets the references, the sums, the indices, and whether the queries of the block attend to its keys.
         """
         sizes = self.sizes
         counts = (sizes.batch, sizes.heads, sizes.group, *sizes.blocks)
         is_by_keys = order[-1] == 3
-        smaller = {one: x for one, x in operands.items() if one in (*_NUMBERS, *_SPANS)}
-        arrays = {one: x for one, x in operands.items() if one not in smaller}
-        lying = {one: self.lying(one, x) for one, x in (smaller | arrays).items()}
-        types = {one: jax.eval_shape(functools.partial(self.lying, one), x) for one, x in results.items()}
+        smaller = {name: x for name, x in operands.items() if name in (*_NUMBERS, *_SPANS)}
+        arrays = {name: x for name, x in operands.items() if name not in smaller}
+        lying = {name: self.lying(name, x) for name, x in (smaller | arrays).items()}
+        types = {name: jax.eval_shape(functools.partial(self.lying, name), x) for name, x in results.items()}
         names = [*lying, *types]
 
         def span(refs: Mapping[str, Any], b: Any, block: Any) -> tuple[Any, Any]:
@@ -560,10 +561,10 @@ class _OnTpu(NamedTuple):
         def indices(*programs: Any) -> tuple[Any, ...]:
             return tuple(programs[order.index(axis)] for axis in range(5))
 
-        def places(*given: Any) -> tuple[Any, ...]:
-            """The indices of a program's blocks; one that computes nothing takes those of the nearest that does."""
-            b, h, g, i, j = indices(*given[:5])
-            refs = dict(zip(smaller, given[5:], strict=True))
+        def places(*arguments: Any) -> tuple[Any, ...]:
+            """The indices of a program's blocks; a program that computes nothing takes the nearest used blocks."""
+            b, h, g, i, j = indices(*arguments[:5])
+            refs = dict(zip(smaller, arguments[5:], strict=True))
             if "first" in refs:
                 first, after = span(refs, b, j if is_by_keys else i)
                 if is_by_keys:
@@ -584,21 +585,21 @@ class _OnTpu(NamedTuple):
             grid_spec=mosaic.PrefetchScalarGridSpec(
                 num_scalar_prefetch=len(smaller),
                 grid=tuple(counts[axis] for axis in order),
-                in_specs=[self.spec(one, x, places) for one, x in arrays.items()],
-                out_specs=[self.spec(one, x, places) for one, x in results.items()],
+                in_specs=[self.spec(name, x, places) for name, x in arrays.items()],
+                out_specs=[self.spec(name, x, places) for name, x in results.items()],
                 scratch_shapes=[mosaic.VMEM(shape, jnp.dtype(np.float32)) for shape in scratch],
             ),
             out_shape=[*types.values()],
             compiler_params=mosaic.CompilerParams(dimension_semantics=_ALONG_KEYS if is_by_keys else _ALONG_QUERIES),
             cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
             interpret=interpret,
-            name=name,
+            name=kernel_name,
         )(*lying.values())
-        return {one: self.standing(results[one], x) for one, x in zip(types, written, strict=True)}
+        return {name: self.standing(results[name], x) for name, x in zip(types, written, strict=True)}
 
 
 def _there(x: Any, block: Any, total: int) -> Any:
-    """Zeros for positions beyond the end, where a block has any value."""
+    """Sets the positions of a block beyond the end to 0; they may hold any value."""
     count = x.shape[0]
     if total % count == 0:
         return x
@@ -608,13 +609,13 @@ def _there(x: Any, block: Any, total: int) -> Any:
 
 
 def _multiple(size: int, most: int) -> int:
-    """The size of the blocks for a number of positions."""
+    """Returns the block size for a number of positions."""
     return min(most, -(-size // 128) * 128)
 
 
-def _on_tpu(given: Arrays, in_rows: Iterable[str], rows: int, columns: int) -> _OnTpu:
-    queries, keys = given["query"].shape[3], given["key"].shape[3]
-    return _OnTpu(_sizes(given, _multiple(queries, rows), _multiple(keys, columns)), frozenset(in_rows))
+def _on_tpu(operands: Arrays, in_rows: Iterable[str], rows: int, columns: int) -> _OnTpu:
+    queries, keys = operands["query"].shape[3], operands["key"].shape[3]
+    return _OnTpu(_sizes(operands, _multiple(queries, rows), _multiple(keys, columns)), frozenset(in_rows))
 
 
 def _walk(
@@ -624,7 +625,7 @@ def _walk(
     step: Callable[[tuple[Any, ...]], tuple[Any, ...]],
     finish: Callable[..., None],
 ) -> None:
-    """One of the programs that sum something: `ends` are whether it is the first, adds something, and is the last."""
+    """Runs a step of a sum; `ends` say whether it is the first step, adds anything, and is the last."""
 
     def write(values: tuple[Any, ...]) -> None:
         for ref, x in zip(refs, values, strict=True):
@@ -642,8 +643,8 @@ def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         refs[name][...] = values[name].astype(refs[name].dtype)
 
 
-def _forward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(given, in_rows, 512, 512)
+def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    chip = _on_tpu(operands, in_rows, 512, 512)
     sizes = chip.sizes
 
     def kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
@@ -660,15 +661,15 @@ def _forward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interpr
         ends = j == 0, attends, j == sizes.blocks[1] - 1
         _walk(sums, ends, lambda: _no_sums(sizes, sizes.value_size), step, finish)
 
-    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(given))
+    estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands))
     scratch = [(sizes.rows, 1), (sizes.rows, 1), (sizes.rows, sizes.value_size)]
-    operands = given | _spans(given, sizes)
+    operands = operands | _spans(operands, sizes)
     return chip.call("attention", kernel, _BY_ROWS, operands, types, scratch, estimate=estimate, interpret=interpret)
 
 
-def _backward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(given, in_rows, 512, 512)
-    sizes, spans = chip.sizes, _spans(given, chip.sizes)
+def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
+    chip = _on_tpu(operands, in_rows, 512, 512)
+    sizes, spans = chip.sizes, _spans(operands, chip.sizes)
     count, count_of_keys = sizes.blocks
     of_queries = [(sizes.rows, sizes.size), (sizes.rows, 1)]
     of_keys = [(sizes.columns, sizes.size), (sizes.columns, sizes.value_size)]
@@ -706,12 +707,12 @@ def _backward_on_tpu(given: Arrays, types: Types, in_rows: Iterable[str], interp
         ("attention_slopes_by_queries", by_queries, _BY_ROWS, spans, _BY_QUERIES, of_queries, 1),
         ("attention_slopes_by_keys", by_keys, _BY_COLUMNS, _spans_of_keys(spans, sizes), _BY_KEYS, of_keys, 2),
     ):
-        wanted = {one: x for one, x in types.items() if one in sums}
+        wanted = {result: x for result, x in types.items() if result in sums}
         if wanted:
             operations = sizes.products(sizes.size * 2, sizes.value_size * values)
-            estimate = operations, sizes.products(1) // 2, _share(given)
+            estimate = operations, sizes.products(1) // 2, _share(operands)
             results |= chip.call(
-                name, kernel, order, given | own_spans, wanted, scratch, estimate=estimate, interpret=interpret
+                name, kernel, order, operands | own_spans, wanted, scratch, estimate=estimate, interpret=interpret
             )
     return results
 

@@ -16,9 +16,9 @@ _ZERO = np.int32(0)  # all indices must have one type
 
 
 def with_new(buffer: Array, new: Array, places: Array) -> Array:
-    """`buffer` (batch, heads, positions, size) with `new` from `places` (batch,) on, as far as there is room.
+    """Returns `buffer` (batch, heads, positions, size) with `new` from `places` (batch,) on, as far as there is room.
 
-    For a scatter, XLA lays a buffer out anew for a TPU and back, unless its rows fill 128 lanes: with two layers of
+    On a TPU, XLA changes a buffer's layout for a scatter and back, unless its rows fill 128 lanes: with two layers of
     Llama-3.2-1B's widths, 16 sequences and room for 4,096 tokens, a step takes 6.5 ms on a v5e instead of 1.1 ms.
     """
     batch, _, count, size = new.shape
@@ -30,7 +30,9 @@ def with_new(buffer: Array, new: Array, places: Array) -> Array:
 def _at_once(buffer: Array, new: Array, places: Array) -> Array:
     def written(buffer: Array, new: Array, place: Array) -> Array:
         positions = place + lax.iota(jnp.int32, new.shape[1])
-        positions = jnp.where(positions < 0, buffer.shape[1], positions)  # a negative one counts from the end
+        positions = jnp.where(
+            positions < 0, buffer.shape[1], positions
+        )  # JAX would count a negative position from the end
         return buffer.at[:, positions].set(new, mode="drop", unique_indices=True)
 
     return jax.vmap(written)(buffer, new, places)
@@ -38,7 +40,7 @@ def _at_once(buffer: Array, new: Array, places: Array) -> Array:
 
 @jax.custom_jvp
 def _one_by_one(buffer: Array, new: Array, places: Array) -> Array:
-    """For one new position of each row."""
+    """Writes one new position of each row."""
     return cast(Array, _row_by_row(buffer, new, places))
 
 
@@ -49,7 +51,7 @@ def _derived(primals: Any, tangents: Any) -> Any:
 
 @custom_vmap
 def _row_by_row(buffer: Array, new: Array, places: Array) -> Array:
-    # A branch for rows without room, or reading what they have, would copy the buffer.
+    # A branch for rows without room, or a read of their elements, would copy the buffer.
     batch, _, room, _ = buffer.shape
     has_room = (places >= 0) & (places < room)
     rows, count = jnp.argsort(~has_room).astype(jnp.int32), jnp.sum(has_room, dtype=jnp.int32)

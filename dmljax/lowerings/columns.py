@@ -17,7 +17,11 @@ from dmljax.lowerings.windows import Slide, Window
 def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
     """Batch, elements of a window over all channels, and number of windows."""
     batch, channels, *_ = image_sizes
-    return batch, channels * math.prod(one.size for one in windows), math.prod(one.blocks for one in windows)
+    return (
+        batch,
+        channels * math.prod(window.size for window in windows),
+        math.prod(window.blocks for window in windows),
+    )
 
 
 def unfolded(image: Array, windows: Sequence[Window]) -> Array:
@@ -35,50 +39,52 @@ def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]
 
 
 def _is_small(windows: Sequence[Window]) -> bool:
-    return math.prod(one.size for one in windows) <= _MOST_SLICES
+    return math.prod(window.size for window in windows) <= _MOST_SLICES
 
 
 def _added_at_once(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
     """Adds an image for each element of a window; the transpose of `_at_once` takes more kernels on a TPU."""
-    parts = columns.reshape(*image_sizes[:2], *(one.size for one in windows), *(one.blocks for one in windows))
+    parts = columns.reshape(
+        *image_sizes[:2], *(window.size for window in windows), *(window.blocks for window in windows)
+    )
 
     def spread(part: Array, *places: int) -> Array:
         padding = [(0, 0, 0), (0, 0, 0)]
-        for i, one in zip(places, windows, strict=True):
-            before, length = i * one.dilation - one.start_padding, (one.blocks - 1) * one.stride + 1
-            padding.append((before, one.input_size - before - length, one.stride - 1))
+        for i, window in zip(places, windows, strict=True):
+            before, length = i * window.dilation - window.start_padding, (window.blocks - 1) * window.stride + 1
+            padding.append((before, window.input_size - before - length, window.stride - 1))
         return lax.pad(part, jnp.zeros((), part.dtype), padding)
 
-    every = product(*(range(one.size) for one in windows))
+    every = product(*(range(window.size) for window in windows))
     total: Array = reduce(operator.add, (spread(parts[:, :, *places], *places) for places in every))
     return total
 
 
 def _at_once(image: Array, windows: Sequence[Window]) -> Array:
     """Takes a slice for each element of a window."""
-    padding = [(0, 0, 0), (0, 0, 0), *((one.start_padding, one.end_padding, 0) for one in windows)]
-    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), padding), [one.stride for one in windows]
-    lengths = [(one.blocks - 1) * one.stride + 1 for one in windows]
+    padding = [(0, 0, 0), (0, 0, 0), *((window.start_padding, window.end_padding, 0) for window in windows)]
+    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), padding), [window.stride for window in windows]
+    lengths = [(window.blocks - 1) * window.stride + 1 for window in windows]
 
     def slice_at(*starts: int) -> Array:
         ends = map(operator.add, starts, lengths)
         return lax.slice(padded, (0, 0, *starts), (*image.shape[:2], *ends), (1, 1, *strides))
 
-    places = product(*([i * one.dilation for i in range(one.size)] for one in windows))
+    places = product(*([i * window.dilation for i in range(window.size)] for window in windows))
     return jnp.stack([slice_at(*starts) for starts in places], 2).reshape(column_sizes(image.shape, windows))
 
 
 def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     """Handles one dimension after another, which takes fewer operations."""
-    slides = [one.slide for one in windows]
+    slides = [window.slide for window in windows]
     amounts = [
-        (one.start_padding, slide.length - one.start_padding - one.input_size, 0)
-        for one, slide in zip(windows, slides, strict=True)
+        (window.start_padding, slide.length - window.start_padding - window.input_size, 0)
+        for window, slide in zip(windows, slides, strict=True)
     ]
     found = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
     for slide in reversed(slides):
-        # The dimensions are: batch, channels, windows of later dimensions, those before this one, this one, later
-        # counts.
+        # The dimensions are: batch, channels, windows of later dimensions, earlier dimensions, this dimension,
+        # later counts.
         found = _stacked(found, len(windows) + 1, slide)
     return found.reshape(column_sizes(image.shape, windows))
 

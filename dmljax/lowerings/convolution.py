@@ -51,7 +51,7 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
     """
     wide, (batch, *_), (first, second, *_) = widened(image.dtype), image.shape, filter.shape
     if 0 in (*image.shape, *filter.shape):
-        space = (one.blocks if is_forward else one.input_size for one in sliding.windows)
+        space = (window.blocks if is_forward else window.input_size for window in sliding.windows)
         return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
     plain = _plain if is_forward else _plain_transposed
 
@@ -86,8 +86,8 @@ class _Steps(NamedTuple):
 
 def _steps(sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> _Steps:
     windows, group_count, precision = sliding
-    strides, dilations = tuple(one.stride for one in windows), tuple(one.dilation for one in windows)
-    padding = tuple((one.start_padding, one.end_padding) for one in windows)
+    strides, dilations = tuple(window.stride for window in windows), tuple(window.dilation for window in windows)
+    padding = tuple((window.start_padding, window.end_padding) for window in windows)
     return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
 
 
@@ -98,10 +98,10 @@ def _plain(image: Array, filter: Array, sliding: Sliding, sums: Any) -> Array:
 def _plain_transposed(image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> Array:
     _require_known_windows(filter)
     padding = []
-    for one, count in zip(sliding.windows, image.shape[2:], strict=True):
-        before = one.extent - 1 - one.start_padding
-        dilated = (count - 1) * one.stride + 1
-        padding.append((before, one.input_size + one.extent - 1 - before - dilated))
+    for window, count in zip(sliding.windows, image.shape[2:], strict=True):
+        before = window.extent - 1 - window.start_padding
+        dilated = (count - 1) * window.stride + 1
+        padding.append((before, window.input_size + window.extent - 1 - before - dilated))
     steps = _steps(sliding, sums, is_on_cpu=is_on_cpu)
     steps = steps._replace(padding=tuple(padding), strides=steps.image_dilation, image_dilation=steps.strides)
     return _convolution(image, lax.rev(_swapped(filter, sliding.group_count), range(2, filter.ndim)), steps)
@@ -116,18 +116,18 @@ def _swapped(filter: Array, group_count: int) -> Array:
 
 def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
     """Convolves the parts of the image and the filter that meet; windows that read only padding are 0."""
-    parts = [_meeting(*one) for one in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
-    if 0 in (one.windows for one in parts):
-        sizes = image.shape[0], filter.shape[0], *(one.windows + sum(one.beside) for one in parts)
+    parts = [_meeting(*dimension) for dimension in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
+    if 0 in (part.windows for part in parts):
+        sizes = image.shape[0], filter.shape[0], *(part.windows + sum(part.beside) for part in parts)
         return jnp.zeros_like(image, steps.sums, shape=sizes)
-    image, filter = image[:, :, *(one.image for one in parts)], filter[:, :, *(one.taps for one in parts)]
-    found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(one.padding for one in parts)))
-    beside = [(0, 0, 0), (0, 0, 0), *((*one.beside, 0) for one in parts)]
+    image, filter = image[:, :, *(part.image for part in parts)], filter[:, :, *(part.taps for part in parts)]
+    found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(part.padding for part in parts)))
+    beside = [(0, 0, 0), (0, 0, 0), *((*part.beside, 0) for part in parts)]
     return lax.pad(found, jnp.zeros((), found.dtype), beside) if any(map(any, beside)) else found
 
 
 class _Meeting(NamedTuple):
-    """What meets along a dimension: parts of the image and the filter, and a number of windows with others beside."""
+    """The parts of an image and a filter that meet along a dimension, and the windows with them and `beside` them."""
 
     image: slice
     taps: slice
@@ -165,7 +165,7 @@ def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array
         # If every image has its own filters, JAX makes groups, whose number must be known, and XLA gathers them from
         # all devices. Matrix products stay sharded.
         way = partial(_in_columns, steps=steps) if all(is_batched) else plain
-        return jax.vmap(way, [0 if one else None for one in is_batched])(image, filter), True
+        return jax.vmap(way, [0 if is_mapped else None for is_mapped in is_batched])(image, filter), True
 
     result: Array = convolution(image, filter)
     return result
@@ -181,7 +181,7 @@ def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array,
         image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
         steps = steps._replace(padding=((0, 0),) * len(steps.padding))
     layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if steps.is_on_cpu else (_OF_DIRECTML,) * 2
-    by_image, by_filter = (partial(_general_dilated, steps=steps, layouts=one) for one in layouts)
+    by_image, by_filter = (partial(_general_dilated, steps=steps, layouts=order) for order in layouts)
     return value, by_image(of_image, filter) + by_filter(image, of_filter)
 
 
@@ -216,7 +216,7 @@ _OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
 
 def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequence[str]) -> Array:
     space = "DHW"[-len(steps.strides) :]
-    own, wanted = ([one.format(space) for one in several] for several in (_OF_DIRECTML, layouts))
+    own, wanted = ([order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts))
     there = [[mine.index(axis) for axis in other] for mine, other in zip(own, wanted, strict=True)]
     found = lax.conv_general_dilated(
         lax.transpose(image, there[0]),
@@ -246,12 +246,12 @@ def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
 def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
     windows, group_count, precision = sliding
     batch, outputs = image.shape[0], filter.shape[0]
-    terms, places = math.prod(filter.shape[1:]), math.prod(one.blocks for one in windows)
+    terms, places = math.prod(filter.shape[1:]), math.prod(window.blocks for window in windows)
     columns = unfolded(image, windows).reshape(batch, group_count, terms, places)
     matrix = filter.reshape(1, group_count, outputs // group_count, terms)
     matrix = jnp.broadcast_to(matrix, (batch, *matrix.shape[1:]))
     found = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
-    return found.reshape(batch, outputs, *(one.blocks for one in windows))
+    return found.reshape(batch, outputs, *(window.blocks for window in windows))
 
 
 # On a CPU
@@ -267,7 +267,7 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
     """
     windows, group_count, precision = sliding
     outputs, channels, *sizes = filter.shape
-    elements, places = math.prod(sizes), image.shape[0] * math.prod(one.blocks for one in windows)
+    elements, places = math.prod(sizes), image.shape[0] * math.prod(window.blocks for window in windows)
     if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
         return with_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
     if group_count == 1 and at_most(elements, 1):
@@ -295,15 +295,15 @@ def _product_of_elements(image: Array, filter: Array, windows: Sequence[Window],
 
 def _taps(image: Array, windows: Sequence[Window]) -> list[Array]:
     """The elements at each place of the windows; the image has its channels last."""
-    amounts = [(0, 0, 0), *((one.start_padding, one.end_padding, 0) for one in windows), (0, 0, 0)]
-    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), amounts), [one.stride for one in windows]
+    amounts = [(0, 0, 0), *((window.start_padding, window.end_padding, 0) for window in windows), (0, 0, 0)]
+    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), amounts), [window.stride for window in windows]
 
     def at(place: Sequence[int]) -> Array:
-        starts = [i * one.dilation for i, one in zip(place, windows, strict=True)]
-        ends = [start + (one.blocks - 1) * one.stride + 1 for start, one in zip(starts, windows, strict=True)]
+        starts = [i * window.dilation for i, window in zip(place, windows, strict=True)]
+        ends = [start + (window.blocks - 1) * window.stride + 1 for start, window in zip(starts, windows, strict=True)]
         return lax.slice(padded, (0, *starts, 0), (image.shape[0], *ends, image.shape[-1]), (1, *strides, 1))
 
-    return [*map(at, itertools.product(*(range(one.size) for one in windows)))]
+    return [*map(at, itertools.product(*(range(window.size) for window in windows)))]
 
 
 # Integers

@@ -53,7 +53,7 @@ def _moves_as_bits(floats: tuple[Array, ...]) -> bool:
 def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     dtype = floats[0].dtype
     moved = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
-    return cast(R, jax.tree.map(lambda one: one.astype(dtype), moved))
+    return cast(R, jax.tree.map(lambda x: x.astype(dtype), moved))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -122,7 +122,7 @@ def moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Arr
     """
     check_sizes(sizes)
     operands = [(x, dimension_axes(x)) for x in (*inputs, *numbers)]
-    copy = lambda *given: copied(lambda floats, _: move(*floats), given)  # noqa: E731
+    copy = lambda *arrays: copied(lambda floats, _: move(*floats), arrays)  # noqa: E731
     return partitioned(copy, operands, kept_axes(inputs, sizes))
 
 

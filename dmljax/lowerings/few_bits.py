@@ -1,7 +1,7 @@
 """Products with weights of 2, 4 or 8 bits in blocks of rows that share a scale and a zero point.
 
-A byte has the codes of consecutive rows, lowest bits first. To put the codes back in order costs more than the product:
-instead, the rows at each place in a byte are a product of their own.
+A byte has the codes of consecutive rows, lowest bits first. Putting the codes back in order costs more than the
+product, so the rows at each place in a byte are a separate product.
 """
 
 import math
@@ -41,7 +41,7 @@ class Weights(NamedTuple):
 
 
 def product_with(a: Array, weights: Weights, bits: int) -> Array:
-    """`a @ weights` in at least float32; the weights are rounded to the type of `a` before."""
+    """`a @ weights` in at least float32, after rounding the weights to the type of `a`."""
     columns = dimension_axes(weights.codes)[0]
     axes_of_a = dimension_axes(a)
     blocks = dimension_axes(weights.codes)[1]
@@ -164,7 +164,7 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
     )
 
 
-_TYPES_IN_KERNEL = {np.dtype(one) for one in (np.float16, jnp.bfloat16, np.float32)}
+_TYPES_IN_KERNEL = {np.dtype(dtype) for dtype in (np.float16, jnp.bfloat16, np.float32)}
 
 
 def _in_kernel(bits: int, chip: str, a: Array, *arrays: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Products with weights of few bits in one kernel of Pallas, which reads each byte of codes once: for GPUs and TPUs.
+"""Products with weights of few bits in one Pallas kernel, which reads each byte of codes once: for GPUs and TPUs.
 
 Import this module only where a program is lowered for such a chip, because importing Pallas takes a second.
 """
@@ -64,7 +64,7 @@ def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
 
 
 def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
-    """The places of a block, and which of them there are."""
+    """The places of a block, and a mask of those that exist."""
     place = first + lax.iota(np.int32, count)
     return place, place < total
 
@@ -74,7 +74,7 @@ def _places(first: Any, count: int, total: int) -> tuple[Any, Any]:
 
 _COLUMNS_ON_TPU = 256
 _ROWS_ON_TPU = 128  # that the chip multiplies at once
-# What stays in the core's memory while programs multiply: all rows, and the bytes of their columns
+# Limits of the data that stays in the core's memory while programs multiply: all rows, and the bytes of their columns
 _MOST_ROWS = 256
 _MOST_FACTORS = 2**21
 _MOST_BYTES = 2**14  # in a column
@@ -193,7 +193,7 @@ def _float32(x: Any) -> Any:
         return x.astype(np.float32)
     bits = x.astype(np.int32)
     sign, size = (bits & np.int32(0x8000)) << np.int32(16), bits & np.int32(0x7FFF)
-    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent is 15 too large in one, and 127 in the other
+    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent's bias is 15 in float16, and 127 in float32
     moved += jnp.where(size >= np.int32(0x7C00), np.int32(112 << 23), np.int32(0))  # infinity and NaN
     subnormal = lax.bitcast_convert_type(size.astype(np.float32) * np.float32(2**-24), np.int32)
     return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, moved) | sign, np.float32)

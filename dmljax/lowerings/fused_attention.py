@@ -1,9 +1,8 @@
-"""Attention as an operation of its own in JAX's programs, which becomes one kernel on a GPU and on a TPU.
+"""Attention as a JAX primitive, which becomes a single kernel on a GPU and on a TPU.
 
-Derivatives of any order and in both modes exist: a kernel computes the derivatives of reverse mode, and the formula all
-others.
+It has derivatives of any order in both modes: a kernel computes those of reverse mode, and the formula all others.
 
-Arrays have the dimensions that `attention_kernels` describes; the first one may be 1 instead of the batch.
+Arrays have the dimensions that `attention_kernels` describes; the first may be 1 instead of the batch.
 """
 
 import itertools
@@ -41,31 +40,31 @@ class Way(NamedTuple):
         return dict(zip(self.names, arrays, strict=False))
 
     def results_in_rows(self) -> list[str]:
-        """The names of all arrays whose heads lie in rows: results lie as what they belong to."""
+        """The names of all arrays whose heads lie in rows: results lie like the operands that they belong to."""
         return [*self.in_rows, *(f"by_{name}" for name in self.in_rows), "result", "slope"]
 
 
-def fused_attention(way: Way, given: Arrays) -> Array:
+def fused_attention(way: Way, operands: Arrays) -> Array:
     """Attention with the type of the queries."""
-    return cast(Array, _attend.bind(*given.values(), way=way, has_level=False, marker=kernels.marker())[0])
+    return cast(Array, _attend.bind(*operands.values(), way=way, has_level=False, marker=kernels.marker())[0])
 
 
-def part_of_attention(way: Way, given: Arrays) -> tuple[Array, Array]:
-    """Attention to some of the keys, and the logarithm of the sum of each query's powers.
+def part_of_attention(way: Way, operands: Arrays) -> tuple[Array, Array]:
+    """Computes attention to some of the keys, and the logarithm of the sum of each query's powers.
 
-    `way.formula` computes each query's highest score, or takes "highest" for it, and two sums: of the powers of e by
-    how much scores are above it, and of the values times those.
+    `way.formula` computes each query's highest score, or takes "highest" for it, and two sums: of exp(score - highest),
+    and of the values times that.
     """
-    result, level = _attend.bind(*given.values(), way=way, has_level=True, marker=kernels.marker())
+    result, level = _attend.bind(*operands.values(), way=way, has_level=True, marker=kernels.marker())
     return result, level
 
 
 def slopes_of_part(
-    way: Way, given: Arrays, moving: tuple[str, ...], result: Array, level: Array, slope: Array
+    way: Way, operands: Arrays, moving: tuple[str, ...], result: Array, level: Array, slope: Array
 ) -> Arrays:
     """The slopes by the operands that `moving` names, from the result, its level and its slope for all keys."""
-    found = _pull.bind(*given.values(), result, level, slope, way=way, moving=moving, marker=kernels.marker())
-    return {name: _sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)}
+    found = _pull.bind(*operands.values(), result, level, slope, way=way, moving=moving, marker=kernels.marker())
+    return {name: _sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)}
 
 
 _SHARED = ("bias", "is_seen", "begin", "end", "scale", "added")  # operands that all batches may share
@@ -76,44 +75,44 @@ _NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everyt
 
 
 def _types_of_results(*types: Any, way: Way, has_level: bool, marker: Any = None) -> list[Any]:
-    given = way.operands(types)
-    query, shape = given["query"], given["query"].shape[:-1]
+    operands = way.operands(types)
+    query, shape = operands["query"], operands["query"].shape[:-1]
     dtype = way.dtype(query.dtype)
-    result = query.update(shape=(*shape, given["value"].shape[-1]), dtype=dtype, weak_type=False)
+    result = query.update(shape=(*shape, operands["value"].shape[-1]), dtype=dtype, weak_type=False)
     return [result, query.update(shape=(*shape, 1), dtype=np.dtype(np.float32))][: 1 + has_level]
 
 
 def _attended(*arrays: Array, way: Way, has_level: bool, interpret: bool) -> list[Array]:
     from dmljax.lowerings import attention_kernels  # slow to import
 
-    given = _readable(way.operands(arrays))
-    *shape, _ = given["query"].shape
-    types = {"result": jax.ShapeDtypeStruct((*shape, given["value"].shape[-1]), way.dtype(given["query"].dtype))}
+    operands = _readable(way.operands(arrays))
+    *shape, _ = operands["query"].shape
+    types = {"result": jax.ShapeDtypeStruct((*shape, operands["value"].shape[-1]), way.dtype(operands["query"].dtype))}
     types |= {"level": jax.ShapeDtypeStruct((*shape, 1), np.float32)} if has_level else {}
-    results = attention_kernels.FORWARD[way.chip](given, types, way.results_in_rows(), interpret)
+    results = attention_kernels.FORWARD[way.chip](operands, types, way.results_in_rows(), interpret)
     return [results[name] for name in types]
 
 
 def _attended_by_formula(*arrays: Array, way: Way, has_level: bool, marker: Any = None) -> list[Array]:
     """Likewise, with a level that nothing reads unless this is a part."""
-    given = way.operands(arrays)
+    operands = way.operands(arrays)
     if way.is_part:
-        highest, weight, total = way.formula(given)
+        highest, weight, total = way.formula(operands)
         weight = jnp.where(weight == 0, jnp.ones_like(weight), weight)  # no key counts, and the level is -inf
         return [total / weight, highest + jnp.log(weight)]
-    level = jnp.zeros((*given["query"].shape[:-1], 1), np.float32)
-    return [way.formula(given), level][: 1 + has_level]
+    level = jnp.zeros((*operands["query"].shape[:-1], 1), np.float32)
+    return [way.formula(operands), level][: 1 + has_level]
 
 
-def _readable(given: Arrays) -> Arrays:
-    """Makes bytes of booleans, which kernels do not read."""
-    return {name: x.astype(np.int8) if x.dtype == bool else x for name, x in given.items()}
+def _readable(operands: Arrays) -> Arrays:
+    """Converts booleans to bytes, because kernels do not read booleans."""
+    return {name: x.astype(np.int8) if x.dtype == bool else x for name, x in operands.items()}
 
 
 def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_level: bool, marker: Any) -> Any:
     if way.is_part:
-        given = {"way": way, "has_level": has_level, "marker": marker}
-        return kernels.derived_by_formula(_attend, _attended_by_formula, primals, tangents, **given)
+        parameters = {"way": way, "has_level": has_level, "marker": marker}
+        return kernels.derived_by_formula(_attend, _attended_by_formula, primals, tangents, **parameters)
     result, level = _attend.bind(*primals, way=way, has_level=True, marker=marker)
     moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
     (tangent,) = _move.bind(*primals, result, level, *moving.values(), way=way, moving=tuple(moving))
@@ -130,9 +129,9 @@ def _types_of_tangent(*types: Any, way: Way, moving: tuple[str, ...]) -> list[An
 
 
 def _moved(*arrays: Array, way: Way, moving: tuple[str, ...]) -> list[Array]:
-    given, tangents = way.operands(arrays), dict(zip(moving, arrays[len(way.names) + 2 :], strict=True))
-    primals = {name: given[name] for name in moving}
-    return [jax.jvp(lambda some: way.formula(given | some), (primals,), (tangents,))[1]]
+    operands, tangents = way.operands(arrays), dict(zip(moving, arrays[len(way.names) + 2 :], strict=True))
+    primals = {name: operands[name] for name in moving}
+    return [jax.jvp(lambda some: way.formula(operands | some), (primals,), (tangents,))[1]]
 
 
 def _transposed(slopes: Sequence[Any], *arrays: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
@@ -141,43 +140,44 @@ def _transposed(slopes: Sequence[Any], *arrays: Any, way: Way, moving: tuple[str
     if type(slope) is ad.Zero:
         return [None] * len(arrays)
     found = _pull.bind(*known, slope, way=way, moving=moving, marker=kernels.marker())
-    given = way.operands(known)
-    sums = [_sum_to(x, given[name].shape) for name, x in zip(moving, found, strict=True)]
+    operands = way.operands(known)
+    sums = [_sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)]
     return [None] * len(known) + sums
 
 
 def _sum_to(x: Array, shape: Sequence[int]) -> Array:
-    """The sums over dimensions that a shared operand does not have."""
+    """Sums over the dimensions that a shared operand does not have."""
     axes = tuple(i for i, size in enumerate(shape) if size != x.shape[i])
     return jnp.sum(x, axes, keepdims=True) if axes else x
 
 
-# The slopes by the operands that `moving` names, from the one by the result: for numbers, one for each head
+# The slopes by the operands that `moving` names, from the slope by the result; numbers have one for each head
 
 
-def _type_of_slope(name: str, given: dict[str, Any]) -> Any:
-    query, x = given["query"], given[name]
+def _type_of_slope(name: str, operands: dict[str, Any]) -> Any:
+    query, x = operands["query"], operands[name]
     return query.update(shape=(*query.shape[:3], 1, 1), dtype=x.dtype) if name in _NUMBERS else x
 
 
 def _types_of_slopes(*types: Any, way: Way, moving: tuple[str, ...], marker: Any) -> list[Any]:
-    given = way.operands(types)
-    slopes = (_type_of_slope(name, given) for name in moving)
+    operands = way.operands(types)
+    slopes = (_type_of_slope(name, operands) for name in moving)
     return [x.update(dtype=way.dtype(x.dtype), weak_type=False) for x in slopes]
 
 
 def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker: Any = None) -> list[Array]:
-    given, slope = way.operands(arrays), arrays[-1]
-    heads = given["query"].shape[:3]
+    operands, slope = way.operands(arrays), arrays[-1]
+    heads = operands["query"].shape[:3]
     primals = {
-        name: jnp.broadcast_to(given[name], (*heads, 1, 1)) if name in _NUMBERS else given[name] for name in moving
+        name: jnp.broadcast_to(operands[name], (*heads, 1, 1)) if name in _NUMBERS else operands[name]
+        for name in moving
     }
     slopes: Any = slope
     if way.is_part:  # the result is a quotient of two sums, and the level makes the divisor 1
-        result, given["highest"] = arrays[len(way.names) : -1]
+        result, operands["highest"] = arrays[len(way.names) : -1]
         slope = slope.astype(np.float32)
         slopes = jnp.zeros_like(result[..., :1]), -jnp.sum(slope * result, -1, keepdims=True), slope
-    _, pull = jax.vjp(lambda some: way.formula(given | some), primals)
+    _, pull = jax.vjp(lambda some: way.formula(operands | some), primals)
     (found,) = pull(slopes)
     return [found[name].astype(way.dtype(found[name].dtype)) for name in moving]
 
@@ -185,17 +185,17 @@ def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker
 def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) -> list[Array]:
     from dmljax.lowerings import attention_kernels  # slow to import
 
-    given = _readable(way.operands(arrays))
+    operands = _readable(way.operands(arrays))
     result, level, slope = arrays[len(way.names) :]
     mean = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
     column = jax.ShapeDtypeStruct(level.shape, level.dtype)
     types = {
         f"by_{name}": column
         if name in _NUMBERS
-        else jax.ShapeDtypeStruct(given[name].shape, way.dtype(given[name].dtype))
+        else jax.ShapeDtypeStruct(operands[name].shape, way.dtype(operands[name].dtype))
         for name in moving
     }
-    operands = given | {"level": level, "mean": mean, "slope": slope}
+    operands |= {"level": level, "mean": mean, "slope": slope}
     found = attention_kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
     return [
         jnp.sum(found[f"by_{name}"], 3, keepdims=True) if name in _NUMBERS else found[f"by_{name}"] for name in moving
@@ -205,9 +205,9 @@ def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) 
 # vmap: all batches in one dimension
 
 
-def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | None], **given: Any) -> Any:
-    way: Way = given["way"]
-    moving: Collection[str] = given.get("moving", ())
+def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | None], **parameters: Any) -> Any:
+    way: Way = parameters["way"]
+    moving: Collection[str] = parameters.get("moving", ())
     is_pull = primitive is _pull
     names = [*way.names, *([] if primitive is _attend else ["result", "level", *(["slope"] if is_pull else moving)])]
     count = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
@@ -223,7 +223,7 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
         return x.reshape(count * batch, *x.shape[2:])
 
     every = [together(name, x, axis) for name, x, axis in zip(names, arrays, axes, strict=True)]
-    results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*every, **given)]
+    results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*every, **parameters)]
     if is_pull:
         shapes = {
             name: x.shape if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -240,7 +240,7 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 
 
 def _chip(*, way: Way, moving: tuple[str, ...] = (), has_level: bool = False) -> str | None:
-    """The chip of the kernel; the slopes by a bias, one for each score, have none."""
+    """The chip of the kernel, if any; slopes by a bias, which has an element for each score, have no kernel."""
     return None if "bias" in moving else way.chip
 
 
@@ -264,7 +264,7 @@ def _divided(
 
         def dimensions(name: str, sizes: Sequence[int]) -> str:
             letters = _DIMENSIONS.get(name, "bhgqk")
-            return " ".join(next(ones) if size == 1 else one for one, size in zip(letters, sizes, strict=True))
+            return " ".join(next(ones) if size == 1 else letter for letter, size in zip(letters, sizes, strict=True))
 
         sides = (zip(names, operands, strict=True), zip(results, outcomes, strict=True))
         return " -> ".join(", ".join(dimensions(name, x.shape) for name, x in side) for side in sides)
@@ -274,7 +274,7 @@ def _divided(
 
         def sharding(x: Any) -> NamedSharding:
             return NamedSharding(
-                mesh, PartitionSpec(*(one if size > 1 else None for one, size in zip(axes, x.shape, strict=False)))
+                mesh, PartitionSpec(*(axis if size > 1 else None for axis, size in zip(axes, x.shape, strict=False)))
             )
 
         return [*map(sharding, outcomes)], [*map(sharding, operands)]

@@ -1,4 +1,4 @@
-"""Operations of their own in JAX's programs, which become one kernel of Pallas on a GPU or on a TPU.
+"""Primitives of JAX that become a single Pallas kernel on a GPU or a TPU.
 
 A kernel is traced where a program is lowered for its chip, so that programs for other platforms do not pay for it. On a
 CPU, Pallas interprets the kernels; only tests do that.
@@ -24,7 +24,7 @@ CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # by platform; AMD's GPUs have too little
 
 
 def primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
-    """An operation with several results of the `types` that a function finds."""
+    """Makes a primitive with several results, whose `types` a function infers."""
     made = Primitive(name)
     made.multiple_results = True
     made.def_impl(partial(_evaluated, made))
@@ -32,24 +32,24 @@ def primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
     return made
 
 
-def _evaluated(operation: Primitive, *arrays: Any, **given: Any) -> Any:
+def _evaluated(operation: Primitive, *arrays: Any, **parameters: Any) -> Any:
     """Computes at once, where nothing is traced, as under `jax.disable_jit`."""
     with jax.disable_jit(False):
-        return jax.jit(lambda *every: operation.bind(*every, **given))(*arrays)
+        return jax.jit(lambda *every: operation.bind(*every, **parameters))(*arrays)
 
 
 def derived_by_formula(
-    operation: Primitive, formula: Compute, primals: Sequence[Any], tangents: Sequence[Any], **given: Any
+    operation: Primitive, formula: Compute, primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any
 ) -> Any:
-    """The values of an operation, and the tangents of the formula that it computes."""
+    """Returns the values of an operation, and the tangents of its formula."""
     moving = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
 
     def of_moving(*some: Any) -> list[Array]:
         every = dict(zip(moving, some, strict=True))
-        return formula(*(every.get(i, x) for i, x in enumerate(primals)), **given)
+        return formula(*(every.get(i, x) for i, x in enumerate(primals)), **parameters)
 
     _, moved = jax.jvp(of_moving, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))
-    return operation.bind(*primals, **given), moved
+    return operation.bind(*primals, **parameters), moved
 
 
 def register(
@@ -83,35 +83,35 @@ def _lowered(
     platform: str,
     context: Any,
     *arrays: Any,
-    **given: Any,
+    **parameters: Any,
 ) -> Any:
     module, axes = context.module_context, context.module_context.axis_context
-    given = {name: x for name, x in given.items() if name != "marker"}
-    chip, is_exported = chip_of(**given), module.lowering_parameters.for_export
-    by_kernel = partial(kernel, interpret=platform == "cpu", **given)
+    parameters = {name: x for name, x in parameters.items() if name != "marker"}
+    chip, is_exported = chip_of(**parameters), module.lowering_parameters.for_export
+    by_kernel = partial(kernel, interpret=platform == "cpu", **parameters)
     function: Callable[..., Any] = by_kernel
     is_elsewhere = CHIPS.get(platform) != chip and tuple(module.platforms) != ("cpu",)
     is_on_mesh = hasattr(axes, "num_devices") and axes.num_devices > 1  # outside `jax.shard_map`
     is_in_part = hasattr(axes, "manual_axes") and {*axes.manual_axes} != {*axes.mesh.axis_names}
     has_formula = is_elsewhere or is_in_part or (is_exported and (is_on_mesh or chip == "gpu"))
     if chip is None or has_formula or (platform == "cuda" and has_old_gpu()):
-        function = partial(formula, **given)
+        function = partial(formula, **parameters)
     elif is_on_mesh:
         is_divisible = axes.abstract_mesh is not None and platform != "tpu"
-        function = divided(by_kernel, **given) if is_divisible else partial(formula, **given)
-    # A kernel knows nothing of the mesh that its operands vary over.
+        function = divided(by_kernel, **parameters) if is_divisible else partial(formula, **parameters)
+    # Hide from the kernel the mesh that its operands vary over.
     plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
     own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
     lower = mlir.lower_fun(function, multiple_results=True)
     with warnings.catch_warnings():
-        # Users need not hear on which of JAX's compilers for GPUs a kernel depends.
+        # Which of JAX's GPU compilers a kernel uses does not concern users.
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         try:
             return lower(own, *arrays)
         except RuntimeError as error:
             if "No supported GPU devices found" not in str(error):
                 raise
-        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this one. Kernels of
+        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this GPU. Kernels of
         # 16 and 32 bits are the same for all kinds.
         kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
         with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):
@@ -136,15 +136,15 @@ def divided_by(
     """
 
     def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
-        results, given = shardings(mesh, operands, outcomes)
+        results, inputs = shardings(mesh, operands, outcomes)
         axes = parts(operands)
 
         def of_device(*arrays: Array) -> Any:
-            with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # and not the one of `jax.set_mesh`
+            with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # instead of the mesh of `jax.set_mesh`
                 found = kernel(*arrays)
             return found if axes is None else lax.psum(found, axes)
 
-        return mesh, of_device, [*results], tuple(given)
+        return mesh, of_device, [*results], tuple(inputs)
 
     found = custom_partitioning(lambda *arrays: kernel(*arrays))
     found.def_partition(divide, sharding_rule=rule)
@@ -153,7 +153,7 @@ def divided_by(
 
 @functools.cache
 def marker() -> Any:
-    """A program with a division over devices: JAX then tells the devices to what lowers primitives that have it."""
+    """A partitioned program; JAX tells the rules that lower primitives with it for which devices they lower."""
     divided = custom_partitioning(lambda x: x)
     divided.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
     return jax.make_jaxpr(divided)(np.zeros(1, np.float32))

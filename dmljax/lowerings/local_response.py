@@ -43,7 +43,7 @@ def _base(x: Array, alpha: Array, bias: Array, axes: tuple[int, ...], local_size
 
 def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrored: bool = False) -> Array:
     ends = (local_size - 1) // 2, local_size // 2
-    sums, mirrored = (partial(_sums, axes=axes, before=one, after=other) for one, other in (ends, ends[::-1]))
+    sums, mirrored = (partial(_sums, axes=axes, before=before, after=after) for before, after in (ends, ends[::-1]))
     if is_mirrored:
         return mirrored(x)
 

@@ -1,4 +1,4 @@
-"""Norms, means and variances along axes, written so that XLA makes one GPU kernel of each.
+"""Norms, means and variances along axes, written so that XLA fuses each into one GPU kernel.
 
 16-bit floats are computed in float32, where squares do not overflow.
 """

@@ -31,5 +31,5 @@ def choose(
         return lambda *operands: varying_alike(way(*operands), operands)
 
     ways = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
-    given = {platform: varying(way) for platform, way in ways.items() if way is not None}
-    return cast(R, lax.platform_dependent(*operands, default=varying(default), **given))
+    by_platform = {platform: varying(way) for platform, way in ways.items() if way is not None}
+    return cast(R, lax.platform_dependent(*operands, default=varying(default), **by_platform))

@@ -41,14 +41,14 @@ _MOST_SLICES = 5
 
 def pooled_sizes(sizes: Sequence[int], windows: Windows) -> tuple[int, ...]:
     """The sizes of an image that keeps one element per window."""
-    return (*sizes[:_FIRST_AXIS], *(one.blocks for one in windows), *sizes[_FIRST_AXIS + len(windows) :])
+    return (*sizes[:_FIRST_AXIS], *(window.blocks for window in windows), *sizes[_FIRST_AXIS + len(windows) :])
 
 
 def _padded(x: Array, windows: Windows, value: Any) -> Array:
     """`x` with the padding that windows read, and without trailing elements that none of them reads."""
     amounts = [(0, 0, 0)] * x.ndim
-    for axis, one in enumerate(windows, _FIRST_AXIS):
-        amounts[axis] = (one.start_padding, one.slide.length - one.start_padding - one.input_size, 0)
+    for axis, window in enumerate(windows, _FIRST_AXIS):
+        amounts[axis] = (window.start_padding, window.slide.length - window.start_padding - window.input_size, 0)
     return lax.pad(x, np.array(value, x.dtype), amounts)
 
 
@@ -86,18 +86,18 @@ def _reduced(parts: Parts, axis: int, slide: Slide, combine: Combine, *, has_loo
 
 
 def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
-    """Combines each window of one or several arrays of `rank` to one element; padding is `nothing`."""
-    slides = [one.slide for one in windows]
+    """Combines each window of an array, or of several, of `rank` to an element; padding is `nothing`."""
+    slides = [window.slide for window in windows]
     before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
-    padding = [(one.start_padding, one.end_padding) for one in windows]
+    padding = [(window.start_padding, window.end_padding) for window in windows]
     return lax.reduce_window(
         operands,
         nothing,
         combine,
-        (*before, *(one.size for one in slides), *after),
-        (*before, *(min(one.stride, one.padded_size) for one in windows), *after),
+        (*before, *(window.size for window in slides), *after),
+        (*before, *(min(window.stride, window.padded_size) for window in windows), *after),
         [*((0, 0) for _ in before), *padding, *((0, 0) for _ in after)],
-        window_dilation=(*before, *(one.dilation for one in slides), *after),
+        window_dilation=(*before, *(window.dilation for window in slides), *after),
     )
 
 
@@ -132,8 +132,8 @@ def largest_places(x: Array, windows: Windows) -> Places:
 
 def _largest_along(keys: Array, axis: int, slide: Slide) -> tuple[Array, Array]:
     if slide.blocks == 1 and slide.size > _MOST_SLICES:
-        one = lax.slice_in_dim(keys, 0, slide.length, slide.dilation, axis)
-        return extreme(one, (axis,), largest=True), extreme_position(one, (axis,), largest=True)
+        elements = lax.slice_in_dim(keys, 0, slide.length, slide.dilation, axis)
+        return extreme(elements, (axis,), largest=True), extreme_position(elements, (axis,), largest=True)
     is_small = slide.size <= np.iinfo(np.int8).max
     dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), slide.size)
 
@@ -191,7 +191,7 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
         return spread_elements(gradient, largest_places(x, windows), windows)
 
     # XLA's own operation has no dilation, and its derivative picks any of equal elements.
-    is_dilated = any(one.dilation > 1 and one.size > 1 for one in windows)
+    is_dilated = any(window.dilation > 1 and window.size > 1 for window in windows)
     by_xla = None if is_dilated else partial(_spread_by_xla, windows=windows)
 
     def spread(gradient: Array, x: Array) -> Array:
@@ -246,14 +246,14 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
     return with_slopes(lambda tangent, *_: tangent, slope)(lambda values, x: values)(values, x), indices
 
 
-def _first_larger(one: Any, other: Any) -> Any:
+def _first_larger(first: Any, second: Any) -> Any:
     """The larger of two elements, with its index; NaN is larger than every number."""
-    (a, i), (b, j) = one, other
+    (a, i), (b, j) = first, second
     is_first = i < j
-    is_one = (a > b) | ((a == b) & is_first)
+    takes_first = (a > b) | ((a == b) & is_first)
     if a.dtype in FLOATS:
-        is_one |= (a != a) & ((b == b) | is_first)
-    return jnp.where(is_one, a, b), jnp.where(is_one, i, j)
+        takes_first |= (a != a) & ((b == b) | is_first)
+    return jnp.where(takes_first, a, b), jnp.where(takes_first, i, j)
 
 
 def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
@@ -312,7 +312,7 @@ def _spread(gradient: Array, axis: int, slide: Slide, place: Array) -> Array:
         spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
         return spread
     # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
-    # from the one before, and so on.
+    # from the window before, and so on.
     groups = -(-slide.length // stride)
     config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - slide.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
@@ -323,10 +323,10 @@ def _spread(gradient: Array, axis: int, slide: Slide, place: Array) -> Array:
 
     def part(i: int) -> Array:
         first = reach - 1 - i
-        given, wanted = (
+        values, wanted = (
             jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
         )
-        return jnp.where(wanted == own + np.array(i * stride, dtype), given, jnp.zeros((), given.dtype))
+        return jnp.where(wanted == own + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
 
     total = reduce(lax.add, map(part, range(reach)))
     whole = total.reshape(replaced(gradient.shape, axis, groups * stride))
@@ -402,7 +402,7 @@ def spread_sums(gradient: Array, windows: Windows) -> Array:
 
     def by_xla(gradient: Array) -> Array:
         beside = gradient.shape[_FIRST_AXIS + len(windows) :]
-        image = (*gradient.shape[:_FIRST_AXIS], *(one.input_size for one in windows), *beside)
+        image = (*gradient.shape[:_FIRST_AXIS], *(window.input_size for window in windows), *beside)
         of_image = jax.linear_transpose(partial(_sums, windows=windows), jnp.zeros_like(gradient, shape=image))
         spread: Array = of_image(gradient)[0]
         return spread
@@ -427,8 +427,8 @@ def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) 
 
 def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: bool) -> Array:
     """The number of elements in each window, with or without padding; it broadcasts to `rank` dimensions."""
-    if include_padding or not any(one.start_padding or one.end_padding for one in windows):
-        return jnp.full((), math.prod(one.size for one in windows), dtype)
+    if include_padding or not any(window.start_padding or window.end_padding for window in windows):
+        return jnp.full((), math.prod(window.size for window in windows), dtype)
     counts = jnp.ones((1,) * rank, dtype)
     for axis, window in enumerate(windows, _FIRST_AXIS):
         ends = window.start_padding, window.start_padding + window.input_size

@@ -26,7 +26,7 @@ from dmljax.types import widened
 
 
 def full_precision() -> AbstractContextManager[Any]:
-    """The context for tracing what DirectML promises in FLOAT32: full precision, unless JAX's setting is set.
+    """The context for tracing FLOAT32 products as DirectML promises: at full precision, unless JAX's setting is set.
 
     By default, JAX rounds the factors of float32 products to TF32 on a GPU and to bfloat16 on a TPU.
     """
@@ -51,18 +51,18 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
     If the dimension of the sums is sharded, XLA adds up their parts.
     """
     axes = [dimension_axes(x) for x in (a, b)]
-    batches = [list(reversed(one[:-2])) for one in axes]
+    batches = [list(reversed(batch[:-2])) for batch in axes]
     rank = max(map(len, batches))
-    both = zip(*(one + [None] * (rank - len(one)) for one in batches), strict=True)
+    both = zip(*(batch + [None] * (rank - len(batch)) for batch in batches), strict=True)
     merged: list[MeshAxes] = [first or second for first, second in both]
     result = [*reversed(merged), axes[0][-2], axes[1][-1]]
-    given = [x for x in others if x is not None]
+    present = [x for x in others if x is not None]
 
     def call(a: Array, b: Array, *rest: Array) -> Array:
         remaining = iter(rest)
         return multiply(a, b, *(None if x is None else next(remaining) for x in others))
 
-    operands = [(x, dimension_axes(x)) for x in (a, b, *given)]
+    operands = [(x, dimension_axes(x)) for x in (a, b, *present)]
     return partitioned(call, operands, result)
 
 
@@ -104,7 +104,7 @@ def _in_two_passes(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
 
 
 def _in_one_pass(a: Array, b: Array, a_zero: Array, own_sums: Array) -> Array:
-    """Does the same in one pass over `b`, which decides for few rows."""
+    """Does the same in one pass over `b`, whose reading takes most of the time for few rows."""
     both = _product_of_int8(jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), np.int8)], axis=-2), b)
     return both[..., :-1, :] - a_zero * (both[..., -1:, :] - own_sums)
 

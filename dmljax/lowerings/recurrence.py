@@ -84,7 +84,7 @@ def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], 
 
 
 class _Steps(NamedTuple):
-    """What the steps of a loop read, for each direction, and what they return."""
+    """The inputs of a loop's steps for each direction, and the form of their results."""
 
     products: tuple[Array, ...]
     within: tuple[Array, ...] | None  # whether a step is within the length of each sequence
@@ -112,8 +112,8 @@ def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tu
         after = _total(after) if cell.has_summands and not carries_summands else after
         return tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
 
-    def one_step(before: State, given: Any) -> tuple[State, Array | None]:
-        products, within = given
+    def one_step(before: State, inputs: Any) -> tuple[State, Array | None]:
+        products, within = inputs
         after = updated(before, products)
         output = states(after)[0].astype(dtype) if steps.has_sequence else None
         if within is not None:

@@ -1,8 +1,8 @@
 """Regions of images: samples at the positions of a grid in each region, their sums, the largest of them, and gradients.
 
 Images have the layout NHWC here, so that a sample reads all channels of a pixel at once: a gather whose last dimension
-is contiguous. A loop takes one sample of every element of the result at a time. The number of samples may depend on the
-region, and the loop ends with the last sample of any element. JAX cannot transpose such a loop, so sums have their own
+is contiguous. Each step of a loop takes a sample of every element of the result. The number of samples may depend on
+the region; the loop ends with the last sample of any element. JAX cannot transpose such a loop, so sums have their own
 derivative rules.
 """
 
@@ -80,7 +80,7 @@ class _Samples(NamedTuple):
     def position(self, i: Array, dimension: int = 1) -> Array:
         """The positions of the samples numbered `i` in their elements."""
         axis = self.axis
-        counts, extent, start = (_laid(one[:, None], i, dimension) for one in (self.counts, *reversed(self.spans)))
+        counts, extent, start = (_laid(x[:, None], i, dimension) for x in (self.counts, *reversed(self.spans)))
         elements = _laid(lax.broadcasted_iota(i.dtype, (1, axis.output_size), 1), i, dimension)
         place, total = elements * counts + i, counts * number(axis.output_size, counts.dtype)
         if axis.to_corners:
@@ -138,7 +138,7 @@ def _samples(axis: Axis, size: int, spans: Spans) -> _Samples:
 
 @custom_vmap
 def _largest_of(counts: Array) -> Array:
-    """The largest count, which is the length of a loop: one for the whole batch rather than one for each part."""
+    """The largest count, which is the length of a loop, for the whole batch instead of for each part."""
     return counts.max(initial=0)
 
 
@@ -191,8 +191,8 @@ def _pixels(images: tuple[Array, ...], place: tuple[Array, ...]) -> Array:
 
 def _grid(y: Neighbors, x: Neighbors) -> tuple[Neighbors, Neighbors, Array]:
     """The neighbors of samples in rows and in columns, in shapes that broadcast, and which samples are inside."""
-    rows: Neighbors = jax.tree.map(lambda one: one[:, :, None], y)
-    columns: Neighbors = jax.tree.map(lambda one: one[:, None, :], x)
+    rows: Neighbors = jax.tree.map(lambda array: array[:, :, None], y)
+    columns: Neighbors = jax.tree.map(lambda array: array[:, None, :], x)
     return rows, columns, rows.is_inside & columns.is_inside
 
 
@@ -239,35 +239,35 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
             forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
             adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
             tangent += _paired(forward, adjoint, tangents[0])
-        moved = [k for k, one in enumerate(tangents[2:]) if type(one) is not SymbolicZero]
+        moved = [k for k, x in enumerate(tangents[2:]) if type(x) is not SymbolicZero]
         if moved:
             # Elements depend only on their own region, so one derivative serves all regions.
-            given = [spans[k] for k in moved]
+            moved_spans = [spans[k] for k in moved]
 
             def push(row: Sequence[Array]) -> Array:
                 of_moved = lambda *some: total(image, batch, *_replaced(spans, moved, some))  # noqa: E731
-                directions = [one * jnp.ones_like(x) for one, x in zip(row, given, strict=True)]
-                _, slope = jax.jvp(of_moved, given, directions)
+                directions = [weight * jnp.ones_like(span) for weight, span in zip(row, moved_spans, strict=True)]
+                _, slope = jax.jvp(of_moved, moved_spans, directions)
                 return cast(Array, slope)
 
-            slopes = jax.vmap(push)(list(jnp.eye(len(moved), dtype=given[0].dtype)))
+            slopes = jax.vmap(push)(list(jnp.eye(len(moved), dtype=moved_spans[0].dtype)))
             for k, slope in zip(moved, slopes, strict=True):
                 tangent += slope * tangents[2 + k].astype(slope.dtype)[:, None, None, None]
         return value, tangent
 
     differentiable = jax.custom_jvp(total)
     differentiable.defjvp(jvp, symbolic_zeros=True)
-    spans = [one for span in regions for one in span]
+    spans = [array for span in regions for array in span]
     if not any(axis.is_linear for axis in axes):
-        spans = [lax.stop_gradient(one) for one in spans]
+        spans = [*map(lax.stop_gradient, spans)]
     return differentiable(image, batch, *spans)
 
 
 def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
-    """`values` with the `new` ones at their `places`."""
+    """Returns a copy of `values` with `new` at `places`."""
     found = list(values)
-    for place, one in zip(places, new, strict=True):
-        found[place] = one
+    for place, array in zip(places, new, strict=True):
+        found[place] = array
     return found
 
 
@@ -300,8 +300,8 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
         for j, of_row in _taps(rows):
             for i, of_column in _taps(columns):
                 weight = is_inside.astype(gradient.dtype)
-                for one in (of_row, of_column):
-                    weight = weight if one is None else weight * one.astype(gradient.dtype)
+                for factor in (of_row, of_column):
+                    weight = weight if factor is None else weight * factor.astype(gradient.dtype)
                 weight = weight[..., None]
                 part = jnp.where(weight == 0, jnp.zeros((), gradient.dtype), gradient * weight)
                 total = total.at[batch[:, None, None], j, i].add(part, mode="promise_in_bounds")
@@ -331,7 +331,7 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
 
     below = jnp.zeros((math.prod(shape[:-1]), *channels), x.dtype)
     both = jnp.concatenate([above, below])
-    # The matrix is never read, because it does not depend on what is differentiated.
+    # The matrix is never read, because it does not depend on the differentiated values.
     solved = lax.custom_linear_solve(lambda both: both, both, solve, solve_transposed, symmetric=True)
     return cast(Array, solved[count:].reshape(shape))
 
@@ -369,7 +369,7 @@ class Bins(NamedTuple):
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels that are this many steps after the first ones of their elements."""
-        begin, end = (_laid(one, step, dimension) for one in (self.begin, self.end))
+        begin, end = (_laid(bound, step, dimension) for bound in (self.begin, self.end))
         place = jnp.clip(begin + step, 0, number(self.size - 1, np.int32))
         return Neighbors(place, place, None, begin + step < end)
 
@@ -385,18 +385,18 @@ def largest_sample(image: Array, regions: Regions, batch: Array, axes: Axes) -> 
     def both(*spans: Array) -> tuple[_Samples, _Samples]:
         return _along_both(sizes, _regions(spans), axes)
 
-    return _largest(image, batch, both, *(one for span in regions for one in span))
+    return _largest(image, batch, both, *(array for span in regions for array in span))
 
 
 def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
     """The largest pixel of each bin, as `largest_sample` finds samples; 0 in an empty bin."""
-    height, width = (one.size for one in bins)
+    rows, columns = bins
 
     def both(*ends: Array) -> tuple[Bins, Bins]:
-        return Bins(ends[0], ends[1], height), Bins(ends[2], ends[3], width)
+        return Bins(ends[0], ends[1], rows.size), Bins(ends[2], ends[3], columns.size)
 
-    largest = _largest(image, batch, both, *(end for one in bins for end in (one.begin, one.end)))
-    has_rows, has_columns = (one.end > one.begin for one in bins)
+    largest = _largest(image, batch, both, rows.begin, rows.end, columns.begin, columns.end)
+    has_rows, has_columns = rows.end > rows.begin, columns.end > columns.begin
     has_pixels = (has_rows[:, :, None] & has_columns[:, None, :])[..., None]
     return jnp.where(has_pixels, largest, jnp.zeros((), image.dtype))
 
@@ -404,13 +404,15 @@ def largest_pixel(image: Array, bins: tuple[Bins, Bins], batch: Array) -> Array:
 Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, from the arrays that they depend on
 
 
-def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Array:
-    def largest(image: Array, batch: Array, *given: Array) -> Array:
-        return _compared(image, batch, sampled(*given), has_steps=False)[0]
+def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Array:
+    def largest(image: Array, batch: Array, *arrays: Array) -> Array:
+        return _compared(image, batch, sampled(*arrays), has_steps=False)[0]
 
-    def at_steps(image: Array, batch: Array, steps: Sequence[Array], *given: Array) -> Array:
+    def at_steps(image: Array, batch: Array, steps: Sequence[Array], *arrays: Array) -> Array:
         """The samples at known steps, in a form that JAX can differentiate."""
-        y, x = (one.neighbors(step, axis) for one, step, axis in zip(sampled(*given), steps, (1, 2), strict=True))
+        y, x = (
+            samples.neighbors(step, axis) for samples, step, axis in zip(sampled(*arrays), steps, (1, 2), strict=True)
+        )
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
         return jnp.where(y.is_inside & x.is_inside, _interpolated(at, y, x), jnp.zeros((), image.dtype))
@@ -418,20 +420,20 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *given: Array) -> Arr
     def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
         image, batch, *spans = lax.stop_gradient(primals)
         _, steps = _compared(image, batch, sampled(*spans), has_steps=True)
-        floats = {i: one for i, one in enumerate(tangents) if type(one) is not SymbolicZero}
+        floats = {i: x for i, x in enumerate(tangents) if type(x) is not SymbolicZero}
 
         def of_floats(*changed: Array) -> Array:
-            image, batch, *given = _replaced(primals, list(floats), changed)
+            image, batch, *arrays = _replaced(primals, list(floats), changed)
             # Use at least 32 bits, so that a gradient that adds up many elements is rounded once.
             wide = image.astype(widened(image.dtype))
-            return at_steps(wide, batch, steps, *given).astype(image.dtype)
+            return at_steps(wide, batch, steps, *arrays).astype(image.dtype)
 
         _, tangent = jax.jvp(of_floats, [primals[i] for i in floats], list(floats.values()))
         return differentiable(*primals), tangent
 
     differentiable = jax.custom_jvp(largest)
     differentiable.defjvp(jvp, symbolic_zeros=True)
-    return differentiable(image, batch, *given)
+    return differentiable(image, batch, *arrays)
 
 
 def _compared(
@@ -444,10 +446,14 @@ def _compared(
         value = _read(image, batch, y, x)
         is_inside = (y.is_inside[:, :, None] & x.is_inside[:, None, :])[..., None]
         is_larger = is_inside & (sort_keys(value, nan_is_largest=True) > sort_keys(largest, nan_is_largest=True))
-        found = tuple(jnp.where(is_larger, step, one) for step, one in zip(steps, found, strict=True)) if found else ()
+        found = (
+            tuple(jnp.where(is_larger, step, before) for step, before in zip(steps, found, strict=True))
+            if found
+            else ()
+        )
         return jnp.where(is_larger, value, largest), found
 
-    nothing = _zeros(image, batch, *(one.begin.shape[1] for one in samples))
+    nothing = _zeros(image, batch, samples[0].begin.shape[1], samples[1].begin.shape[1])
     first = nothing.astype(np.int32)
     found: tuple[Array, tuple[Array, ...]] = _for_each_sample(
         samples, compare, (nothing - np.inf, (first, first) if has_steps else ())

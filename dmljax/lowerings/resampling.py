@@ -27,16 +27,16 @@ from dmljax.lowerings.workarounds import quotient
 from dmljax.types import FLOATS, widened
 
 
-def simplest_fraction(given: float) -> Fraction:
-    """The fraction with the smallest denominator, in binary digits, that rounds to `given`, a finite float32.
+def simplest_fraction(scale: float) -> Fraction:
+    """The fraction with the smallest denominator, in binary digits, that rounds to `scale`, a finite float32.
 
     The scale 0.33333334 is 1/3. Read as the exact float32, three elements would be slightly less than one pixel, and
     rounding down would find the pixel before.
     """
-    value = np.float32(given)
+    value = np.float32(scale)
     exact = Fraction(float(value))
     nearest = (exact.limit_denominator(2**digits) for digits in range(150))  # the last is exact
-    return next(one for one in nearest if np.float32(float(one)) == value)
+    return next(fraction for fraction in nearest if np.float32(float(fraction)) == value)
 
 
 class Positions(NamedTuple):
@@ -94,7 +94,7 @@ def located(where: Positions) -> tuple[Array, Array]:
     )
     index = first + turns
     if inside.start > 0:
-        index, rest = (jnp.where(i < inside.start, 0, one) for one in (index, rest))
+        index, rest = (jnp.where(i < inside.start, 0, x) for x in (index, rest))
     if inside.stop < where.output_size:
         index = jnp.where(i < inside.stop, index, where.input_size - 1)
         rest = jnp.where(i < inside.stop, rest, 0)
@@ -120,7 +120,7 @@ def _divided(i: Array, factor: int, summand: int, unit: int, count: int) -> tupl
         with jax.enable_x64(True):  # these lines enable 64-bit types if JAX has none
             wide = lax.convert_element_type(i, np.int64)
             both = _divmod(wide * lax.full_like(wide, part) + lax.full_like(wide, summand), lax.full_like(wide, unit))
-            quotients, remainder = (lax.convert_element_type(one, np.int32) for one in both)
+            quotients, remainder = (lax.convert_element_type(x, np.int32) for x in both)
     return i * whole + quotients, remainder
 
 
@@ -138,7 +138,7 @@ class Taps(NamedTuple):
 
     The neighbors are the elements at `offsets` after the position in `where`, which counts from `margin` elements
     before the input. Outside the input, its first or last element repeats. The weights fall to 0 over `reach` units on
-    both sides of the position; without a reach, the one neighbor is copied.
+    both sides of the position; without a reach, it copies the only neighbor.
     """
 
     axis: int
@@ -160,7 +160,7 @@ class Taps(NamedTuple):
         return self.reach * (self.reach // self.where.unit + 2) if self.margin else self.reach
 
     def weights(self, rest: Array) -> Array:
-        """The weights of the neighbors, one per row, at distances of `rest` units after the index."""
+        """The weights of the neighbors, a row for each, at positions `rest` units after the index."""
         offsets = lax.iota(np.int32, len(self.offsets))[:, None] + self.offsets.start
         return jnp.maximum(self.reach - jnp.abs(offsets * self.where.unit - rest[None]), 0)
 
@@ -233,7 +233,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
 
 
 class Phase(NamedTuple):
-    """Every n-th element of a result: the input place of the first one's first neighbor, and the neighbors' weights.
+    """Every n-th element of a result: the input place of its first neighbor, and the weights of the neighbors.
 
     Places beyond the ends of the input mean its first and last element.
     """
@@ -351,7 +351,7 @@ def _average(taps: Taps, x: Array) -> Array:
     if not taps.reach:
         return _taken(x, taps.axis, lax.optimization_barrier(places[0]))
     shares = _shares(weights, weights.sum(0, dtype=np.int32), x.dtype)
-    return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even one of -0
+    return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even a sum of -0
 
 
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
@@ -425,7 +425,7 @@ def _are_worth_products(every: Sequence[Taps], shape: Sequence[Any]) -> bool:
 
     The work of a product grows with the square of a size, and most of its weights are 0. Estimates for doubling the
     size on a v5e: 64 channels of 64 x 64 take 19 us by products and 94 by slices, 3 of 16 x 1024 take 19 and 48; 512
-    rows of 2048 elements take 272 and 85, a single one of 1024 takes 17 and 4.
+    rows of 2048 elements take 272 and 85, a single row of 1024 takes 17 and 4.
     """
 
     def is_worth_it(taps: Taps) -> bool:

@@ -25,7 +25,7 @@ _BLOCK = 8
 
 
 def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
-    """The sum of the elements along `axis` up to each one; from each one on if `reverse`; without it if `exclusive`.
+    """The sum of the elements along `axis` up to each, or from each on if `reverse`; `exclusive` omits the element.
 
     On a CPU, a sum of floats has at most 8 rounding errors for every factor of 8 in the size.
     """

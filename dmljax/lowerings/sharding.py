@@ -89,7 +89,7 @@ def sharded_along(x: Array, parameter: Array) -> Array:
     axes = dimension_axes(x)
     if not any((*axes, *dimension_axes(parameter))):
         return parameter
-    mesh = next(jax.typeof(one).sharding.mesh for one in (x, parameter) if any(dimension_axes(one)))
+    mesh = next(jax.typeof(array).sharding.mesh for array in (x, parameter) if any(dimension_axes(array)))
     kept = [None if size == 1 else name for size, name in zip(parameter.shape, axes, strict=True)]
     return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, kept)))
 
@@ -99,9 +99,9 @@ def partitioned(
 ) -> R:
     """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
 
-    On an explicit mesh, this first reshards each operand over the mesh axes given with it. `results` are the mesh axes
-    for the dimensions of each result. If several dimensions name a mesh axis, only the first of them is sharded over
-    it. Without an explicit mesh, this is a plain call.
+    On an explicit mesh, this first reshards each operand over its mesh axes. `results` are the mesh axes for
+    the dimensions of each result. If several dimensions name a mesh axis, only the first of them is sharded over it.
+    Without an explicit mesh, this is a plain call.
     """
     arrays = [x for x, _ in operands]
     meshes = (jax.typeof(x).sharding.mesh for x in arrays)

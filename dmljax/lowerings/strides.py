@@ -1,7 +1,7 @@
 """Arrays read from flat buffers at strides, and written to them: `TensorDesc.read` and `write` in JAX.
 
 Strides are in elements. If they nest, as for transposed, repeated and padded tensors, reading and writing are reshapes,
-slices, transposes and pads, which XLA fuses. Otherwise elements are gathered and scattered one by one.
+slices, transposes and pads, which XLA fuses. Otherwise elements are gathered and scattered individually.
 """
 
 import itertools
@@ -102,9 +102,9 @@ def reinterpreted(flat: Array, dtype: Any) -> Array:
     own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
     if own != other and 8 not in (own, other):
         # XLA merges two conversions in a row into one of a wrong shape if they go from 16 bits to 32 to 8, or from 32
-        # to 16 to 8 (JAX 0.10.2). Two that go through bytes work.
+        # to 16 to 8 (JAX 0.10.2). Two conversions through bytes work.
         return reinterpreted(reinterpreted(flat, np.uint8), dtype)
     parts = -(-other // own)
     whole = -(-flat.size // parts)
-    given = _resized(flat, whole * parts)
-    return lax.bitcast_convert_type(given.reshape(whole, parts) if parts > 1 else given, dtype).ravel()
+    resized = _resized(flat, whole * parts)
+    return lax.bitcast_convert_type(resized.reshape(whole, parts) if parts > 1 else resized, dtype).ravel()

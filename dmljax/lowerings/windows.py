@@ -112,11 +112,11 @@ class Steps(NamedTuple):
         return tuple(map(Window, image, *self))
 
     def onto(self, image: Sequence[int], appended: Sequence[int]) -> tuple[Window, ...]:
-        """The windows over the result of a transposed convolution, one for each element of the image."""
+        """The windows over the result of a transposed convolution, a place for each element of the image."""
         found = []
-        for count, own, one in zip(image, appended, self.over(image), strict=True):
-            size = (count - 1) * one.stride + one.extent - one.start_padding - one.end_padding + own
-            found.append(one._replace(input_size=size))
+        for count, own, window in zip(image, appended, self.over(image), strict=True):
+            size = (count - 1) * window.stride + window.extent - window.start_padding - window.end_padding + own
+            found.append(window._replace(input_size=size))
         return tuple(found)
 
 
@@ -150,14 +150,14 @@ def windows_over(
     windows = Steps(own_sizes, *steps).over(spatial)
     require_room(image, windows, lambda i: ("window_sizes", i))
     _, _, start_padding, end_padding = steps
-    padded = [one.padded_size for one in windows]
+    padded = [window.padded_size for window in windows]
     what = f"the padded size of {called_array(image)}"
     require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding}, sizes[:2])
     return windows
 
 
 def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:
-    """Refuses windows larger than the padded image; `place` says where each window's size was given."""
+    """Refuses windows larger than the padded image; `place` is the argument of each window's size."""
     problems = []
     for i, window in enumerate(windows):
         if not fits(window.extent, window.padded_size):
@@ -208,4 +208,4 @@ def for_each_dimension(
             raise InvalidDesc(Problem(name, rule, spelled(values)))
         return all_checked(*(partial(require_count, (name, i), value, lowest) for i, value in enumerate(values)))
 
-    return all_checked(*(partial(checked, *one) for one in arguments))
+    return all_checked(*(partial(checked, *argument) for argument in arguments))

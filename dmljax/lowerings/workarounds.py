@@ -1,7 +1,7 @@
-"""Workarounds for what XLA does to arithmetic, fusing, reassociating and recomputing it, and to windows of padding.
+"""Workarounds for XLA, which fuses, reassociates and recomputes arithmetic, and misreads windows of padding.
 
 On a CPU, JAX 0.8.0, 0.10.2 and 0.12.0.1, the newest tried, need all of them except `in_memory_bits`. Results are the
-same without that one; we have not measured since 0.10.2 whether they still take longer.
+same without it; we have not measured since 0.10.2 whether they still take longer.
 """
 
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ def in_memory(x: Array) -> Array:
 def in_memory_bits(x: Array) -> Array:
     """Materializes `x`, bit for bit, where `in_memory` is not enough. It takes longer, so use it for few elements.
 
-    Inside loops, XLA does recompute a quotient of floats, but not one of integers.
+    Inside loops, XLA does recompute a quotient of floats, but not of integers.
     """
     bits = lax.bitcast_convert_type(x, np.dtype(f"int{x.dtype.itemsize * 8}"))
     return lax.bitcast_convert_type(lax.div(bits, _hidden_zero(bits) | 1), x.dtype)
@@ -82,7 +82,7 @@ def _hidden_zero(bits: Array) -> Array:
 
 
 def meeting(image: range, windows: range, taps: range) -> tuple[range, range, range]:
-    """Cuts off the ends of an image, of windows and of their taps that meet nothing; one is empty if nothing meets.
+    """Cuts off the ends of an image, of windows and of their taps that meet nothing; a range is empty if nothing meets.
 
     A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
     stride stays, since XLA skips it.

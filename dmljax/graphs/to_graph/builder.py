@@ -23,7 +23,7 @@ Output = tuple[Any, tuple[int, ...]]  # type and sizes
 
 
 class NoOperator(Exception):
-    """DirectML has no operator for an operation; the arguments are the rule that it breaks and what was given."""
+    """DirectML has no operator for an operation; the arguments are the broken rule and the value found."""
 
 
 class Builder(Assembly):
@@ -50,8 +50,8 @@ class Builder(Assembly):
         return View(name, np.dtype(value.dtype), value.shape, packed_strides(value.shape), is_weak)
 
     def local_constant(self, value: Any, dtype: Any = None) -> View:
-        given = value if isinstance(value, jax.Array) else np.asarray(value, dtype)
-        return self.constant(unused(f"{self.name} constant", self.constants), given)
+        array = value if isinstance(value, jax.Array) else np.asarray(value, dtype)
+        return self.constant(unused(f"{self.name} constant", self.constants), array)
 
     def is_constant(self, view: View) -> bool:
         return view.source in self.constants
@@ -62,13 +62,13 @@ class Builder(Assembly):
         strides = [stride * flat.itemsize for stride in view.strides]
         return np.lib.stride_tricks.as_strided(flat, view.sizes, strides).astype(view.dtype)
 
-    def number(self, name: str, given: Any) -> Any:
+    def number(self, name: str, value: Any) -> Any:
         """A number that DirectML takes in a descriptor, not in a tensor."""
-        if not isinstance(given, View):
-            return given
-        if not self.is_constant(given) or math.prod(given.sizes) != 1:
-            raise NoOperator(f"needs a known number as {name}", f"an array of {join_sizes(given.sizes) or 'one'}")
-        return self.value(given).item()
+        if not isinstance(value, View):
+            return value
+        if not self.is_constant(value) or math.prod(value.sizes) != 1:
+            raise NoOperator(f"needs a known number as {name}", f"an array of {join_sizes(value.sizes) or 'one'}")
+        return self.value(value).item()
 
     # Nodes
 
@@ -84,8 +84,8 @@ class Builder(Assembly):
 
         `outputs` gives the types and sizes of the outputs by field.
         """
-        read_descs = {key: mapped_tensor(lambda view: view.desc, given) for key, given in inputs.items()}
-        made_descs = {key: mapped_tensor(lambda output: desc_of(*output), given) for key, given in outputs.items()}
+        read_descs = {key: mapped_tensor(lambda view: view.desc, tensor) for key, tensor in inputs.items()}
+        made_descs = {key: mapped_tensor(lambda output: desc_of(*output), tensor) for key, tensor in outputs.items()}
         desc = operator(**read_descs, **made_descs, **attributes)
         broken = tuple(desc.problems(LATEST))
         if broken:
@@ -103,13 +103,13 @@ class Builder(Assembly):
     ) -> View:
         """Adds a node whose inputs broadcast to its output."""
         sizes = np.broadcast_shapes(*(view.sizes for view in inputs))
-        tensors = [(one.field, one.tensor_kind.is_input) for one in operator.members() if one.tensor_kind]
+        tensors = [(member.field, member.tensor_kind.is_input) for member in operator.members() if member.tensor_kind]
         fields, (output, *_) = (
             [field for field, is_input in tensors if is_input is wanted] for wanted in (True, False)
         )
-        given = {key: view.broadcast(sizes) for key, view in zip(fields, inputs, strict=False)}
+        read = {key: view.broadcast(sizes) for key, view in zip(fields, inputs, strict=False)}
         result = inputs[-1].dtype if dtype is None else dtype, sizes
-        return self.add(operator, given, {output: result}, suffix, **attributes)[0]
+        return self.add(operator, read, {output: result}, suffix, **attributes)[0]
 
     def packed(self, view: View) -> View:
         """Copies the elements of a view to a new buffer."""
@@ -170,7 +170,7 @@ def product(
     parameters: Mapping[str, View | None],
     **attributes: Any,
 ) -> View:
-    """Multiplies matrices, broadcasting their batches; more than two batch dimensions are merged into one."""
+    """Multiplies matrices, broadcasting their batches; merges more than two batch dimensions."""
     transposes = (bool(attributes.get(field)) for field in ("trans_a", "trans_b"))
     *batch, rows, columns = whole = operator.infer(a.sizes, b.sizes, *transposes)
     outer = batch if len(batch) <= 2 else (math.prod(batch),)

@@ -24,21 +24,21 @@ from dmljax.types import UNSIGNED, DataType
 _NO_SPACE = {"strides": 1, "dilations": 1, "window_size": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 _IMAGES = {"input", "filter", "indices", "input_gradient"}
 _PRODUCTS = {"GEMM", "MATRIX_MULTIPLY_INTEGER", "MATRIX_MULTIPLY_INTEGER_TO_FLOAT", "QUANTIZED_LINEAR_MATRIX_MULTIPLY"}
-# The functions take integers of any type for these.
+# Functions take these as integers of any type.
 _COUNTS = {"indices", "sequence_lengths", "batch_indices", "past_sequence_lengths"}
 
 
 class OperatorCall:
-    """Converts a call of one of dmljax's functions to a node."""
+    """Converts a call of a dmljax function to a node."""
 
-    def __init__(self, builder: Builder, call: RecordedCall, given: Sequence[View], outputs: Sequence[Output]) -> None:
+    def __init__(self, builder: Builder, call: RecordedCall, views: Sequence[View], outputs: Sequence[Output]) -> None:
         self.builder = builder
         self.operator = OPERATORS[f"{OPERATOR_PREFIX}{call.operator.upper()}"]
         values = tuple(call.arrays.values())
-        shapes = [np.shape(one) for one in jax.tree.leaves(values)]
-        if shapes != [view.sizes for view in given]:
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(values)]
+        if shapes != [view.sizes for view in views]:
             raise NoOperator("must be called with the node's own arrays", "a call under jax.vmap")
-        read = jax.tree.unflatten(jax.tree.structure(values), given)
+        read = jax.tree.unflatten(jax.tree.structure(values), views)
         self.arrays: dict[str, Any] = dict(zip(call.arrays, read, strict=True))
         self.statics = call.statics
         self.asked = [dtype for dtype, _ in outputs]
@@ -80,7 +80,7 @@ class OperatorCall:
 
     def _fields(self, *, is_input: bool) -> list[Member]:
         members = self.operator.members()
-        return [one for one in members if one.tensor_kind and one.tensor_kind.is_input == is_input]
+        return [member for member in members if member.tensor_kind and member.tensor_kind.is_input == is_input]
 
     def inputs(self) -> dict[str, Any]:
         """The views by field, converted to the types that the operator takes."""
@@ -89,7 +89,7 @@ class OperatorCall:
             spread = self.operator.spread.get(member.field)
             value = self.arrays[member.field] if spread is None else tuple(self.arrays[name] for name in spread)
             if isinstance(value, tuple):  # drop empty arrays, which DirectML does not have
-                value = [one for one in value if one is not None and 0 not in one.sizes]
+                value = [view for view in value if view is not None and 0 not in view.sizes]
             found[member.field] = value
         dtype = next((view.dtype for _, view in given_tensors(found) if not view.is_weak), None)
         return {field: self._typed(field, value, dtype) for field, value in found.items()}
@@ -110,22 +110,22 @@ class OperatorCall:
         return value
 
     def _unsigned(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The unsigned type in which the operator takes counts: of the same width if it has it, otherwise uint32."""
+        """The unsigned type in which the operator takes counts: of the same width if supported, otherwise uint32."""
         same_width = np.dtype(f"uint{dtype.itemsize * 8}")
         is_there = desc_of(same_width, (1,)).data_type in self.level[field].data_types
         return same_width if is_there else np.dtype(np.uint32)
 
     def _output_type(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The type of an output; functions count in any type, but operators only in unsigned types."""
+        """The type of an output; functions count in any integer type, but operators only in unsigned types."""
         types = self.level[field].data_types
         is_there = not types <= UNSIGNED or desc_of(dtype, (1,)).data_type in types
         return dtype if is_there else self._unsigned(field, dtype)
 
     def _output_fields(self) -> list[str]:
         """The fields of the present outputs, in the order of the members."""
-        told = {name: one for name, one in self.operator.derived.items() if isinstance(one, HasOutput)}
-        absent = {field for name, one in told.items() if not self.statics[name] for field in one.fields}
-        return [one.field for one in self._fields(is_input=False) if one.field not in absent]
+        flags = {name: flag for name, flag in self.operator.derived.items() if isinstance(flag, HasOutput)}
+        absent = {field for name, flag in flags.items() if not self.statics[name] for field in flag.fields}
+        return [member.field for member in self._fields(is_input=False) if member.field not in absent]
 
     def _present_outputs(self) -> dict[str, Any]:
         """The outputs by field."""
@@ -135,7 +135,7 @@ class OperatorCall:
     # Layouts
 
     def elementwise(self) -> View:
-        views = [one for one in self.inputs().values() if one is not None]
+        views = [view for view in self.inputs().values() if view is not None]
         attributes = self.attributes()
         ((dtype, sizes),) = self.outputs
         if self.name.startswith("ELEMENT_WISE_BIT_") and views[0].dtype.kind == "i":  # DirectML has only unsigned types
@@ -156,12 +156,12 @@ class OperatorCall:
         if self.name in ("FOLD", "UNFOLD"):  # their tensors have different ranks
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
-            field: mapped_tensor(lambda view: self.builder.reshaped(view, led(view.sizes, rank)), given)
-            for field, given in inputs.items()
+            field: mapped_tensor(lambda view: self.builder.reshaped(view, led(view.sizes, rank)), tensor)
+            for field, tensor in inputs.items()
         }
         longer = {
-            field: mapped_tensor(lambda output: (output[0], led(output[1], rank)), given)
-            for field, given in outputs.items()
+            field: mapped_tensor(lambda output: (output[0], led(output[1], rank)), tensor)
+            for field, tensor in outputs.items()
         }
         views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
         return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
@@ -202,8 +202,8 @@ class OperatorCall:
 
     def attributes(self, shift: int = 0, first: View | None = None) -> dict[str, Any]:
         """The members that are not tensors."""
-        members = [one for one in self.operator.members() if one.tensor_kind is None]
-        return {one.field: self._attribute(one, shift, first) for one in members}
+        members = [member for member in self.operator.members() if member.tensor_kind is None]
+        return {member.field: self._attribute(member, shift, first) for member in members}
 
     def _attribute(self, member: Member, shift: int, first: View | None) -> Any:
         field = member.field
@@ -212,14 +212,14 @@ class OperatorCall:
         implied = self.operator.implied.get(field)
         value = self.argument(self.operator.arguments.get(field, field)) if implied is None else implied(self)
         if isinstance(value, ScaleBias):
-            return ScaleBias(*(self.builder.number(field, one) for one in value))
+            return ScaleBias(*(self.builder.number(field, element) for element in value))
         if field in ("axis", "axes") and first is not None:
             rank = len(first.sizes)
-            several = (value,) if isinstance(value, int) else value
-            moved = tuple(sorted(axis % rank + shift for axis in several))
+            axes = (value,) if isinstance(value, int) else value
+            moved = tuple(sorted(axis % rank + shift for axis in axes))
             return moved[0] if isinstance(value, int) else moved
         if isinstance(member.kind, Array) and isinstance(value, View):
-            return [one.item() for one in self.builder.value(value).ravel()]
+            return [element.item() for element in self.builder.value(value).ravel()]
         if isinstance(member.kind, Array) and isinstance(value, int | float) and first is not None:
             return (value,) * self._dimension_count(first)
         if isinstance(member.kind, Enumeration) and isinstance(value, bool):
@@ -247,7 +247,7 @@ def _cast_call(call: OperatorCall) -> list[View]:
 def _clip_call(call: OperatorCall) -> list[View]:
     """Uses MAX and MIN for computed bounds, because CLIP takes only numbers."""
     bounds = [call.arrays["min"], call.arrays["max"]]
-    if all(one is None or call.builder.is_constant(one) for one in bounds):
+    if all(bound is None or call.builder.is_constant(bound) for bound in bounds):
         return [call.elementwise()]
     x = call.arrays["input"]
     for operator, bound in zip((directml.ElementWiseMaxDesc, directml.ElementWiseMinDesc), bounds, strict=True):
@@ -273,9 +273,9 @@ def _pixels_call(call: OperatorCall) -> list[View]:
         whole = own if math.prod(own[2:]) == 1 else (*own[:2], *sizes[2:])
         return call.builder.reshaped(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
 
-    given = {field: view and image(view) for field, view in inputs.items()}
+    images = {field: view and image(view) for field, view in inputs.items()}
     outputs = dict.fromkeys(call._present_outputs(), (dtype, (*sizes[:2], math.prod(sizes[2:]), 1)))
-    (result,) = call.builder.add(call.operator, given, outputs, **call.attributes())
+    (result,) = call.builder.add(call.operator, images, outputs, **call.attributes())
     return [call.builder.reshaped(result, sizes)]
 
 
@@ -307,8 +307,8 @@ def _quantized_sum_call(call: OperatorCall) -> list[View]:
 
 def _dequantize_call(call: OperatorCall) -> list[View]:
     """Uses DEQUANTIZE for blocks and the smallest types, and the elementwise operator for wider integers."""
-    x, *parameters = (one for one in call.arrays.values() if one is not None)
-    is_in_blocks = any({*led(one.sizes, len(x.sizes))} - {1, *x.sizes} for one in parameters)
+    x, *parameters = (view for view in call.arrays.values() if view is not None)
+    is_in_blocks = any({*led(parameter.sizes, len(x.sizes))} - {1, *x.sizes} for parameter in parameters)
     if is_in_blocks or desc_of(x.dtype, (1,)).data_type in call.level["input"].data_types:
         return call.of_one_rank()
     dtype = call.outputs[0][0]

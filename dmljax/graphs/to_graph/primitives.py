@@ -89,7 +89,7 @@ _OTHER_NAMES = {
 
 
 def _elementwise(operator: type[Operator], bits: type[Operator] | None = None) -> Callable[..., Any]:
-    """Converts an operation to `operator`, or to `bits` if it is given and the operands are not boolean."""
+    """Converts an operation to `operator`, or to `bits`, if any, unless the operands are boolean."""
 
     def convert(builder: Builder, params: Any, outputs: Sequence[Output], *views: View) -> View:
         chosen = operator if bits is None or views[0].dtype == bool else bits
@@ -247,7 +247,7 @@ def _slice(builder: Builder, params: Any, outputs: Any, x: View) -> View:
 @_of("dynamic_slice")
 def _dynamic_slice(builder: Builder, params: Any, outputs: Any, x: View, *starts: View) -> View:
     sizes = params["slice_sizes"]
-    known = [int(builder.number("start", one)) for one in starts]
+    known = [int(builder.number("start", start)) for start in starts]
     rows = zip(known, x.sizes, sizes, strict=True)
     return _sliced(
         builder, x, [min(max(at, 0), most - size) for at, most, size in rows], sizes, [1] * len(sizes), outputs[0]
@@ -290,7 +290,7 @@ def padded(
         offsets = [max(-low, 0) for low in start]
         cut = [size + min(low, 0) + min(high, 0) for size, low, high in zip(x.sizes, start, end, strict=True)]
         x = _sliced(builder, x, offsets, cut, [1] * len(cut), (x.dtype, tuple(cut)))
-    start, end = ([max(one, 0) for one in amounts] for amounts in (start, end))
+    start, end = ([max(amount, 0) for amount in amounts] for amounts in (start, end))
     output = {"output": (x.dtype, operator.infer(x.sizes, start, end))}
     return builder.add(operator, {"input": x}, output, start_padding=start, end_padding=end, **attributes)[0]
 
