@@ -101,9 +101,9 @@ class TensorDesc:
             "total_tensor_size_in_bytes": self.total_tensor_size_in_bytes,
             "guaranteed_base_offset_alignment": self.guaranteed_base_offset_alignment,
         }
-        given = [repr(self.data_type.name), repr(self.sizes)]
-        given += [f"{name}={value!r}" for name, value in layout.items() if value]
-        return f"TensorDesc({', '.join(given)})"
+        shown = [repr(self.data_type.name), repr(self.sizes)]
+        shown += [f"{name}={value!r}" for name, value in layout.items() if value]
+        return f"TensorDesc({', '.join(shown)})"
 
     @property
     def rank(self) -> int:
@@ -199,8 +199,8 @@ class TensorDesc:
         """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
-            expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
-            raise InvalidDesc(Problem("array", f"must be {expected}", given))
+            expected, found = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
+            raise InvalidDesc(Problem("array", f"must be {expected}", found))
         data = self._bytes_in(buffer)
         if not data.flags.writeable:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))

@@ -97,7 +97,7 @@ class Execution:
                 dispatchable.desc.require_available()
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
         # DirectML copies OWNED_BY_DML inputs at initialization, when buffers still hold their initial values.
-        owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
+        owned = {binding.resource for part in model.dispatchables.values() for binding in part.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
         self._compiled: dict[tuple[str, bool], Any] = {}  # a global cache would keep constants in memory
 

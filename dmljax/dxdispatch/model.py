@@ -278,4 +278,4 @@ class DispatchModel:
         except InvalidModel:
             raise
         except DmlError as error:
-            raise InvalidModel([self.finding(place, one) for one in error.problems], self.warnings) from error
+            raise InvalidModel([self.finding(place, problem) for problem in error.problems], self.warnings) from error

@@ -138,14 +138,14 @@ def _read(context: Context) -> None:
         for section, (kind, read) in _SECTIONS.items():
             parts = getattr(context, section)
             with context.part():
-                given = root.one(section, partial(given_of_kind, kind))
-                for key, value in given.items() if kind is dict else enumerate(given):
+                values = root.value(section, partial(given_of_kind, kind))
+                for key, value in values.items() if kind is dict else enumerate(values):
                     parts[key] = None
                     with context.part(section, key):
                         parts[key] = read(context, (section, key), value)
         check_targets(context)
         known = {
-            one for network in context.dispatchables.values() if isinstance(network, Network) for one in network.names
+            name for network in context.dispatchables.values() if isinstance(network, Network) for name in network.names
         }
         for name in context.overrides.shapes:
             if name not in known:

@@ -38,7 +38,7 @@ class _Other(Exception):
 @handles("Attention", domain=JOINED)
 def _joined_attention(*inputs: Passed, body: OnnxGraph, written: Written, call: Call) -> Results:
     try:
-        _require(not all(isinstance(one, np.ndarray) for one in inputs))  # known values stay known
+        _require(not all(isinstance(value, np.ndarray) for value in inputs))  # known values stay known
         return _attention(_Nodes(body, written, dict(zip(call.node.inputs, inputs, strict=True)), call))
     except _Other:
         return tuple(call.run(body, ()))
@@ -306,10 +306,10 @@ def _attention(nodes: _Nodes) -> Array:
     query, key, value = (_factor(nodes, name, may_share=True) for name in names)
     if key.shared != value.shared:
         query, key, value = (_factor(nodes, name, may_share=False) for name in names)
-    rank = max(len(one.order) for one in (query, key, value))
+    rank = max(len(factor.order) for factor in (query, key, value))
     _require(softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) in (-1, rank - 1))
     layout = _Layout(rank, key.shared)
-    keys, values = (_Layout(rank).spread(one) for one in (key.swapped.ordered, value.ordered))
+    keys, values = (_Layout(rank).spread(array) for array in (key.swapped.ordered, value.ordered))
     queries = _batched_as(keys, layout.spread(query.ordered), key.shared)
     _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
     _require(queries.dtype == keys.dtype == values.dtype)
@@ -317,9 +317,9 @@ def _attention(nodes: _Nodes) -> Array:
     _require(not any(map(is_symbolic, sizes[-2:])) and min(sizes[-2:]) >= _FEWEST)
     scores = _scores(nodes, (sizes[-2], sizes[-1]))
     scales = (*scores.scales, *query.scales, *key.scales)
-    scale = math.prod(one for one in scales if isinstance(one, float))
-    for one in scales:
-        queries = queries if isinstance(one, float) else queries * one.astype(queries.dtype)
+    scale = math.prod(factor for factor in scales if isinstance(factor, float))
+    for factor in scales:
+        queries = queries if isinstance(factor, float) else queries * factor.astype(queries.dtype)
     wide = widened(queries.dtype)
 
     def fitting(x: Array) -> Array:
@@ -327,9 +327,9 @@ def _attention(nodes: _Nodes) -> Array:
         _require(all(own in (1, size) for own, size in zip(x.shape, sizes, strict=True)))
         return x
 
-    biases = [fitting(one).astype(wide) for one in scores.biases]
+    biases = [fitting(bias).astype(wide) for bias in scores.biases]
     bias = reduce(operator.add, biases) if biases else None
-    are_seen = [fitting(one) for one in scores.are_seen]
+    are_seen = [fitting(mask) for mask in scores.are_seen]
     is_seen = reduce(operator.and_, are_seen) if are_seen else None
     mask = Mask(jnp.asarray(scores.added, wide), is_seen, end=_ends(scores.first, sizes))
     if math.isfinite(scores.added) and is_seen is not None and bias is None:
@@ -342,7 +342,7 @@ def _attention(nodes: _Nodes) -> Array:
         bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
         mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
     hides = mask.is_seen is not None or mask.end is not None
-    in_rows = all(one.order[1:2] == (2,) for one in (key, value))
+    in_rows = all(factor.order[1:2] == (2,) for factor in (key, value))
     numbers = jnp.asarray(scale, wide), bias, mask if hides else None
     result = attention(queries, [keys], [values], *numbers, keys_in_rows=in_rows)
     result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))

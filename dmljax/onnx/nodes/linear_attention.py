@@ -209,23 +209,23 @@ class _Gates(Attributes):
     gate_activation: str = "none"
     gate_lower_bound: float = -5.0
 
-    def decay(self, given: Array, logarithms: Array | None, bias: Array | None) -> Array:
+    def decay(self, raw: Array, logarithms: Array | None, bias: Array | None) -> Array:
         """The logarithms of the decays."""
         kind = one_of("gate_activation", self.gate_activation, _GATES)
         if kind == "none":
-            return given
+            return raw
         if logarithms is None or bias is None:
             raise InvalidDesc(Problem("gate_activation", "needs a_log and dt_bias", self.gate_activation))
         powers = jnp.exp(logarithms.astype(jnp.float32))
-        powers = powers.reshape(1, 1, -1, *[1] * (given.ndim - 3))
-        total = given + bias.astype(jnp.float32).reshape(1, 1, *given.shape[2:])
+        powers = powers.reshape(1, 1, -1, *[1] * (raw.ndim - 3))
+        total = raw + bias.astype(jnp.float32).reshape(1, 1, *raw.shape[2:])
         if kind == "softplus":
             return -powers * jax.nn.softplus(total)
         return self.gate_lower_bound * jax.nn.sigmoid(powers * total)
 
-    def rate(self, given: Array) -> Array:
+    def rate(self, raw: Array) -> Array:
         is_raw = one_of("beta_activation", self.beta_activation, {"none": False, "sigmoid": True})
-        return jax.nn.sigmoid(given) if is_raw else given
+        return jax.nn.sigmoid(raw) if is_raw else raw
 
 
 _GATES = {"none": "none", "softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
@@ -297,14 +297,14 @@ def _causal_convolution(
     if ndim != 1:
         raise Unsupported(Problem("ndim", "must be 1", ndim))
     past = past[-1] if past is not None and state_window else past
-    given, sizes = x, x.shape
+    signal, sizes = x, x.shape
     if channels_last:
-        given = _channels_second(x)
+        signal = _channels_second(x)
         past = None if past is None else _channels_second(past)
-    taps, count = _taps(filter), given.shape[2]
+    taps, count = _taps(filter), signal.shape[2]
     before = (len(taps) - 1) * dilation
-    past = jnp.zeros((*given.shape[:2], before), x.dtype) if past is None else past
-    whole = jnp.concatenate([past, given], axis=2)
+    past = jnp.zeros((*signal.shape[:2], before), x.dtype) if past is None else past
+    whole = jnp.concatenate([past, signal], axis=2)
     parts = [whole[:, :, i * dilation : i * dilation + count] * tap[None, :, None] for i, tap in enumerate(taps)]
     output = _finished(sum(parts), None if bias is None else bias[None, :, None], activation, x)  # type: ignore[arg-type]
 
@@ -359,8 +359,8 @@ def _packed_causal_convolution(
 ) -> Results:
     _require_dilation(dilation)
     if (captured is None) == bool(state_update_capacity):
-        given = state_update_capacity
-        raise InvalidDesc(Problem("state_update_capacity", "must be positive exactly with capture_count", given))
+        capacity = state_update_capacity
+        raise InvalidDesc(Problem("state_update_capacity", "must be positive exactly with capture_count", capacity))
     taps, packing, total = _taps(filter), _packing(ends, x.shape[0]), x.shape[0]
     before = (len(taps) - 1) * dilation
 
@@ -462,8 +462,8 @@ def _of_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array, A
     """The last state of each packed sequence, and the output of each token."""
     owners = _packing(ends, tokens.length).owners
 
-    def step(states: Array, given: tuple[Array, _Tokens]) -> tuple[Array, Array]:
-        owner, token = given
+    def step(states: Array, row: tuple[Array, _Tokens]) -> tuple[Array, Array]:
+        owner, token = row
         state = _after_token(lax.dynamic_slice_in_dim(states, owner, 1), token)
         return lax.dynamic_update_slice_in_dim(states, state, owner, 0), _output(state, token)
 

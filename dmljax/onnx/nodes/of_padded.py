@@ -46,8 +46,8 @@ def _require_whole(value: Any, *axes: int) -> None:
             raise _refusal(f"a size that depends on values along axis {axis}", value.shape[axis])
 
 
-def _refusal(what: str, given: Any = None) -> NotKnown:
-    return NotKnown(Problem((), f"cannot take {what}", given, remedy=OUTSIDE))
+def _refusal(what: str, value: Any = None) -> NotKnown:
+    return NotKnown(Problem((), f"cannot take {what}", value, remedy=OUTSIDE))
 
 
 def _lowest(dtype: Any) -> Any:
@@ -74,7 +74,7 @@ def _several(results: Any) -> tuple[Any, ...]:
 def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
     """The sizes to which arrays are broadcast."""
     rank = max(map(len, shapes))
-    aligned = [(1,) * (rank - len(one)) + one for one in shapes]
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_common, zip(*aligned, strict=True)))
 
 
@@ -109,7 +109,7 @@ def _fitted(value: Any, sizes: Sizes) -> Array:
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
-    return tuple(padded(one, sizes) for one in _several(results))
+    return tuple(padded(result, sizes) for result in _several(results))
 
 
 @of_padded("CastLike")
@@ -184,10 +184,10 @@ def _reshaped(x: Any, sizes: Sizes) -> Results:
 
 def _keeps_rows(before: Sizes, after: Sizes) -> bool:
     """Whether a reshape keeps each true element in its place of the padded array, and the padding behind them."""
-    if not all(any(isinstance(one, Count) for one in sizes) for sizes in (before, after)):
+    if not all(any(isinstance(size, Count) for size in sizes) for sizes in (before, after)):
         return False
-    ones = [[one for one in sizes if not (isinstance(one, int) and one == 1)] for sizes in (before, after)]
-    if len(ones[0]) == len(ones[1]) and all(map(is_same, *ones)):
+    kept = [[size for size in sizes if not (isinstance(size, int) and size == 1)] for sizes in (before, after)]
+    if len(kept[0]) == len(kept[1]) and all(map(is_same, *kept)):
         return True
     splits = []
     for sizes in (before, after):
@@ -274,7 +274,7 @@ def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> R
     axis = normal(axis, x.ndim)
     _require_whole(x, axis)
     parts = run(_array(x), split)
-    return tuple(padded(one, replaced(x.shape, axis, one.shape[axis])) for one in parts)
+    return tuple(padded(part, replaced(x.shape, axis, part.shape[axis])) for part in parts)
 
 
 @of_padded("Slice")
@@ -287,7 +287,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
         if window == slice(None):
             continue
         lowest, highest = (0, size) if step > 0 else (-1, size - 1)
-        first, last = (_clamped(one, size, lowest, highest) for one in (window.start, window.stop))
+        first, last = (_clamped(place, size, lowest, highest) for place in (window.start, window.stop))
         count = larger(-((first - last) // step), 0)
         if isinstance(first, int) and step > 0:
             stop = min(first + max(bound_of(count) - 1, 0) * step + 1, array.shape[axis]) if bound_of(count) else first
@@ -493,10 +493,10 @@ def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
 
 def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
     """The axes that a reduction has as an input, or as an attribute in older versions."""
-    given = options.get("axes") if axes is None else as_sizes(axes)
-    if not given and options.get("noop_with_empty_axes"):
+    chosen = options.get("axes") if axes is None else as_sizes(axes)
+    if not chosen and options.get("noop_with_empty_axes"):
         return []
-    return sorted({normal(axis, x.ndim) for axis in given}) if given else [*range(x.ndim)]
+    return sorted({normal(axis, x.ndim) for axis in chosen}) if chosen else [*range(x.ndim)]
 
 
 def _kept_sizes(x: Any, axes: Sequence[int], keepdims: int) -> list[Any]:
@@ -552,7 +552,7 @@ def _matmul(run: Run, a: Any, b: Any) -> Results:
     batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     common = _common([a.shape[inner[0]], b.shape[inner[1]]])
-    fitted_a = _fitted_product(a, (*batch, *(one for one in rows), common), inner[0])
+    fitted_a = _fitted_product(a, (*batch, *rows, common), inner[0])
     fitted_b = _fitted_product(b, (*batch, common, *columns), inner[1])
     return padded(run(fitted_a, fitted_b), (*batch, *rows, *columns))
 
@@ -593,8 +593,11 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
 )  # fmt: skip
 def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     _require_whole(x, *range(1, x.ndim))
-    given = [_without_batch(x, one) if has_counts(one) else None if one is None else _required(one) for one in others]
-    return tuple(padded(one, (x.shape[0], *one.shape[1:])) for one in _several(run(_array(x), *given)))
+    arguments = [
+        _without_batch(x, other) if has_counts(other) else None if other is None else _required(other)
+        for other in others
+    ]
+    return tuple(padded(result, (x.shape[0], *result.shape[1:])) for result in _several(run(_array(x), *arguments)))
 
 
 def _without_batch(x: Any, sizes: Any) -> Tensor:
@@ -616,8 +619,10 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
     first = normal(axis, x.ndim)
     _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
     return tuple(
-        padded(one, [size if bound_of(size) == due else due for size, due in zip(x.shape, one.shape, strict=True)])
-        for one in _several(run(_array(x), *map(_required, others)))
+        padded(
+            result, [size if bound_of(size) == due else due for size, due in zip(x.shape, result.shape, strict=True)]
+        )
+        for result in _several(run(_array(x), *map(_required, others)))
     )
 
 
@@ -629,7 +634,7 @@ def _restored(run: Run, x: Any, places: Any) -> Results:
 @of_padded("PackedAttention", "PackedMultiHeadAttention")
 def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     # The places of the padding are beyond the lengths of the sequences.
-    result = run(_array(x), *(None if one is None else _array(one) for one in others))
+    result = run(_array(x), *(None if other is None else _array(other) for other in others))
     return padded(result, (x.shape[0], *result.shape[1:]))
 
 

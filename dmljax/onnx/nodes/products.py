@@ -94,7 +94,7 @@ def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
     by one scale after another, which can be off by one step near halves.
     """
     wide = promoted(of_weight.dtype, jnp.float32)
-    first, last = (one.astype(wide).reshape(()) for one in (of_input, of_output))
+    first, last = (scale.astype(wide).reshape(()) for scale in (of_input, of_output))
     factor: Array = first * of_weight.astype(wide) / last
     return factor
 

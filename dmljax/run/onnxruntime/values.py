@@ -101,15 +101,15 @@ class OrtValue(Answering):
                 self._value = np_arr
 
 
-def value_of(given: Any) -> Any:
+def value_of(value: Any) -> Any:
     """What an OrtValue holds, or the value itself."""
-    return given._value if isinstance(given, OrtValue) else given
+    return value._value if isinstance(value, OrtValue) else value
 
 
 def as_numpy(value: Any) -> Any:
     """A result as ONNX Runtime returns it: an array that can be written to, or a list of such arrays."""
     if isinstance(value, list):
-        return [as_numpy(one) for one in value]
+        return [as_numpy(element) for element in value]
     if value is None:
         return None
     # ONNX Runtime's int64 is C's long long, which NumPy prints with its dtype where its own int64 is C's long.

@@ -84,7 +84,7 @@ class GeneratorParams(Answering):
             self._options = changed
 
     def get_search_options(self) -> dict[str, Any]:
-        return {name: one if isinstance(one, bool) else float(one) for name, one in self._options.items()}
+        return {name: value if isinstance(value, bool) else float(value) for name, value in self._options.items()}
 
 
 DEFAULTS: Mapping[str, Any] = {
@@ -109,10 +109,10 @@ DEFAULTS: Mapping[str, Any] = {
 _KEPT = ("no_repeat_ngram_size", "num_beams", "num_return_sequences")  # dmljax searches greedily, or draws
 
 
-def _with_options(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The options with others set, after checking them; most of the rest tune beams, which are refused, or memory."""
     options = dict(known)
-    for name, value in given.items():
+    for name, value in changes.items():
         if name not in options:
             rule = f"must be an option of GenAI's search{did_you_mean(name, options)}"
             raise InvalidType(Problem(("search", name), rule, show(value)))

@@ -51,13 +51,13 @@ class Generator(Answering):
 
     def _taken(self, tokens: Any) -> Any:
         try:
-            given = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
+            array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
         except ValueError:  # rows of different lengths
-            given = np.zeros(0)
-        if not given.size or given.dtype.kind not in "iu" or given.size % self._batch:
+            array = np.zeros(0)
+        if not array.size or array.dtype.kind not in "iu" or array.size % self._batch:
             rule = f"must be integers, as many in each of {self._batch} rows, which is the search's batch_size"
             raise InvalidType(Problem("tokens", rule, show(tokens)))
-        return given.reshape(self._batch, -1).astype(np.int32)
+        return array.reshape(self._batch, -1).astype(np.int32)
 
     def _read(self, rows: list[list[int]], length: int) -> None:
         """Reads rows after the first `length` tokens of the sequences, which may have to be read anew."""
@@ -80,7 +80,7 @@ class Generator(Answering):
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
             chosen = next(stream)
-            self._next = np.array([self._pad if one is None else one for one in chosen], np.int32)
+            self._next = np.array([self._pad if token is None else token for token in chosen], np.int32)
             self._has_ended |= np.isin(self._next, self._ends)
             if not self._has_ended.all():
                 self._rows = np.concatenate([self._rows, self._next[:, None]], 1)

@@ -77,7 +77,7 @@ class Tokenizer(Answering):
     def decode(self, tokens: Any) -> str:
         """The text of tokens."""
         with refusing(LIBRARY):
-            numbers = [int(one) for one in np.ravel(np.asarray(tokens))]
+            numbers = [int(token) for token in np.ravel(np.asarray(tokens))]
             return self._reader.decoded(numbers, skip_special_tokens=self._flags["skip_special_tokens"])
 
     def decode_batch(self, tokens: Tensor) -> list[str]:
