@@ -83,7 +83,7 @@ def _dispatch_of_network(
     context: Context, place: Place, name: str, network: Network, bindings: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
-    # The binding of a single tensor is an object, a name, or a list of one of these.
+    # The binding of a single tensor is an object or a name, also in a list of length 1.
     singles = {
         key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in bindings.items()
     }
@@ -110,7 +110,7 @@ def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: 
 
 
 def _require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses a shape for an output if the model computes a different one; a scalar has shape [1]."""
+    """Refuses an output's shape that differs from what the model computes; a scalar has shape [1]."""
     wrong = [
         Problem((point.name, "shape"), f"must be {list(sizes)}, which the model computes", list(shapes[point.name]))
         for point in points

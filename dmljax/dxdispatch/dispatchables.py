@@ -153,7 +153,7 @@ def _network(context: Context, place: Place, value: Any) -> Network:
 def dispatchable_of_network(
     context: Context, place: Place, name: str, network: Network, shapes: Sizes, bound: Container[str]
 ) -> str | None:
-    """The name of the dispatchable that runs an ONNX model for inputs of these sizes; None if it has findings.
+    """Returns the name of the dispatchable that runs an ONNX model for inputs of these sizes; None if it has findings.
 
     The first such dispatchable has the model's name; the names of others also include their sizes.
     """
@@ -193,7 +193,7 @@ def _require_valid(context: Context, desc: Operator | Graph) -> None:
 
 
 def _require_affordable(jaxpr: Any) -> None:
-    """Refuses the program of an ONNX model if one of its arrays is too large."""
+    """Refuses the program of an ONNX model if any of its arrays is too large."""
     for equation in equations(jaxpr):
         for variable in equation.outvars:
             array = variable.aval
@@ -203,7 +203,7 @@ def _require_affordable(jaxpr: Any) -> None:
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """The equations of a computation and of those inside it."""
+    """Yields the equations of a computation and of the computations inside it."""
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():

@@ -69,7 +69,7 @@ Result = Dispatched | Printed | Written
 
 
 class Execution:
-    """Runs a model's commands on buffers that persist from one command to the next.
+    """Runs a model's commands on buffers that persist between commands.
 
     The constructor refuses a model that writes files if there is no `output_path`, and a model with 64-bit data types
     unless they are enabled in JAX.

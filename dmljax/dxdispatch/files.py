@@ -218,7 +218,7 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
-    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old one."""
+    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
     mode = None
     if path.exists():
         with path.open("r+b") as file:  # fails if the old file is not writable

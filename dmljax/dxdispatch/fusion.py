@@ -1,9 +1,9 @@
-"""Joins consecutive dispatches into one graph, whose edges replace the buffers between them.
+"""Joins consecutive dispatches into a graph, whose edges replace the buffers between them.
 
 A dispatch joins the preceding graph if each tensor that it reads was written by exactly one of the graph's outputs,
 starting at the same byte, or by none. It starts a new graph if it reads an output from a different byte on, a tensor
 that several outputs wrote parts of, or the gaps between an output's elements. Serialized graphs and ONNX models are
-already compiled as one graph, and are not joined with others.
+already compiled as a graph, and are not joined with others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 100
 
 
 def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
-    """Joins consecutive dispatches of a model into one, where this does not change what it prints and writes.
+    """Joins consecutive dispatches of a model where this does not change what it prints and writes.
 
     Only the bits of computed NaNs may differ, because XLA does not define them. An output that only the joined
     dispatches read is not written to its buffer. Set `is_repeated` for runs that repeat each dispatch, such as by a

@@ -44,7 +44,7 @@ def load(
 
     Files that the model names are looked up in `input_path`, by default the model's folder, and then in the current
     folder. The model itself is looked up in `input_path` if `path` does not exist. `path` may also be a stream of
-    bytes, whose folder is the current one.
+    bytes, whose folder is the current folder.
 
     The last three arguments set sizes of ONNX models and override the JSON: open dimensions by name or denotation, and
     the tensors of all dispatches by the names of inputs and outputs.

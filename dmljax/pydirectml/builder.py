@@ -306,7 +306,7 @@ def require_builder(where: Where, value: Any) -> GraphBuilder:
     return value._builder
 
 
-Operand = Expression | list[Expression] | None  # for one member: a tensor, an array of tensors, or nothing
+Operand = Expression | list[Expression] | None  # for a member: a tensor, an array of tensors, or nothing
 
 
 def add_operator(
@@ -314,7 +314,7 @@ def add_operator(
 ) -> dict[str, Expression]:
     """Adds an operator with these inputs and attributes; returns the outputs with these fields.
 
-    Outputs have the first input's type, or UINT32 for indices; their sizes are inferred unless `output_sizes` is given.
+    Outputs have the first input's type, or UINT32 for indices; sizes are inferred unless `output_sizes` sets them.
     """
     given_sizes = attributes.pop("output_sizes", ())
     with within(operator.type):

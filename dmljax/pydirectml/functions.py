@@ -1,4 +1,4 @@
-"""The functions of PyDirectML: each adds one operator to the builder of its expressions."""
+"""The functions of PyDirectML: each adds an operator to the builder of its expressions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,7 +103,7 @@ def _list(name: str, values: Any) -> list[Any]:
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
     """Adds an input to the graph; `compute` takes bindings in the order of the input indices.
 
-    Further tensors with the same index bind new data to a model; the operators of a model read only one of them.
+    Further tensors with the same index bind new data to a model; a model's operators read only one of these tensors.
     """
     with within("input_tensor"):
         if not isinstance(scope, GraphBuilder):
@@ -428,10 +428,7 @@ def gru(
     """Runs a gated recurrent unit; `activation_descs`, `direction` and `output_options` are required."""
     with within("gru"):
         OutputOptions.check("output_options", output_options)
-    fields = {
-        "output_sequence": OutputOptions.Single,
-        "output_single": OutputOptions.Sequence,
-    }  # the option that leaves each output out
-    wanted = [field for field, other in fields.items() if output_options != other]
+    fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
+    wanted = [field for field, without in fields.items() if output_options != without]
     found = _added("gru", directml.GruDesc, locals(), wanted)
     return GRUOutputs(found.get("output_sequence"), found.get("output_single"))

@@ -155,7 +155,7 @@ _register(_BROADCAST, _of_two)
 
 @handles("PRelu", since=1)
 def _parameterized_relu_of_channels(x: Array, slope: Array) -> Array:
-    if slope.ndim == 1 and x.ndim > 1:  # one for each channel
+    if slope.ndim == 1 and x.ndim > 1:  # a slope for each channel
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
     return dml.activation_parameterized_relu(x, slope)
 

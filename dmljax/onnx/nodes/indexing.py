@@ -204,17 +204,13 @@ def counting_type() -> DType:
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
-def _places(x: Known) -> Known:
-    """The coordinates of nonzero elements, in columns; a scalar's have no rows."""
-    return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
-
-
 @handles("NonZero")
 def _nonzero(x: Kept, *, call: Call) -> Results:
     # ONNX's result has a column for each nonzero element.
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
-        return _places(call.known(call.node.inputs[0], x, x.size))
+        known = call.known(call.node.inputs[0], x, x.size)
+        return np.array(np.nonzero(np.atleast_1d(known)), np.int64)[: known.ndim]  # a scalar's coordinates have no rows
     count, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
     return Padded(coordinates.T, (x.ndim, Count.of(jnp.minimum(count, size), size)))
 

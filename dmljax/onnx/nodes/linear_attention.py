@@ -15,7 +15,7 @@ from dmljax.onnx.registry import Call, contributed, handles, one_of
 from dmljax.types import widened
 
 _CHUNK = 64  # tokens that are computed at once
-_FEW_TOKENS = 16  # computed one after another
+_FEW_TOKENS = 16  # computed in turn
 _ACTIVATIONS = {"none": lambda x: x, "silu": jax.nn.silu, "swish": jax.nn.silu}
 
 
@@ -24,13 +24,13 @@ _ACTIVATIONS = {"none": lambda x: x, "silu": jax.nn.silu, "swish": jax.nn.silu}
 
 
 class _Tokens(NamedTuple):
-    """What the recurrence reads of each token."""
+    """The tokens that the recurrence reads."""
 
     query: Array  # (batch, tokens, heads, queries per head, keys)
     key: Array
     value: Array
     decay: Array | None  # logarithms, per head or per key
-    rate: Array | None  # per head, at which a value replaces what the state has for its key
+    rate: Array | None  # per head, at which a value replaces the state's value for its key
 
     def cut(self, begin: int, end: int) -> "_Tokens":
         return self.each(lambda x: x[:, begin:end])
@@ -49,7 +49,7 @@ class _Tokens(NamedTuple):
 
 
 def _after_token(state: Array, token: _Tokens) -> Array:
-    """The state after a token, whose arrays have no axis of tokens."""
+    """Updates the state with a token, whose arrays have no token axis."""
     if token.decay is not None:
         decay = jnp.exp(token.decay)
         state = state * (decay[..., None] if decay.ndim == token.key.ndim else decay[..., None, None])
@@ -64,7 +64,7 @@ def _output(state: Array, token: _Tokens) -> Array:
 
 
 def _one_by_one(state: Array, tokens: _Tokens, *, keeps_states: bool = False) -> tuple[Array, Array, Array | None]:
-    """The last state, the output of each token, and the state after each token, (tokens, batch, ...), if it is kept."""
+    """Returns the last state, the outputs, and, if kept, the state after each token, (tokens, batch, ...)."""
 
     def step(state: Array, token: _Tokens) -> tuple[Array, tuple[Array, Array | None]]:
         state = _after_token(state, token)
@@ -75,7 +75,7 @@ def _one_by_one(state: Array, tokens: _Tokens, *, keeps_states: bool = False) ->
 
 
 def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
-    """The last state and all outputs, from products of whole chunks of tokens; decays are per head.
+    """Computes the last state and all outputs by products of whole chunks of tokens; decays are per head.
 
     Within a chunk, the corrections of values solve a triangular system of the products of the keys.
     """
@@ -91,9 +91,7 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     decay = jnp.zeros(key.shape[:-1], key.dtype) if own.decay is None else jnp.cumsum(own.decay, -1)
     is_before = jnp.tril(jnp.ones((_CHUNK, _CHUNK), bool))
     between = decay[..., :, None] - decay[..., None, :]
-    between = jnp.exp(
-        jnp.where(is_before[None, None, None], between, -jnp.inf)
-    )  # how much of a token is left at a later one
+    between = jnp.exp(jnp.where(is_before[None, None, None], between, -jnp.inf))  # the share left at a later token
     from_state = jnp.zeros_like(key)
     if own.rate is not None:
         value, from_state = (x * own.rate[..., None] for x in (value, key))
@@ -119,7 +117,7 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
 
 
 def _recurred(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
-    """The last state and the output of each token."""
+    """Computes the last state and the output of each token."""
     is_of_heads = tokens.decay is None or tokens.decay.ndim == 3
     if is_of_heads and isinstance(tokens.length, int) and tokens.length > _FEW_TOKENS:
         return _in_chunks(state, tokens)
@@ -127,7 +125,7 @@ def _recurred(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
 
 
 def _ruled(rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float) -> _Tokens:
-    """The tokens of queries, keys and values, with those parts that the rule has, in at least float32."""
+    """Makes tokens from queries, keys and values, with the decay and rate that the rule has, in at least float32."""
     query, key, value = parts
     has_decay, is_delta = one_of("update_rule", rule, _RULES)
     for name, part, is_needed in (("decay", decay, has_decay), ("beta", rate, is_delta)):
@@ -210,7 +208,7 @@ class _Gates(Attributes):
     gate_lower_bound: float = -5.0
 
     def decay(self, raw: Array, logarithms: Array | None, bias: Array | None) -> Array:
-        """The logarithms of the decays."""
+        """Computes the logarithms of the decays."""
         kind = one_of("gate_activation", self.gate_activation, _GATES)
         if kind == "none":
             return raw
@@ -365,7 +363,7 @@ def _packed_causal_convolution(
     before = (len(taps) - 1) * dilation
 
     def element(owners: Array, begins: Array, places: Array) -> Array:
-        """The elements at places of sequences; places before 0 are in the state."""
+        """Reads the elements at places of sequences; places before 0 are in the state."""
         own = x[jnp.clip(begins + places, 0, total - 1)]
         if before == 0:
             return own
@@ -441,7 +439,7 @@ def _gated_delta_network(
 
 
 def _unpacked_heads(packed: Array, past: Array) -> tuple[Array, Array, Array]:
-    """Splits packed queries, keys and values, whose sizes the state (batch, heads, values, keys) tells."""
+    """Splits packed queries, keys and values; their sizes follow from the state (batch, heads, values, keys)."""
     heads, values, size = past.shape[1:]
     width = packed.shape[-1] - heads * values
     if width <= 0 or width % (2 * size):
@@ -459,7 +457,7 @@ def _unit(x: Array) -> Array:
 
 
 def _of_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array, Array]:
-    """The last state of each packed sequence, and the output of each token."""
+    """Computes the last state of each packed sequence, and the output of each token."""
     owners = _packing(ends, tokens.length).owners
 
     def step(states: Array, row: tuple[Array, _Tokens]) -> tuple[Array, Array]:

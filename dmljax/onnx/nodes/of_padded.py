@@ -1,6 +1,6 @@
-"""How operators take arrays with padding, and sizes that depend on values: the rule of each.
+"""Rules by which operators take arrays with padding, and sizes that depend on values.
 
-A rule replaces padding where the operator would read it, calls the operator, and says how large the result is in truth.
+A rule replaces padding where the operator would read it, calls the operator, and tells the true size of the result.
 An operator without a rule refuses arrays with padding.
 """
 
@@ -35,7 +35,7 @@ def _filled(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array
 
 
 def _entered(array: Array, sizes: Sequence[Any]) -> Array | Padded:
-    """An array whose padding begins here: it is 0, and has no part in gradients."""
+    """Starts the padding of an array: it is 0, and has no part in gradients."""
     return padded(Padded(array, sizes).filled(0), sizes)
 
 
@@ -72,14 +72,14 @@ def _several(results: Any) -> tuple[Any, ...]:
 
 
 def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
-    """The sizes to which arrays are broadcast."""
+    """Broadcasts sizes."""
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_common, zip(*aligned, strict=True)))
 
 
 def _common(sizes: Sequence[Any]) -> Any:
-    """The size of a dimension after broadcasting: sizes that differ are the same in the end, or one of them is 1."""
+    """Broadcasts the size of a dimension: counts that differ are equal at run time, or one of them is 1."""
     common: Any = 1
     for size in sizes:
         if (isinstance(size, int) and size == 1) or size is common:
@@ -94,7 +94,7 @@ def _common(sizes: Sequence[Any]) -> Any:
 
 
 def _fitted(value: Any, sizes: Sizes) -> Array:
-    """An array of which each dimension has the padding of these sizes, or size 1."""
+    """Gives each dimension of an array the padding of these sizes, or size 1."""
     array, first = _array(value), len(sizes) - value.ndim
     for axis, (own, size) in enumerate(zip(value.shape, sizes[first:], strict=True)):
         if isinstance(own, Count) and not is_same(own, size):
@@ -183,7 +183,7 @@ def _reshaped(x: Any, sizes: Sizes) -> Results:
 
 
 def _keeps_rows(before: Sizes, after: Sizes) -> bool:
-    """Whether a reshape keeps each true element in its place of the padded array, and the padding behind them."""
+    """Whether a reshape leaves each true element in its place, with the padding behind them."""
     if not all(any(isinstance(size, Count) for size in sizes) for sizes in (before, after)):
         return False
     kept = [[size for size in sizes if not (isinstance(size, int) and size == 1)] for sizes in (before, after)]
@@ -258,7 +258,7 @@ def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis:
 
 
 def _joined(inputs: Sequence[Any], axis: int) -> Results:
-    """Joins arrays along an axis: each is written over the padding of the one before."""
+    """Joins arrays along an axis: each overwrites the padding of the previous array."""
     others = _broadcast([replaced(x.shape, axis, 1) for x in inputs])
     total: Any = 0
     room = sum(bound_of(x.shape[axis]) for x in inputs)
@@ -300,7 +300,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
 
 
 def _clamped(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
-    """An end of a slice, counted from the end of the axis if negative, and moved into the axis."""
+    """Moves an end of a slice into the axis; a negative end counts from the end of the axis."""
     if isinstance(place, Count) and place.least < 0 <= place.largest:
         value = jnp.where(place.value < 0, place.value + value_of(size), place.value)
         place = Count.of(value, max(place.largest, bound_of(size)), 0)
@@ -331,7 +331,7 @@ def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mo
 
 
 def _wrapped(indices: Any, size: Any) -> Any:
-    """Indices along an axis, of which negative ones count from its true end."""
+    """Wraps negative indices, which count from the true end of an axis."""
     indices = _array(indices)
     return jnp.where(indices < 0, indices + jnp.asarray(value_of(size), indices.dtype), indices)
 
@@ -354,7 +354,7 @@ def _filled_indices(indices: Any) -> Any:
 
 
 def _wrapped_rows(indices: Any, sizes: Sequence[Any]) -> Array:
-    """Coordinates in the last axis, each of which counts from the true end if negative."""
+    """Wraps negative coordinates in the last axis, which count from the true end."""
     rows = _filled(indices, 0)
     whole = jnp.stack([jnp.asarray(value_of(size), rows.dtype) for size in sizes[: rows.shape[-1]]])
     return jnp.where(rows < 0, rows + whole.reshape(*[1] * (rows.ndim - 1), -1), rows)
@@ -369,7 +369,7 @@ def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Result
 
 
 def _with_bin(x: Any, axis: int) -> Array:
-    """An array with one more element along an axis, which takes what belongs nowhere."""
+    """Adds an element along an axis, which takes the updates of padding."""
     array = _array(x)
     return jnp.pad(array, [(0, int(i == axis)) for i in range(array.ndim)])
 
@@ -397,7 +397,7 @@ def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Resul
 
 
 def _with_room(value: Any, sizes: Sizes) -> Array:
-    """An array with the room of these sizes along its first axes, where they are counts; what is added is 0."""
+    """Pads the first axes of an array with zeros to the largest values of these counts."""
     array = _array(value)
     missing = [
         bound_of(size) - own if isinstance(size, Count) else 0 for own, size in zip(array.shape, sizes, strict=False)
@@ -481,7 +481,7 @@ def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Res
 
 
 def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
-    """The rule of a reduction for which these elements change nothing."""
+    """Makes the rule of a reduction; `fill` is its neutral element."""
 
     def rule(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
         chosen = _reduced_axes(x, axes, options)
@@ -492,7 +492,7 @@ def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
 
 
 def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
-    """The axes that a reduction has as an input, or as an attribute in older versions."""
+    """Returns the axes of a reduction: an input, or an attribute in older versions."""
     chosen = options.get("axes") if axes is None else as_sizes(axes)
     if not chosen and options.get("noop_with_empty_axes"):
         return []
@@ -558,7 +558,7 @@ def _matmul(run: Run, a: Any, b: Any) -> Results:
 
 
 def _fitted_product(x: Any, sizes: Sizes, inner: int) -> Array:
-    """A factor with 0 where its sum reads padding, and with the sizes that it shares with the other."""
+    """Fills the padding that the sum of a product reads with 0, and fits the sizes that both factors share."""
     return _fitted(padded(_filled(x, 0, [inner]), x.shape), sizes)
 
 
@@ -583,7 +583,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
     return padded(result, [sizes[name] for name in right])
 
 
-# Rows that are computed each by itself
+# Operators that compute each row by itself
 
 
 @of_padded(
@@ -601,7 +601,7 @@ def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
 
 
 def _without_batch(x: Any, sizes: Any) -> Tensor:
-    """Sizes of which the first is the batch's, as Resize takes them."""
+    """Replaces the batch's size, which comes first in the sizes that Resize takes."""
     first, *others = as_sizes(sizes)
     if not is_same(first, x.shape[0]):
         raise _refusal("a batch of another size that depends on values", first)

@@ -7,15 +7,10 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import DTypeLike
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.parameters import Array, Known, KnownText, Results, Vectors
 from dmljax.onnx.registry import handles, one_of
-
-
-def _mapped(function: Callable[[str], object], x: Known, dtype: DTypeLike) -> Known:
-    return np.array([function(text) for text in x.ravel().tolist()], dtype).reshape(x.shape)
 
 
 @handles("StringConcat")
@@ -40,7 +35,8 @@ def _matches(x: KnownText, *, pattern: str) -> Known:
         expression = re.compile(pattern)
     except re.error as error:
         raise InvalidDesc(Problem("pattern", f"invalid regular expression: {error}", repr(pattern))) from None
-    return _mapped(lambda text: expression.fullmatch(text) is not None, x, bool)
+    found = [expression.fullmatch(text) is not None for text in x.ravel().tolist()]
+    return np.array(found, bool).reshape(x.shape)
 
 
 @handles("StringNormalizer")

@@ -59,7 +59,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
-    """The windows that ONNX's attributes describe, with automatic padding resolved."""
+    """Converts ONNX's attributes to windows, with automatic padding resolved."""
     count = len(space)
     strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
     pads = tuple(window.pads or [0] * (2 * count))
@@ -110,7 +110,7 @@ def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> W
 
 @handles("Conv")
 def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
-    """A cross-correlation."""
+    """Computes a cross-correlation."""
     x, windows = _padded(x, _filter_windows(x, filter, window), 0)
     return dml.convolution(x, filter, bias, group_count=window.group, **windows.members())
 
@@ -138,7 +138,7 @@ def quantized_convolution(
     *,
     window: ConvolutionAttributes,
 ) -> Array:
-    """A cross-correlation of quantized arrays."""
+    """Computes a cross-correlation of quantized arrays."""
     members = _filter_windows(x.array, filter.array, window).members()
     unit = jnp.ones((), jnp.float32)
     arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
@@ -155,7 +155,7 @@ def transposed_convolution(
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
 ) -> Array:
-    """A transposed convolution; the output's sizes may be given instead of padding."""
+    """A transposed convolution; the output's sizes may replace the padding."""
     windows = _filter_windows(x, filter, replace(window, auto_pad="NOTSET"))
     appended = tuple(output_padding or [0] * (x.ndim - 2))
     for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):

@@ -1,4 +1,4 @@
-"""ONNX Runtime's providers: their names are kept, and JAX computes on its own device, whichever they are."""
+"""ONNX Runtime's providers: only their names are kept, because JAX computes on its own device."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Provider = str | tuple[str, Mapping[str, Any]]
 
 
 def chosen(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The available ones among the providers with their options, in order, and the CPU's last."""
+    """Returns the available providers with their options, in order, and the CPU's last."""
     named = [providers] if isinstance(providers, str) else list(providers or [])
     if options and len(options) != len(named):
         raise InvalidDesc(Problem("provider_options", f"must be {len(named)}, as many as providers", len(options)))

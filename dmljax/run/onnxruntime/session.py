@@ -33,7 +33,7 @@ class NodeArg(NamedTuple):
 
 
 class ModelMetadata(NamedTuple):
-    """What a model's file says of itself."""
+    """The metadata in a model's file."""
 
     producer_name: str
     graph_name: str
@@ -56,7 +56,7 @@ def set_seed(seed: int) -> None:
 
 
 class InferenceSession(Answering):
-    """A model that runs as dmljax computes it, with 64-bit types as the file has them."""
+    """A model that dmljax runs, with 64-bit types as in the file."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class InferenceSession(Answering):
                 for types in (self._model.inputs, self._model.defaults, self._model.outputs)
             )
 
-    # What the model takes and gives
+    # Inputs and outputs
 
     def get_inputs(self) -> list[NodeArg]:
         return [self._node_arg(tensor) for tensor in self._inputs]
@@ -97,7 +97,7 @@ class InferenceSession(Answering):
         return NodeArg(tensor.name, self._texts[tensor.name], list(tensor.sizes or ()))
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the file says of itself."""
+        """Reads the metadata in the file."""
         proto = file_of(self._model)
         version = proto.model_version if proto.HasField("model_version") else np.iinfo(np.int64).max
         entries = {entry.key: entry.value for entry in proto.metadata_props}
@@ -110,7 +110,7 @@ class InferenceSession(Answering):
     # Providers
 
     def get_providers(self) -> list[str]:
-        """The providers that were asked for, and the CPU's."""
+        """Returns the requested providers, and the CPU's."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
@@ -119,12 +119,12 @@ class InferenceSession(Answering):
     def set_providers(
         self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Keeps the names of other providers."""
+        """Replaces the names of the providers."""
         with refusing("onnxruntime", kind_of_load):
             self._providers = chosen(providers, provider_options)
 
     def disable_fallback(self) -> None:
-        """Does nothing, because no provider falls back to another one here."""
+        """Does nothing, because no provider falls back to another."""
 
     enable_fallback = disable_fallback
 
@@ -133,7 +133,7 @@ class InferenceSession(Answering):
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """The outputs of these names, or all of them, for inputs by name."""
+        """Computes the outputs of these names, or all outputs, from inputs by name."""
         return [as_numpy(result) for result in self._results(output_names, input_feed)]
 
     def run_with_ort_values(
@@ -153,10 +153,10 @@ class InferenceSession(Answering):
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs, and calls back with the results, `user_data` and the text of an error."""
+        """Runs, and passes the results, `user_data` and an error's text to `callback`."""
         try:
             results = self.run(output_names, input_feed)
-        except Exception as error:  # whatever it is, the callback hears of it
+        except Exception as error:  # pass any error to the callback
             callback([], user_data, str(error))
         else:
             callback(results, user_data, "")
@@ -197,16 +197,16 @@ class InferenceSession(Answering):
 
 
 def _type_texts(model: Model, source: Any) -> dict[str, str]:
-    """The types of inputs and outputs in ONNX Runtime's words; a file may leave out those of outputs."""
+    """Spells the types of inputs and outputs as ONNX Runtime does; a file may leave out the types of outputs."""
     proto = file_of(model)
     if not all(output.HasField("type") for output in proto.graph.output):
-        whole, _ = read_model(source)  # what the outputs are follows from the sizes of the weights
+        whole, _ = read_model(source)  # the types of the outputs follow from the sizes of the weights
         proto = onnx.shape_inference.infer_shapes(whole)
     return {value.name: type_text(value.type) for value in (*proto.graph.input, *proto.graph.output)}
 
 
 def _fed(wanted: TensorType, value: Any) -> Any:
-    """A value of a feed as dmljax takes it."""
+    """Converts a value of a feed for dmljax."""
     value = value_of(value)
     if wanted.kind != "tensor" or wanted.dtype is None:
         return value
