@@ -1,6 +1,7 @@
 """Stands in for `import onnxruntime`: sessions, bindings, values and options.
 
-Names, and the types and shapes of results, match ONNX Runtime's Python interface. dmljax replaces its DirectML provider.
+Names, and the types and shapes of results, match ONNX Runtime's Python interface. dmljax replaces its DirectML
+provider.
 """
 
 from dmljax.run.answers import absent_from as _absent_from
