@@ -148,7 +148,7 @@ EXPLAIN_EXAMPLES = """examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors take a line, followed by the nearest option or command."""
+    """A parser that prints an error on a single line, followed by the nearest option or command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         args = sys.argv[1:] if args is None else [*args]

@@ -141,7 +141,7 @@ class TensorDesc:
 
     @property
     def span(self) -> int:
-        """The number of elements in the buffer up to the tensor's last."""
+        """The number of elements in the buffer up to the tensor's last element."""
         strides = self.strides or packed_strides(self.sizes)
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
@@ -263,7 +263,7 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Packs an even number of 4-bit elements, each in a byte, two to a byte, the first in the low half.
+    """Packs an even number of 4-bit elements two to a byte, the first in the low half; `halves` has a byte for each.
 
     >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
     '210f'
@@ -272,7 +272,7 @@ def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Unpacks 4-bit elements, two to a byte, into a byte each: the inverse of `packed`."""
+    """Gives each 4-bit element a byte: the inverse of `packed`."""
     halves = np.empty(2 * data.size, np.uint8)
     halves[0::2], halves[1::2] = data & 15, data >> 4
     return halves

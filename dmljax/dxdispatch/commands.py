@@ -83,7 +83,7 @@ def _dispatch_of_network(
     context: Context, place: Place, name: str, network: Network, bindings: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
-    # The binding of a single tensor is an object or a name, also in a list of length 1.
+    # The binding of a single tensor is an object or a name, or a list with either.
     singles = {
         key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in bindings.items()
     }

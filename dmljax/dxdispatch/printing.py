@@ -63,7 +63,7 @@ def total_milliseconds(results: Iterable[Dispatched], warmup_samples: int) -> fl
 
 
 def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Splits samples into the first, cold samples, which may be slow, and the hot samples; leaves at least one."""
+    """Splits samples into the cold first samples, which may be slow, and the hot rest, which is never empty."""
     cold = min(len(samples) - 1, warmup_samples)
     return samples[:cold], samples[cold:]
 

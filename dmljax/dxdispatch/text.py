@@ -4,7 +4,7 @@ RapidJSON, as DxDispatch configures it, accepts comments and trailing commas, an
 
 A plain list holds only numbers and the strings "nan" and "inf", with or without a minus sign and in any case. Buffers
 are written as plain lists and may be long, so one pattern matches a whole plain list, and an element's line is computed
-only when a message needs it. All other values are parsed in turn.
+only when a message needs it. All other values are parsed individually.
 """
 
 import json

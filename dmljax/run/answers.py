@@ -10,7 +10,7 @@ _HERE = "dmljax.run."
 
 
 def absent(place: str, name: str) -> AttributeError:
-    """Makes the error for a name that the foreign library may have at `place`, but dmljax does not have."""
+    """Makes the error for a name that dmljax does not have at `place`, although the foreign library may."""
     library = place.partition(".")[0]
     return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it")
 

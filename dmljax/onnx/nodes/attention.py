@@ -497,7 +497,7 @@ def _rotary_embedding_atpositions_of(
 
 
 def _heads_of(rows: Array, cache: Array) -> int:
-    """Counts the heads if a table of angles rotates every element."""
+    """Counts the heads, assuming that a table of angles rotates all their elements."""
     return rows.shape[-1] // (2 * cache.shape[1])
 
 

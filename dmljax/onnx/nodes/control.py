@@ -141,7 +141,7 @@ def _stacked(rows: Sequence[Any]) -> Tensor:
 def _one_by_one(
     step: _Step, count: int | None, goes_on: Value, carried: _Values, inputs: Sequence[Array]
 ) -> tuple[_Values, list[_Values]]:
-    """Runs the iterations in turn; carried values may change type after each."""
+    """Runs the iterations sequentially; carried values may change type after each."""
     rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)

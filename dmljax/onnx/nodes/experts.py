@@ -22,7 +22,7 @@ from dmljax.onnx.registry import contributed, one_of
 from dmljax.types import widened
 
 _FEWEST_ROWS, _MOST_ROWS = 8, 128  # of a block
-_FEW_BLOCKS = 4  # computed side by side rather than in turn
+_FEW_BLOCKS = 4  # computed side by side rather than sequentially
 _JITTER = 0.01  # the share by which scores may fall short of the largest and still count, in SparseMixer
 
 

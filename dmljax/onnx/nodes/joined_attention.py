@@ -1,4 +1,4 @@
-"""Computes an attention that a model writes out in several nodes as a single operation."""
+"""Computes attention that a model writes out in several nodes, as a single operation."""
 
 import math
 import operator
@@ -32,7 +32,7 @@ _ABSORBING = -1e30  # float32 numbers up to this bound stay the same if a score 
 
 
 class _Other(Exception):
-    """The nodes are not an attention."""
+    """The nodes do not compute attention."""
 
 
 @handles("Attention", domain=JOINED)

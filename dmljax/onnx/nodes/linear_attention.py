@@ -15,7 +15,7 @@ from dmljax.onnx.registry import Call, contributed, handles, one_of
 from dmljax.types import widened
 
 _CHUNK = 64  # tokens that are computed at once
-_FEW_TOKENS = 16  # computed in turn
+_FEW_TOKENS = 16  # computed sequentially
 _ACTIVATIONS = {"none": lambda x: x, "silu": jax.nn.silu, "swish": jax.nn.silu}
 
 

@@ -35,7 +35,7 @@ def _filled(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array
 
 
 def _entered(array: Array, sizes: Sequence[Any]) -> Array | Padded:
-    """Starts the padding of an array: it is 0, and has no part in gradients."""
+    """Marks the elements beyond `sizes` as padding, which is 0 and has no part in gradients."""
     return padded(Padded(array, sizes).filled(0), sizes)
 
 
@@ -79,7 +79,7 @@ def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
 
 
 def _common(sizes: Sequence[Any]) -> Any:
-    """Broadcasts the size of a dimension: counts that differ are equal at run time, or one of them is 1."""
+    """Broadcasts the size of a dimension: sizes that differ are equal at run time, or one of them is 1."""
     common: Any = 1
     for size in sizes:
         if (isinstance(size, int) and size == 1) or size is common:
@@ -601,7 +601,7 @@ def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
 
 
 def _without_batch(x: Any, sizes: Any) -> Tensor:
-    """Replaces the batch's size, which comes first in the sizes that Resize takes."""
+    """Replaces a count of the batch by its bound in the sizes that Resize takes."""
     first, *others = as_sizes(sizes)
     if not is_same(first, x.shape[0]):
         raise _refusal("a batch of another size that depends on values", first)

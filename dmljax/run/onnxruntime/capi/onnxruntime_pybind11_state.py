@@ -35,7 +35,7 @@ class RuntimeException(Refusal):
 
 
 def kind_of_load(error: DmlError) -> type[DmlError]:
-    """Returns ONNX Runtime's kind of an error while loading a model."""
+    """Returns ONNX Runtime's class for an error while loading a model."""
     if isinstance(error, MissingFile):
         return NoSuchFile
     if isinstance(error, Unsupported):
@@ -44,5 +44,5 @@ def kind_of_load(error: DmlError) -> type[DmlError]:
 
 
 def kind_of_run(error: DmlError) -> type[DmlError]:
-    """Returns ONNX Runtime's kind of an error while calling a model."""
+    """Returns ONNX Runtime's class for an error while calling a model."""
     return NotImplemented if isinstance(error, Unsupported) else InvalidArgument
