@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command(options: argparse.Namespace) -> int:
-    """Runs the command and reports its errors, except those of writing the output, which `main` reports."""
+    """Runs the command and reports its errors; `main` reports errors of writing the output."""
     from dmljax.command_line import commands
 
     try:
@@ -148,7 +148,7 @@ EXPLAIN_EXAMPLES = """examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, followed by the nearest option or command."""
+    """A parser that prints an error on a single line, followed by the nearest option or command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         args = sys.argv[1:] if args is None else [*args]

@@ -101,7 +101,7 @@ def _load(path: str, options: argparse.Namespace) -> DispatchModel:
 
 
 def _require_file(path: str, remedy: str | None = None) -> None:
-    """Refuses a folder; the remedy is for one of a language model."""
+    """Refuses a folder; the remedy is for a language model's folder."""
     if Path(path).is_dir():
         if _is_of_diffusion(Path(path)):
             remedy = "its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx"
@@ -126,8 +126,8 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     from dmljax.onnx.example_inputs import files_by_name, make_inputs
 
     if options.emit or options.fuse:
-        given = "--emit" if options.emit else "--fuse"
-        raise InvalidDesc(Problem((), f"{given} is only for DxDispatch models", escape_controls(path)))
+        option = "--emit" if options.emit else "--fuse"
+        raise InvalidDesc(Problem((), f"{option} is only for DxDispatch models", escape_controls(path)))
     device = _device(options.platform)
     begin = time.perf_counter()
     model = load_onnx(path)
@@ -140,7 +140,8 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     }
     if options.json:
         outputs = {
-            name: {"type": jax.typeof(one).str_short(), "values": one.tolist()} for name, one in own.results.items()
+            name: {"type": jax.typeof(array).str_short(), "values": array.tolist()}
+            for name, array in own.results.items()
         }
         times = {"load": loaded, "compile": own.compilation, "call": own.median}
         compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
@@ -160,7 +161,7 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
 def _sizes_of_inputs(
     model: Any, options: argparse.Namespace, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> Any:
-    """The sizes that options give for inputs; `--binding_shape` may also name outputs, which the model computes."""
+    """Collects the sizes of inputs from options; `--binding_shape` may also name outputs, which the model computes."""
     from dmljax.onnx.input_types import GivenSizes
 
     outputs = {own.name for own in model.outputs}
@@ -226,12 +227,12 @@ def _device(platform: str | None) -> jax.Device:
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gave no reason"
         if platform:
-            # Without plugins, JAX complains about one that nobody asked for.
+            # Without plugins, JAX complains about a plugin that nobody asked for.
             is_installed = "list of known backends" not in reason
-            given = f"{platform} ({reason})" if is_installed else platform
+            found = f"{platform} ({reason})" if is_installed else platform
             remedy = None if is_installed else _INSTALLED_BY.get(platform)
             rule = "--platform must name a platform that JAX has on this machine"
-            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
+            raise InvalidDesc(Problem((), rule, found, remedy=remedy)) from None
         raise InvalidDesc(Problem((), f"JAX found no platform to run on ({reason})")) from None
 
 
@@ -324,7 +325,7 @@ def _check_folder(path: str, options: argparse.Namespace) -> int:
 
 
 def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
-    """Describes a language model, one sentence per line."""
+    """Describes a language model, with a sentence per line."""
     heads = f"{settings.heads} heads, " if settings.heads else ""
     caches = f"{settings.key_heads} key heads of {settings.head_size}"
     yield f"{settings.kind or 'a model'} of {settings.layers} layers, {heads}{caches}, {settings.vocabulary} tokens"
@@ -332,7 +333,7 @@ def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -
     yield f"context of {settings.context_length} tokens; {ends}"
     yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
     if settings.others:
-        others = (f", {one.file.name} as {part}" for part, one in settings.others.items())
+        others = (f", {other.file.name} as {part}" for part, other in settings.others.items())
         yield f"models: {settings.file.name} to decode{''.join(others)}"
     if weight_bytes:
         parts = join_words(f"{amount(size, 'B')} of {kind}" for kind, size in weight_bytes.items())
@@ -351,7 +352,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
         findings, warnings = error.findings, error.warnings
     if options.json:
         lists = {"findings": findings, "warnings": warnings}
-        print(json.dumps({key: [one.to_json() for one in listed] for key, listed in lists.items()}))
+        print(json.dumps({key: [finding.to_json() for finding in listed] for key, listed in lists.items()}))
     else:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
@@ -374,8 +375,8 @@ def estimate(options: argparse.Namespace) -> int:
     for path in options.models:
         if Path(path).is_dir() and not _is_of_diffusion(Path(path)):
             found = _estimate_folder(path, options)
-            listed += [{"program": escape_controls(path), **one.to_json()} for one in found]
-            is_well &= all(one.fits for one in found)
+            listed += [{"program": escape_controls(path), **estimated.to_json()} for estimated in found]
+            is_well &= all(estimated.fits for estimated in found)
             if not options.json:
                 print(escape_controls(path), *generation.table(found, width), "", sep="\n")
             continue
@@ -390,10 +391,10 @@ def estimate(options: argparse.Namespace) -> int:
                 for batch, target in columns
             ]
             estimates = []
-            for (batch, target), one in zip(columns, all_prepared, strict=True):
+            for (batch, target), program in zip(columns, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
                 print(f"compiling {title}{of_batch} for {target}", file=sys.stderr, flush=True)
-                estimates.append(one.estimate(gradient=options.gradient))
+                estimates.append(program.estimate(gradient=options.gradient))
                 listed.append({"program": title, "batch": batch, **estimates[-1].to_json()})
                 is_well &= estimates[-1].fits
             if not options.json:
@@ -425,10 +426,10 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
         work = generation.Work(batch, prompt, generated)
         prepared.append(generation.prepared_generation(reading, step, work, target, dict(options.mesh)))
     found = []
-    for one in prepared:
-        title = f"{escape_controls(path)}, batch {one.work.batch} for {one.token.place.name}"
+    for program in prepared:
+        title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
         print(f"compiling {title}", file=sys.stderr, flush=True)
-        found.append(one.estimate())
+        found.append(program.estimate())
     return found
 
 
@@ -436,18 +437,18 @@ _PROMPT, _GENERATED = 512, 128  # tokens, unless --prompt and --generate say oth
 
 
 def _refuse_model_options(path: str, options: argparse.Namespace, **others: object) -> None:
-    """Refuses the options of models that are one file."""
+    """Refuses options that apply only to model files."""
     names = ("input_path", "dml_feature_level", *_SIZES)
-    given = {name: getattr(options, name) for name in names}
+    values = {name: getattr(options, name) for name in names}
     kind = "diffusion" if _is_of_diffusion(Path(path)) else "language"
-    _require_unset(path, f"is not for folders of {kind} models", **given, **others)
+    _require_unset(path, f"is not for folders of {kind} models", **values, **others)
 
 
 _SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
 
 
-def _require_unset(path: str, rule: str, **given: object) -> None:
-    for name, value in given.items():
+def _require_unset(path: str, rule: str, **values: object) -> None:
+    for name, value in values.items():
         if value:
             raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(path)))
 
@@ -508,24 +509,24 @@ _OF_LANGUAGE = (
 )
 
 
-def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """The options that are given."""
+def _set_options(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the options that the user set."""
     return {name: value for name in names if (value := getattr(options, name)) is not None and value is not False}
 
 
 def _refuse_options(options: argparse.Namespace, names: Sequence[str], rule: str) -> None:
     """Refuses options that another kind of folder takes."""
-    for name in _given(options, names):
+    for name in _set_options(options, names):
         raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(str(options.folder))))
 
 
 def _prompt(options: argparse.Namespace) -> str:
-    given: str | None = options.prompt
-    return sys.stdin.read().removesuffix("\n") if given is None else given
+    text: str | None = options.prompt
+    return sys.stdin.read().removesuffix("\n") if text is None else text
 
 
 def _generate_picture(options: argparse.Namespace) -> int:
-    """Makes a picture of a text, and writes it to a file."""
+    """Draws a picture of a prompt, and writes it to a file."""
     # Imported here: the package onnx is an extra.
     from dmljax.onnx.diffusion import diffusion_model, read_diffusion_settings
     from dmljax.onnx.schedulers import scheduler_of
@@ -533,7 +534,7 @@ def _generate_picture(options: argparse.Namespace) -> int:
     _refuse_options(options, _OF_LANGUAGE, "is only for folders of language models")
     require((), options.output is not None, "--output must name the picture's file", remedy="-o picture.png")
     require_picture(options.output)
-    given = _given(options, _OF_DIFFUSION[1:])
+    choices = _set_options(options, _OF_DIFFUSION[1:])
     with within("generate"):
         scheduler_of(read_diffusion_settings(options.folder).scheduler, options.scheduler)  # before weights are read
         model = diffusion_model(options.folder)
@@ -543,7 +544,7 @@ def _generate_picture(options: argparse.Namespace) -> int:
                 told = f"the end is lost: the text encoder reads {model.tokenizer.length} tokens of {one_line(text)!r}"
                 print(f"{colored('warning', YELLOW, sys.stderr)}: {told}", file=sys.stderr)
         begin = time.perf_counter()
-        image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed), **given))[0]
+        image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed), **choices))[0]
         seconds = time.perf_counter() - begin
         write_picture(options.output, image)
     height, width, _ = image.shape
@@ -558,7 +559,7 @@ def _generate_picture(options: argparse.Namespace) -> int:
 def _said(
     tokenizer: Any, stream: Iterator[int], begin: float, *, is_silent: bool
 ) -> tuple[str, list[int], float, float | None]:
-    """Prints a text as it comes, and returns it with its tokens, the seconds to the first block, and the rate after."""
+    """Prints text as it arrives; returns it with its tokens, the seconds to the first block, and the rate after it."""
     piece, texts, tokens, times = tokenizer.pieces(), [], [], []
     for token in stream:
         times.append(time.perf_counter())
@@ -572,7 +573,7 @@ def _said(
 
 
 def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bool) -> None:
-    """Answers each line of the standard input as the next message of one conversation."""
+    """Answers each line of standard input as the next message of a conversation."""
     messages: list[dict[str, str]] = []
     state: Any = None
     before: list[int] = []
@@ -628,7 +629,7 @@ def compile(options: argparse.Namespace) -> int:
 
 
 def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
-    """The program of a model that is to be served: its open sizes stay open."""
+    """Builds the program to serve; open sizes stay open."""
     names = dict(options.onnx_free_dim_name_override)
     multiples = {name: size for name, size in names.items() if not isinstance(size, int)}
     if not _is_onnx(path):
@@ -703,7 +704,7 @@ def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
 
 
 def ops(options: argparse.Namespace) -> int:
-    """Lists all operators, or those that match the given words."""
+    """Lists all operators, or those that match the words."""
     words = " ".join(options.words)
     if options.json:
         print(json.dumps(summaries(words), indent=1))
@@ -719,7 +720,7 @@ def ops(options: argparse.Namespace) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Explains an operator with its rules and an example, or lists the operators that match the given words."""
+    """Explains an operator with its rules and an example, or lists the operators that match the words."""
     operator, *others = found = find_operators(" ".join(options.words))
     if others:
         width = shutil.get_terminal_size().columns

@@ -142,7 +142,7 @@ OPERATORS_HEAD = ("operator", "level", "tensors", "ranks", "data types")
 def operator_rows(words: str = "", width: int | None = None) -> Iterator[tuple[str, ...]]:
     """The rows of the table of `summaries`; an operator's tensors with the same ranks and data types share a row.
 
-    For a table that fits `width`, data types are wrapped, and a long name has a row of one cell.
+    For a table that fits `width`, data types are wrapped, and a long name has a row of a single cell.
     """
     name_width, type_width = _widths(width)
     for summary in summaries(words):
@@ -164,7 +164,7 @@ _TENSOR_WIDTH = 21  # of the longest name and a comma
 
 
 def _widths(width: int | None) -> tuple[int, int]:
-    """The widths of names and data types in a table of this width; a line has one to three kinds of types."""
+    """Computes the widths of names and data types in a table; a line has one to three kinds of types."""
     if width is None:
         return 100, 100
     room = width - _TENSOR_WIDTH - 18  # the level, ranks and gaps
@@ -305,7 +305,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
     members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
     arrays = example.arrays(of_inputs=True)
-    by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are given by position
+    by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are passed by position
     inputs = [
         f"{f'{key}=' if by_name else ''}np.array({_with_numpys_names(str(array.tolist()))}, dtype={array.dtype.name!r})"
         for key, array in arrays.items()
@@ -364,7 +364,7 @@ def _wrap(documentation: str, width: int) -> Iterator[str]:
 
 
 def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] | None = None, *, indent: str = "") -> list[str]:
-    """The lines of a table whose columns are as wide as their widest cells; a row of one cell has no columns."""
+    """The lines of a table whose columns are as wide as their widest cells; a row of a single cell has no columns."""
     cells = [head, *rows] if head else list(rows)
     widths = [max(map(len, column)) for column in zip(*(row for row in cells if len(row) > 1), strict=True)]
     lines = [

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; 130 is that of a shell command after Ctrl-C
+FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
 RED, GREEN, YELLOW = "31", "32", "33"  # codes of the ANSI escape sequence for colors
 
 

@@ -26,9 +26,9 @@ MAX_DIMENSION_COUNT = 8
 class TensorDesc:
     """`DML_BUFFER_TENSOR_DESC`: the data type and sizes of a tensor, and the layout of its elements in a buffer.
 
-    `strides` are in elements, not bytes. A stride of 0 repeats one element along a dimension; `strides=None` means that
-    the tensor is packed, without gaps between elements. Elements of 4 bits are stored two to a byte, the first one in
-    the low half.
+    `strides` are in elements, not bytes. A stride of 0 repeats an element along a dimension; `strides=None` means that
+    the tensor is packed, without gaps between elements. Elements of 4 bits are stored two to a byte, the first in the
+    low half.
 
     >>> columns = TensorDesc("INT16", sizes=(2, 3), strides=(1, 2))
     >>> columns.read(np.array([1, 4, 2, 5, 3, 6], "int16")).tolist()
@@ -101,9 +101,9 @@ class TensorDesc:
             "total_tensor_size_in_bytes": self.total_tensor_size_in_bytes,
             "guaranteed_base_offset_alignment": self.guaranteed_base_offset_alignment,
         }
-        given = [repr(self.data_type.name), repr(self.sizes)]
-        given += [f"{name}={value!r}" for name, value in layout.items() if value]
-        return f"TensorDesc({', '.join(given)})"
+        shown = [repr(self.data_type.name), repr(self.sizes)]
+        shown += [f"{name}={value!r}" for name, value in layout.items() if value]
+        return f"TensorDesc({', '.join(shown)})"
 
     @property
     def rank(self) -> int:
@@ -141,18 +141,18 @@ class TensorDesc:
 
     @property
     def span(self) -> int:
-        """The number of elements of the buffer, up to the last one of the tensor."""
+        """The number of elements in the buffer up to the tensor's last element."""
         strides = self.strides or packed_strides(self.sizes)
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=False))
 
     @property
     def span_in_bytes(self) -> int:
-        """The number of bytes of the buffer, up to the last one of the tensor."""
+        """The number of bytes in the buffer up to the tensor's last element."""
         return -(-self.span * self.data_type.bits // 8)
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The strides of the dimensions with more than one element; the others do not matter."""
+        """The strides of the dimensions with several elements; the others do not matter."""
         strides = self.strides or packed_strides(self.sizes)
         return tuple(stride for size, stride in zip(self.sizes, strides, strict=True) if size > 1)
 
@@ -171,7 +171,7 @@ class TensorDesc:
     def read(self, buffer: Any) -> Any:
         """Copies the logical array out of `buffer`, a contiguous bytes-like object or a JAX array.
 
-        Given a JAX array, it returns one, under every transformation: strides that transpose and repeat become a
+        From a JAX array, it returns a JAX array, under every transformation: strides that transpose and repeat become a
         transpose and a broadcast. Bytes of another type than `data_type` have no gradient.
 
         >>> TensorDesc("INT4", (3,)).read(bytes([0x21, 0x0F])).tolist()
@@ -199,8 +199,8 @@ class TensorDesc:
         """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
-            expected, given = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
-            raise InvalidDesc(Problem("array", f"must be {expected}", given))
+            expected, found = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
+            raise InvalidDesc(Problem("array", f"must be {expected}", found))
         data = self._bytes_in(buffer)
         if not data.flags.writeable:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))
@@ -263,7 +263,7 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Packs an even number of 4-bit elements from one per byte to two per byte, the first in the low half.
+    """Packs an even number of 4-bit elements two to a byte, the first in the low half; `halves` has a byte for each.
 
     >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
     '210f'
@@ -272,7 +272,7 @@ def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Unpacks 4-bit elements from two per byte to one per byte: the inverse of `packed`."""
+    """Gives each 4-bit element a byte: the inverse of `packed`."""
     halves = np.empty(2 * data.size, np.uint8)
     halves[0::2], halves[1::2] = data & 15, data >> 4
     return halves

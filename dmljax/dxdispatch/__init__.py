@@ -8,7 +8,7 @@ We accept what DxDispatch's parser accepts, which is more than its schema allows
   values at the start of the buffer.
 - FLOAT16 values are rounded to nearest; DxDispatch truncates them. In initial values, a number too large for its float
   type becomes infinite, as in DxDispatch, but with a warning; in a desc it is refused.
-- A name that occurs twice in one object is refused; DxDispatch uses the first in some places and the last in others.
+- A name that occurs twice in an object is refused; DxDispatch uses the first in some places and the last in others.
 - `load` refuses a model that cannot run because of missing bindings, bindings for tensors that the desc does not have,
   buffers that are too small, overlapping outputs, or files outside the output folder. DxDispatch leaves these checks to
   DirectML.
@@ -22,7 +22,7 @@ We accept what DxDispatch's parser accepts, which is more than its schema allows
   to print or to estimate.
 - A resource may be bound to an ONNX model's input that has an initializer as its default. DxDispatch ignores such a
   binding.
-- `fuse` combines several dispatches into one.
+- `fuse` combines several dispatches.
 - An operator may write to a buffer that it reads, because all inputs are read first.
 """
 

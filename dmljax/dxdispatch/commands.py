@@ -24,12 +24,12 @@ MAX_PRINTED_VALUES = 2**24
 
 def read_command(context: Context, place: Place, value: Any) -> Command | None:
     """Reads a command; None if its dispatchable has findings."""
-    given = json_string("type", of_kind(dict, (), value).get("type"))
+    name = json_string("type", of_kind(dict, (), value).get("type"))
     kinds = {"dispatch": _dispatch, "print": _print, "writeFile": _write_file}
-    kind = next((kind for kind in kinds if kind.lower() == given.lower()), None)
+    kind = next((kind for kind in kinds if kind.lower() == name.lower()), None)
     if kind is None:
-        hint = did_you_mean(given, kinds)
-        raise InvalidDesc(Problem("type", f"must be one of {', '.join(kinds)}", f"{show(given)}{hint}"))
+        hint = did_you_mean(name, kinds)
+        raise InvalidDesc(Problem("type", f"must be one of {', '.join(kinds)}", f"{show(name)}{hint}"))
     return kinds[kind](context, place, value)
 
 
@@ -61,9 +61,9 @@ def _write_file(context: Context, place: Place, value: Any) -> WriteFile:
 def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
     fields = context.fields(place, value, ("type", "dispatchable", "bindings", "threadGroupCount"))
     with context.part(*place):
-        fields.one("threadGroupCount", optional(_thread_groups))
-    name = fields.one("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
-    bindings = fields.one("bindings", partial(given_of_kind, dict))
+        fields.value("threadGroupCount", optional(_thread_groups))
+    name = fields.value("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
+    bindings = fields.value("bindings", partial(given_of_kind, dict))
     if name not in context.names:
         return None
     place, dispatchable = (*place, "bindings"), context.dispatchables[name]
@@ -83,7 +83,7 @@ def _dispatch_of_network(
     context: Context, place: Place, name: str, network: Network, bindings: Mapping[str, Any]
 ) -> Dispatch:
     names = network.names
-    # The binding of a single tensor is an object, a name, or a list of one of these.
+    # The binding of a single tensor is an object or a name, or a list with either.
     singles = {
         key: source[0] if isinstance(source, list) and len(source) == 1 else source for key, source in bindings.items()
     }
@@ -110,7 +110,7 @@ def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: 
 
 
 def _require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses a shape for an output if the model computes a different one; a scalar has shape [1]."""
+    """Refuses an output's shape that differs from what the model computes; a scalar has shape [1]."""
     wrong = [
         Problem((point.name, "shape"), f"must be {list(sizes)}, which the model computes", list(shapes[point.name]))
         for point in points

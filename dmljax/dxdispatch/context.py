@@ -29,12 +29,12 @@ Readers = Mapping[str, Read | None]  # by field name; None for fields without ef
 class Fields(dict[str, Any]):
     """The known fields of an object; null fields count as absent."""
 
-    def one(self, name: str, read: Read) -> Any:
-        """The value of a field, converted by `read`."""
+    def value(self, name: str, read: Read) -> Any:
+        """Reads the value of a field."""
         return read(name, self.get(name))
 
     def all(self, readers: Readers) -> dict[str, Any]:
-        """The values of the fields that have readers; raises one error with all of their problems."""
+        """Reads the values of the fields that have readers; raises one error with all of their problems."""
         checks = {name: partial(read, name, self.get(name)) for name, read in readers.items() if read is not None}
         return dict(zip(checks, all_checked(*checks.values()), strict=True))
 
@@ -45,14 +45,14 @@ def optional(read: Read, default: Any = None) -> Read:
 
 
 def of_kind(kind: type, where: Where, value: Any) -> Any:
-    """`value`, if it is an object (a dict) or a list."""
+    """Checks that `value` is an object (a dict) or a list."""
     if not isinstance(value, kind):
         raise InvalidType(Problem(where, f"must be {'an object' if kind is dict else 'a list'}", show(value)))
     return value
 
 
 def given_of_kind(kind: type, name: str, value: Any) -> Any:
-    """`value`, if it is given and is an object (a dict) or a list."""
+    """Checks that `value` is present, and an object (a dict) or a list."""
     return of_kind(kind, name, json_given(name, value))
 
 
@@ -85,7 +85,7 @@ class Context:
         self.resources: dict[str, Any] = {}
         self.dispatchables: dict[str, Dispatchable | Network | None] = {}
         self.commands: dict[int, Any] = {}
-        # By dispatchable, even one with findings: the names that bindings may have, and whether each takes a list.
+        # By dispatchable, with or without findings: the names that bindings may have, and whether each takes a list.
         self.names: dict[str, Mapping[str, bool]] = {}
         self.networks: dict[str, Dispatchable] = {}  # from ONNX models, for the sizes of dispatches
         self.sized: dict[tuple[Any, ...], str | None] = {}  # their names, by network and sizes
@@ -97,7 +97,7 @@ class Context:
 
     def finished(self) -> DispatchModel:
         """The model; its dispatchables include its ONNX models for the sizes of dispatches."""
-        own = {name: one for name, one in self.dispatchables.items() if isinstance(one, Dispatchable)}
+        own = {name: part for name, part in self.dispatchables.items() if isinstance(part, Dispatchable)}
         commands = list(self.commands.values())
         return replace(self.model, resources=self.resources, dispatchables=own | self.networks, commands=commands)
 
@@ -144,8 +144,8 @@ class Context:
         """Reads the name of an existing part of the model."""
         name = json_string(field, value)
         if name not in known:
-            given = show(name) + did_you_mean(name, known)
-            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", given))
+            found = show(name) + did_you_mean(name, known)
+            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", found))
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
@@ -156,7 +156,7 @@ class Context:
         return name, self.resources[name]
 
     def is_unsized(self, name: str | None) -> TypeGuard[str]:
-        """Whether a resource is deferred and has not yet received its size from an output."""
+        """Whether a resource is deferred and still waits for its size from an output."""
         resource = self.resources.get(name) if name is not None else None
         return resource is not None and resource.is_deferred and name not in self.sizes_of_outputs
 

@@ -77,7 +77,7 @@ def read_dispatchable(context: Context, place: Place, value: Any) -> Dispatchabl
 
 def _operator(context: Context, place: Place, value: Any, operator: type[Operator]) -> Dispatchable | None:
     name = str(place[-1])
-    names = {one.name: isinstance(one.kind, Array) for one in operator.members() if one.tensor_kind}
+    names = {member.name: isinstance(member.kind, Array) for member in operator.members() if member.tensor_kind}
     context.names[name] = names
     desc_place = context.model.desc_place(name)
     nested = [str(key) for key in desc_place[len(place) :]]
@@ -113,7 +113,7 @@ def _desc(context: Context, place: Place, operator: type[Operator], value: Any) 
 def _nested_fields(context: Context, place: Place, kind: Kind, value: Any) -> Any:
     """Keeps the known fields of the objects inside a desc: tensors, fused activations, and arrays of either."""
     if isinstance(kind, Array) and isinstance(value, list):
-        return [_nested_fields(context, (*place, i), kind.of, one) for i, one in enumerate(value)]
+        return [_nested_fields(context, (*place, i), kind.of, element) for i, element in enumerate(value)]
     if not isinstance(value, dict) or not kind.json_fields(value):
         return value
     fields = context.fields(place, value, kind.json_fields(value))
@@ -128,7 +128,7 @@ def _serialized_graph(context: Context, place: Place, value: Any) -> Dispatchabl
     fields = context.fields(place, value, (*_TYPE, "sourcePath", "executionFlags"))
     with context.part(*place):
         fields.all(_HINTS)
-    path = context.file(fields.one("sourcePath", json_string))
+    path = context.file(fields.value("sourcePath", json_string))
     with inside("sourcePath"):
         graph = parse_graph(context.content(path), lambda name: context.content(file_of_constant(path, name)))
         context.names[str(place[-1])] = dict.fromkeys((*graph.inputs, *graph.outputs), False)
@@ -153,14 +153,14 @@ def _network(context: Context, place: Place, value: Any) -> Network:
 def dispatchable_of_network(
     context: Context, place: Place, name: str, network: Network, shapes: Sizes, bound: Container[str]
 ) -> str | None:
-    """The name of the dispatchable that runs an ONNX model for inputs of these sizes; None if it has findings.
+    """Returns the name of the dispatchable that runs an ONNX model for inputs of these sizes; None if it has findings.
 
     The first such dispatchable has the model's name; the names of others also include their sizes.
     """
     with context.part(*place):
         sizes = network.sizes(shapes, bound)
-        for one, count in network.bytes_of_inputs(sizes).items():
-            context.require_affordable((one, "shape"), count)
+        for input_name, count in network.bytes_of_inputs(sizes).items():
+            context.require_affordable((input_name, "shape"), count)
         key = (name, *sizes.items())
         if key not in context.sized:
             context.sized[key] = None
@@ -168,7 +168,7 @@ def dispatchable_of_network(
                 model = network.sized(sizes)
                 if model.traced is not None:
                     _require_affordable(model.traced.jaxpr.jaxpr)
-                spelled = ", ".join(f"{one} {'x'.join(map(str, its))}" for one, its in sizes.items())
+                spelled = ", ".join(f"{input_name} {'x'.join(map(str, its))}" for input_name, its in sizes.items())
                 used = ChainMap[str, Any](context.networks, context.dispatchables)
                 own = unused_name(f"{name} ({spelled})", used) if name in context.networks else name
                 context.networks[own], context.sized[key] = Dispatchable(model), own
@@ -193,7 +193,7 @@ def _require_valid(context: Context, desc: Operator | Graph) -> None:
 
 
 def _require_affordable(jaxpr: Any) -> None:
-    """Refuses the program of an ONNX model if one of its arrays is too large."""
+    """Refuses the program of an ONNX model if any of its arrays is too large."""
     for equation in equations(jaxpr):
         for variable in equation.outvars:
             array = variable.aval
@@ -203,13 +203,13 @@ def _require_affordable(jaxpr: Any) -> None:
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """The equations of a computation and of those inside it."""
+    """Yields the equations of a computation and of the computations inside it."""
     for equation in jaxpr.eqns:
         yield equation
-        for given in equation.params.values():
-            for one in given if isinstance(given, tuple | list) else (given,):
-                if isinstance(one, ClosedJaxpr | Jaxpr):
-                    yield from equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one)
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(part, ClosedJaxpr | Jaxpr):
+                    yield from equations(part.jaxpr if isinstance(part, ClosedJaxpr) else part)
 
 
 def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:

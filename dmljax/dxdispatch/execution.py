@@ -69,7 +69,7 @@ Result = Dispatched | Printed | Written
 
 
 class Execution:
-    """Runs a model's commands on buffers that persist from one command to the next.
+    """Runs a model's commands on buffers that persist between commands.
 
     The constructor refuses a model that writes files if there is no `output_path`, and a model with 64-bit data types
     unless they are enabled in JAX.
@@ -97,7 +97,7 @@ class Execution:
                 dispatchable.desc.require_available()
         self.buffers = {name: resource.buffer() for name, resource in model.resources.items()}
         # DirectML copies OWNED_BY_DML inputs at initialization, when buffers still hold their initial values.
-        owned = {binding.resource for one in model.dispatchables.values() for binding in one.bindings.values()}
+        owned = {binding.resource for part in model.dispatchables.values() for binding in part.bindings.values()}
         self._owned = {name: self.buffers[name].copy() for name in owned}
         self._compiled: dict[tuple[str, bool], Any] = {}  # a global cache would keep constants in memory
 

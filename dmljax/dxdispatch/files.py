@@ -111,8 +111,8 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     with _decoding(path, "must be an image"), image_module.open(file) as image:
         height, width = size[2:] if size else (image.height, image.width)
         needed = max(height * width, image.height * image.width) * channels * 4
-        given = f"'{one_line(path)}', {image.height} x {image.width}"
-        require((), needed <= at_most, f"must take at most {at_most} bytes", given)
+        found = f"'{one_line(path)}', {image.height} x {image.width}"
+        require((), needed <= at_most, f"must take at most {at_most} bytes", found)
         pixels = image.convert(_IMAGE_MODES[channels])
         if pixels.size != (width, height):
             pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
@@ -211,14 +211,14 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        given = f"'{one_line(path)}' ({reason_of(error)})"
-        problem = Problem("targetPath", "must be a writable file", given)
+        found = f"'{one_line(path)}' ({reason_of(error)})"
+        problem = Problem("targetPath", "must be a writable file", found)
         raise unusable_file(problem, error, str(path)) from None
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
-    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old one."""
+    """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
     mode = None
     if path.exists():
         with path.open("r+b") as file:  # fails if the old file is not writable

@@ -1,9 +1,9 @@
-"""Joins consecutive dispatches into one graph, whose edges replace the buffers between them.
+"""Joins consecutive dispatches into a graph, whose edges replace the buffers between them.
 
 A dispatch joins the preceding graph if each tensor that it reads was written by exactly one of the graph's outputs,
 starting at the same byte, or by none. It starts a new graph if it reads an output from a different byte on, a tensor
 that several outputs wrote parts of, or the gaps between an output's elements. Serialized graphs and ONNX models are
-already compiled as one graph, and are not joined with others.
+already compiled as a graph, and are not joined with others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ MAX_DISPATCHES = 500  # in a graph: XLA compiles 500 additions in 1.3 s, and 100
 
 
 def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
-    """Joins consecutive dispatches of a model into one, where this does not change what it prints and writes.
+    """Joins consecutive dispatches of a model where this does not change what it prints and writes.
 
     Only the bits of computed NaNs may differ, because XLA does not define them. An output that only the joined
     dispatches read is not written to its buffer. Set `is_repeated` for runs that repeat each dispatch, such as by a
@@ -46,7 +46,7 @@ def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
         }
         for is_fused in (True, False)
     )
-    dispatchables = {name: one for name, one in model.dispatchables.items() if name in alone or name not in together}
+    dispatchables = {name: part for name, part in model.dispatchables.items() if name in alone or name not in together}
     commands: list[Command] = []
     for group in groups:
         if len(group.numbers) == 1:
@@ -55,7 +55,7 @@ def fuse(model: DispatchModel, *, is_repeated: bool = False) -> DispatchModel:
         name = unused_name(" + ".join(group.names), {**model.dispatchables, **dispatchables})
         dispatchables[name], dispatch = group.as_one(name, readers)
         commands.append(dispatch)
-    numbers = [tuple(one for number in group.numbers for one in model.numbers_of(number)) for group in groups]
+    numbers = [tuple(number for index in group.numbers for number in model.numbers_of(index)) for group in groups]
     return replace(model, dispatchables=dispatchables, commands=commands, numbers=numbers)
 
 
@@ -156,7 +156,7 @@ class _Group:
                 return False
             sources.append(source)
             reads += [] if is_owned else [area]
-        # Repeating the group equals repeating each dispatch only if no dispatch writes what it or an earlier one reads.
+        # Repeating the group equals repeating each dispatch only if none writes what it or an earlier dispatch reads.
         if self.is_repeated and any(
             output.meets(read) for output in outputs.values() for read in (*reads, *self._outside())
         ):
@@ -188,13 +188,13 @@ class _Group:
         return Dispatchable(graph, owned, rounds_between_nodes=True), Dispatch(name, bound)
 
     def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
-        """The outputs to write: no later output overwrites them, and they are read outside the group or not at all."""
+        """Yields the outputs to write: not overwritten later, and read outside the group or not at all."""
         passed_on, own, later = set(self.assembly.edges.values()), set(self.numbers), list[_Area]()
         kept = []
         for source, area in reversed(self.outputs.items()):
             is_read_elsewhere = not readers.get(area.binding.resource, set()) <= own
             is_read_elsewhere |= any(area.meets(read) for read in self._outside())  # by the group, when it runs again
-            if (is_read_elsewhere or source not in passed_on) and not any(one.fills(area) for one in later):
+            if (is_read_elsewhere or source not in passed_on) and not any(other.fills(area) for other in later):
                 kept.append(source)
             later.append(area)
         return reversed(kept)

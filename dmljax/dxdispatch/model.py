@@ -24,7 +24,7 @@ from dmljax.types import DataType, Results, TensorFlags
 class Resource:
     """A buffer: its size, its initial values, and the data type that commands print and write it in.
 
-    4-bit values are stored two to a byte; `padding_bits` is 4 if the last byte of the initial values holds only one.
+    4-bit values are stored two to a byte; `padding_bits` is 4 if the last byte of the initial values is half full.
     """
 
     data_type: DataType
@@ -179,7 +179,7 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The broken rule and the given value, without the path."""
+        """The broken rule and the value, without the path."""
         return self.problem.message
 
     def to_json(self) -> dict[str, Any]:
@@ -278,4 +278,4 @@ class DispatchModel:
         except InvalidModel:
             raise
         except DmlError as error:
-            raise InvalidModel([self.finding(place, one) for one in error.problems], self.warnings) from error
+            raise InvalidModel([self.finding(place, problem) for problem in error.problems], self.warnings) from error

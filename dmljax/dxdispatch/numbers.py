@@ -47,7 +47,7 @@ def convert(
 
 
 def sequence(start: Any, delta: Any, count: int) -> NDArray[Any]:
-    """`count` values from `start`, each the previous one plus `delta`; floats are rounded each time, integers wrap."""
+    """Adds `delta` repeatedly to `start`, for `count` values; floats are rounded each time, integers wrap."""
     steps = np.full(count, delta)
     steps[:1] = start
     with np.errstate(over="ignore", invalid="ignore"):

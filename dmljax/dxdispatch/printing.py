@@ -58,12 +58,12 @@ def result_json(result: Result, warmup_samples: int) -> dict[str, Any]:
 
 
 def total_milliseconds(results: Iterable[Dispatched], warmup_samples: int) -> float:
-    """The time of one run: the sum of the dispatches' medians."""
+    """Sums the medians of the dispatches, the time of a run."""
     return sum(_median(_cold_and_hot(result.milliseconds, warmup_samples)[1]) for result in results)
 
 
 def _cold_and_hot(samples: Sequence[float], warmup_samples: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Splits samples into cold ones, the first, which may be slow, and hot ones; leaves at least one hot sample."""
+    """Splits samples into the cold first samples, which may be slow, and the hot rest, which is never empty."""
     cold = min(len(samples) - 1, warmup_samples)
     return samples[:cold], samples[cold:]
 

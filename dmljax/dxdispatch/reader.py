@@ -44,7 +44,7 @@ def load(
 
     Files that the model names are looked up in `input_path`, by default the model's folder, and then in the current
     folder. The model itself is looked up in `input_path` if `path` does not exist. `path` may also be a stream of
-    bytes, whose folder is the current one.
+    bytes, whose folder is the current folder.
 
     The last three arguments set sizes of ONNX models and override the JSON: open dimensions by name or denotation, and
     the tensors of all dispatches by the names of inputs and outputs.
@@ -138,14 +138,14 @@ def _read(context: Context) -> None:
         for section, (kind, read) in _SECTIONS.items():
             parts = getattr(context, section)
             with context.part():
-                given = root.one(section, partial(given_of_kind, kind))
-                for key, value in given.items() if kind is dict else enumerate(given):
+                values = root.value(section, partial(given_of_kind, kind))
+                for key, value in values.items() if kind is dict else enumerate(values):
                     parts[key] = None
                     with context.part(section, key):
                         parts[key] = read(context, (section, key), value)
         check_targets(context)
         known = {
-            one for network in context.dispatchables.values() if isinstance(network, Network) for one in network.names
+            name for network in context.dispatchables.values() if isinstance(network, Network) for name in network.names
         }
         for name in context.overrides.shapes:
             if name not in known:

@@ -31,7 +31,7 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
     """Reads a resource."""
     fields = context.fields(place, value, _FIELDS)
     if fields.get("initialValues") == "deferred":
-        declared = fields.one("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
+        declared = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
         return Resource(declared, 0, np.zeros(0, np.uint8), is_deferred=True)
     offset, size, (own_type, values) = fields.all(
         {
@@ -51,8 +51,8 @@ def read_resource(context: Context, place: Place, value: Any) -> Resource:
 
 
 def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[DataType, NDArray[Any]]:
-    own_type = fields.one("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
-    source = fields.one("initialValues", json_given)
+    own_type = fields.value("initialValuesDataType", optional(data_type, DataType.UNKNOWN))
+    source = fields.value("initialValues", json_given)
     if isinstance(source, list):
         if own_type is DataType.UNKNOWN:
             return own_type, _struct(context, place, source)
@@ -61,8 +61,8 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
         raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
     kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
     if not kinds or (kinds[0] == "value" and len(kinds) > 1):
-        given = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
-        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", given))
+        found = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
+        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", found))
     place = (*place, "initialValues")
     if kinds[0] == "sourcePath":
         return _file_values(context, context.fields(place, source, ("sourcePath",)), own_type, fields)
@@ -75,7 +75,7 @@ def _generated(context: Context, place: Place, source: Any, own_type: DataType, 
     names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
     fields = context.fields(place, source, (*names, "valueCount"))
     require(kind, own_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
-    count = fields.one("valueCount", uint)
+    count = fields.value("valueCount", uint)
     context.require_affordable("valueCount", count * own_type.dtype.itemsize)
     first, *delta = (_number(context, place, name, fields, own_type) for name in names)
     return sequence(first, delta[0], count) if delta else np.full(count, first)
@@ -90,7 +90,7 @@ def _struct(context: Context, place: Place, source: Sequence[Any]) -> NDArray[np
         inner = (*place, "initialValues", index)
         with inside(("initialValues", index)):
             fields = context.fields(inner, part, ("name", "type", "value"))
-            own_type = fields.one("type", data_type)
+            own_type = fields.value("type", data_type)
             is_whole = own_type not in (DataType.UNKNOWN, *INTEGER_4)
             require("type", is_whole, "must be a data type of whole bytes", own_type.name)
             parts.append(_number(context, inner, "value", fields, own_type).tobytes())
@@ -98,7 +98,7 @@ def _struct(context: Context, place: Place, source: Sequence[Any]) -> NDArray[np
 
 
 def _number(context: Context, place: Place, name: str, fields: Fields, own_type: DataType) -> Any:
-    value = fields.one(name, json_given)
+    value = fields.value(name, json_given)
     return _numbers(context, place, name, [value], own_type, is_list=False)[0]
 
 
@@ -114,8 +114,8 @@ def _numbers(
 
 def _file_values(context: Context, source: Fields, own_type: DataType, fields: Fields) -> tuple[DataType, NDArray[Any]]:
     with inside("initialValues"):
-        path = context.file(source.one("sourcePath", json_string))
-    mode, size = fields.get("resampleMode", "scale"), fields.one("resampleSize", optional(uints, ()))
+        path = context.file(source.value("sourcePath", json_string))
+    mode, size = fields.get("resampleMode", "scale"), fields.value("resampleSize", optional(uints, ()))
     require("resampleMode", mode == "scale", "must be 'scale'", show(mode))
     require("resampleSize", len(size) in (0, 4), "must be [batch, channels, height, width]", f"{len(size)} elements")
     with inside(("initialValues", "sourcePath")):
@@ -124,12 +124,14 @@ def _file_values(context: Context, source: Fields, own_type: DataType, fields: F
     return own_type, values
 
 
-def size_deferred(context: Context, place: Place, points: Sequence[BindPoint] | None, given: Mapping[str, Any]) -> None:
+def size_deferred(
+    context: Context, place: Place, points: Sequence[BindPoint] | None, bindings: Mapping[str, Any]
+) -> None:
     """Sizes deferred resources by the first outputs bound to them.
 
     If points is None, the ONNX model has findings, and so do these resources; that is already reported.
     """
-    resources = {name: one["name"] for name, one in given.items() if isinstance(one.get("name"), str)}
+    resources = {name: binding["name"] for name, binding in bindings.items() if isinstance(binding.get("name"), str)}
     if points is None:
         context.resources |= dict.fromkeys(filter(context.is_unsized, resources.values()))
         return

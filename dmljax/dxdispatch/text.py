@@ -4,7 +4,7 @@ RapidJSON, as DxDispatch configures it, accepts comments and trailing commas, an
 
 A plain list holds only numbers and the strings "nan" and "inf", with or without a minus sign and in any case. Buffers
 are written as plain lists and may be long, so one pattern matches a whole plain list, and an element's line is computed
-only when a message needs it. All other values are parsed one by one.
+only when a message needs it. All other values are parsed individually.
 """
 
 import json
@@ -94,7 +94,7 @@ class Document:
 
 
 class _Lines:
-    """Finds line numbers of offsets in a text; a lookup counts line ends in only one part of the text."""
+    """Finds line numbers of offsets in a text; a lookup counts line ends only in a part of the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -70,9 +70,9 @@ def _example(
     builder = Builder()
     builder.name = call.operator
     # Inputs are constants, because the descriptor needs the values of some.
-    given = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
+    constants = [builder.local_constant(jnp.asarray(x)) for x in jax.tree.leaves(tuple(call.arrays.values()))]
     types = [np.dtype(result.dtype) for result in jax.tree.leaves(call.results)]
-    OperatorCall(builder, call, given, list(zip(types, map(np.shape, values), strict=True))).results()
+    OperatorCall(builder, call, constants, list(zip(types, map(np.shape, values), strict=True))).results()
     ((node, desc),) = builder.nodes.items()
     inputs = {}
     for key, tensor in desc.tensors(is_input=True).items():

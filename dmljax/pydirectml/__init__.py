@@ -1,7 +1,7 @@
 """PyDirectML for JAX: the classes, functions and enumerations of Microsoft's Python binding of DirectML.
 
 `import dmljax.pydirectml as dml` is the only line of a program that changes, and `python -m dmljax.pydirectml
-program.py` runs one that says `import pydirectml`. A model's `function` is a JAX function of its inputs.
+program.py` runs a program that says `import pydirectml`. A model's `function` is a JAX function of its inputs.
 """
 
 # fmt: off
@@ -30,5 +30,5 @@ __all__ = [
 ]
 # fmt: on
 
-Dimensions = list  # a name of the binding without use: lists are taken and given
+Dimensions = list  # a name of the binding without use: functions take and return lists
 globals().update(_EXPORTED, __all__=[*__all__, "Dimensions", *_EXPORTED])

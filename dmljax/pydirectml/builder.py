@@ -306,20 +306,20 @@ def require_builder(where: Where, value: Any) -> GraphBuilder:
     return value._builder
 
 
-Given = Expression | list[Expression] | None  # for one member: a tensor, an array of tensors, or nothing
+Operand = Expression | list[Expression] | None  # for a member: a tensor, an array of tensors, or nothing
 
 
 def add_operator(
-    operator: type[Operator], inputs: Mapping[str, Given], outputs: Sequence[str] = ("output",), **attributes: Any
+    operator: type[Operator], inputs: Mapping[str, Operand], outputs: Sequence[str] = ("output",), **attributes: Any
 ) -> dict[str, Expression]:
     """Adds an operator with these inputs and attributes; returns the outputs with these fields.
 
-    Outputs have the first input's type, or UINT32 for indices; their sizes are inferred unless `output_sizes` is given.
+    Outputs have the first input's type, or UINT32 for indices; sizes are inferred unless `output_sizes` sets them.
     """
     given_sizes = attributes.pop("output_sizes", ())
     with within(operator.type):
         leaves = dict(given_tensors(inputs)) or {(field,): None for field in inputs}
-        builders = {path: require_builder(path, one) for path, one in leaves.items()}
+        builders = {path: require_builder(path, expression) for path, expression in leaves.items()}
         builder = next(iter(builders.values()))
         for path, own in builders.items():
             require(path, own is builder, "must be an expression of the same builder", "one of another builder")
@@ -327,7 +327,7 @@ def add_operator(
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}
         tensors = {field: directml.TensorDesc(data_type, sizes) for field, data_type in types.items()}
-    descs = {name: mapped_tensor(lambda expression: expression._view, given) for name, given in inputs.items()}
+    descs = {name: mapped_tensor(lambda expression: expression._view, operand) for name, operand in inputs.items()}
     made = operator(**descs, **tensors, **attributes)
     whole = made if given_sizes else made.with_inferred_sizes(FeatureLevel[f"FL_{LEVEL}"])
     return builder._add(whole, leaves.values())

@@ -21,7 +21,7 @@ class BindingEnum(enum.IntEnum):
 
 
 def _enumeration(name: str, members: dict[str, int] | str) -> Any:
-    numbered = members if isinstance(members, dict) else {one: i for i, one in enumerate(members.split())}
+    numbered = members if isinstance(members, dict) else {member: i for i, member in enumerate(members.split())}
     return BindingEnum(name, numbered, module="dmljax.pydirectml")  # type: ignore[call-arg, arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The functions of PyDirectML: each adds one operator to the builder of its expressions."""
+"""The functions of PyDirectML: each adds an operator to the builder of its expressions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,7 +103,7 @@ def _list(name: str, values: Any) -> list[Any]:
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
     """Adds an input to the graph; `compute` takes bindings in the order of the input indices.
 
-    Further tensors with the same index bind new data to a model; the operators of a model read only one of them.
+    Further tensors with the same index bind new data to a model; a model's operators read only one of these tensors.
     """
     with within("input_tensor"):
         if not isinstance(scope, GraphBuilder):
@@ -133,22 +133,22 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
 
 
 def _added(
-    name: str, operator: type[Operator], given: Mapping[str, Any], outputs: Sequence[str] = ("output",)
+    name: str, operator: type[Operator], arguments: Mapping[str, Any], outputs: Sequence[str] = ("output",)
 ) -> dict[str, Expression]:
     """Adds the operator of a function called with these arguments; returns the outputs with these fields."""
     inputs: dict[str, Any] = {}
-    attributes: dict[str, Any] = {"output_sizes": given.get("output_sizes", ())}
+    attributes: dict[str, Any] = {"output_sizes": arguments.get("output_sizes", ())}
     with within(name):
         for member in operator.members():
             argument = _SPELLED.get(member.field, member.field)
             if member.tensor_kind is None:
-                attributes[member.field] = _attribute(operator, member, argument, given)
+                attributes[member.field] = _attribute(operator, member, argument, arguments)
             elif isinstance(member.kind, Array):
-                if not isinstance(given[argument], list | tuple) or not given[argument]:
-                    raise InvalidType(Problem(argument, "must be a list of expressions", show(given[argument])))
-                inputs[member.field] = list(given[argument])
+                if not isinstance(arguments[argument], list | tuple) or not arguments[argument]:
+                    raise InvalidType(Problem(argument, "must be a list of expressions", show(arguments[argument])))
+                inputs[member.field] = list(arguments[argument])
             elif member.tensor_kind.is_input:
-                inputs[member.field] = given[argument]
+                inputs[member.field] = arguments[argument]
     return add_operator(operator, inputs, outputs, **attributes)
 
 
@@ -156,9 +156,9 @@ _SPELLED = {"window_size": "window_sizes", "inputs": "input"}  # the binding's n
 _IN_SPACE = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 
 
-def _attribute(operator: type[Operator], member: Member, name: str, given: Mapping[str, Any]) -> Any:
+def _attribute(operator: type[Operator], member: Member, name: str, arguments: Mapping[str, Any]) -> Any:
     """Converts an argument to its member; an empty list means the default in each spatial dimension."""
-    value = given[name]
+    value = arguments[name]
     if value is None and not member.is_optional:
         raise InvalidType(Problem(name, "must be given", "none"))
     match member.kind:
@@ -169,15 +169,15 @@ def _attribute(operator: type[Operator], member: Member, name: str, given: Mappi
         case Fused():
             return _fused(name, value)
         case Array(of=Fused()):
-            activations = [_fused(name, one) for one in _list(name, value)]
+            activations = [_fused(name, activation) for activation in _list(name, value)]
             rule = "must have at most four activations, none INVALID"
             require(name, None not in activations and len(activations) <= 4, rule, len(activations))
             return activations
         case Array():
             numbers = _list(name, value)
             if operator.has_images and name in _IN_SPACE:
-                require_builder("input", given["input"])
-                count = len(given["input"]._view.sizes) - 2
+                require_builder("input", arguments["input"])
+                count = len(arguments["input"]._view.sizes) - 2
                 numbers = numbers or [_IN_SPACE[name]] * count
                 rule = f"must have {count} numbers, one for each spatial dimension, or be empty"
                 require(name, len(numbers) == count, rule, numbers)
@@ -347,13 +347,13 @@ def padding(
     input: Expression, padding_mode: Any, padding_value: float, start_padding: Numbers, end_padding: Numbers
 ) -> Expression:
     """Pads the input on both sides; REFLECTION adds at most the input's size."""
-    given = locals()
+    arguments = locals()
     if padding_mode == PaddingMode.REFLECTION:
         with within("padding"):
             require_builder("input", input)
             for name in ("start_padding", "end_padding"):
-                _require_reflectable(name, _list(name, given[name]), input._view.sizes)
-    return _added("padding", directml.PaddingDesc, given)["output"]
+                _require_reflectable(name, _list(name, arguments[name]), input._view.sizes)
+    return _added("padding", directml.PaddingDesc, arguments)["output"]
 
 
 def slice(
@@ -428,10 +428,7 @@ def gru(
     """Runs a gated recurrent unit; `activation_descs`, `direction` and `output_options` are required."""
     with within("gru"):
         OutputOptions.check("output_options", output_options)
-    fields = {
-        "output_sequence": OutputOptions.Single,
-        "output_single": OutputOptions.Sequence,
-    }  # the option that leaves each output out
-    wanted = [field for field, other in fields.items() if output_options != other]
+    fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
+    wanted = [field for field, without in fields.items() if output_options != without]
     found = _added("gru", directml.GruDesc, locals(), wanted)
     return GRUOutputs(found.get("output_sequence"), found.get("output_single"))

@@ -61,7 +61,7 @@ _KINDS = {
 
 
 def _is_integers(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and all(isinstance(one, int | np.integer) for one in value)
+    return isinstance(value, Sequence | np.ndarray) and all(isinstance(number, int | np.integer) for number in value)
 
 
 class TensorDesc:
@@ -77,17 +77,17 @@ class TensorDesc:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = _bound(args, kwargs)
-        policy = given.get("tensor_policy", TensorPolicy.default)
-        strides = given.get("strides", policy.strides(given["sizes"]))
+        arguments = _bound(args, kwargs)
+        policy = arguments.get("tensor_policy", TensorPolicy.default)
+        strides = arguments.get("strides", policy.strides(arguments["sizes"]))
         with within("TensorDesc"):
             self._desc = directml.TensorDesc(
-                DataType(int(given["data_type"])),
-                tuple(given["sizes"]),
+                DataType(int(arguments["data_type"])),
+                tuple(arguments["sizes"]),
                 None if strides is None else tuple(strides),
-                directml.TensorFlags(int(given.get("flags", TensorFlags.NONE))),
-                given.get("total_tensor_size_in_bytes"),
-                given.get("guaranteed_base_offset_alignment", 0),
+                directml.TensorFlags(int(arguments.get("flags", TensorFlags.NONE))),
+                arguments.get("total_tensor_size_in_bytes"),
+                arguments.get("guaranteed_base_offset_alignment", 0),
             )
 
     @classmethod
@@ -135,11 +135,11 @@ def _bound(args: Any, kwargs: Any) -> dict[str, Any]:
     """Binds the arguments to the first form that fits them."""
     for form in _FORMS:
         try:
-            given = form.bind(*args, **kwargs).arguments
+            arguments = form.bind(*args, **kwargs).arguments
         except TypeError:
             continue
-        if all(_KINDS[name](value) for name, value in given.items()):
-            return given
+        if all(_KINDS[name](value) for name, value in arguments.items()):
+            return arguments
     shown = [*map(show, args), *(f"{name}={show(value)}" for name, value in kwargs.items())]
     forms = " or ".join(str(form) for form in _FORMS)
     raise InvalidType(Problem((), f"TensorDesc takes {forms}", ", ".join(shown) or "nothing"))
@@ -165,18 +165,18 @@ def stored_array(desc: directml.TensorDesc, data: Any) -> jax.Array:
     """
     stored = stored_desc(desc)
     try:
-        given = np.asarray(data)
+        array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
         raise InvalidType(Problem("data", "must be convertible to a NumPy array", str(error))) from None
-    if given.dtype.kind not in "biuf" and given.dtype != stored.dtype:
-        raise InvalidType(Problem("data", "must be real numbers", f"an array of {given.dtype}"))
-    if given.dtype not in (stored.dtype, np.dtype(np.float32)):
-        given = given.astype(np.float32)
-    buffer = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
+    if array.dtype.kind not in "biuf" and array.dtype != stored.dtype:
+        raise InvalidType(Problem("data", "must be real numbers", f"an array of {array.dtype}"))
+    if array.dtype not in (stored.dtype, np.dtype(np.float32)):
+        array = array.astype(np.float32)
+    buffer = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     needed = stored.span_in_bytes
     if buffer.size not in (needed, desc.total_tensor_size_in_bytes or desc.minimum_size_in_bytes):
         raise InvalidDesc(
-            Problem("data", f"must have {needed} bytes, like {desc}", f"{buffer.size}, an array {given.shape}")
+            Problem("data", f"must have {needed} bytes, like {desc}", f"{buffer.size}, an array {array.shape}")
         )
     return jax.numpy.array(stored.read(buffer))
 

@@ -10,13 +10,13 @@ _HERE = "dmljax.run."
 
 
 def absent(place: str, name: str) -> AttributeError:
-    """The error for a name that the foreign library may have at `place`, and dmljax does not."""
+    """Makes the error for a name that dmljax does not have at `place`, although the foreign library may."""
     library = place.partition(".")[0]
     return AttributeError(f"{place}.{name}: dmljax's version of {library} does not have it")
 
 
 def absent_from(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module of ours."""
+    """Makes the `__getattr__` of a module of dmljax."""
 
     def refuse(name: str) -> Any:
         raise absent(module.removeprefix(_HERE), name)
@@ -48,7 +48,7 @@ class Refusal(DmlError, RuntimeError):
 
 
 class refusing:  # noqa: N801  # a statement's word, as `within` is
-    """Raises a DmlError from inside as one of the kind that the foreign library raises there."""
+    """Raises a DmlError from inside as the kind of error that the foreign library raises there."""
 
     def __init__(self, library: str, kind_of: Callable[[DmlError], type[DmlError]] = lambda error: Refusal) -> None:
         self._library, self._kind_of = library, kind_of

@@ -20,7 +20,7 @@ VALUES = np.array([0, 1], np.float32)
 BYTES, SIGNED = np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.int8)
 
 
-def test_numpys_default_integers_are_accepted_if_every_value_survives() -> None:
+def test_numpys_int64_is_accepted_if_all_values_fit() -> None:
     indices = np.array([[0], [-1], [2**31 - 1], [-(2**31)]])
     assert indices.dtype == np.int64
     result = dmljax.one_hot(indices, VALUES, axis=1, depth=2)
@@ -29,7 +29,7 @@ def test_numpys_default_integers_are_accepted_if_every_value_survives() -> None:
 
 @needs_x32
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
-def test_numpys_integers_are_refused_where_a_value_would_be_truncated(value: int) -> None:
+def test_numpys_int64_beyond_int32_is_refused(value: int) -> None:
     with pytest.raises(
         InvalidDesc, match=f"^one_hot: indices must fit int32 unless jax_enable_x64 is set; got {value}"
     ):
@@ -51,7 +51,7 @@ def test_numpys_unsigned_integers_stay_unsigned() -> None:
 
 
 @needs_x32
-def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
+def test_64_bit_jax_arrays_are_refused_without_x64() -> None:
     with jax.enable_x64(True):
         input = jnp.asarray(np.array([2**40]))
     with pytest.raises(
@@ -61,7 +61,7 @@ def test_64_bit_jax_arrays_are_refused_without_64_bit_types() -> None:
 
 
 @needs_x32
-def test_64_bit_floats_of_jax_are_refused_without_64_bit_types() -> None:
+def test_64_bit_jax_floats_are_refused_without_x64() -> None:
     with jax.enable_x64(True):
         input = jnp.asarray(np.array([0.1]))
     with pytest.raises(Unsupported, match=r"^gather_nd: input must be of at most 32 bits unless .*; got float64"):
@@ -236,7 +236,7 @@ def test_axis_is_accepted_for_axes() -> None:
         ),
     ],
 )
-def test_habits_from_other_libraries_are_answered_with_the_remedy(call: Any, remedy: str) -> None:
+def test_habits_from_other_libraries_get_a_remedy(call: Any, remedy: str) -> None:
     with pytest.raises(DmlError) as refused:
         call()
     assert str(refused.value).endswith(remedy)
@@ -247,7 +247,7 @@ def test_numpys_integers_serve_as_static_arguments() -> None:
     assert result.tolist() == [[0, 1]]
 
 
-def test_scalar_arrays_serve_as_integers_and_vectors_as_sequences() -> None:
+def test_arrays_serve_as_integers_and_sequences() -> None:
     input: Any = np.ones((2, 3), np.float32)
     axis: Any = np.array(1)
     assert dmljax.argmax(input, axes=axis).shape == (2, 1)
@@ -302,7 +302,7 @@ def test_types_are_weak_where_jax_keeps_them_weak() -> None:
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
-def test_integers_too_long_to_print_are_refused_by_their_length(digits: int) -> None:
+def test_huge_integers_are_refused_by_their_length(digits: int) -> None:
     long = f"an int of {(10**digits).bit_length()} bits"
     with pytest.raises(InvalidDesc, match=f"^one_hot: depth must be in .*; got {long}"):
         dmljax.one_hot(np.array([[0]]), VALUES, axis=1, depth=10**digits)
@@ -332,7 +332,7 @@ def test_wrong_calls_name_the_operator(arguments: dict[str, Any], message: str) 
         dmljax.activation_hardmax(**arguments)
 
 
-def test_refusals_come_before_anything_compiles_and_leave_nothing_behind() -> None:
+def test_tracing_refuses_invalid_arguments() -> None:
     with pytest.raises(InvalidDesc, match=r"^one_hot: depth"):
         jax.jit(lambda i: dmljax.one_hot(i, VALUES, axis=1, depth=0)).trace(np.array([[1]]))
     with pytest.raises(InvalidDesc, match=r"^one_hot: depth"):
@@ -367,7 +367,7 @@ total: Any = partial(dmljax.reduce, IMAGE, function=directml.ReduceFunction.SUM)
         (lambda: dmljax.tile(IMAGE, repeats=(1, 1, 1, 10**400)), r"repeats\[3\] must be in \["),
     ],
 )
-def test_types_and_numbers_that_no_argument_takes_are_refused(call_: Callable[[], Any], message: str) -> None:
+def test_wrong_types_and_numbers_are_refused(call_: Callable[[], Any], message: str) -> None:
     with pytest.raises(DmlError, match=message):
         call_()
 
@@ -428,12 +428,12 @@ def test_any_array_that_xla_can_address_is_traced() -> None:
         (partial(dmljax.quantize, VALUES.astype(np.float16), 1e6), "scale must fit float16; got 1000000.0"),
     ],
 )
-def test_a_python_number_must_fit_the_type_of_the_arrays_beside_it(call_: Callable[[], Any], message: str) -> None:
+def test_python_numbers_must_fit_the_arrays_type(call_: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidDesc, match=re.escape(message)):
         call_()
 
 
-def test_every_refusal_is_a_dml_error_and_a_builtin_exception() -> None:
+def test_refusals_are_dml_and_builtin_errors() -> None:
     for kind, own in ((InvalidDesc, ValueError), (InvalidType, TypeError), (Unsupported, NotImplementedError)):
         assert issubclass(kind, dmljax.DmlError)
         assert issubclass(kind, own)

@@ -61,7 +61,7 @@ def test_an_unknown_level_is_refused(level: Any) -> None:
         directml.validate(HARDMAX, feature_level=level)
 
 
-def test_all_findings_are_reported_at_once_and_the_level_once() -> None:
+def test_all_findings_are_reported_at_once() -> None:
     desc = directml.ActivationHardmaxDesc(
         input=TensorDesc(DataType.FLOAT64, (2, 3, 4)), output=TensorDesc(DataType.INT4, (2, 3))
     )
@@ -143,7 +143,7 @@ def test_any_desc_is_validated_without_a_crash(data: st.DataObject) -> None:
 # Lowering
 
 
-def test_a_lowered_desc_takes_inputs_by_position_or_by_directmls_name() -> None:
+def test_lowered_descs_take_inputs_by_position_or_name() -> None:
     desc = directml.GatherNdDesc(
         input=TensorDesc(FLOAT32, (3,)),
         indices=TensorDesc(UINT32, (1,)),
@@ -257,14 +257,14 @@ def test_anything_but_a_descriptor_is_refused(use: Any, given: Any) -> None:
         (lambda: None, ">"),
     ],
 )
-def test_errors_for_functions_and_names_point_to_the_descriptor(given: Any, remedy: str) -> None:
+def test_errors_for_functions_name_the_descriptor(given: Any, remedy: str) -> None:
     with pytest.raises(InvalidType) as refused:
         directml.lower(given)
     assert str(refused.value).endswith(remedy)
 
 
 @pytest.mark.parametrize("level", ["3.0", 3.0])
-def test_a_level_written_with_a_point_is_answered_with_its_name(level: Any) -> None:
+def test_levels_with_a_point_get_their_name(level: Any) -> None:
     with pytest.raises(InvalidDesc, match=r"got '?3.0'? \(use 'FL_3_0'\)$"):
         directml.validate(HARDMAX, feature_level=level)
 
@@ -369,7 +369,7 @@ def test_json_accepts_the_spellings_of_dxdispatch() -> None:
     assert owned.input.flags is TensorFlags.OWNED_BY_DML
 
 
-def test_the_headers_alias_of_an_operator_is_read_and_written() -> None:
+def test_operator_aliases_are_read_and_written() -> None:
     tensor, indices = {"DataType": "FLOAT32", "Sizes": [3]}, {"DataType": "INT32", "Sizes": [3]}
     members = {"InputTensor": tensor, "IndicesTensor": indices, "UpdatesTensor": tensor, "OutputTensor": tensor}
     scatter, alias = (

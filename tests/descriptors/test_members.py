@@ -186,7 +186,7 @@ JOINED = np.concatenate([A, B, C], 1)
 # Tensors as leaves
 
 
-def test_the_tensors_of_an_array_are_leaves_with_a_place_in_both_spellings() -> None:
+def test_tensors_of_an_array_have_keys_and_paths() -> None:
     desc = joining(3, 1, offset=TensorDesc(FLOAT32, (2, 4)))
     assert list(desc.tensors()) == ["inputs[0]", "inputs[1]", "offset", "output"]
     assert list(desc.tensors(is_input=True)) == ["inputs[0]", "inputs[1]", "offset"]
@@ -200,7 +200,7 @@ def test_the_tensors_of_an_array_are_leaves_with_a_place_in_both_spellings() -> 
     assert MockWindowDesc.members()[0].name == "ROITensor"
 
 
-def test_arrays_are_passed_by_position_or_as_a_named_sequence() -> None:
+def test_arrays_are_passed_by_position_or_by_name() -> None:
     join_all = directml.lower(joining(3, 1, 2))
     for outputs in (join_all(A, B, C), join_all(inputs=[A, B, C]), jax.jit(join_all)(A, B, C)):
         np.testing.assert_array_equal(outputs, JOINED)
@@ -237,7 +237,7 @@ def test_several_outputs_in_one_member_are_a_tuple() -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_several_outputs_are_a_named_tuple_with_the_members_names() -> None:
+def test_several_outputs_are_a_named_tuple() -> None:
     both = directml.lower(MockHalvesDesc(input=matrix(3), output_half=matrix(3), output_double=matrix(3)))(A)
     assert both._fields == ("output_half", "output_double")
     np.testing.assert_array_equal(both.output_half, A / 2)
@@ -389,7 +389,7 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
         directml.GatherDesc(input=matrix(3))  # type: ignore[call-arg]
 
 
-def test_a_member_may_share_its_name_with_a_descriptor_attribute() -> None:
+def test_members_may_share_names_of_attributes() -> None:
     desc = MockReduceDesc(function="DECREASING", input=matrix(3), output=matrix(3))  # type: ignore[arg-type]
     assert (desc.function, desc.type) == (AxisDirection.DECREASING, AxisDirection.DECREASING)
     np.testing.assert_array_equal(directml.lower(desc)(A), -A)
@@ -427,12 +427,12 @@ def test_members_are_keyword_only() -> None:
         ((2, 3), "got tuple$"),
     ],
 )
-def test_an_array_in_place_of_a_desc_is_refused_with_its_desc(given: Any, message: str) -> None:
+def test_an_array_instead_of_a_desc_is_refused(given: Any, message: str) -> None:
     with pytest.raises(InvalidType, match=f"InputTensor must be a TensorDesc; {message}"):
         directml.ActivationReluDesc(input=given, output=matrix(3))
 
 
-def test_a_class_that_loses_its_checks_or_has_no_kinds_is_refused() -> None:
+def test_classes_without_checks_or_kinds_are_refused() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Decorated(directml.Operator):
         input: dml.OptionalInput = None
@@ -490,7 +490,7 @@ def test_a_compiled_module_carries_the_operators_name() -> None:
 # Descriptions
 
 
-def test_an_example_and_its_session_have_the_tensors_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_have_the_tensors_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
     example = Example("three", joining(3, 1, 2), {"inputs[0]": A, "inputs[1]": B, "inputs[2]": C}, {"output": JOINED})
     assert example.expects(example.computed())
     monkeypatch.setattr(describe, "examples_of", lambda operator: [example])
@@ -537,7 +537,7 @@ def model(folder: Path, bindings: Any) -> Path:
     return path
 
 
-def test_a_model_binds_a_resource_to_each_tensor_of_an_array(tmp_path: Path) -> None:
+def test_models_bind_each_tensor_of_an_array(tmp_path: Path) -> None:
     bindings = {"InputTensors": ["a", {"name": "b"}, "c"], "OutputTensor": "out"}
     execution = Execution(load(model(tmp_path, bindings)))
     execution.result(0)

@@ -105,9 +105,7 @@ def test_raw_files_take_the_type_that_the_model_gives(tmp_path: Path) -> None:
     assert_same_bits(values(resource), np.array([0, 1, 2, 3, 4, 0], "float16"))
 
 
-def test_files_are_found_in_the_input_path_and_then_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_input_path_precedes_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, content in (("inputs", b"1234"), ("here", b"5678")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.bin").write_bytes(content)
@@ -240,7 +238,7 @@ def test_odd_headers_of_npy_files_are_refused(tmp_path: Path, header: str) -> No
     assert_message(found, "resources.x.initialValues.sourcePath must (be a complete .npy file|hold numbers)")
 
 
-def test_numbers_too_large_for_a_float_become_infinite_with_a_warning(tmp_path: Path) -> None:
+def test_float_overflow_gives_infinity_and_a_warning(tmp_path: Path) -> None:
     values_of_x = {"valueCount": 2, "value": 1e39}
     resources = {"mask": listed("FLOAT16", [0, -1e9, 65519, 65520]), "x": listed("FLOAT32", values_of_x)}
     model = loaded(tmp_path, resources)
@@ -286,7 +284,7 @@ def test_operators_may_be_spelled_in_several_ways(tmp_path: Path, given: Any) ->
     assert result.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-def test_a_dispatchable_is_a_function_for_every_transformation(tmp_path: Path) -> None:
+def test_dispatchables_work_with_transformations(tmp_path: Path) -> None:
     route = loaded(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE]).dispatchables["max"]
     rows = jnp.arange(12, dtype="float32").reshape(2, 2, 3)
     expected = route(rows[0])
@@ -498,7 +496,7 @@ def test_invalid_bindings_are_refused_with_the_reason(tmp_path: Path, binding: A
     assert "commands[0].bindings.OutputTensor must be bound; got none" in found
 
 
-def test_a_tensor_that_the_desc_does_not_have_must_not_be_bound(tmp_path: Path) -> None:
+def test_absent_tensors_must_not_be_bound(tmp_path: Path) -> None:
     desc = {"OutputTensor": tensor("FLOAT32", 2, 3), "ValueDataType": "FLOAT32", "Value": 1}
     desc |= {"DiagonalFillBegin": 0, "DiagonalFillEnd": 1}
     operator = {"type": "DIAGONAL_MATRIX1", "desc": desc}
@@ -656,7 +654,7 @@ def test_json_other_than_models_is_refused(tmp_path: Path, content: str, message
     assert [str(finding).removeprefix(f"{path}:1") for finding in refused.value.findings] == messages
 
 
-def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: Path) -> None:
+def test_unusable_files_are_refused_unread(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match=r"no\.json: no such file$") as missing:
         load(tmp_path / "no.json")
     assert isinstance(missing.value, FileNotFoundError)
@@ -685,7 +683,7 @@ def test_files_that_cannot_be_models_are_refused_before_they_are_read(tmp_path: 
     [("a b.c", '"a b.c"'), ('\x1b[31m"\n\x7f', '"\\u001b[31m\\"\\n\\u007f"')],
     ids=["odd", "controls"],
 )
-def test_odd_names_are_quoted_and_terminal_escapes_are_disarmed(tmp_path: Path, name: str, spelled: str) -> None:
+def test_odd_names_and_escapes_are_quoted(tmp_path: Path, name: str, spelled: str) -> None:
     (found,) = findings(tmp_path, {name: 3})
     assert found == f"3: resources[{spelled}] must be an object; got 3"
 
@@ -719,7 +717,7 @@ def test_messages_are_bounded(tmp_path: Path) -> None:
 ODD = "a\n  x.json:1: resources must\x1b[31m be\u2028\x7f\x9b"
 
 
-def test_no_text_of_a_model_begins_a_line_or_acts_on_a_terminal(tmp_path: Path) -> None:
+def test_model_texts_cannot_act_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / f"{ODD}.npy").write_bytes(b"no")
     resources: dict[str, Any] = {
         ODD: zeros("INT8", 1),

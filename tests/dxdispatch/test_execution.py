@@ -100,7 +100,7 @@ def test_buffers_keep_what_commands_leave_and_models_do_not(tmp_path: Path) -> N
     assert Execution(model).values("choices").tolist() == [0] * 16
 
 
-def test_tensors_owned_by_dml_keep_their_value_from_before_the_first_command(tmp_path: Path) -> None:
+def test_owned_tensors_keep_their_initial_values(tmp_path: Path) -> None:
     owned = tensor("FLOAT32", 2, 2, Flags="OWNED_BY_DML")
     eye = IDENTITY_1 | {"InputTensor": owned, "bindings": {"InputTensor": "x"}}
     resources = {"x": listed("FLOAT32", [5, 6, 7, 8]), "out": zeros("FLOAT32", 4)}

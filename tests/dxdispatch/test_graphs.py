@@ -41,7 +41,7 @@ def sums(data_type: str = "FLOAT32", size: int = 4) -> Graph:
     )
 
 
-def test_a_graph_is_bound_by_the_names_of_its_inputs_and_outputs(tmp_path: Path) -> None:
+def test_graphs_are_bound_by_input_and_output_names(tmp_path: Path) -> None:
     model = loaded(tmp_path, IO, {"product": GEMM}, [RUN])
     execution = run(model)
     assert execution.values("out").tolist() == [10, 21, 0, 0]  # [1, 2] @ [[1, 3], [2, 4]] + [10, 20] / 2
@@ -65,7 +65,7 @@ def test_outputs_go_where_their_names_say(field: str, kind: str, tmp_path: Path)
     assert execution.compile("sums") is execution.compile("sums")
 
 
-def test_constants_are_found_next_to_the_graph_in_the_input_path(tmp_path: Path) -> None:
+def test_constants_are_found_next_to_the_graph(tmp_path: Path) -> None:
     """As in DxDispatch's guide, whose models have a folder for each graph."""
     folder = tmp_path / "inputs" / "deep"
     folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_the_rules_of_operators_hold_inside_graphs(tmp_path: Path) -> None:
     assert any("commands[0].bindings.x.name must be a resource of the model; got 'unknown'" in one for one in others)
 
 
-def test_names_that_a_graph_does_not_have_are_ignored_with_a_warning(tmp_path: Path) -> None:
+def test_unknown_names_of_a_graph_give_a_warning(tmp_path: Path) -> None:
     graph = GEMM | {"bindings": {"weights": "in"}}  # which DxDispatch overwrites
     model = loaded(tmp_path, IO, {"product": graph}, [RUN | {"bindings": {"x": "in", "y": "out", "Y": "out"}}])
     assert [f"{warning.path} {warning.message}" for warning in model.warnings] == [
@@ -163,9 +163,7 @@ def test_outputs_of_a_graph_must_not_overlap(tmp_path: Path) -> None:
     assert 'commands[0].bindings["a copy"] must not overlap ["the sum"]; got both in \'out\'' in found
 
 
-def test_graphs_and_their_constants_count_toward_the_limits_of_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graphs_count_toward_a_models_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (tmp_path / "gemm.bin").stat().st_size
     monkeypatch.setattr(context, "MAX_MODEL_BYTES", 3 * size)
     (found,) = findings(tmp_path, {}, dict.fromkeys("abcd", GEMM))

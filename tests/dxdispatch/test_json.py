@@ -76,7 +76,7 @@ def test_each_element_of_a_plain_list_is_located_once(monkeypatch: pytest.Monkey
         (("nowhere", 0), 2),
     ],
 )
-def test_each_value_has_a_line_and_a_missing_one_has_its_parents(place: Any, line: int) -> None:
+def test_values_have_lines_or_their_parents_lines(place: Any, line: int) -> None:
     assert parse(TEXT.replace('"Sizes":\n', '"more":\n')).line(place) == line
 
 
@@ -152,9 +152,7 @@ def test_invalid_json_is_refused_with_its_position(text: str, line: int, column:
 @pytest.mark.parametrize(
     ("text", "column"), [("[" + "[]," * 1000 + "]", 2999), ('{"a":{' + '"b":1,' * 1000 + "}}", 5999)], ids=["[]", "{}"]
 )
-def test_too_many_values_are_refused_with_the_position_of_the_first(
-    text: str, column: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_values_are_refused_with_the_position(text: str, column: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmljax.dxdispatch.text.MAX_VALUES", 1000)
     with pytest.raises(
         InvalidJson, match="the text must hold at most 1000 values, not counting numbers in lists"

@@ -114,7 +114,7 @@ def test_results_name_a_dispatch_as_the_model_does(tmp_path: Path) -> None:
             assert result_json(result, 1)["dispatchable"] == "concat"
 
 
-def test_an_input_with_a_default_may_be_bound_and_keeps_it_otherwise(tmp_path: Path) -> None:
+def test_inputs_with_defaults_may_be_bound(tmp_path: Path) -> None:
     """As in ONNX Runtime; dispatches of one model may differ in it."""
     node = helper.make_node("Add", ["x", "w"], ["y"])
     inputs = [value("x", FLOAT, ["N"]), value("w", FLOAT, ["N"])]
@@ -168,7 +168,7 @@ def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
         (["-b", "x0"], "argument -b/--binding_shape: must be TENSOR:1,3,224,224; got 'x0'"),
     ],
 )
-def test_the_command_line_gives_sizes_before_those_of_the_model(
+def test_command_line_sizes_override_the_models(
     options: list[str], expected: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = [dispatch("concat", x0="a", x1="b", y="c"), {"type": "print", "resource": "c"}]
@@ -184,7 +184,7 @@ def test_the_command_line_gives_sizes_before_those_of_the_model(
         assert told.out.endswith(f"Resource 'c': {', '.join(map(str, expected))}\n")
 
 
-def test_shapes_of_the_command_line_come_before_those_of_bindings(tmp_path: Path) -> None:
+def test_binding_shapes_override_bindings(tmp_path: Path) -> None:
     command = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y="c")
     loaded(tmp_path, DATA, {"concat": CONCAT}, [command])
     model = load(tmp_path / "model.json", binding_shapes={"x0": (2, 2), "x1": (2, 2), "y": (4, 2)})
@@ -205,7 +205,7 @@ def test_a_deferred_resource_has_the_size_of_the_output(tmp_path: Path) -> None:
     assert execution.values("c").tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
-def test_unbound_inputs_are_zeros_and_unbound_outputs_are_dropped(tmp_path: Path) -> None:
+def test_unbound_inputs_are_0_and_outputs_are_dropped(tmp_path: Path) -> None:
     ones = DATA | {"c": listed("FLOAT32", [1] * 12)}
     commands = [dispatch("concat"), dispatch("concat", x1="b", y="c"), dispatch("concat", x0="a", x1=None)]
     for is_fused in (False, True):
@@ -305,7 +305,7 @@ UNIQUE = model(
 
 
 @pytest.mark.parametrize("given", [[3, 1, 3, 2, 1, 3], [5] * 6, [6, 5, 4, 3, 2, 1]])
-def test_a_deferred_resource_takes_the_size_that_values_decide(given: list[float], tmp_path: Path) -> None:
+def test_deferred_resources_take_dynamic_sizes(given: list[float], tmp_path: Path) -> None:
     path = tmp_path / "unique.onnx"
     onnx.save(UNIQUE, path)
     resources = {
@@ -332,7 +332,7 @@ def test_a_deferred_resource_takes_the_size_that_values_decide(given: list[float
     assert text == f"Resource 'values': {', '.join(f'{one:g}' for one in sorted({*given}))}"
 
 
-def test_a_result_whose_size_values_decide_takes_the_beginning_of_a_larger_buffer(tmp_path: Path) -> None:
+def test_results_of_dynamic_size_start_a_larger_buffer(tmp_path: Path) -> None:
     nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Cast", ["places"], ["y"], to=FLOAT)]
     onnx.save(model(nodes, [value("x", FLOAT, [2, 3])], [value("y", FLOAT, None)]), tmp_path / "nonzero.onnx")
     resources = {"x": listed("FLOAT32", [0, 1, 0, 2, 0, 3]), "y": listed("FLOAT32", [-1] * 16)}
@@ -345,7 +345,7 @@ def test_a_result_whose_size_values_decide_takes_the_beginning_of_a_larger_buffe
         run(small)
 
 
-def test_a_smaller_result_than_its_reader_needs_is_refused_when_it_runs(tmp_path: Path) -> None:
+def test_too_small_results_are_refused_when_run(tmp_path: Path) -> None:
     onnx.save(UNIQUE, tmp_path / "unique.onnx")
     unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}, "concat": CONCAT}
     commands = [
@@ -362,7 +362,7 @@ def test_a_smaller_result_than_its_reader_needs_is_refused_when_it_runs(tmp_path
             execution.result(1)
 
 
-def test_a_deferred_resource_grows_again_for_a_result_of_fixed_size(tmp_path: Path) -> None:
+def test_a_deferred_resource_grows_again(tmp_path: Path) -> None:
     onnx.save(UNIQUE, tmp_path / "unique.onnx")
     unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}, "concat": CONCAT}
     commands = [
@@ -376,7 +376,7 @@ def test_a_deferred_resource_grows_again_for_a_result_of_fixed_size(tmp_path: Pa
         assert execution.values("later").tolist() == expected
 
 
-def test_a_model_too_large_to_compute_is_refused_before_it_runs(tmp_path: Path) -> None:
+def test_too_large_models_are_refused_before_they_run(tmp_path: Path) -> None:
     nodes = [helper.make_node("Expand", ["x", "sizes"], ["large"]), helper.make_node("ReduceSum", ["large"], ["y"])]
     sizes = {"sizes": np.array([2**20, 2**12])}
     onnx.save(model(nodes, [value("x", FLOAT, [1])], [value("y", FLOAT, [1, 1])], sizes), tmp_path / "large.onnx")
@@ -384,7 +384,7 @@ def test_a_model_too_large_to_compute_is_refused_before_it_runs(tmp_path: Path) 
     assert "must compute with arrays of at most 2147483648 bytes; got float32[1048576,4096]" in found
 
 
-def test_booleans_scalars_and_random_numbers_are_stored_as_directml_stores_them(tmp_path: Path) -> None:
+def test_booleans_scalars_and_noise_are_stored(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Greater", ["x", "limit"], ["is_above"]),
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
@@ -419,7 +419,7 @@ def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     assert "commands[0].resource must be an output of an ONNX model before it is used" in found
 
 
-def test_a_model_without_the_package_onnx_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_onnx_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("dmljax.onnx")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnx", None)

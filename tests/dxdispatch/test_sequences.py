@@ -92,13 +92,13 @@ def test_only_buffers_that_others_read_are_written(tmp_path: Path) -> None:
         assert printed(fuse(model)) == printed(model)
 
 
-def test_the_routing_fuses_into_as_few_graphs_as_offsets_allow() -> None:
+def test_routing_fuses_as_far_as_offsets_allow() -> None:
     model = load(MODELS / "top1_routing.json")
     assert sequences(fuse(model)) == ["route + list", "fetch"]
     assert printed(fuse(model)) == printed(model)
 
 
-def test_a_product_is_rounded_before_another_dispatch_adds_to_it(tmp_path: Path) -> None:
+def test_products_are_rounded_between_dispatches(tmp_path: Path) -> None:
     """x * x - y, where y is x * x: a fused multiply-add would leave what the rounding took away."""
     like = tensor("FLOAT32", 1000)
     values = np.random.default_rng(0).normal(size=1000).astype("float32")
@@ -162,7 +162,7 @@ def test_an_edge_passes_on_the_same_bits_as_a_buffer(
     assert printed(one) == printed(model)
 
 
-def test_data_written_by_two_dispatches_is_read_from_the_buffer(tmp_path: Path) -> None:
+def test_data_of_two_dispatches_comes_from_the_buffer(tmp_path: Path) -> None:
     halves = identity(tensor("FLOAT32", 2), tensor("FLOAT32", 2))
     commands = [
         dispatch("half", InputTensor="x", OutputTensor={"name": "y", "elementOffset": 2}),
@@ -248,7 +248,7 @@ def test_a_sequence_may_run_again(tmp_path: Path) -> None:
     assert ended[0] == ended[1]
 
 
-def test_tensors_owned_by_dml_keep_their_value_from_before_the_first_command(tmp_path: Path) -> None:
+def test_owned_tensors_keep_their_initial_values(tmp_path: Path) -> None:
     model = in_turns(tmp_path, ("x", "x"), ("x", "x"), ("x", "y"), owned=True)
     for one, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
         assert printed(one, repetition) == printed(model, repetition)
@@ -265,7 +265,7 @@ def test_sequences_have_their_own_names(tmp_path: Path) -> None:
     assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
 
 
-def test_a_graph_has_no_more_dispatches_than_can_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_graphs_stay_small_enough_to_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "MAX_DISPATCHES", 2)
     model = in_turns(tmp_path, ("x", "y"), ("y", "x"), ("x", "y"), ("y", "x"), ("x", "z"))
     assert sequences(fuse(model)) == ["square + square", "square + square (2)", "square"]
@@ -273,7 +273,7 @@ def test_a_graph_has_no_more_dispatches_than_can_be_compiled(tmp_path: Path, mon
 
 
 @needs_x32
-def test_errors_in_a_sequence_are_reported_at_its_first_dispatch(tmp_path: Path) -> None:
+def test_sequence_errors_name_the_first_dispatch(tmp_path: Path) -> None:
     wide = identity(tensor("INT64", 2), tensor("INT64", 2))
     resources = {"x": listed("INT64", [1, 2]), "y": zeros("INT64", 2)}
     copy = dispatch("copy", InputTensor="x", OutputTensor="y")

@@ -67,7 +67,7 @@ def test_enumerations_have_the_values_in_the_header() -> None:
     assert [one.name for one in dml.OutputOptions] == ["Both", "Sequence", "Single"]
 
 
-def test_module_names_are_members_and_the_later_enumeration_wins_shared_ones() -> None:
+def test_members_are_module_names_and_the_last_wins() -> None:
     assert (dml.FLOAT32, dml.OWNED_BY_DML) == (dml.TensorDataType.FLOAT32, dml.TensorFlags.OWNED_BY_DML)
     assert dml.ACTIVATION_RELU is dml.OperatorType.ACTIVATION_RELU
     assert dml.NONE is dml.ExecutionFlags.NONE
@@ -76,7 +76,7 @@ def test_module_names_are_members_and_the_later_enumeration_wins_shared_ones() -
     assert not hasattr(dml, "Both")
 
 
-def test_flags_combine_to_an_int_that_converts_back_to_a_member() -> None:
+def test_combined_flags_convert_back_to_a_member() -> None:
     both = dml.ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION | dml.ExecutionFlags.DISABLE_META_COMMANDS
     assert both == 3
     program = Program()
@@ -171,7 +171,7 @@ def test_an_expression_is_changed_in_place() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", None, [1.0], 1j])
-def test_operands_other_than_expressions_and_numbers_are_refused(wrong: Any) -> None:
+def test_operands_of_other_types_are_refused(wrong: Any) -> None:
     a = Program().input(floats(1, 1, 1, 4))
     with pytest.raises(TypeError, match="must be an expression or a number"):
         a + wrong
@@ -378,7 +378,7 @@ def test_a_reinterpretation_is_another_view_of_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("options", ["Both", "Sequence", "Single"])
-def test_gated_recurrent_units_equal_torch_after_reordering_gates(options: str) -> None:
+def test_gru_equals_torch_after_reordering_gates(options: str) -> None:
     torch = pytest.importorskip("torch")
     program, hidden, size, steps, batch = Program(), 3, 2, 4, 5
     x = floats(1, steps, batch, size)
@@ -487,7 +487,7 @@ def test_integers_are_bound_by_their_bits() -> None:
         assert found.view(np.uint32).ravel().tolist() == [2**31 + 5, 7]
 
 
-def test_integers_given_as_float64_are_bound_as_float32() -> None:
+def test_float64_integers_are_bound_as_float32() -> None:
     program = Program()
     a = program.input(np.array([[[[1.0, 2.0]]]]), dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 1, 2]))
     assert_same_bits(program.run(dml.slice(a, [0] * 4, [1, 1, 1, 2], [1] * 4))[0].ravel(), np.array([1, 2], np.float32))

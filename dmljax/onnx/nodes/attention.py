@@ -50,7 +50,7 @@ def in_rows(x: Array) -> Array:
 
 
 def after_past(past: Array | None, new: Array) -> Array:
-    """Appends new keys or values to the past ones."""
+    """Appends new keys or values to past keys or values."""
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
 
@@ -100,7 +100,7 @@ def attended(
 
 
 def _sharing(name: str, x: Array, heads: int) -> int:
-    """The number of query heads that share a head of the keys or values."""
+    """Counts the query heads that share a head of the keys or values."""
     if isinstance(x.shape[1], int) and (x.shape[1] == 0 or heads % x.shape[1]):
         raise InvalidDesc(Problem(name, f"must have a number of heads that divides {heads}", x.shape))
     return heads // x.shape[1]
@@ -309,7 +309,7 @@ def _rotary_embedding(
 
 
 def _rotated_alike(x: Array, cosines: Array, sines: Array, num_heads: int, *, is_interleaved: int) -> Array:
-    """Rotates heads, or rows of so many heads."""
+    """Rotates heads, or rows of `num_heads` heads."""
     if x.ndim == 4:
         return rotated(x, cosines, sines, is_interleaved=is_interleaved)
     return in_rows(rotated(in_heads(x, num_heads), cosines, sines, is_interleaved=is_interleaved))
@@ -394,7 +394,7 @@ def _self_attention(
 
 
 def split_features(projected: Array, sizes: Sequence[int] = ()) -> list[Array]:
-    """Splits the features of queries, keys and values, of these sizes or of equal ones."""
+    """Splits the features of queries, keys and values, which by default have equal sizes."""
     sizes = sizes or [projected.shape[-1] // 3] * 3
     if len(sizes) != 3:
         raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))
@@ -497,7 +497,7 @@ def _rotary_embedding_atpositions_of(
 
 
 def _heads_of(rows: Array, cache: Array) -> int:
-    """The number of heads of which a table of angles rotates every element."""
+    """Counts the heads, assuming that a table of angles rotates all their elements."""
     return rows.shape[-1] // (2 * cache.shape[1])
 
 

@@ -64,7 +64,7 @@ for _operator in ("DequantizeLinear", "GatherND", "Gelu", "GridSample", "Pad", "
 
 
 def _is_of_one_array(handler: Handler) -> bool:
-    is_ready = not any(one.is_required for one in handler.attributes.values())
+    is_ready = not any(attribute.is_required for attribute in handler.attributes.values())
     return handler.required == 1 and is_ready and not handler.takes_call
 
 
@@ -77,10 +77,10 @@ def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -
         for (domain, operator), entries in REGISTRY.handlers.items()
         if domain == "" and _is_of_one_array(entries[0])
     }
-    given = {key: value for key, value in numbers.items() if value is not None}
+    chosen = {key: value for key, value in numbers.items() if value is not None}
     entries = one_of("activation", name, known)
-    handler = next((one for one in entries if given.keys() <= one.attributes.keys()), entries[0])
-    result: Array = handler.function(x, **handler.arguments(given))  # type: ignore[assignment]  # of one array
+    handler = next((entry for entry in entries if chosen.keys() <= entry.attributes.keys()), entries[0])
+    result: Array = handler.function(x, **handler.arguments(chosen))  # type: ignore[assignment]  # of one array
     return result
 
 
@@ -89,7 +89,7 @@ _PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "LeakyR
 
 
 def _sum(x: Array, *others: Array | None) -> Array:
-    return functools.reduce(dml.element_wise_add, (one for one in others if one is not None), x)
+    return functools.reduce(dml.element_wise_add, (other for other in others if other is not None), x)
 
 
 # Activations
@@ -242,8 +242,8 @@ def _skip_group_norm(
 ) -> tuple[Array, Array]:
     place = -1 if norm.channels_last else 1
 
-    def of_channels(one: Array) -> Array:
-        return jnp.expand_dims(one, [axis for axis in range(1, x.ndim) if axis != place % x.ndim])
+    def of_channels(rows: Array) -> Array:
+        return jnp.expand_dims(rows, [axis for axis in range(1, x.ndim) if axis != place % x.ndim])
 
     total = _sum(x, of_channels(skip) if skip.ndim == 2 else skip, None if bias is None else of_channels(bias[None]))
     return _group_norm(total, gamma, beta, norm=norm), total
@@ -537,8 +537,8 @@ def _quantized_convolution(
     channels_last: int = 0,
 ) -> Array:
     def convolution(image: Array) -> Array:
-        given = x._replace(array=image)
-        return windows.quantized_convolution(given, filter, scale, zero_point, bias, window=window)
+        quantized = x._replace(array=image)
+        return windows.quantized_convolution(quantized, filter, scale, zero_point, bias, window=window)
 
     return _of_last_channels(convolution, x.array, channels_last)
 
@@ -666,7 +666,7 @@ def _lstm_of_quantized_weights(
     # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
     def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
         # Scales are per direction or per output; the weights are transposed.
-        spread = [one.reshape(quantized.shape[0], 1, -1) for one in (scale, zero_point)]
+        spread = [parameter.reshape(quantized.shape[0], 1, -1) for parameter in (scale, zero_point)]
         return dml.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
 
     weights = of_directions(weight, weight_scale, weight_zero_point)

@@ -27,7 +27,7 @@ MAX_COUNTED = 2**31 - 1  # exporters write a greater count for a loop that only 
 
 
 def _arrays(names: Sequence[str], values: Sequence[Value], *, may_be_padded: bool = False) -> tuple[Value, ...]:
-    """Converts values to what JAX's control flow takes: arrays, and sequences of arrays."""
+    """Converts values to arrays, and sequences of arrays, for JAX's control flow."""
     result = []
     for name, value in zip(names, values, strict=True):
         with inside(name):
@@ -109,7 +109,7 @@ _Step = Callable[[Tensor, Value, _Values, _Values], _Iteration]
 
 
 def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
-    """The step with results that JAX's control flow takes; `names` are those of carried values, and then of rows."""
+    """Converts the results of a step for JAX's control flow; `names` lists the carried values, then the rows."""
 
     def run(i: Tensor, goes_on: Value, carried: _Values, inputs: _Values) -> _Iteration:
         going, after, rows = step(i, goes_on, carried, inputs)
@@ -120,7 +120,7 @@ def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
 
 
 class _Varies(Exception):
-    """Carried values change type after an iteration, so that one trace cannot serve for all."""
+    """Carried values change type after an iteration, so that a single trace cannot serve all iterations."""
 
 
 class _Ends(Exception):
@@ -141,7 +141,7 @@ def _stacked(rows: Sequence[Any]) -> Tensor:
 def _one_by_one(
     step: _Step, count: int | None, goes_on: Value, carried: _Values, inputs: Sequence[Array]
 ) -> tuple[_Values, list[_Values]]:
-    """Runs the iterations one by one; carried values may change type after each."""
+    """Runs the iterations sequentially; carried values may change type after each."""
     rows: list[_Values] = []
     while (count is None or len(rows) < count) and goes_on:
         i = len(rows)
@@ -160,7 +160,7 @@ def _one_by_one(
 
 
 def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array]) -> tuple[_Values, _Values]:
-    """Runs all iterations from one trace, provided that none can end the loop."""
+    """Runs all iterations from a single trace, provided that none can end the loop."""
 
     def run(state: tuple[Array, _Values], row: _Values) -> tuple[tuple[Array, _Values], _Values]:
         i, before = state

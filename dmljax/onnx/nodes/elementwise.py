@@ -36,7 +36,7 @@ def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
     def run(*inputs: Known) -> Known | None:
         np.broadcast_shapes(*(x.shape for x in inputs))
         types = {kind_of(x) for x in inputs}
-        own = {"T" if one.kind == "O" else one.kind for one in types}
+        own = {"T" if dtype.kind == "O" else dtype.kind for dtype in types}
         return computed(fold, *inputs) if own <= {*kinds} and len(types) == 1 else None
 
     return run
@@ -155,7 +155,7 @@ _register(_BROADCAST, _of_two)
 
 @handles("PRelu", since=1)
 def _parameterized_relu_of_channels(x: Array, slope: Array) -> Array:
-    if slope.ndim == 1 and x.ndim > 1:  # one for each channel
+    if slope.ndim == 1 and x.ndim > 1:  # a slope for each channel
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
     return dml.activation_parameterized_relu(x, slope)
 
@@ -172,9 +172,9 @@ def _power(x: Array, exponent: Kept) -> Array:
     exponent = jnp.asarray(exponent)
     if exponent.dtype == dtype:
         return dml.element_wise_pow(x, exponent)
-    kinds = [jnp.issubdtype(one, jnp.floating) for one in (dtype, exponent.dtype)]
-    wide = promoted(dtype, exponent.dtype) if kinds[0] is kinds[1] else jnp.float32
-    wide = dtype if kinds == [True, False] and dtype.itemsize >= 4 else wide
+    are_floats = [jnp.issubdtype(kind, jnp.floating) for kind in (dtype, exponent.dtype)]
+    wide = promoted(dtype, exponent.dtype) if are_floats[0] is are_floats[1] else jnp.float32
+    wide = dtype if are_floats == [True, False] and dtype.itemsize >= 4 else wide
     return dml.cast(dml.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
 
 
@@ -246,7 +246,7 @@ def _where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def _clip_fold(x: Known, low: Known | None = None, high: Known | None = None) -> Known | None:
-    if any(one is not None and kind_of(one).kind == "O" for one in (x, low, high)):
+    if any(value is not None and kind_of(value).kind == "O" for value in (x, low, high)):
         return None
     x = x if low is None else computed(np.maximum, x, low)
     return x if high is None else computed(np.minimum, x, high)

@@ -1,7 +1,7 @@
 """ONNX Runtime's mixtures of experts: each token passes through the few perceptrons that a router chooses for it.
 
-A step that decodes one token reads only the weights of its experts. When tokens choose most experts anyway, those that
-share an expert are computed together, in blocks, so that an expert's weights are read once per block.
+A step that decodes a single token reads only the weights of its experts. When tokens choose most experts anyway, tokens
+that share an expert are computed together, in blocks, so that an expert's weights are read once per block.
 """
 
 import functools
@@ -22,7 +22,7 @@ from dmljax.onnx.registry import contributed, one_of
 from dmljax.types import widened
 
 _FEWEST_ROWS, _MOST_ROWS = 8, 128  # of a block
-_FEW_BLOCKS = 4  # computed side by side rather than one after another
+_FEW_BLOCKS = 4  # computed side by side rather than sequentially
 _JITTER = 0.01  # the share by which scores may fall short of the largest and still count, in SparseMixer
 
 
@@ -167,7 +167,7 @@ def _mixed(
 
 
 def _activated(gate: Array, linear: Array | None, mixture: _Mixture) -> Array:
-    """Applies the activation, which multiplies the gate with the linear part if there is one."""
+    """Applies the activation, which multiplies the gate with the linear part, if any."""
     if mixture.is_gated and mixture.swiglu_fusion:
         is_halves = one_of("swiglu_fusion", str(mixture.swiglu_fusion), {"0": False, "1": False, "2": True})
         parts = gate.reshape(*gate.shape[:-1], *((2, -1) if is_halves else (-1, 2)))

@@ -122,7 +122,7 @@ class Chunk(NamedTuple):
         return cls(pasts, ends, pasts[:, None] + jnp.arange(queries, dtype=jnp.int32)[None])
 
     def without_padding(self, heads: Array) -> Array:
-        """Zeros instead of the keys or values of padding.
+        """Replaces the keys or values of padding with zeros.
 
         NaN among them would reach all queries, also later ones from the cache, because 0 * NaN is NaN.
         """

@@ -84,7 +84,7 @@ def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
     sizes = [own if i == axis else size for i, (own, size) in enumerate(zip(x.shape, indices.shape, strict=True))]
     if tuple(sizes) == x.shape:
         return x
-    ints = [pair for pair in zip(x.shape, sizes, strict=True) if all(isinstance(one, int) for one in pair)]
+    ints = [pair for pair in zip(x.shape, sizes, strict=True) if all(isinstance(number, int) for number in pair)]
     if any(size > own for own, size in ints):
         rule = f"must be no larger than data {x.shape}, except along axis {axis}"
         raise InvalidDesc(Problem("indices", rule, indices.shape))
@@ -95,7 +95,7 @@ def _with_rest(part: Array, x: Array) -> Array:
     """Replaces the first elements of an array along each axis with `part`."""
     for axis, size in enumerate(x.shape):
         if part.shape[axis] != size:
-            window = [slice(one) for one in part.shape]
+            window = [slice(own) for own in part.shape]
             window[axis] = slice(part.shape[axis], size)
             part = dml.join([part, x[tuple(window)]], axis=axis)
     return part
@@ -174,8 +174,8 @@ def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int =
         return None
     axis, count = normal(axis, indices.ndim + 1), _depth(depth)
     places = np.arange(count).reshape(-1, *[1] * (indices.ndim - axis))
-    given = np.expand_dims(indices.astype(np.int64), axis)
-    return np.asarray(np.where((given == places) | (given + count == places), values[1], values[0]))
+    wanted = np.expand_dims(indices.astype(np.int64), axis)
+    return np.asarray(np.where((wanted == places) | (wanted + count == places), values[1], values[0]))
 
 
 @handles("OneHot", fold=_one_hot_symbols)
@@ -204,17 +204,13 @@ def counting_type() -> DType:
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
-def _places(x: Known) -> Known:
-    """The coordinates of nonzero elements, in columns; a scalar's have no rows."""
-    return np.array(np.nonzero(np.atleast_1d(x)), np.int64)[: x.ndim]
-
-
 @handles("NonZero")
 def _nonzero(x: Kept, *, call: Call) -> Results:
     # ONNX's result has a column for each nonzero element.
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
-        return _places(call.known(call.node.inputs[0], x, x.size))
+        known = call.known(call.node.inputs[0], x, x.size)
+        return np.array(np.nonzero(np.atleast_1d(known)), np.int64)[: known.ndim]  # a scalar's coordinates have no rows
     count, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
     return Padded(coordinates.T, (x.ndim, Count.of(jnp.minimum(count, size), size)))
 
@@ -250,8 +246,8 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) ->
         values = number.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], number.argsort(order)[inverse]
     if size is None:
-        return values, *(one.astype(np.int64) for one in (first, inverse, counts))
+        return values, *(array.astype(np.int64) for array in (first, inverse, counts))
     found = Count.of(jnp.count_nonzero(counts), size)
     sizes = (found,) if axis is None else replaced(values.shape, axis, found)
-    firsts, places, tallies = (jnp.asarray(one, counting_type()) for one in (first, inverse, counts))
+    firsts, places, tallies = (jnp.asarray(array, counting_type()) for array in (first, inverse, counts))
     return Padded(jnp.asarray(values), sizes), Padded(firsts, (found,)), places, Padded(tallies, (found,))

@@ -1,4 +1,4 @@
-"""Attention that a model writes out in several nodes, computed as one operation."""
+"""Computes attention that a model writes out in several nodes, as a single operation."""
 
 import math
 import operator
@@ -24,21 +24,21 @@ from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import Symbols, has_counts
 from dmljax.types import FLOATS, widened
 
-# Queries, and keys, from which on attention is one kernel on a GPU and a TPU, and blocks on a CPU. XLA fuses fewer
-# better node by node: 58 kernels on an H100 for 4 layers of 64 positions, and not 70.
+# The fewest queries, and keys, for which attention is a kernel on a GPU and a TPU, and blocks on a CPU. For fewer, XLA
+# fuses the nodes better: 58 kernels instead of 70 on an H100 for 4 layers of 64 positions.
 _FEWEST = 128
 _MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
-_ABSORBING = -1e30  # float32 numbers up to this one stay the same if a score is added
+_ABSORBING = -1e30  # float32 numbers up to this bound stay the same if a score is added
 
 
 class _Other(Exception):
-    """The nodes compute something other than an attention."""
+    """The nodes do not compute attention."""
 
 
 @handles("Attention", domain=JOINED)
 def _joined_attention(*inputs: Passed, body: OnnxGraph, written: Written, call: Call) -> Results:
     try:
-        _require(not all(isinstance(one, np.ndarray) for one in inputs))  # known values stay known
+        _require(not all(isinstance(value, np.ndarray) for value in inputs))  # known values stay known
         return _attention(_Nodes(body, written, dict(zip(call.node.inputs, inputs, strict=True)), call))
     except _Other:
         return tuple(call.run(body, ()))
@@ -50,7 +50,7 @@ def _require(holds: bool) -> None:
 
 
 class _Nodes:
-    """The nodes of an attention and their values; a node runs only if its result is asked for."""
+    """The nodes of an attention and their values; a node runs only if its result is needed."""
 
     def __init__(self, body: OnnxGraph, written: Written, values: dict[str, Value], call: Call) -> None:
         self.written = written
@@ -86,7 +86,7 @@ class _Nodes:
         return number
 
     def triangle(self, name: str, sizes: tuple[int, int]) -> "_Triangle | None":
-        """The mask as a triangle for so many queries and keys, if it is known to be one."""
+        """Reads a mask of these sizes as a triangle; None if it is not known to be a triangle."""
         graph = self.written.masks.get(name)
         if graph is None or any(map(is_symbolic, sizes)) or math.prod(sizes) > _MAX_KNOWN:
             return None
@@ -101,7 +101,7 @@ class _Nodes:
 class _Factor:
     """A factor of a product: the array with its dimensions in this order, times all scales.
 
-    If `shared` is more than 1, each head stands for so many equal ones.
+    Each head stands for `shared` equal heads.
     """
 
     array: Array
@@ -144,7 +144,7 @@ def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
 
 
 def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
-    """The single number that a node multiplies by, or the inverse of the one it divides by; None for other nodes."""
+    """Returns the number by which a node multiplies, inverted for a division; None for arrays."""
     number = nodes.number(name)
     if node.operator == "Mul" or number is None:
         return number
@@ -158,7 +158,7 @@ def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
 
 
 def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
-    """Undoes the transposition of all matrices as one batch, and the repetition of heads."""
+    """Undoes a reshape that transposes all matrices as a single batch, or that repeats heads."""
     before = nodes.body.makers.get(node.inputs[0])
     if before is None:
         return None
@@ -189,7 +189,7 @@ _UNDO = {"Div": _unscaled, "Mul": _unscaled, "Reshape": _unreshaped, "Transpose"
 
 
 class _Triangle(NamedTuple):
-    """A mask with which each query sees one more key than the query before it."""
+    """A mask by which each query sees one more key than the query before it."""
 
     sizes: tuple[int, int]  # queries and keys
     first: int  # keys that the first query sees
@@ -213,7 +213,7 @@ def _triangle(mask: Elements) -> _Triangle | None:
 
 @dataclass
 class _Scores:
-    """What happens to the products of queries and keys before the softmax."""
+    """The steps from the products of queries and keys to the softmax."""
 
     scales: list[float | Array] = field(default_factory=list)
     biases: list[Array] = field(default_factory=list)
@@ -223,7 +223,7 @@ class _Scores:
 
 
 def _scores(nodes: _Nodes, sizes: tuple[int, int]) -> _Scores:
-    """Reads the nodes from the softmax back to the product of so many queries and keys."""
+    """Reads the nodes between the product of queries and keys, of these sizes, and the softmax."""
     found, steps, numbers, sums = _Scores(), nodes.written.scores, set[float](), list[str]()
     for node, before in pairwise(steps):
         place = node.inputs.index(before.outputs[0])
@@ -275,7 +275,7 @@ def _add_bias(scores: _Scores, nodes: _Nodes, name: str, sizes: tuple[int, int],
 class _Layout:
     """The dimensions of scores before the last two.
 
-    If `rank` is at most 4, they are batches, heads of keys, and the heads of queries that share one of keys.
+    If `rank` is at most 4, they are batches, heads of keys, and the query heads that share a key head.
     """
 
     rank: int
@@ -306,10 +306,10 @@ def _attention(nodes: _Nodes) -> Array:
     query, key, value = (_factor(nodes, name, may_share=True) for name in names)
     if key.shared != value.shared:
         query, key, value = (_factor(nodes, name, may_share=False) for name in names)
-    rank = max(len(one.order) for one in (query, key, value))
+    rank = max(len(factor.order) for factor in (query, key, value))
     _require(softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) in (-1, rank - 1))
     layout = _Layout(rank, key.shared)
-    keys, values = (_Layout(rank).spread(one) for one in (key.swapped.ordered, value.ordered))
+    keys, values = (_Layout(rank).spread(array) for array in (key.swapped.ordered, value.ordered))
     queries = _batched_as(keys, layout.spread(query.ordered), key.shared)
     _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
     _require(queries.dtype == keys.dtype == values.dtype)
@@ -317,9 +317,9 @@ def _attention(nodes: _Nodes) -> Array:
     _require(not any(map(is_symbolic, sizes[-2:])) and min(sizes[-2:]) >= _FEWEST)
     scores = _scores(nodes, (sizes[-2], sizes[-1]))
     scales = (*scores.scales, *query.scales, *key.scales)
-    scale = math.prod(one for one in scales if isinstance(one, float))
-    for one in scales:
-        queries = queries if isinstance(one, float) else queries * one.astype(queries.dtype)
+    scale = math.prod(factor for factor in scales if isinstance(factor, float))
+    for factor in scales:
+        queries = queries if isinstance(factor, float) else queries * factor.astype(queries.dtype)
     wide = widened(queries.dtype)
 
     def fitting(x: Array) -> Array:
@@ -327,22 +327,22 @@ def _attention(nodes: _Nodes) -> Array:
         _require(all(own in (1, size) for own, size in zip(x.shape, sizes, strict=True)))
         return x
 
-    biases = [fitting(one).astype(wide) for one in scores.biases]
+    biases = [fitting(bias).astype(wide) for bias in scores.biases]
     bias = reduce(operator.add, biases) if biases else None
-    are_seen = [fitting(one) for one in scores.are_seen]
+    are_seen = [fitting(mask) for mask in scores.are_seen]
     is_seen = reduce(operator.and_, are_seen) if are_seen else None
     mask = Mask(jnp.asarray(scores.added, wide), is_seen, end=_ends(scores.first, sizes))
     if math.isfinite(scores.added) and is_seen is not None and bias is None:
-        # A query that sees no key attends to all of them alike, as all of its scores are the same number.
+        # A query that sees no key attends to all alike, because all of its scores are the same number.
         queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
     is_open = None
     if _is_guarded(nodes) and not (bias is None and is_seen is None):
-        # A query that sees no key gives 0. Show it all keys before, so that derivatives are not NaN.
+        # A query that sees no key gives 0. Show it all keys first, so that derivatives are not NaN.
         is_open = _any_seen(mask, bias, sizes)
         bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
         mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
     hides = mask.is_seen is not None or mask.end is not None
-    in_rows = all(one.order[1:2] == (2,) for one in (key, value))
+    in_rows = all(factor.order[1:2] == (2,) for factor in (key, value))
     numbers = jnp.asarray(scale, wide), bias, mask if hides else None
     result = attention(queries, [keys], [values], *numbers, keys_in_rows=in_rows)
     result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))

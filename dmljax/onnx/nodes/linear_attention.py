@@ -15,7 +15,7 @@ from dmljax.onnx.registry import Call, contributed, handles, one_of
 from dmljax.types import widened
 
 _CHUNK = 64  # tokens that are computed at once
-_FEW_TOKENS = 16  # computed one after another
+_FEW_TOKENS = 16  # computed sequentially
 _ACTIVATIONS = {"none": lambda x: x, "silu": jax.nn.silu, "swish": jax.nn.silu}
 
 
@@ -24,13 +24,13 @@ _ACTIVATIONS = {"none": lambda x: x, "silu": jax.nn.silu, "swish": jax.nn.silu}
 
 
 class _Tokens(NamedTuple):
-    """What the recurrence reads of each token."""
+    """The tokens that the recurrence reads."""
 
     query: Array  # (batch, tokens, heads, queries per head, keys)
     key: Array
     value: Array
     decay: Array | None  # logarithms, per head or per key
-    rate: Array | None  # per head, at which a value replaces what the state has for its key
+    rate: Array | None  # per head, at which a value replaces the state's value for its key
 
     def cut(self, begin: int, end: int) -> "_Tokens":
         return self.each(lambda x: x[:, begin:end])
@@ -49,7 +49,7 @@ class _Tokens(NamedTuple):
 
 
 def _after_token(state: Array, token: _Tokens) -> Array:
-    """The state after a token, whose arrays have no axis of tokens."""
+    """Updates the state with a token, whose arrays have no token axis."""
     if token.decay is not None:
         decay = jnp.exp(token.decay)
         state = state * (decay[..., None] if decay.ndim == token.key.ndim else decay[..., None, None])
@@ -64,7 +64,7 @@ def _output(state: Array, token: _Tokens) -> Array:
 
 
 def _one_by_one(state: Array, tokens: _Tokens, *, keeps_states: bool = False) -> tuple[Array, Array, Array | None]:
-    """The last state, the output of each token, and the state after each token, (tokens, batch, ...), if it is kept."""
+    """Returns the last state, the outputs, and, if kept, the state after each token, (tokens, batch, ...)."""
 
     def step(state: Array, token: _Tokens) -> tuple[Array, tuple[Array, Array | None]]:
         state = _after_token(state, token)
@@ -75,7 +75,7 @@ def _one_by_one(state: Array, tokens: _Tokens, *, keeps_states: bool = False) ->
 
 
 def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
-    """The last state and all outputs, from products of whole chunks of tokens; decays are per head.
+    """Computes the last state and all outputs by products of whole chunks of tokens; decays are per head.
 
     Within a chunk, the corrections of values solve a triangular system of the products of the keys.
     """
@@ -91,9 +91,7 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     decay = jnp.zeros(key.shape[:-1], key.dtype) if own.decay is None else jnp.cumsum(own.decay, -1)
     is_before = jnp.tril(jnp.ones((_CHUNK, _CHUNK), bool))
     between = decay[..., :, None] - decay[..., None, :]
-    between = jnp.exp(
-        jnp.where(is_before[None, None, None], between, -jnp.inf)
-    )  # how much of a token is left at a later one
+    between = jnp.exp(jnp.where(is_before[None, None, None], between, -jnp.inf))  # the share left at a later token
     from_state = jnp.zeros_like(key)
     if own.rate is not None:
         value, from_state = (x * own.rate[..., None] for x in (value, key))
@@ -119,7 +117,7 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
 
 
 def _recurred(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
-    """The last state and the output of each token."""
+    """Computes the last state and the output of each token."""
     is_of_heads = tokens.decay is None or tokens.decay.ndim == 3
     if is_of_heads and isinstance(tokens.length, int) and tokens.length > _FEW_TOKENS:
         return _in_chunks(state, tokens)
@@ -127,7 +125,7 @@ def _recurred(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
 
 
 def _ruled(rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float) -> _Tokens:
-    """The tokens of queries, keys and values, with those parts that the rule has, in at least float32."""
+    """Makes tokens from queries, keys and values, with the decay and rate that the rule has, in at least float32."""
     query, key, value = parts
     has_decay, is_delta = one_of("update_rule", rule, _RULES)
     for name, part, is_needed in (("decay", decay, has_decay), ("beta", rate, is_delta)):
@@ -209,23 +207,23 @@ class _Gates(Attributes):
     gate_activation: str = "none"
     gate_lower_bound: float = -5.0
 
-    def decay(self, given: Array, logarithms: Array | None, bias: Array | None) -> Array:
-        """The logarithms of the decays."""
+    def decay(self, raw: Array, logarithms: Array | None, bias: Array | None) -> Array:
+        """Computes the logarithms of the decays."""
         kind = one_of("gate_activation", self.gate_activation, _GATES)
         if kind == "none":
-            return given
+            return raw
         if logarithms is None or bias is None:
             raise InvalidDesc(Problem("gate_activation", "needs a_log and dt_bias", self.gate_activation))
         powers = jnp.exp(logarithms.astype(jnp.float32))
-        powers = powers.reshape(1, 1, -1, *[1] * (given.ndim - 3))
-        total = given + bias.astype(jnp.float32).reshape(1, 1, *given.shape[2:])
+        powers = powers.reshape(1, 1, -1, *[1] * (raw.ndim - 3))
+        total = raw + bias.astype(jnp.float32).reshape(1, 1, *raw.shape[2:])
         if kind == "softplus":
             return -powers * jax.nn.softplus(total)
         return self.gate_lower_bound * jax.nn.sigmoid(powers * total)
 
-    def rate(self, given: Array) -> Array:
+    def rate(self, raw: Array) -> Array:
         is_raw = one_of("beta_activation", self.beta_activation, {"none": False, "sigmoid": True})
-        return jax.nn.sigmoid(given) if is_raw else given
+        return jax.nn.sigmoid(raw) if is_raw else raw
 
 
 _GATES = {"none": "none", "softplus": "softplus", "qwen": "softplus", "sigmoid": "sigmoid", "kda": "sigmoid"}
@@ -297,14 +295,14 @@ def _causal_convolution(
     if ndim != 1:
         raise Unsupported(Problem("ndim", "must be 1", ndim))
     past = past[-1] if past is not None and state_window else past
-    given, sizes = x, x.shape
+    signal, sizes = x, x.shape
     if channels_last:
-        given = _channels_second(x)
+        signal = _channels_second(x)
         past = None if past is None else _channels_second(past)
-    taps, count = _taps(filter), given.shape[2]
+    taps, count = _taps(filter), signal.shape[2]
     before = (len(taps) - 1) * dilation
-    past = jnp.zeros((*given.shape[:2], before), x.dtype) if past is None else past
-    whole = jnp.concatenate([past, given], axis=2)
+    past = jnp.zeros((*signal.shape[:2], before), x.dtype) if past is None else past
+    whole = jnp.concatenate([past, signal], axis=2)
     parts = [whole[:, :, i * dilation : i * dilation + count] * tap[None, :, None] for i, tap in enumerate(taps)]
     output = _finished(sum(parts), None if bias is None else bias[None, :, None], activation, x)  # type: ignore[arg-type]
 
@@ -359,13 +357,13 @@ def _packed_causal_convolution(
 ) -> Results:
     _require_dilation(dilation)
     if (captured is None) == bool(state_update_capacity):
-        given = state_update_capacity
-        raise InvalidDesc(Problem("state_update_capacity", "must be positive exactly with capture_count", given))
+        capacity = state_update_capacity
+        raise InvalidDesc(Problem("state_update_capacity", "must be positive exactly with capture_count", capacity))
     taps, packing, total = _taps(filter), _packing(ends, x.shape[0]), x.shape[0]
     before = (len(taps) - 1) * dilation
 
     def element(owners: Array, begins: Array, places: Array) -> Array:
-        """The elements at places of sequences; places before 0 are in the state."""
+        """Reads the elements at places of sequences; places before 0 are in the state."""
         own = x[jnp.clip(begins + places, 0, total - 1)]
         if before == 0:
             return own
@@ -441,7 +439,7 @@ def _gated_delta_network(
 
 
 def _unpacked_heads(packed: Array, past: Array) -> tuple[Array, Array, Array]:
-    """Splits packed queries, keys and values, whose sizes the state (batch, heads, values, keys) tells."""
+    """Splits packed queries, keys and values; their sizes follow from the state (batch, heads, values, keys)."""
     heads, values, size = past.shape[1:]
     width = packed.shape[-1] - heads * values
     if width <= 0 or width % (2 * size):
@@ -459,11 +457,11 @@ def _unit(x: Array) -> Array:
 
 
 def _of_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array, Array]:
-    """The last state of each packed sequence, and the output of each token."""
+    """Computes the last state of each packed sequence, and the output of each token."""
     owners = _packing(ends, tokens.length).owners
 
-    def step(states: Array, given: tuple[Array, _Tokens]) -> tuple[Array, Array]:
-        owner, token = given
+    def step(states: Array, row: tuple[Array, _Tokens]) -> tuple[Array, Array]:
+        owner, token = row
         state = _after_token(lax.dynamic_slice_in_dim(states, owner, 1), token)
         return lax.dynamic_update_slice_in_dim(states, state, owner, 0), _output(state, token)
 

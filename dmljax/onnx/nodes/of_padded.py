@@ -1,6 +1,6 @@
-"""How operators take arrays with padding, and sizes that depend on values: the rule of each.
+"""Rules by which operators take arrays with padding, and sizes that depend on values.
 
-A rule replaces padding where the operator would read it, calls the operator, and says how large the result is in truth.
+A rule replaces padding where the operator would read it, calls the operator, and tells the true size of the result.
 An operator without a rule refuses arrays with padding.
 """
 
@@ -35,7 +35,7 @@ def _filled(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array
 
 
 def _entered(array: Array, sizes: Sequence[Any]) -> Array | Padded:
-    """An array whose padding begins here: it is 0, and has no part in gradients."""
+    """Marks the elements beyond `sizes` as padding, which is 0 and has no part in gradients."""
     return padded(Padded(array, sizes).filled(0), sizes)
 
 
@@ -46,8 +46,8 @@ def _require_whole(value: Any, *axes: int) -> None:
             raise _refusal(f"a size that depends on values along axis {axis}", value.shape[axis])
 
 
-def _refusal(what: str, given: Any = None) -> NotKnown:
-    return NotKnown(Problem((), f"cannot take {what}", given, remedy=OUTSIDE))
+def _refusal(what: str, value: Any = None) -> NotKnown:
+    return NotKnown(Problem((), f"cannot take {what}", value, remedy=OUTSIDE))
 
 
 def _lowest(dtype: Any) -> Any:
@@ -72,14 +72,14 @@ def _several(results: Any) -> tuple[Any, ...]:
 
 
 def _broadcast(shapes: Sequence[Sizes]) -> Sizes:
-    """The sizes to which arrays are broadcast."""
+    """Broadcasts sizes."""
     rank = max(map(len, shapes))
-    aligned = [(1,) * (rank - len(one)) + one for one in shapes]
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_common, zip(*aligned, strict=True)))
 
 
 def _common(sizes: Sequence[Any]) -> Any:
-    """The size of a dimension after broadcasting: sizes that differ are the same in the end, or one of them is 1."""
+    """Broadcasts the size of a dimension: sizes that differ are equal at run time, or one of them is 1."""
     common: Any = 1
     for size in sizes:
         if (isinstance(size, int) and size == 1) or size is common:
@@ -94,7 +94,7 @@ def _common(sizes: Sequence[Any]) -> Any:
 
 
 def _fitted(value: Any, sizes: Sizes) -> Array:
-    """An array of which each dimension has the padding of these sizes, or size 1."""
+    """Gives each dimension of an array the padding of these sizes, or size 1."""
     array, first = _array(value), len(sizes) - value.ndim
     for axis, (own, size) in enumerate(zip(value.shape, sizes[first:], strict=True)):
         if isinstance(own, Count) and not is_same(own, size):
@@ -109,7 +109,7 @@ def _fitted(value: Any, sizes: Sizes) -> Array:
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
     results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
-    return tuple(padded(one, sizes) for one in _several(results))
+    return tuple(padded(result, sizes) for result in _several(results))
 
 
 @of_padded("CastLike")
@@ -183,11 +183,11 @@ def _reshaped(x: Any, sizes: Sizes) -> Results:
 
 
 def _keeps_rows(before: Sizes, after: Sizes) -> bool:
-    """Whether a reshape keeps each true element in its place of the padded array, and the padding behind them."""
-    if not all(any(isinstance(one, Count) for one in sizes) for sizes in (before, after)):
+    """Whether a reshape leaves each true element in its place, with the padding behind them."""
+    if not all(any(isinstance(size, Count) for size in sizes) for sizes in (before, after)):
         return False
-    ones = [[one for one in sizes if not (isinstance(one, int) and one == 1)] for sizes in (before, after)]
-    if len(ones[0]) == len(ones[1]) and all(map(is_same, *ones)):
+    kept = [[size for size in sizes if not (isinstance(size, int) and size == 1)] for sizes in (before, after)]
+    if len(kept[0]) == len(kept[1]) and all(map(is_same, *kept)):
         return True
     splits = []
     for sizes in (before, after):
@@ -258,7 +258,7 @@ def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis:
 
 
 def _joined(inputs: Sequence[Any], axis: int) -> Results:
-    """Joins arrays along an axis: each is written over the padding of the one before."""
+    """Joins arrays along an axis: each overwrites the padding of the previous array."""
     others = _broadcast([replaced(x.shape, axis, 1) for x in inputs])
     total: Any = 0
     room = sum(bound_of(x.shape[axis]) for x in inputs)
@@ -274,7 +274,7 @@ def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> R
     axis = normal(axis, x.ndim)
     _require_whole(x, axis)
     parts = run(_array(x), split)
-    return tuple(padded(one, replaced(x.shape, axis, one.shape[axis])) for one in parts)
+    return tuple(padded(part, replaced(x.shape, axis, part.shape[axis])) for part in parts)
 
 
 @of_padded("Slice")
@@ -287,7 +287,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
         if window == slice(None):
             continue
         lowest, highest = (0, size) if step > 0 else (-1, size - 1)
-        first, last = (_clamped(one, size, lowest, highest) for one in (window.start, window.stop))
+        first, last = (_clamped(place, size, lowest, highest) for place in (window.start, window.stop))
         count = larger(-((first - last) // step), 0)
         if isinstance(first, int) and step > 0:
             stop = min(first + max(bound_of(count) - 1, 0) * step + 1, array.shape[axis]) if bound_of(count) else first
@@ -300,7 +300,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
 
 
 def _clamped(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
-    """An end of a slice, counted from the end of the axis if negative, and moved into the axis."""
+    """Moves an end of a slice into the axis; a negative end counts from the end of the axis."""
     if isinstance(place, Count) and place.least < 0 <= place.largest:
         value = jnp.where(place.value < 0, place.value + value_of(size), place.value)
         place = Count.of(value, max(place.largest, bound_of(size)), 0)
@@ -331,7 +331,7 @@ def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mo
 
 
 def _wrapped(indices: Any, size: Any) -> Any:
-    """Indices along an axis, of which negative ones count from its true end."""
+    """Wraps negative indices, which count from the true end of an axis."""
     indices = _array(indices)
     return jnp.where(indices < 0, indices + jnp.asarray(value_of(size), indices.dtype), indices)
 
@@ -354,7 +354,7 @@ def _filled_indices(indices: Any) -> Any:
 
 
 def _wrapped_rows(indices: Any, sizes: Sequence[Any]) -> Array:
-    """Coordinates in the last axis, each of which counts from the true end if negative."""
+    """Wraps negative coordinates in the last axis, which count from the true end."""
     rows = _filled(indices, 0)
     whole = jnp.stack([jnp.asarray(value_of(size), rows.dtype) for size in sizes[: rows.shape[-1]]])
     return jnp.where(rows < 0, rows + whole.reshape(*[1] * (rows.ndim - 1), -1), rows)
@@ -369,7 +369,7 @@ def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Result
 
 
 def _with_bin(x: Any, axis: int) -> Array:
-    """An array with one more element along an axis, which takes what belongs nowhere."""
+    """Adds an element along an axis, which takes the updates of padding."""
     array = _array(x)
     return jnp.pad(array, [(0, int(i == axis)) for i in range(array.ndim)])
 
@@ -397,7 +397,7 @@ def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Resul
 
 
 def _with_room(value: Any, sizes: Sizes) -> Array:
-    """An array with the room of these sizes along its first axes, where they are counts; what is added is 0."""
+    """Pads the first axes of an array with zeros to the largest values of these counts."""
     array = _array(value)
     missing = [
         bound_of(size) - own if isinstance(size, Count) else 0 for own, size in zip(array.shape, sizes, strict=False)
@@ -481,7 +481,7 @@ def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Res
 
 
 def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
-    """The rule of a reduction for which these elements change nothing."""
+    """Makes the rule of a reduction; `fill` is its neutral element."""
 
     def rule(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
         chosen = _reduced_axes(x, axes, options)
@@ -492,11 +492,11 @@ def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
 
 
 def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
-    """The axes that a reduction has as an input, or as an attribute in older versions."""
-    given = options.get("axes") if axes is None else as_sizes(axes)
-    if not given and options.get("noop_with_empty_axes"):
+    """Returns the axes of a reduction: an input, or an attribute in older versions."""
+    chosen = options.get("axes") if axes is None else as_sizes(axes)
+    if not chosen and options.get("noop_with_empty_axes"):
         return []
-    return sorted({normal(axis, x.ndim) for axis in given}) if given else [*range(x.ndim)]
+    return sorted({normal(axis, x.ndim) for axis in chosen}) if chosen else [*range(x.ndim)]
 
 
 def _kept_sizes(x: Any, axes: Sequence[int], keepdims: int) -> list[Any]:
@@ -552,13 +552,13 @@ def _matmul(run: Run, a: Any, b: Any) -> Results:
     batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     common = _common([a.shape[inner[0]], b.shape[inner[1]]])
-    fitted_a = _fitted_product(a, (*batch, *(one for one in rows), common), inner[0])
+    fitted_a = _fitted_product(a, (*batch, *rows, common), inner[0])
     fitted_b = _fitted_product(b, (*batch, common, *columns), inner[1])
     return padded(run(fitted_a, fitted_b), (*batch, *rows, *columns))
 
 
 def _fitted_product(x: Any, sizes: Sizes, inner: int) -> Array:
-    """A factor with 0 where its sum reads padding, and with the sizes that it shares with the other."""
+    """Fills the padding that the sum of a product reads with 0, and fits the sizes that both factors share."""
     return _fitted(padded(_filled(x, 0, [inner]), x.shape), sizes)
 
 
@@ -583,7 +583,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
     return padded(result, [sizes[name] for name in right])
 
 
-# Rows that are computed each by itself
+# Operators that compute each row by itself
 
 
 @of_padded(
@@ -593,12 +593,15 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
 )  # fmt: skip
 def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     _require_whole(x, *range(1, x.ndim))
-    given = [_without_batch(x, one) if has_counts(one) else None if one is None else _required(one) for one in others]
-    return tuple(padded(one, (x.shape[0], *one.shape[1:])) for one in _several(run(_array(x), *given)))
+    arguments = [
+        _without_batch(x, other) if has_counts(other) else None if other is None else _required(other)
+        for other in others
+    ]
+    return tuple(padded(result, (x.shape[0], *result.shape[1:])) for result in _several(run(_array(x), *arguments)))
 
 
 def _without_batch(x: Any, sizes: Any) -> Tensor:
-    """Sizes of which the first is the batch's, as Resize takes them."""
+    """Replaces a count of the batch by its bound in the sizes that Resize takes."""
     first, *others = as_sizes(sizes)
     if not is_same(first, x.shape[0]):
         raise _refusal("a batch of another size that depends on values", first)
@@ -616,8 +619,10 @@ def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> 
     first = normal(axis, x.ndim)
     _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
     return tuple(
-        padded(one, [size if bound_of(size) == due else due for size, due in zip(x.shape, one.shape, strict=True)])
-        for one in _several(run(_array(x), *map(_required, others)))
+        padded(
+            result, [size if bound_of(size) == due else due for size, due in zip(x.shape, result.shape, strict=True)]
+        )
+        for result in _several(run(_array(x), *map(_required, others)))
     )
 
 
@@ -629,7 +634,7 @@ def _restored(run: Run, x: Any, places: Any) -> Results:
 @of_padded("PackedAttention", "PackedMultiHeadAttention")
 def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     # The places of the padding are beyond the lengths of the sequences.
-    result = run(_array(x), *(None if one is None else _array(one) for one in others))
+    result = run(_array(x), *(None if other is None else _array(other) for other in others))
     return padded(result, (x.shape[0], *result.shape[1:]))
 
 

@@ -91,10 +91,10 @@ def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
     """The factor that rescales a sum of quantized products to the steps of the result.
 
     ONNX does not say how it is rounded. Its reference and ONNX Runtime use one factor per output; DirectML multiplies
-    by one scale after another, which can be off by one step near halves.
+    by the scales in turn, which can be off by one step near halves.
     """
     wide = promoted(of_weight.dtype, jnp.float32)
-    first, last = (one.astype(wide).reshape(()) for one in (of_input, of_output))
+    first, last = (scale.astype(wide).reshape(()) for scale in (of_input, of_output))
     factor: Array = first * of_weight.astype(wide) / last
     return factor
 

@@ -119,11 +119,11 @@ def _clipped(
         return function
 
     def run(
-        activations: Sequence[directml.Operator] | None, direction: directml.RecurrentNetworkDirection, **given: Any
+        activations: Sequence[directml.Operator] | None, direction: directml.RecurrentNetworkDirection, **inputs: Any
     ) -> Any:
         own = activation_functions(activations, defaults, direction)
         clipped = [lambda x, f=f: f(jnp.clip(x, -clip, clip)) for f in own]
-        return of_functions(clipped, direction, **given)
+        return of_functions(clipped, direction, **inputs)
 
     return run
 

@@ -71,8 +71,8 @@ def _folded(function: Callable[..., Known], x: Known, axes: Sequence[int] | None
 
 def _of_input(reduced: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Array, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
-        given = () if axes is None else as_sizes(axes)
-        return reduced(x, given if given or noop_with_empty_axes else None, keepdims)
+        chosen = () if axes is None else as_sizes(axes)
+        return reduced(x, chosen if chosen or noop_with_empty_axes else None, keepdims)
 
     return run
 

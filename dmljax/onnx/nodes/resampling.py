@@ -149,7 +149,7 @@ def _scaled(size: int, ratio: float) -> int:
 
 
 class _Places(NamedTuple):
-    """Where each element of the result is among those of the input: `(index - after) / scale - before`."""
+    """Maps the indices of the result to the input: `(index - after) / scale - before`."""
 
     before: list[Any]
     after: list[Any]
@@ -221,7 +221,7 @@ class _Taps(NamedTuple):
     shift: float
     coefficient: float  # of cubic weights
     exclude_outside: bool
-    outside: float | None  # the value of positions outside the input, if they have one
+    outside: float | None  # the value of positions outside the input, if any
 
     def neighbors(self, places: Any, old: int, stretch: float = 1.0) -> tuple[Any, Any]:
         """The contributing elements at each position of the result, and their weights, by NumPy or by JAX."""

@@ -62,7 +62,7 @@ def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
 def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = None) -> Value:
     elements = _elements(sequence)
     count = len(elements)
-    # A new element may also come after the last one.
+    # A new element may also come after the last.
     place = count if position is None or position.item() == count else _place(position, count)
     return [*elements[:place], tensor, *elements[place:]]
 
@@ -84,7 +84,7 @@ def _split_to_sequence(x: KeptVectors, split: Known | None = None, *, axis: int 
         raise InvalidDesc(Problem("split", f"must add up to {whole}", tuple(sizes)))
     ends = np.cumsum(sizes).tolist()
     parts = [x[(slice(None),) * axis + (slice(end - size, end),)] for end, size in zip(ends, sizes, strict=True)]
-    return [one.squeeze(axis) if split is None and not keepdims else one for one in parts]
+    return [part.squeeze(axis) if split is None and not keepdims else part for part in parts]
 
 
 @handles("ConcatFromSequence")
@@ -93,22 +93,23 @@ def _concatenated(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tenso
     if not elements:
         raise InvalidDesc(Problem((), "the sequence must not be empty"))
     axis = normal(axis, elements[0].ndim + bool(new_axis))
-    if all(isinstance(one, np.ndarray) for one in elements):
+    if all(isinstance(element, np.ndarray) for element in elements):
         return np.asarray(np.stack(elements, axis) if new_axis else np.concatenate(elements, axis))
-    arrays = [as_array(one) for one in elements]
-    return joined([jnp.expand_dims(one, axis) for one in arrays] if new_axis else arrays, axis)
+    arrays = [as_array(element) for element in elements]
+    return joined([jnp.expand_dims(array, axis) for array in arrays] if new_axis else arrays, axis)
 
 
 @handles("SequenceMap")
 def _mapped(sequence: Passed, *others: Passed, body: OnnxGraph, call: Call) -> Results:
     elements = _elements(sequence)
-    lengths = [len(one) for one in (elements, *others) if isinstance(one, list)]
+    lengths = [len(value) for value in (elements, *others) if isinstance(value, list)]
     if len({*lengths}) > 1:
         raise InvalidDesc(Problem((), "sequences must have the same length", tuple(lengths)))
     rows = []
     for i, element in enumerate(elements):
         with inside("body"):
-            rows.append(call.run(body, [element, *(one[i] if isinstance(one, list) else one for one in others)], i))
+            inputs = [element, *(other[i] if isinstance(other, list) else other for other in others)]
+            rows.append(call.run(body, inputs, i))
     return tuple([row[i] for row in rows] for i in range(len(body.outputs)))
 
 

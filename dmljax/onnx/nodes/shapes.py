@@ -70,9 +70,9 @@ def _constant(
         return value
     if sparse_value is not None:
         return sparse_value
-    for dtype, one in ((np.float32, value_float), (np.int64, value_int), (object, value_string)):
-        if one is not None:
-            return np.array(one, dtype)
+    for dtype, scalar in ((np.float32, value_float), (np.int64, value_int), (object, value_string)):
+        if scalar is not None:
+            return np.array(scalar, dtype)
     for dtype, several in ((np.float32, value_floats), (np.int64, value_ints), (object, value_strings)):
         if several is not None:
             return np.array(several, dtype)
@@ -80,7 +80,7 @@ def _constant(
 
 
 def _number_of(value: Elements | None) -> Known:
-    """The fill value: the only element of a tensor, or 0 by default."""
+    """Returns the fill value: the only element of a tensor, or 0 by default."""
     if value is None:
         return np.zeros((), np.float32)
     if value.size != 1:
@@ -90,7 +90,7 @@ def _number_of(value: Elements | None) -> Known:
 
 def _filled(shape: Known, *, value: Elements | None = None) -> Known | None:
     number, sizes = _number_of(value), as_sizes(shape)
-    if any(not isinstance(one, int) for one in sizes):
+    if any(not isinstance(size, int) for size in sizes):
         return None
     return np.broadcast_to(number, sizes)
 
@@ -104,14 +104,14 @@ def _constant_of_shape(shape: KnownVector, *, value: Elements | None = None) -> 
 
 
 def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
-    if any(isinstance(one, Symbols) for one in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
+    if any(isinstance(value, Symbols) for value in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
         return None
     count = _count(start, limit, delta)
     return np.asarray(start.reshape(()) + np.arange(count).astype(start.dtype) * delta.reshape(()), start.dtype)
 
 
 def _count(start: Known, limit: Known, delta: Known) -> Any:
-    first, last, step = (one.reshape(()).item() for one in (start, limit, delta))
+    first, last, step = (value.reshape(()).item() for value in (start, limit, delta))
     if step == 0:
         raise InvalidDesc(Problem("delta", "must not be 0", step))
     return _above_0(size_of(math.ceil((last - first) / step)))
@@ -119,7 +119,7 @@ def _count(start: Known, limit: Known, delta: Known) -> Any:
 
 @handles("Range", fold=_folded_range)
 def _range(start: KnownNumber, limit: KnownNumber, delta: KnownNumber) -> Array:
-    first, step = (as_array(one.reshape(())) for one in (start, delta))
+    first, step = (as_array(value.reshape(())) for value in (start, delta))
     return dml.fill_value_sequence(first, step, output_sizes=(_count(start, limit, delta),))
 
 
@@ -160,7 +160,7 @@ def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
 
 def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
     whole, wanted = math.prod(x.shape), math.prod(sizes)
-    if isinstance(whole, int) and isinstance(wanted, int) and (whole != wanted or any(one < 0 for one in sizes)):
+    if isinstance(whole, int) and isinstance(wanted, int) and (whole != wanted or any(size < 0 for size in sizes)):
         raise InvalidDesc(Problem("shape", f"must describe {whole} elements, like the input", tuple(sizes)))
 
 
@@ -193,11 +193,11 @@ def _squeezed(x: X, axes: Known | None = None) -> X:
 
 @handles("Unsqueeze", since=13, folds=True)
 def _unsqueezed(x: X, axes: Known) -> X:
-    given = as_sizes(axes)
-    rank = x.ndim + len(given)
-    added = {normal(axis, rank) for axis in given}
-    if len(added) < len(given):
-        raise InvalidDesc(Problem("axes", "must not repeat", given))
+    chosen = as_sizes(axes)
+    rank = x.ndim + len(chosen)
+    added = {normal(axis, rank) for axis in chosen}
+    if len(added) < len(chosen):
+        raise InvalidDesc(Problem("axes", "must not repeat", chosen))
     own = iter(x.shape)
     return x.reshape([1 if i in added else next(own) for i in range(rank)])
 
@@ -247,7 +247,8 @@ def _tile(x: Array, repeats: KnownVector) -> Array:
     times = as_sizes(repeats)
     if len(times) != x.ndim:
         raise InvalidDesc(Problem("repeats", f"must have {x.ndim} numbers, one per dimension", times))
-    return dml.tile(x, repeats=times) if all(isinstance(one, int) and one for one in times) else jnp.tile(x, times)
+    is_known = all(isinstance(count, int) and count for count in times)
+    return dml.tile(x, repeats=times) if is_known else jnp.tile(x, times)
 
 
 @handles("Tile", since=1)
@@ -284,15 +285,15 @@ def joined(inputs: Sequence[Array], axis: int) -> Array:
 
 
 def split_sizes(whole: int, count: int) -> list[int]:
-    """The sizes of equal parts; the last may be smaller."""
+    """Splits a size into equal parts; the last may be smaller."""
     part = -(-whole // count)
     return [part] * (count - 1) + [whole - part * (count - 1)]
 
 
 def _split_into(x: Tensor, sizes: Sequence[int], axis: int) -> Results:
-    if any(isinstance(one, int) and one < 0 for one in sizes):
+    if any(isinstance(size, int) and size < 0 for size in sizes):
         raise InvalidDesc(Problem("split", "must each be at least 0", tuple(sizes)))
-    if isinstance(x, np.ndarray) or not all(isinstance(one, int) and one > 0 for one in sizes):
+    if isinstance(x, np.ndarray) or not all(isinstance(size, int) and size > 0 for size in sizes):
         ends = np.cumsum(sizes)
         if isinstance(ends[-1], np.integer) and ends[-1] != x.shape[axis]:
             raise InvalidDesc(Problem("split", f"must add up to {x.shape[axis]}", tuple(sizes)))
@@ -323,7 +324,7 @@ def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: C
 
 
 def slices(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None, steps: Known | None) -> list[slice]:
-    """What Slice takes along each axis."""
+    """Returns the slice along each axis."""
     count = starts.size
     chosen = (*range(count),) if axes is None else as_sizes(axes)
     strides = (1,) * count if steps is None else as_sizes(steps)
@@ -336,7 +337,7 @@ def slices(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None,
         if step == 0:
             raise InvalidDesc(Problem("steps", "must not be 0", strides))
         axis = normal(axis, len(shape))
-        if all(isinstance(one, int) for one in (start, step, shape[axis])) and step < 0:
+        if all(isinstance(value, int) for value in (start, step, shape[axis])) and step < 0:
             start = max(start, -shape[axis])  # before the first element, where Python would find none
         windows[axis] = slice(start, end, step)
     return windows
@@ -351,7 +352,7 @@ def _slice(
     x: Array, starts: KnownVector, ends: KnownVector, axes: KnownVector | None = None, steps: KnownVector | None = None
 ) -> Array:
     windows = slices(x.shape, starts, ends, axes, steps)
-    bounds = (*x.shape, *(one for window in windows for one in (window.start, window.stop, window.step)))
+    bounds = (*x.shape, *(bound for window in windows for bound in (window.start, window.stop, window.step)))
     if any(map(is_symbolic, bounds)) or x.dtype not in REALS:
         return _sliced_by_symbols(x, windows)
     ranges = [range(size)[window] for size, window in zip(x.shape, windows, strict=True)]
@@ -359,19 +360,19 @@ def _slice(
         return x[tuple(windows)]  # DirectML has no empty tensors
     return dml.slice1(
         x,
-        starts=[min(one[0], one[-1]) for one in ranges],
-        sizes=[abs(one[-1] - one[0]) + 1 for one in ranges],
-        strides=[one.step for one in ranges],
+        starts=[min(places[0], places[-1]) for places in ranges],
+        sizes=[abs(places[-1] - places[0]) + 1 for places in ranges],
+        strides=[places.step for places in ranges],
     )
 
 
 def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
     """Slices an array with open sizes; a bound of `BEYOND` or more means the end."""
 
-    def bound(one: int | None) -> int | None:
-        return None if isinstance(one, int) and abs(one) >= BEYOND else one
+    def bound(value: int | None) -> int | None:
+        return None if isinstance(value, int) and abs(value) >= BEYOND else value
 
-    return x[tuple(slice(bound(one.start), bound(one.stop), one.step) for one in windows)]
+    return x[tuple(slice(bound(window.start), bound(window.stop), window.step) for window in windows)]
 
 
 takes_attributes("Slice", since=1, starts=Sequence[int], ends=Sequence[int], axes=Sequence[int] | None)
@@ -397,7 +398,7 @@ def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[
     # DirectML has no negative padding; crop first.
     windows = [slice(_above_0(-a), size - _above_0(-b)) for a, b, size in zip(start, end, x.shape, strict=True)]
     x = x[tuple(windows)]
-    start, end = ([_above_0(one) for one in amounts] for amounts in (start, end))
+    start, end = ([_above_0(amount) for amount in amounts] for amounts in (start, end))
     if not any(start) and not any(end):
         return x
     value = jnp.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
@@ -469,7 +470,7 @@ def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 
 @handles("ReverseSequence")
 def _reverse_sequence(x: Array, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
-    # ONNX has a length per index of the batch axis, DirectML one per sequence.
+    # ONNX has a length per index of the batch axis; DirectML has a length per sequence.
     time_axis, batch_axis = normal(time_axis, x.ndim), normal(batch_axis, x.ndim)
     sizes = [1 if axis == time_axis else size for axis, size in enumerate(x.shape)]
     others = [axis for axis in range(x.ndim) if axis != batch_axis]

@@ -113,9 +113,9 @@ def _mel_weights(
 ) -> Known:
     # Each triangle spans three consecutive frequencies, which are evenly spaced in mels.
     count = int(bins.item())
-    for name, one in (("num_mel_bins", bins), ("dft_length", length), ("sample_rate", rate)):
-        if one.item() < 1:
-            raise InvalidDesc(Problem(name, "must be at least 1", one.item()))
+    for name, number in (("num_mel_bins", bins), ("dft_length", length), ("sample_rate", rate)):
+        if number.item() < 1:
+            raise InvalidDesc(Problem(name, "must be at least 1", number.item()))
     low, high = (2595 * np.log10(1 + edge.reshape(()).astype(np.float64) / 700) for edge in (lowest, highest))
     mels = low + np.arange(count + 2) * (high - low) / (count + 2)
     hertz = 700 * (10 ** (mels / 2595) - 1)

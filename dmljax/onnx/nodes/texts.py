@@ -7,15 +7,10 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import DTypeLike
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.parameters import Array, Known, KnownText, Results, Vectors
 from dmljax.onnx.registry import handles, one_of
-
-
-def _mapped(function: Callable[[str], object], x: Known, dtype: DTypeLike) -> Known:
-    return np.array([function(one) for one in x.ravel().tolist()], dtype).reshape(x.shape)
 
 
 @handles("StringConcat")
@@ -26,7 +21,7 @@ def _joined_texts(a: KnownText, b: KnownText) -> Known:
 
 @handles("StringSplit")
 def _split_texts(x: KnownText, *, delimiter: str = "", maxsplit: int = -1) -> Results:
-    parts = [one.split(delimiter or None, maxsplit) for one in x.ravel().tolist()]
+    parts = [text.split(delimiter or None, maxsplit) for text in x.ravel().tolist()]
     longest = max(map(len, parts), default=0)
     rows = np.full((len(parts), longest), "", object)
     for row, texts in zip(rows, parts, strict=True):
@@ -40,7 +35,8 @@ def _matches(x: KnownText, *, pattern: str) -> Known:
         expression = re.compile(pattern)
     except re.error as error:
         raise InvalidDesc(Problem("pattern", f"invalid regular expression: {error}", repr(pattern))) from None
-    return _mapped(lambda one: expression.fullmatch(one) is not None, x, bool)
+    found = [expression.fullmatch(text) is not None for text in x.ravel().tolist()]
+    return np.array(found, bool).reshape(x.shape)
 
 
 @handles("StringNormalizer")
@@ -54,11 +50,11 @@ def _normalized(
 ) -> Known:
     cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
     change = one_of("case_change_action", case_change_action, cases)
-    stop = {*stopwords} if is_case_sensitive else {one.casefold() for one in stopwords}
+    stop = {*stopwords} if is_case_sensitive else {word.casefold() for word in stopwords}
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise InvalidDesc(Problem("X", "must be a vector or a single row", x.shape))
-    kept = [one for one in x.ravel().tolist() if (one if is_case_sensitive else one.casefold()) not in stop]
-    texts: Known = np.array([change(one) for one in kept] or [""], object)
+    kept = [text for text in x.ravel().tolist() if (text if is_case_sensitive else text.casefold()) not in stop]
+    texts: Known = np.array([change(text) for text in kept] or [""], object)
     return texts.reshape(1, -1) if x.ndim == 2 else texts
 
 
@@ -102,6 +98,6 @@ def _count_of(rows: Array, gram: Sequence[int], most_skipped: int, shortest: int
     for step in range(1, most_skipped + 2):
         count = rows.shape[-1] - (len(gram) - 1) * step
         if count > 0:
-            hits = [rows[:, i * step : i * step + count] == one for i, one in enumerate(gram)]
+            hits = [rows[:, i * step : i * step + count] == number for i, number in enumerate(gram)]
             total += jnp.sum(jnp.all(jnp.stack(hits), axis=0), axis=-1, dtype=jnp.int32)
     return total

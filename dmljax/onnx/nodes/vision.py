@@ -25,8 +25,8 @@ from dmljax.onnx.symbols import as_sizes
 def _cubic_weights(part: Array) -> list[Array]:
     a = -0.75
     near, far = ([part, 1 - part], [1 + part, 2 - part])
-    inner = [((a + 2) * one - (a + 3)) * one * one + 1 for one in near]
-    outer = [((a * one - 5 * a) * one + 8 * a) * one - 4 * a for one in far]
+    inner = [((a + 2) * distance - (a + 3)) * distance * distance + 1 for distance in near]
+    outer = [((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a for distance in far]
     return [outer[0], *inner, outer[1]]
 
 
@@ -75,7 +75,7 @@ def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_c
     batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1))
     total: Array | int = 0
     for corner in itertools.product(*along):
-        weight = math.prod((one for _, one in corner), start=jnp.ones((), places[0].dtype)).astype(wide)
+        weight = math.prod((weight for _, weight in corner), start=jnp.ones((), places[0].dtype)).astype(wide)
         total += pixels[(batch, *(tap for tap, _ in corner))] * weight[..., None]
     return jnp.moveaxis(total, -1, 1).astype(x.dtype)
 
@@ -129,9 +129,9 @@ def _deformable_convolution(
     window: ConvolutionAttributes,
     offset_group: int = 1,
 ) -> Array:
-    for name, one in (("W", filter), ("offset", offset)):
-        if one.ndim != x.ndim:
-            raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, like X", one.shape))
+    for name, array in (("W", filter), ("offset", offset)):
+        if array.ndim != x.ndim:
+            raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, like X", array.shape))
     rank, group, space = x.ndim - 2, window.group, offset.shape[2:]
     sizes, strides, dilations, pads, _ = windows_of(x.shape[2:], window.kernel_shape or filter.shape[2:], window)
     taps = math.prod(sizes)
@@ -178,7 +178,7 @@ def _best_apart(low: Array, high: Array, scores: Array, limit: Array, most: Arra
             step, left, _ = state
             return (step < steps) & (step < most) & (left.max() > -jnp.inf)
 
-        def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def take_best(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             step, left, chosen = state
             best = jnp.argmax(left)
             sizes = jnp.minimum(high, high[best][None]) - jnp.maximum(low, low[best][None])
@@ -189,7 +189,7 @@ def _best_apart(low: Array, high: Array, scores: Array, limit: Array, most: Arra
             return step + 1, left, chosen.at[step].set(best.astype(chosen.dtype))
 
         none = jnp.full(steps, -1, counting_type())
-        return jax.lax.while_loop(is_going, one, (jnp.zeros((), counting_type()), score, none))[2]
+        return jax.lax.while_loop(is_going, take_best, (jnp.zeros((), counting_type()), score, none))[2]
 
     of_classes = jax.vmap(select, in_axes=(None, None, None, 0))
     return jax.vmap(of_classes)(low, high, areas, scores)
@@ -217,7 +217,7 @@ def _non_max_suppression(
     most = jnp.asarray(steps) if is_known(most) else most.reshape(())
     low, high = _corners(boxes, center_point_box)
     places = _best_apart(*jax.lax.stop_gradient((low, high, left, limit)), most, steps=steps)
-    batch, kind = (jnp.broadcast_to(one, places.shape) for one in jnp.indices(places.shape, sparse=True)[:2])
+    batch, kind = (jnp.broadcast_to(index, places.shape) for index in jnp.indices(places.shape, sparse=True)[:2])
     rows = jnp.stack([batch, kind, places], axis=-1).reshape(-1, 3).astype(counting_type())
     size = call.maximum(len(rows))
     if size is None:

@@ -47,7 +47,7 @@ class Windows(NamedTuple):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        return tuple((size - 1) * one + 1 for size, one in zip(self.sizes, self.dilations, strict=True))
+        return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.sizes, self.dilations, strict=True))
 
     def members(self) -> dict[str, Any]:
         return {
@@ -59,7 +59,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
-    """The windows that ONNX's attributes describe, with automatic padding resolved."""
+    """Converts ONNX's attributes to windows, with automatic padding resolved."""
     count = len(space)
     strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
     pads = tuple(window.pads or [0] * (2 * count))
@@ -72,7 +72,7 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
         if len(values) != length:
             raise InvalidDesc(Problem(name, f"must have {length} numbers", tuple(values)))
     for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
-        if any(isinstance(one, int) and one < 1 for one in values):
+        if any(isinstance(value, int) and value < 1 for value in values):
             raise InvalidDesc(Problem(name, "must each be at least 1", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
@@ -110,7 +110,7 @@ def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> W
 
 @handles("Conv")
 def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
-    """A cross-correlation."""
+    """Computes a cross-correlation."""
     x, windows = _padded(x, _filter_windows(x, filter, window), 0)
     return dml.convolution(x, filter, bias, group_count=window.group, **windows.members())
 
@@ -138,11 +138,11 @@ def quantized_convolution(
     *,
     window: ConvolutionAttributes,
 ) -> Array:
-    """A cross-correlation of quantized arrays."""
+    """Computes a cross-correlation of quantized arrays."""
     members = _filter_windows(x.array, filter.array, window).members()
     unit = jnp.ones((), jnp.float32)
-    given = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
-    return dml.quantized_linear_convolution(*given, zero_point, group_count=window.group, **members)
+    arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
+    return dml.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **members)
 
 
 @handles("ConvTranspose")
@@ -155,7 +155,7 @@ def transposed_convolution(
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
 ) -> Array:
-    """A transposed convolution; the output's sizes may be given instead of padding."""
+    """A transposed convolution; the output's sizes may replace the padding."""
     windows = _filter_windows(x, filter, replace(window, auto_pad="NOTSET"))
     appended = tuple(output_padding or [0] * (x.ndim - 2))
     for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
@@ -163,16 +163,16 @@ def transposed_convolution(
             raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
-        given = output_shape or [size * one for size, one in zip(x.shape[2:], windows.strides, strict=True)]
+        wanted = output_shape or [size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)]
         rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
         largest = [(size - 1) * stride + extent + more for size, stride, extent, more in rows]
-        totals = [max(0, whole - size) for whole, size in zip(largest, given[-len(largest) :], strict=True)]
+        totals = [max(0, whole - size) for whole, size in zip(largest, wanted[-len(largest) :], strict=True)]
         halves = tuple(total // 2 for total in totals)
         others = tuple(total - half for total, half in zip(totals, halves, strict=True))
         start, end = (halves, others) if is_upper else (others, halves)
         windows = windows._replace(start=start, end=end)
-        sizes = zip(largest, given[-len(largest) :], appended, strict=True)
-        appended = tuple(max(0, size - whole) + one for whole, size, one in sizes)
+        sizes = zip(largest, wanted[-len(largest) :], appended, strict=True)
+        appended = tuple(max(0, size - whole) + more for whole, size, more in sizes)
     return dml.convolution(
         x,
         filter,
@@ -390,8 +390,8 @@ def _largest_of_regions(
     """The maximum over the weighted pixels of all samples; DirectML takes the maximum over whole samples."""
     if samples < 1:
         raise Unsupported(Problem("sampling_ratio", "must be at least 1 in mode max", samples))
-    for name, one in (("sampling_ratio", samples), ("output_height", space[0]), ("output_width", space[1])):
-        integer_in(name, one, 1, 2**15)
+    for name, value in (("sampling_ratio", samples), ("output_height", space[0]), ("output_width", space[1])):
+        integer_in(name, value, 1, 2**15)
     edges = rois * scale - offset
     pixels = []  # per spatial dimension: two indices for each sample of each region, and their weights
     for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):

@@ -1,7 +1,7 @@
-"""What programs mean by `import onnxruntime`, as far as dmljax answers for it: sessions, bindings, values, options.
+"""Stands in for `import onnxruntime`: sessions, bindings, values and options.
 
-The names are those of ONNX Runtime's Python interface, and so are the types and shapes of results. dmljax stands for
-its DirectML provider.
+Names, and the types and shapes of results, match ONNX Runtime's Python interface. dmljax replaces its DirectML
+provider.
 """
 
 from dmljax.run.answers import absent_from as _absent_from

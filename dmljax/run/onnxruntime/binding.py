@@ -16,8 +16,8 @@ class IOBinding(Answering):
     """The inputs and outputs of runs."""
 
     def __init__(self, session: Any) -> None:
-        self._names = [[one.name for one in kind] for kind in (session.get_inputs(), session.get_outputs())]
-        self._names[0] += [one.name for one in session.get_overridable_initializers()]
+        self._names = [[argument.name for argument in kind] for kind in (session.get_inputs(), session.get_outputs())]
+        self._names[0] += [argument.name for argument in session.get_overridable_initializers()]
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}  # where each output goes: an OrtValue, an array, or the name of a device
         self._found: list[OrtValue] = []
@@ -78,7 +78,7 @@ class IOBinding(Answering):
 
     def synchronize_outputs(self) -> None:
         """Waits for the outputs."""
-        jax.block_until_ready([one._value for one in self._found if one.is_tensor()])
+        jax.block_until_ready([value._value for value in self._found if value.is_tensor()])
 
     def get_outputs(self) -> list[OrtValue]:
         """The outputs of the last run, in the order in which they were bound."""
@@ -86,11 +86,11 @@ class IOBinding(Answering):
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as NumPy arrays."""
-        return [one.numpy() for one in self._found]
+        return [value.numpy() for value in self._found]
 
     def _fill(self, results: Sequence[Any]) -> None:
         """Puts the results where the outputs are bound."""
-        self._found = [_put(place, one) for place, one in zip(self._outputs.values(), results, strict=True)]
+        self._found = [_put(place, result) for place, result in zip(self._outputs.values(), results, strict=True)]
 
 
 def _put(place: Any, result: Any) -> OrtValue:

@@ -54,11 +54,11 @@ class _Options(Answering):
         object.__setattr__(self, name, value)
 
     def _add_entry(self, config_key: str, config_value: str) -> None:
-        """Keeps an entry, which means nothing here."""
+        """Keeps an entry, which has no effect."""
         self._entries[config_key] = config_value
 
     def _entry(self, config_key: str) -> str:
-        """The entry that was added."""
+        """Returns an entry that was added."""
         if config_key not in self._entries:
             with refusing("onnxruntime"):
                 raise InvalidDesc(Problem("key", "must have been added before", show(config_key)))
@@ -66,7 +66,7 @@ class _Options(Answering):
 
 
 class SessionOptions(_Options):
-    """Options of a session: overrides of open sizes count, and so do providers."""
+    """Options of a session; only overrides of open sizes and providers have an effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "enable_cpu_mem_arena": True,
@@ -98,11 +98,11 @@ class SessionOptions(_Options):
         self._providers: list[tuple[str, Mapping[str, str]]] = []
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
-        """Fixes the open sizes of a name."""
+        """Fixes the open sizes with a name."""
         self._names[dim_name] = dim_value
 
     def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
-        """Fixes the open sizes of a denotation, such as DATA_BATCH."""
+        """Fixes the open sizes with a denotation, such as DATA_BATCH."""
         self._denotations[denotation] = dim_value
 
     add_session_config_entry, get_session_config_entry = _Options._add_entry, _Options._entry
@@ -116,7 +116,7 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """Options of a run, none of which means anything here."""
+    """Options of a run, which have no effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "log_severity_level": -1,

@@ -1,4 +1,4 @@
-"""ONNX Runtime's providers: their names are kept, and JAX computes on its own device, whichever they are."""
+"""ONNX Runtime's providers: only their names are kept, because JAX computes on its own device."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ Provider = str | tuple[str, Mapping[str, Any]]
 
 
 def chosen(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The available ones among the providers with their options, in order, and the CPU's last."""
+    """Returns the available providers with their options, in order, and the CPU's last."""
     named = [providers] if isinstance(providers, str) else list(providers or [])
     if options and len(options) != len(named):
         raise InvalidDesc(Problem("provider_options", f"must be {len(named)}, as many as providers", len(options)))
     found: dict[str, Any] = {}
-    for i, one in enumerate(named):
-        name, own = (one, options[i] if options else {}) if isinstance(one, str) else _pair(i, one)
+    for i, provider in enumerate(named):
+        name, own = (provider, options[i] if options else {}) if isinstance(provider, str) else _pair(i, provider)
         if name in AVAILABLE:
             require_first_device(name, own)
             found.setdefault(name, {key: str(value) for key, value in own.items()})
@@ -31,7 +31,7 @@ def chosen(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, 
     return {**found, CPU: found.get(CPU, {})}
 
 
-def _pair(index: int, one: Any) -> tuple[str, Mapping[str, Any]]:
-    if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[1], Mapping):
-        raise InvalidType(Problem(("providers", index), "must be a name, or a name with options", show(one)))
-    return one
+def _pair(index: int, provider: Any) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(provider, tuple) or len(provider) != 2 or not isinstance(provider[1], Mapping):
+        raise InvalidType(Problem(("providers", index), "must be a name, or a name with options", show(provider)))
+    return provider

@@ -33,7 +33,7 @@ class NodeArg(NamedTuple):
 
 
 class ModelMetadata(NamedTuple):
-    """What a model's file says of itself."""
+    """The metadata in a model's file."""
 
     producer_name: str
     graph_name: str
@@ -56,7 +56,7 @@ def set_seed(seed: int) -> None:
 
 
 class InferenceSession(Answering):
-    """A model that runs as dmljax computes it, with 64-bit types as the file has them."""
+    """A model that dmljax runs, with 64-bit types as in the file."""
 
     def __init__(
         self,
@@ -77,30 +77,30 @@ class InferenceSession(Answering):
             self._model = load(source)
             self._texts = _type_texts(self._model, source)
             self._inputs, self._defaults, self._outputs = (
-                [one.overridden(self._options._names, self._options._denotations) for one in types]
+                [tensor.overridden(self._options._names, self._options._denotations) for tensor in types]
                 for types in (self._model.inputs, self._model.defaults, self._model.outputs)
             )
 
-    # What the model takes and gives
+    # Inputs and outputs
 
     def get_inputs(self) -> list[NodeArg]:
-        return [self._node_arg(one) for one in self._inputs]
+        return [self._node_arg(tensor) for tensor in self._inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The inputs that have a default."""
-        return [self._node_arg(one) for one in self._defaults]
+        return [self._node_arg(tensor) for tensor in self._defaults]
 
     def get_outputs(self) -> list[NodeArg]:
-        return [self._node_arg(one) for one in self._outputs]
+        return [self._node_arg(tensor) for tensor in self._outputs]
 
-    def _node_arg(self, one: TensorType) -> NodeArg:
-        return NodeArg(one.name, self._texts[one.name], list(one.sizes or ()))
+    def _node_arg(self, tensor: TensorType) -> NodeArg:
+        return NodeArg(tensor.name, self._texts[tensor.name], list(tensor.sizes or ()))
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the file says of itself."""
+        """Reads the metadata in the file."""
         proto = file_of(self._model)
         version = proto.model_version if proto.HasField("model_version") else np.iinfo(np.int64).max
-        entries = {one.key: one.value for one in proto.metadata_props}
+        entries = {entry.key: entry.value for entry in proto.metadata_props}
         texts = (proto.producer_name, proto.graph.name, proto.domain, proto.doc_string, proto.graph.doc_string)
         return ModelMetadata(*texts, int(version), entries)
 
@@ -110,7 +110,7 @@ class InferenceSession(Answering):
     # Providers
 
     def get_providers(self) -> list[str]:
-        """The providers that were asked for, and the CPU's."""
+        """Returns the requested providers, and the CPU's."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
@@ -119,12 +119,12 @@ class InferenceSession(Answering):
     def set_providers(
         self, providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Keeps the names of other providers."""
+        """Replaces the names of the providers."""
         with refusing("onnxruntime", kind_of_load):
             self._providers = chosen(providers, provider_options)
 
     def disable_fallback(self) -> None:
-        """Does nothing, because no provider falls back to another one here."""
+        """Does nothing, because no provider falls back to another."""
 
     enable_fallback = disable_fallback
 
@@ -133,8 +133,8 @@ class InferenceSession(Answering):
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """The outputs of these names, or all of them, for inputs by name."""
-        return [as_numpy(one) for one in self._results(output_names, input_feed)]
+        """Computes the outputs of these names, or all outputs, from inputs by name."""
+        return [as_numpy(result) for result in self._results(output_names, input_feed)]
 
     def run_with_ort_values(
         self,
@@ -143,7 +143,7 @@ class InferenceSession(Answering):
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Runs with values that stay on the device."""
-        return [OrtValue(one, "cpu") for one in self._results(output_names, input_dict_ort_values)]
+        return [OrtValue(result, "cpu") for result in self._results(output_names, input_dict_ort_values)]
 
     def run_async(
         self,
@@ -153,10 +153,10 @@ class InferenceSession(Answering):
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs, and calls back with the results, `user_data` and the text of an error."""
+        """Runs, and passes the results, `user_data` and an error's text to `callback`."""
         try:
             results = self.run(output_names, input_feed)
-        except Exception as error:  # whatever it is, the callback hears of it
+        except Exception as error:  # pass any error to the callback
             callback([], user_data, str(error))
         else:
             callback(results, user_data, "")
@@ -168,7 +168,7 @@ class InferenceSession(Answering):
         iobinding._fill(self._results(list(iobinding._outputs), iobinding._inputs))
 
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
-        outputs = [one.name for one in self._outputs]
+        outputs = [output.name for output in self._outputs]
         with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
             wanted = list(names) if names else outputs
             for name in wanted:
@@ -180,16 +180,16 @@ class InferenceSession(Answering):
             return [results[name] for name in wanted]
 
     def _called(self, feed: Mapping[str, Any]) -> Any:
-        types = {one.name: one for one in (*self._inputs, *self._defaults)}
+        types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
         for name in feed:
             if name not in types:
                 rule = f"unknown input{did_you_mean(name, types)}"
                 raise InvalidType(Problem(name, rule, remedy=f"the inputs are {', '.join(types)}"))
-        missing = [one.name for one in self._inputs if one.name not in feed]
+        missing = [tensor.name for tensor in self._inputs if tensor.name not in feed]
         if missing:
             raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
         arrays = {name: checked(types[name], _fed(types[name], value), {}) for name, value in feed.items()}
-        placed = [arrays.pop(one.name) for one in self._inputs]
+        placed = [arrays.pop(tensor.name) for tensor in self._inputs]
         if self._model.is_random:
             _Seed.runs += 1
             arrays["key"] = jax.random.fold_in(jax.random.key(_Seed.value), _Seed.runs)
@@ -197,16 +197,16 @@ class InferenceSession(Answering):
 
 
 def _type_texts(model: Model, source: Any) -> dict[str, str]:
-    """The types of inputs and outputs in ONNX Runtime's words; a file may leave out those of outputs."""
+    """Spells the types of inputs and outputs as ONNX Runtime does; a file may leave out the types of outputs."""
     proto = file_of(model)
-    if not all(one.HasField("type") for one in proto.graph.output):
-        whole, _ = read_model(source)  # what the outputs are follows from the sizes of the weights
+    if not all(output.HasField("type") for output in proto.graph.output):
+        whole, _ = read_model(source)  # the types of the outputs follow from the sizes of the weights
         proto = onnx.shape_inference.infer_shapes(whole)
-    return {one.name: type_text(one.type) for one in (*proto.graph.input, *proto.graph.output)}
+    return {value.name: type_text(value.type) for value in (*proto.graph.input, *proto.graph.output)}
 
 
 def _fed(wanted: TensorType, value: Any) -> Any:
-    """A value of a feed as dmljax takes it."""
+    """Converts a value of a feed for dmljax."""
     value = value_of(value)
     if wanted.kind != "tensor" or wanted.dtype is None:
         return value

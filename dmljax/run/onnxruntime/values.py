@@ -1,4 +1,4 @@
-"""ONNX Runtime's values: arrays with its names for their types."""
+"""ONNX Runtime's values: arrays whose types have ONNX Runtime's names."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class OrtValue(Answering):
         return self._device
 
     def has_value(self) -> bool:
-        """Whether there is a value, as only an optional may lack."""
+        """Whether there is a value; only an optional may be empty."""
         return self._value is not None
 
     def is_tensor(self) -> bool:
@@ -80,7 +80,7 @@ class OrtValue(Answering):
         return isinstance(self._value, list)
 
     def is_sparse_tensor(self) -> bool:
-        """Whether it is sparse; none is."""
+        """Whether the value is sparse; no value is."""
         return False
 
     def data_ptr(self) -> int:
@@ -101,15 +101,15 @@ class OrtValue(Answering):
                 self._value = np_arr
 
 
-def value_of(given: Any) -> Any:
-    """What an OrtValue holds, or the value itself."""
-    return given._value if isinstance(given, OrtValue) else given
+def value_of(value: Any) -> Any:
+    """Returns the content of an OrtValue, or the value itself."""
+    return value._value if isinstance(value, OrtValue) else value
 
 
 def as_numpy(value: Any) -> Any:
-    """A result as ONNX Runtime returns it: an array that can be written to, or a list of such arrays."""
+    """Converts a result to what ONNX Runtime returns: a writable array, or a list of writable arrays."""
     if isinstance(value, list):
-        return [as_numpy(one) for one in value]
+        return [as_numpy(element) for element in value]
     if value is None:
         return None
     # ONNX Runtime's int64 is C's long long, which NumPy prints with its dtype where its own int64 is C's long.
@@ -138,7 +138,7 @@ def memory_at(address: int, element_type: Any, shape: Sequence[int]) -> Any:
 
 
 def dtype_of(element_type: Any) -> np.dtype[Any]:
-    """The NumPy type of a type of elements: a number of ONNX's, or anything that NumPy takes."""
+    """Converts an element type, ONNX's number or anything that NumPy takes, to a NumPy type."""
     found: np.dtype[Any] = np.dtype(
         helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
     )

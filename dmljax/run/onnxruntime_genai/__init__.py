@@ -1,7 +1,7 @@
-"""What programs mean by `import onnxruntime_genai`, as far as dmljax answers for it: language models and tokenizers.
+"""Stands in for `import onnxruntime_genai`: language models and tokenizers.
 
-The names are those of ONNX Runtime GenAI's Python interface. Greedy tokens are GenAI's, except where its arithmetic
-rounds otherwise. Drawn ones follow the same distribution, with other random numbers.
+Names match ONNX Runtime GenAI's Python interface. Greedy tokens are GenAI's, except where its arithmetic rounds
+otherwise. Drawn tokens follow the same distribution, with other random numbers.
 """
 
 from typing import Any as _Any

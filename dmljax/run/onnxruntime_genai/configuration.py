@@ -1,4 +1,4 @@
-"""GenAI's configurations: what a folder's file says, and what a program lays over it."""
+"""GenAI's configurations: a folder's file, and what a program lays over it."""
 
 import json
 import secrets
@@ -26,7 +26,7 @@ class Config(Answering):
             self._content = read_configuration(self._folder)
 
     def overlay(self, config: str) -> None:
-        """Replaces what a text of JSON says otherwise."""
+        """Replaces the settings that a JSON text contains."""
         with refusing(LIBRARY):
             self._content = _merged(self._content, json_of("config", config, dict))
 
@@ -37,7 +37,7 @@ class Config(Answering):
         """Does nothing, because JAX chooses the device."""
 
     def set_provider_option(self, provider: str, name: str, value: str) -> None:
-        """Refuses another device than the first; other options mean nothing here."""
+        """Refuses any device but the first; other options have no effect."""
         with refusing(LIBRARY):
             require_first_device(provider, {name: value})
 
@@ -84,7 +84,7 @@ class GeneratorParams(Answering):
             self._options = changed
 
     def get_search_options(self) -> dict[str, Any]:
-        return {name: one if isinstance(one, bool) else float(one) for name, one in self._options.items()}
+        return {name: value if isinstance(value, bool) else float(value) for name, value in self._options.items()}
 
 
 DEFAULTS: Mapping[str, Any] = {
@@ -109,10 +109,10 @@ DEFAULTS: Mapping[str, Any] = {
 _KEPT = ("no_repeat_ngram_size", "num_beams", "num_return_sequences")  # dmljax searches greedily, or draws
 
 
-def _with_options(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with others set, after checking them; most of the rest tune beams, which are refused, or memory."""
+def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Sets options after checking them; dmljax has no beams, and ignores options that tune memory."""
     options = dict(known)
-    for name, value in given.items():
+    for name, value in changes.items():
         if name not in options:
             rule = f"must be an option of GenAI's search{did_you_mean(name, options)}"
             raise InvalidType(Problem(("search", name), rule, show(value)))
@@ -131,7 +131,7 @@ def _with_options(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
 
 
 def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `LanguageModel.generate`, with a key if tokens are drawn."""
+    """Converts options to those of `LanguageModel.generate`, with a key if tokens are drawn."""
     taken = {name: options[name] for name in ("max_length", "min_length", "repetition_penalty")}
     is_drawn = options["do_sample"] and options["top_k"] != 1 and options["temperature"] != 0
     if not is_drawn:
@@ -144,7 +144,7 @@ def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_of(name: str, text: str, kind: type) -> Any:
-    """The value of a text of JSON."""
+    """Parses a JSON text."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""GenAI's generators: one token at a time from a language model."""
+"""GenAI's generators, which read a token at a time from a language model."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from dmljax.text import show
 
 
 class Generator(Answering):
-    """Sequences that grow by a token at a time. As in GenAI, the end of a single sequence is not part of it."""
+    """Grows sequences a token at a time. As in GenAI, a single sequence does not include its end token."""
 
     def __init__(self, model: Model, params: GeneratorParams) -> None:
         with refusing(LIBRARY):
@@ -51,16 +51,16 @@ class Generator(Answering):
 
     def _taken(self, tokens: Any) -> Any:
         try:
-            given = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
+            array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
         except ValueError:  # rows of different lengths
-            given = np.zeros(0)
-        if not given.size or given.dtype.kind not in "iu" or given.size % self._batch:
+            array = np.zeros(0)
+        if not array.size or array.dtype.kind not in "iu" or array.size % self._batch:
             rule = f"must be integers, as many in each of {self._batch} rows, which is the search's batch_size"
             raise InvalidType(Problem("tokens", rule, show(tokens)))
-        return given.reshape(self._batch, -1).astype(np.int32)
+        return array.reshape(self._batch, -1).astype(np.int32)
 
     def _read(self, rows: list[list[int]], length: int) -> None:
-        """Reads rows after the first `length` tokens of the sequences, which may have to be read anew."""
+        """Reads rows after the first `length` tokens of the sequences; may have to read those tokens again."""
         stream, self._stream = self._stream, None
         state = stream.state if stream and length else None
         if state is not None and not self._model.can_shorten(int(state.lengths[0]), length):
@@ -80,7 +80,7 @@ class Generator(Answering):
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
             chosen = next(stream)
-            self._next = np.array([self._pad if one is None else one for one in chosen], np.int32)
+            self._next = np.array([self._pad if token is None else token for token in chosen], np.int32)
             self._has_ended |= np.isin(self._next, self._ends)
             if not self._has_ended.all():
                 self._rows = np.concatenate([self._rows, self._next[:, None]], 1)
@@ -102,7 +102,7 @@ class Generator(Answering):
             return self._rows[integer_in("index", index, 0, self._batch - 1)].copy()
 
     def token_count(self) -> int:
-        """The tokens of each sequence."""
+        """Counts the tokens of each sequence."""
         return int(self._rows.shape[1])
 
     def get_logits(self) -> Any:
@@ -124,7 +124,7 @@ class Generator(Answering):
 
 
 def _shortened(state: State, length: int) -> State:
-    """A state of one sequence with only its first tokens."""
+    """Cuts the state of a single sequence to its first tokens."""
     is_kept = jnp.arange(state.tokens.shape[1]) < length
     return state._replace(
         tokens=jnp.where(is_kept, state.tokens, 0), lengths=jnp.minimum(state.lengths, jnp.int32(length))
@@ -132,6 +132,6 @@ def _shortened(state: State, length: int) -> State:
 
 
 def _without_padding(row: Any, pad: int) -> Any:
-    """A row from its first to its last token that is not padding; of a row of padding, a token."""
+    """Strips padding from both ends of a row; a row of padding keeps a single token."""
     places = np.flatnonzero(row != pad)
     return row[places[0] : places[-1] + 1] if places.size else row[:1]

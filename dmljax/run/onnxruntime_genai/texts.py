@@ -26,7 +26,7 @@ class Tensor(Answering):
 
 
 class Tokenizer(Answering):
-    """The tokenizer beside a model. As in GenAI, texts get no special tokens, and texts of tokens have none."""
+    """The tokenizer beside a model. As in GenAI, encoding adds no special tokens, and decoding skips them."""
 
     def __init__(self, model: Model) -> None:
         settings = model._model.settings
@@ -75,22 +75,22 @@ class Tokenizer(Answering):
         return Tensor(np.array([np.pad(row, (0, longest - len(row)), constant_values=self._pad) for row in rows]))
 
     def decode(self, tokens: Any) -> str:
-        """The text of tokens."""
+        """Decodes tokens."""
         with refusing(LIBRARY):
-            numbers = [int(one) for one in np.ravel(np.asarray(tokens))]
+            numbers = [int(token) for token in np.ravel(np.asarray(tokens))]
             return self._reader.decoded(numbers, skip_special_tokens=self._flags["skip_special_tokens"])
 
     def decode_batch(self, tokens: Tensor) -> list[str]:
-        """The text of each row."""
+        """Decodes each row."""
         return [self.decode(row) for row in tokens.as_numpy()]
 
     def to_token_id(self, text: str) -> int:
-        """The token that stands for a text as a whole; -1 if there is none."""
+        """Returns the token of a whole text; -1 if there is none."""
         found = self._reader.token(text)
         return -1 if found is None else found
 
     def create_stream(self) -> "TokenizerStream":
-        """A reader of tokens that come one by one."""
+        """Makes a reader of successive tokens."""
         stream = TokenizerStream.__new__(TokenizerStream)
         stream._piece = self._reader.pieces(skip_special_tokens=self._flags["skip_special_tokens"])
         return stream
@@ -103,7 +103,7 @@ class Tokenizer(Answering):
         tools: str | None = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """The text of a conversation, which is JSON, by the folder's template or another one."""
+        """Writes a conversation, which is JSON, by the folder's template or by `template_str`."""
         with refusing(LIBRARY):
             return self._reader.written(
                 json_of("messages", messages, list),
@@ -117,10 +117,10 @@ _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class TokenizerStream(Answering):
-    """Texts of tokens that come one by one, made by `Tokenizer.create_stream`."""
+    """Decodes successive tokens; made by `Tokenizer.create_stream`."""
 
     _piece: Any
 
     def decode(self, token: int) -> str:
-        """The text that has become complete with the next token."""
+        """Returns the text that the next token completes."""
         return str(self._piece(int(token)))

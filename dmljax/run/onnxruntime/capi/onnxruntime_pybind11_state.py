@@ -23,11 +23,11 @@ class InvalidProtobuf(Fail):
 
 
 class NoSuchFile(MissingFile):
-    """There is no file of that name."""
+    """There is no file with this name."""
 
 
 class NotImplemented(Unsupported):
-    """A model has what dmljax does not support."""
+    """A model needs something that dmljax does not support."""
 
 
 class RuntimeException(Refusal):
@@ -35,7 +35,7 @@ class RuntimeException(Refusal):
 
 
 def kind_of_load(error: DmlError) -> type[DmlError]:
-    """The kind of an error of loading a model."""
+    """Returns ONNX Runtime's class for an error while loading a model."""
     if isinstance(error, MissingFile):
         return NoSuchFile
     if isinstance(error, Unsupported):
@@ -44,5 +44,5 @@ def kind_of_load(error: DmlError) -> type[DmlError]:
 
 
 def kind_of_run(error: DmlError) -> type[DmlError]:
-    """The kind of an error of calling a model."""
+    """Returns ONNX Runtime's class for an error while calling a model."""
     return NotImplemented if isinstance(error, Unsupported) else InvalidArgument
