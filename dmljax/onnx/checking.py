@@ -43,9 +43,7 @@ class FolderCheck(NamedTuple):
     def whole(self) -> Check:
         """The checks of all models together, with the folder's problems."""
         checks = self.models.values()
-        problems, left = (
-            [entry for check in checks for entry in getattr(check, name)] for name in ("problems", "left")
-        )
+        problems, left = ([text for check in checks for text in getattr(check, name)] for name in ("problems", "left"))
         return Check([*self.problems, *problems], left, sum(check.nodes_left for check in checks))
 
     def to_json(self) -> dict[str, Any]:

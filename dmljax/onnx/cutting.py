@@ -17,7 +17,7 @@ def alive(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str
 def advice(
     nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node], values: Mapping[str, Any]
 ) -> str | None:
-    """The calls that make graphs of the nodes before and after the refused ones; None if there are no such nodes.
+    """The calls that make graphs of the nodes before and after refused nodes; None if there are no such nodes.
 
     `values` are the results of the nodes, by name. The first graph computes everything that the second reads from it.
     """

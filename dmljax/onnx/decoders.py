@@ -1,4 +1,4 @@
-"""Changes the graphs of language models to fit sequences in buffers: where they look up angles, and whose logits.
+"""Fits the graphs of language models to sequences in buffers: how they look up angles, and which logits they compute.
 
 Models of the Phi-3 family have two tables of rotary angles, for short and for long sequences, and choose between them
 by the length of the mask. Here the mask is as long as the buffer, so a single table holds the rows of both, and a
@@ -32,7 +32,7 @@ class Tables(NamedTuple):
 
 
 class _Nodes:
-    """The nodes of a graph by what they make; `stored` are its constants and weights."""
+    """The nodes of a graph by their results; `stored` are its constants and weights."""
 
     def __init__(self, graph: OnnxGraph, stored: Mapping[str, Any]) -> None:
         self.graph, self._stored = graph, stored
@@ -73,7 +73,7 @@ class _Nodes:
 def with_one_table(
     graph: OnnxGraph, stored: Mapping[str, Any], mask: str, positions: TensorType
 ) -> tuple[OnnxGraph, Tables | None]:
-    """Joins a graph's two tables of angles, so that attention looks them up at `positions`; no `Tables` without two."""
+    """Joins a graph's two tables of angles, which attention then looks up at `positions`; None without two tables."""
     nodes = _Nodes(graph, stored)
     choices = [node for node in graph.nodes if node.operator == "If" and _is_by_size(nodes, node.inputs[0], mask)]
     if not choices:

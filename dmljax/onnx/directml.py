@@ -54,10 +54,8 @@ def directml_graph(
     needed = {*names, *(name for node in nodes for name in names_read(node))}
     if outputs is None and not cuts:
         needed |= {tensor.name for tensor in (*inputs, *defaults)}
-    structs = _input_structs(
-        inputs, defaults, {name: shape for name, shape in shapes.items() if name not in cuts}, needed
-    )
-    structs |= cuts
+    others = {name: shape for name, shape in shapes.items() if name not in cuts}
+    structs = _input_structs(inputs, defaults, others, needed) | cuts
     builder = _ModelGraph()
     values: dict[str, Any] = {}
     for name, struct in structs.items():
@@ -121,9 +119,8 @@ def _input_structs(
         if shape is None or None in shape:
             missing.append(tensor)
         else:
-            structs[tensor.name] = jax.ShapeDtypeStruct(
-                tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(tensor.dtype)
-            )
+            dtype = jax.dtypes.canonicalize_dtype(tensor.dtype)
+            structs[tensor.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), dtype)
     if missing:
         example = {
             tensor.name: tuple(size if isinstance(size, int) else 1 for size in tensor.sizes or ())
@@ -210,12 +207,11 @@ class _Tracer(Program):
         finally:
             self.is_tracing = False
         results, tree = returned
-        return tuple(
-            jax.tree.unflatten(tree, [next(made) if isinstance(leaf, jax.Array) else leaf for leaf in results])
-        )
+        restored = [next(made) if isinstance(leaf, jax.Array) else leaf for leaf in results]
+        return tuple(jax.tree.unflatten(tree, restored))
 
     def outputs(self, graph: OnnxGraph, values: Mapping[str, Any]) -> list[Any]:
-        """The outputs, whose padding is filled."""
+        """The outputs, with their padding filled."""
         results = zip(graph.output_names, super().outputs(graph, values), strict=True)
         return [self._filled(name, value) if isinstance(value, Padded) else value for name, value in results]
 

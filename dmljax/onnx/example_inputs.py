@@ -39,7 +39,7 @@ def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> di
 
 
 def files_by_name(texts: Sequence[str]) -> dict[str, str]:
-    """Parses NAME=FILE options; an .npz file needs no name, and gives all arrays in it."""
+    """Parses NAME=FILE options; an .npz file needs no name, and provides all its arrays."""
     files: dict[str, str] = {}
     for text in texts:
         name, _, path = text.rpartition("=")  # names may have equals signs

@@ -377,10 +377,8 @@ MAX_SPARSE = 2**28  # elements of a sparse tensor, which is stored dense
 
 def _versions(imports: Any) -> dict[str, int]:
     return {
-        _domain(imported.domain): integer_in(
-            ("opset_import", _domain(imported.domain)), imported.version, 0, MAX_VERSION
-        )
-        for imported in imports
+        _domain(entry.domain): integer_in(("opset_import", _domain(entry.domain)), entry.version, 0, MAX_VERSION)
+        for entry in imports
     }
 
 

@@ -24,7 +24,7 @@ class Finder:
         self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
         self.deciding: dict[FunctionKey, frozenset[int]] = {}
-        self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs looked at
+        self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs visited
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
@@ -161,9 +161,8 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
     def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
         place = ("functions", key[1])
         if key in callers:
-            raise InvalidDesc(
-                Problem(place, "must not call itself", " > ".join(caller[1] for caller in (*callers, key)))
-            )
+            chain = " > ".join(name for _, name, _ in (*callers, key))
+            raise InvalidDesc(Problem(place, "must not call itself", chain))
         if key not in depths:
             nodes = _all_nodes(functions[key].graph)
             called = {(node.domain, node.operator, node.overload) for node in nodes}

@@ -38,14 +38,14 @@ def loaded(settings: Settings) -> dict[str, Model]:
 
 
 def load_part(settings: Settings, part: str) -> Model:
-    """A model of a folder as we run it."""
+    """Loads a model of a folder, and revises its graph."""
     # The number of places for images depends on the prompt.
     maximum_sizes: Any = "largest" if part == "embedding" else {}
     return Model(settings.files[part], {}, maximum_sizes, partial(revised, settings, part))
 
 
 def revised(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
-    """The graph of a model as we run it: weights of 4 bits are packed, and a decoder has caches of a fixed size."""
+    """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size."""
     if part == DECODER:
         names, caches = settings.names, settings.caches(graph.input_names)
         graph = with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))

@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 
     @property
     def files(self) -> dict[str, Path]:
-        """The file of each model, by what it does."""
+        """The file of each model, by part."""
         return {"decoder": self.file, **{part: other.file for part, other in self.others.items()}}
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from dmljax.errors import Problem, Unsupported
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, TensorType, names_read
 
-_PREFIX = "fixed caches"  # of the names of what we add
+_PREFIX = "fixed caches"  # of the names of added values
 _LAST, _TOTAL = f"{_PREFIX}/last", f"{_PREFIX}/total"
 _CONSTANTS = {f"{_PREFIX}/{name}": np.array(value) for name, value in (("one", 1), ("axis", [1]))}
 

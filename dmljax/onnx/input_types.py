@@ -51,8 +51,8 @@ def open_types_of_inputs(
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
 
-    First sizes that stay open are multiples of `divisor`, and others are `multiples`: a factor and the symbol's name
-    for the name of a size. A total of past and new tokens is their sum.
+    Open first sizes are multiples of `divisor`; `multiples` maps the names of other sizes to a factor and the name of a
+    symbol. A total of past and new tokens is their sum.
     """
     caches, shapes = open_caches(model), sizes.shapes
     sizes = sizes._replace(names={**caches.decided, **sizes.names})

@@ -271,7 +271,7 @@ def _traced(
 ) -> Results:
     """Calls a handler's function with arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
-    taken = _in_given_types(taken)
+    taken = _in_call_types(taken)
     with _refusals_of(_JAX):
         if is_of_images:
             results: Results = of_images(handler.function, taken, arguments)
@@ -289,7 +289,7 @@ def _taken(use: Use, name: str, value: Value) -> Value:
         return as_array(value)
 
 
-def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
+def _in_call_types(inputs: Sequence[Value]) -> list[Value]:
     """Converts inputs from the file's type if other inputs have the type of the weights."""
     found = {value.dtype for value in inputs if isinstance(value, jax.Array)}
     types = {own: new for own, new in (_GIVEN_TYPES.get() or {}).items() if new in found}
@@ -302,14 +302,14 @@ def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
     return [converted(value) for value in inputs] if types else [*inputs]
 
 
-# The packages whose errors about a user's values we translate, by what is called
+# The packages whose errors about a user's values we translate, for calls of NumPy and of JAX
 _NUMPY = frozenset({"numpy"})
 _JAX = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum"})
 
 
 @contextmanager
 def _refusals_of(packages: Collection[str]) -> Iterator[None]:
-    """Turns errors raised by these packages into dmljax's own; bugs in dmljax still surface as they are."""
+    """Turns errors raised by these packages into dmljax's own; bugs in dmljax still surface unchanged."""
     try:
         yield
     except DmlError:

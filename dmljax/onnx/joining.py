@@ -14,7 +14,7 @@ from dmljax.onnx.parameters import Elements, Use
 from dmljax.onnx.registry import Handler
 
 JOINED = "dmljax"  # the domain of joined nodes, which no file has
-HIDDEN = -1e4  # a number up to which a score gets no weight
+HIDDEN = -1e4  # scores up to this number get no weight
 MAX_STEPS = 16  # from the weights back to the product of queries and keys
 MAX_MASK_BYTES = 2**24  # of stored masks that become constants of the compiled programs
 
@@ -71,7 +71,7 @@ def _with_joined_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
 
 
 def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> frozenset[str]:
-    """The constants of joined nodes that are no parameters: stored masks, and 0, 1 and very low numbers in masks."""
+    """The constants of joined nodes that are not parameters: stored masks, and 0, 1 and very low numbers in masks."""
     written = (node.attributes["written"] for node in graph.nodes if isinstance(node, JoinedNode))
     names = {name for attention in written for name in attention.numbers() if name in constants}
     masks = {name for name in names if constants[name].dtype == bool}
@@ -167,7 +167,7 @@ class _Search:
         return [last, second, first] if first is not None and first.operator == "Reshape" else []
 
     def unread(self, nodes: Collection[Node], last: Collection[Node]) -> set[Node]:
-        """The nodes, except the last ones, whose results only these nodes read."""
+        """The nodes, except `last`, whose results only these nodes read."""
         readers = Counter((*_all_read(self._graph.nodes), *self._graph.output_names))
         found: set[Node] = set()
         for node in sorted(nodes, key=self._places.__getitem__, reverse=True):

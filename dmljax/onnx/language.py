@@ -64,7 +64,7 @@ class LanguageModel:
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
     `settings` are the folder's, and `model` is the ONNX model that decodes. Each method takes `weights`
-    with other values: trained ones, in another float type, or on several devices as `shard` places them.
+    with other values: trained, in another float type, or on several devices as `shard` places them.
 
     Some folders have several models, whose weights' names then begin with `decoder.`, `encoder.`, `embedding.` or
     `vision.`. With an encoder, as Whisper has, each method takes `audio`: an array of features, such as (sequences, mel
@@ -366,7 +366,7 @@ class LanguageModel:
         return None if self._tables is None or not short.size else self._tables.most + 1 - int(max(short))
 
     def _from_start(self, state: State, rows: Sequence[list[int]]) -> tuple[State, list[list[int]]]:
-        """The state before its first token, and all of its tokens with those of the rows, to be read again."""
+        """The state before its first token, and all of its tokens with the rows after them, to be read again."""
         known = zip(np.asarray(state.tokens), np.asarray(state.lengths), rows, strict=True)
         whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
         states = {name: jnp.zeros_like(state.caches[name]) for name in self._batch_axes}
@@ -583,7 +583,7 @@ class _Run(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A program of a generation: a function of weights and `inputs`, the first of which it updates in place."""
+    """A program of a generation: a function of weights and `inputs`, which updates the first input in place."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]  # their types

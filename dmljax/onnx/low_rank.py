@@ -42,9 +42,8 @@ class Additions(NamedTuple):
     weights: Mapping[str, Matrix]
 
     def in_graph(self, graph: OnnxGraph) -> OnnxGraph:
-        return replace(
-            graph, nodes=tuple(part for node in graph.nodes for part in self.nodes.get(_result(node), [node]))
-        )
+        nodes = (part for node in graph.nodes for part in self.nodes.get(_result(node), [node]))
+        return replace(graph, nodes=tuple(nodes))
 
     def in_file(self, file: onnx.ModelProto) -> None:
         """Adds the nodes, and empty tensors for the weights, to a file without its weights."""
@@ -134,7 +133,7 @@ def _added(node: Node, first: str, second: str, version: int) -> Iterator[Node]:
 
 
 def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Product]:
-    """The products of a graph with weights, except those of additions."""
+    """The products of a graph with weights, except the products of additions."""
     views = {name: (name, own) for name, own in known.items()}
     for node in graph.nodes:
         inputs = [views.get(name) for name in node.inputs]

@@ -117,9 +117,8 @@ class Model:
         )
         self._file = _copied(file)
         del proto, file  # protobuf frees their memory only now, before the weights are copied
-        graph, whole = (
-            OnnxGraph(part.nodes, part.inputs, part.outputs) for part in (graph, whole)
-        )  # without the arrays
+        # Drop the arrays.
+        graph, whole = (OnnxGraph(part.nodes, part.inputs, part.outputs) for part in (graph, whole))
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}
         inputs = Inputs(self.inputs, self.defaults)
@@ -381,7 +380,7 @@ def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Ma
 
 
 def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:
-    """Rehearses a model for inputs of these sizes; leaves out values that need others."""
+    """Rehearses a model for inputs of these sizes; leaves out nodes that need other inputs."""
     plan = model._plan
     inputs = {tensor.name: tensor.dtype for tensor in (*model.inputs, *model.defaults) if tensor.dtype is not None}
     types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in model.weights.items()}

@@ -17,7 +17,7 @@ class OpenCaches(NamedTuple):
     totals: Mapping[str, tuple[str, str]]  # all tokens, as the sum of past and new tokens
 
     def with_sizes(self, known: Mapping[str, int], other: int = 1) -> dict[str, int]:
-        """All open sizes; `known` sizes come first, and `other` stands for any further size."""
+        """All open sizes; `known` sizes take precedence, and `other` is any further size."""
         sizes = {**self.decided, **known}
         for total, terms in self.totals.items():
             sizes.setdefault(total, sum(sizes.get(name, other) for name in terms))

@@ -1,7 +1,7 @@
 """Packs weights of 4 bits that a model dequantizes before products, which then multiply by them as MatMulNBits does.
 
-Such files have a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half of it, and products
-read them without writing them unpacked to memory first.
+Such files store a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half as much, and
+products read them without first unpacking them to memory.
 """
 
 from collections import Counter

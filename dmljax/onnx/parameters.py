@@ -53,9 +53,7 @@ class Demand:
         """The rule that an input breaks, if any."""
         if isinstance(value, list):
             return "must be a tensor, not a sequence"
-        if self.is_text and not (
-            isinstance(value, np.ndarray) and all(isinstance(element, str) for element in value.flat)
-        ):
+        if self.is_text and not (isinstance(value, np.ndarray) and all(isinstance(text, str) for text in value.flat)):
             return "must be text"
         shape = np.shape(value)  # type: ignore[arg-type]  # NumPy reads only the shape
         if self.is_number and math.prod(shape) != 1:

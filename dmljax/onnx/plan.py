@@ -123,11 +123,8 @@ class Plan:
         try:
             return self._results(call, self._inputs.bound(inputs, named, self._other_floats(call)))
         except NotKnown as error:
-            names = [
-                tensor.name
-                for tensor in (*self._inputs.needed, *self._inputs.defaults)
-                if tensor.name in self._deciding
-            ]
+            types = (*self._inputs.needed, *self._inputs.defaults)
+            names = [tensor.name for tensor in types if tensor.name in self._deciding]
             if names:
                 error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
             error.args = (*error.args, *self.program.left_open.values())
@@ -196,7 +193,7 @@ class Plan:
                 self._way = Way.IN_PARTS
         fixed = (self.constants.keys() | call.weights.keys()) - inputs.keys()
         weights = {name: as_array(value) for name, value in call.weights.items()}
-        with weights_of_types(self._given_types(weights)):
+        with weights_of_types(self._call_types(weights)):
             return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
 
     def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
@@ -214,14 +211,14 @@ class Plan:
         graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.joined, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
         self.program.left_open.clear()
-        with self.program.traced(graph), weights_of_types(self._given_types(arguments)):
+        with self.program.traced(graph), weights_of_types(self._call_types(arguments)):
             results = self._outputs(self.program.run_nodes(graph, values))
         for name, result in zip(self.graph.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
         return results
 
-    def _given_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
+    def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to the types of a call's weights, where they differ."""
         types: dict[DType, DType] = {}
         for name, own in self.weight_types.items():
@@ -247,9 +244,7 @@ def unpacked(results: Sequence[Value]) -> Any:
 
 def without_sizes(results: Any) -> Any:
     """Results as arrays."""
-    return jax.tree.map(
-        lambda value: value.array if isinstance(value, Padded) else value, results, is_leaf=is_padded_array
-    )
+    return jax.tree.map(lambda x: x.array if isinstance(x, Padded) else x, results, is_leaf=is_padded_array)
 
 
 def _as_arrays(name: str, value: Value) -> Value:

@@ -72,7 +72,7 @@ class Handler:
 
     @functools.cached_property
     def required(self) -> int:
-        """The number of inputs a node must have, some of which may be absent."""
+        """The number of inputs a node must have; some may be absent."""
         return sum(parameter.is_required for parameter in self.inputs) if self.inputs else int(self.others is not None)
 
     @functools.cached_property
@@ -93,12 +93,12 @@ class Handler:
 
     def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a node in the form of the handler's parameters."""
-        alone: dict[str, Any] = {}
+        ungrouped: dict[str, Any] = {}
         held: dict[str, dict[str, Any]] = {parameter: {} for parameter in self.groups}
         for name in attributes.keys() & self.attributes.keys():
             group = self.attributes[name].group
-            (alone if group is None else held[group])[name] = attributes[name]
-        return alone | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
+            (ungrouped if group is None else held[group])[name] = attributes[name]
+        return ungrouped | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
 
     def problems(self, node: Node) -> list[Problem]:
         """The problems with a node that can be found without arrays."""
@@ -312,9 +312,8 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
 
     def of_attributes(function: Function) -> Function:
         def run(*inputs: Value, **attributes: Any) -> Results:
-            return function(
-                *inputs, **{name: np.array(value) if name in kinds else value for name, value in attributes.items()}
-            )
+            arrays = {name: np.array(value) for name, value in attributes.items() if name in kinds}
+            return function(*inputs, **attributes | arrays)
 
         return run
 

@@ -1,11 +1,11 @@
-"""The schedulers of diffusion models: a table of timesteps, and of the factors of each step.
+"""The schedulers of diffusion models: tables of timesteps, and of the factors of each step.
 
 Every scheduler here is linear. A call at a timestep estimates something from the latents and the model's output, mostly
-the image without noise; the next latents are a sum of the latents, of this estimate and earlier ones, and of new noise.
+the image without noise; the next latents are a sum of the latents, this and earlier estimates, and new noise.
 Only the factors differ, and they do not depend on the latents.
 
 Latents are `signal * image + noise * (normal numbers)` with `signal² + noise² = 1`. Where a paper has `image + sigma *
-(normal numbers)` instead, its latents are sqrt(1 + sigma²) times these, and its model takes these all the same.
+(normal numbers)` instead, its latents are sqrt(1 + sigma²) times these, but its model takes these.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from dmljax.foundation.checks import integer_in
 from dmljax.text import did_you_mean, join_words, json_text, show
 
 FILE = "scheduler/scheduler_config.json"
-REACH = 5  # estimates that a step may use: its own, and earlier ones
+REACH = 5  # estimates that a step may use, including its own
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -233,7 +233,7 @@ class _Levels(NamedTuple):
 
 
 def _levels(signal: Any, noise: Any, end: tuple[float, float]) -> _Levels:
-    """Levels each of which leads to the next."""
+    """Levels that each lead to the next."""
     return _Levels(signal, noise, np.append(signal[1:], end[0]), np.append(noise[1:], end[1]))
 
 

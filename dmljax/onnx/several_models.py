@@ -43,7 +43,7 @@ class SeveralModels:
         return on_auto_mesh(own if weights is None else weights)
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
-        """The float type that weights have instead of the files'; None if they have the files'."""
+        """The float type that weights have instead of the files'; None if they do not differ."""
         own = self._joined({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
         types = {weight.dtype for name, weight in weights.items() if weight.dtype != own[name]}
         return types.pop() if len(types) == 1 else None

@@ -23,7 +23,7 @@ class Tokenizer:
         self._vocabulary = vocabulary
 
     def tokens(self, text: str, *, is_whole: bool = False) -> list[int]:
-        """The tokens of a text, at least one; `is_whole` says that it has all special tokens."""
+        """The tokens of a text, at least one; `is_whole` says that the text has all special tokens."""
         found = self.encoded(text, add_special_tokens=not is_whole)
         if not found:
             raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
@@ -61,7 +61,7 @@ class Tokenizer:
         tools: Any = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """A conversation as text, by the folder's chat template or by another template."""
+        """A conversation as text, by `template`, which defaults to the folder's chat template."""
         try:
             import jinja2
             from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -123,9 +123,7 @@ class PromptTokenizer:
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 _CLIP = {"bos_token": _START, "eos_token": _END, "unk_token": _END, "pad_token": _END, "model_max_length": 77}
-_WORDS = (
-    r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # the pieces that CLIP's tokenizer splits a text into
-)
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # the pieces that CLIP splits a text into
 
 
 def _clip(folder: Path, names: Mapping[str, Any]) -> Any:
