@@ -250,7 +250,7 @@ class Reader:
             constants[name] = self._sparse(("initializers", name), sparse)
         inputs = tuple(_tensor_type(info) for info in proto.input)
         outputs = tuple(_tensor_type(info) for info in proto.output)
-        defined = {**outer, **dict.fromkeys((*(tensor.name for tensor in inputs), *constants))}
+        defined = {**outer, **dict.fromkeys((*(own.name for own in inputs), *constants))}
         made = dict.fromkeys(name for node in proto.node for name in node.output)
         outer = {**defined, **made}
         nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
