@@ -31,7 +31,7 @@ class Check(NamedTuple):
 
 
 class FolderCheck(NamedTuple):
-    """The problems with a folder; if its settings can be read, checks of its models, and what a language model has."""
+    """The problems with a folder and, if its settings can be read, the checks and sizes of its models."""
 
     problems: Sequence[str]
     settings: Settings | None = None
@@ -41,9 +41,9 @@ class FolderCheck(NamedTuple):
 
     @property
     def whole(self) -> Check:
-        """The checks of all models as one, with the folder's problems."""
+        """The checks of all models together, with the folder's problems."""
         checks = self.models.values()
-        problems, left = ([one for check in checks for one in getattr(check, name)] for name in ("problems", "left"))
+        problems, left = ([text for check in checks for text in getattr(check, name)] for name in ("problems", "left"))
         return Check([*self.problems, *problems], left, sum(check.nodes_left for check in checks))
 
     def to_json(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class FolderCheck(NamedTuple):
         if self.settings is None:
             return {"model": None}
         hidden = ("file", "names", "search", "others")
-        own = {name: one for name, one in self.settings._asdict().items() if name not in hidden}
+        own = {name: value for name, value in self.settings._asdict().items() if name not in hidden}
         own["files"] = {part: file.name for part, file in self.settings.files.items()}
         sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
         return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
@@ -66,7 +66,7 @@ class _Found(NamedTuple):
 
 
 def checked(path: str | Path) -> Check:
-    """Loads a model, and finds the nodes that refuse to run, and those that the provider leaves to the CPU."""
+    """Loads a model, and finds the nodes that refuse to run and those that the provider leaves to the CPU."""
     return _found(path, lambda: load(path)).check
 
 
@@ -88,7 +88,7 @@ def checked_folder(folder: Path) -> FolderCheck:
     between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
     caches = settings.caches(inputs).keys() - settings.states(inputs)
     types = [inputs[name].dtype for name in caches & inputs.keys()]
-    bits = sum(bits_of(one) * settings.key_heads * settings.head_size for one in types if one is not None)
+    bits = sum(bits_of(dtype) * settings.key_heads * settings.head_size for dtype in types if dtype is not None)
     weights = Counter[str]()
     for found in by_part.values():
         weights.update(_weights_by_kind(found.graph) if found.graph else {})
@@ -98,7 +98,7 @@ def checked_folder(folder: Path) -> FolderCheck:
 
 
 def checked_diffusion(folder: Path) -> FolderCheck:
-    """Checks a folder in which Stable Diffusion is exported: its configurations, its parts and its tokenizer."""
+    """Checks a folder with an export of Stable Diffusion: its configurations, its parts and its tokenizer."""
     try:
         settings = read_diffusion_settings(folder)
     except DmlError as error:
@@ -126,15 +126,15 @@ def checked_diffusion(folder: Path) -> FolderCheck:
 def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
     """The types of a decoder's inputs, with open sizes that its attention decides, and of its outputs."""
     graph: Any = decoder.graph
-    with contextlib.suppress(DmlError):  # a problem of the model, which its check has
+    with contextlib.suppress(DmlError):  # the model's own check reports it
         graph = revised(settings, DECODER, graph).graph
     decided = {} if decoder.model is None else open_caches(decoder.model).decided
-    inputs = {one.name: one.overridden(decided, {}) for one in graph.inputs}
-    return inputs, {one.name: one for one in graph.outputs}
+    inputs = {tensor.name: tensor.overridden(decided, {}) for tensor in graph.inputs}
+    return inputs, {tensor.name: tensor for tensor in graph.outputs}
 
 
 def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
-    """Checks a model, which `loading` loads from the file."""
+    """Checks a model that `loading` loads from the file."""
     problems: Sequence[str] = ()
     model = None
     try:

@@ -1,8 +1,8 @@
 """Sizes that depend on values, such as the number of nonzero elements or of boxes that are kept.
 
 Under `jax.jit`, an array whose size depends on values has a fixed, larger size, and the true size is a number that the
-program computes. A `Count` is such a number. It computes like an integer, so that sizes which follow from it are known
-just as well, and it knows its bounds.
+program computes. A `Count` is such a number: it computes like an integer and knows its bounds, and so do sizes that are
+computed from it.
 """
 
 import operator
@@ -61,7 +61,7 @@ class Count(Subtractable):
 
     @classmethod
     def of(cls, value: Array, largest: int, least: int = 0) -> "Count":
-        """A number that the program computes, of which only the bounds are known."""
+        """A number that the program computes; only its bounds are known."""
         return cls(Base(value.astype(jnp.int32), least, largest))
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class Count(Subtractable):
         raise _undecided(self, f"whether it is {other}")
 
     __radd__, __rmul__, __index__ = __add__, __mul__, __int__
-    __hash__ = None  # type: ignore[assignment]  # counts that are equal for some values are not one key
+    __hash__ = None  # type: ignore[assignment]  # counts that are equal only for some values cannot share a hash
 
 
 def _undecided(count: Count, what: str) -> UndecidedCount:
@@ -171,40 +171,40 @@ def is_open(size: Any) -> bool:
     return isinstance(size, Count) or is_symbolic(size)
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(first: Any, second: Any) -> bool:
     """Whether two sizes are equal in any case."""
     try:
-        return bool(one == other)
+        return bool(first == second)
     except Undecided:
         return False
 
 
-def is_at_least(one: Any, other: Any) -> bool:
-    """Whether `one >= other`, where one of them is a count."""
-    difference = one - other
+def is_at_least(first: Any, second: Any) -> bool:
+    """Whether `first >= second`, where at least one is a count."""
+    difference = first - second
     if not isinstance(difference, Count):
         return bool(difference >= 0)
     if difference.least >= 0:
         return True
     if difference.largest < 0:
         return False
-    raise _undecided(one if isinstance(one, Count) else other, f"which is larger, it or {other}")
+    raise _undecided(first if isinstance(first, Count) else second, f"which is larger, it or {second}")
 
 
-def _quotient(one: Any, other: Any) -> Any:
-    """A quotient of which the program computes the floor; 0 if the divisor is 0."""
-    divisor = other.value if isinstance(other, Count) else other
-    bounds = (other.least, other.largest) if isinstance(other, Count) else (other, other)
-    own = (one.least, one.largest) if isinstance(one, Count) else (one, one)
+def _quotient(dividend: Any, divisor: Any) -> Any:
+    """The floor of a quotient, which the program computes; 0 if the divisor is 0."""
+    number = value_of(divisor)
+    bounds = (divisor.least, divisor.largest) if isinstance(divisor, Count) else (divisor, divisor)
+    own = (dividend.least, dividend.largest) if isinstance(dividend, Count) else (dividend, dividend)
     if bounds[0] < 0:
-        raise _undecided(other if isinstance(other, Count) else one, "the sign of a divisor")
-    value = jnp.asarray(value_of(one)) // jnp.maximum(divisor, 1)
+        raise _undecided(divisor if isinstance(divisor, Count) else dividend, "the sign of a divisor")
+    value = jnp.asarray(value_of(dividend)) // jnp.maximum(number, 1)
     corners = [a // max(b, 1) for a in own for b in bounds] + [0] * (bounds[0] == 0)
-    return Count.of(jnp.where(divisor == 0, 0, value), max(corners), min(corners))
+    return Count.of(jnp.where(number == 0, 0, value), max(corners), min(corners))
 
 
 def value_of(number: Any) -> Any:
-    """A number as the program has it: an array if values decide it."""
+    """A number, as an array if values decide it."""
     return number.value if isinstance(number, Count) else number
 
 
@@ -213,28 +213,28 @@ def bound_of(size: Any) -> int:
     return size.largest if isinstance(size, Count) else size
 
 
-def larger(one: Any, other: Any) -> Any:
+def larger(first: Any, second: Any) -> Any:
     """The larger of two sizes."""
-    if not _has_count(one, other):
-        return jax.core.max_dim(one, other)
-    return _chosen(one, other, operator.ge, jnp.maximum, max)
+    if not _has_count(first, second):
+        return jax.core.max_dim(first, second)
+    return _chosen(first, second, operator.ge, jnp.maximum, max)
 
 
-def smaller(one: Any, other: Any) -> Any:
+def smaller(first: Any, second: Any) -> Any:
     """The smaller of two sizes."""
-    if not _has_count(one, other):
-        return jax.core.min_dim(one, other)
-    return _chosen(one, other, operator.le, jnp.minimum, min)
+    if not _has_count(first, second):
+        return jax.core.min_dim(first, second)
+    return _chosen(first, second, operator.le, jnp.minimum, min)
 
 
 def _has_count(*sizes: Any) -> bool:
-    return any(isinstance(one, Count) for one in sizes)
+    return any(isinstance(size, Count) for size in sizes)
 
 
-def _chosen(one: Any, other: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
+def _chosen(first: Any, second: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
     try:
-        return one if is_first(one, other) else other
+        return first if is_first(first, second) else second
     except UndecidedCount:
-        least = of_bounds(*(size.least if isinstance(size, Count) else size for size in (one, other)))
-        largest = of_bounds(*map(bound_of, (one, other)))
-        return Count.of(of_arrays(value_of(one), value_of(other)), largest, least)
+        least = of_bounds(*(size.least if isinstance(size, Count) else size for size in (first, second)))
+        largest = of_bounds(*map(bound_of, (first, second)))
+        return Count.of(of_arrays(value_of(first), value_of(second)), largest, least)

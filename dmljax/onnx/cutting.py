@@ -8,16 +8,16 @@ from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.file import Node, names_read
 
 
-def alive(nodes: Sequence[Node], outputs: Collection[str], given: Collection[str] = ()) -> tuple[Node, ...]:
-    """The nodes that compute these outputs from the given values."""
+def alive(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str] = ()) -> tuple[Node, ...]:
+    """The nodes that compute `outputs` from the `known` values."""
     steps = {index: Step([*names_read(node)], node.outputs) for index, node in enumerate(nodes)}
-    return tuple(nodes[index] for index in needed(steps, outputs, given))
+    return tuple(nodes[index] for index in needed(steps, outputs, known))
 
 
 def advice(
     nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node], values: Mapping[str, Any]
 ) -> str | None:
-    """The calls that make graphs of the nodes before and after the refused ones; None if there are no such nodes.
+    """The calls that make graphs of the nodes before and after refused nodes; None if there are no such nodes.
 
     `values` are the results of the nodes, by name. The first graph computes everything that the second reads from it.
     """
@@ -39,9 +39,9 @@ def advice(
     if before:
         calls.append(f"before these nodes, model.graph(shapes, outputs={before})")
     if behind:
-        given = ", ".join(f"{name!r}: {_struct(values[name])}" for name in (*cut, *passed))
+        inputs = ", ".join(f"{name!r}: {_struct(values[name])}" for name in (*cut, *passed))
         only = "" if len(left) == len(outputs) else f", outputs={left}"
-        calls.append(f"after them, model.graph({{**shapes, {given}}}{only})")
+        calls.append(f"after them, model.graph({{**shapes, {inputs}}}{only})")
     return f"the other nodes have graphs: {'; '.join(calls)}" if calls else None
 
 

@@ -1,8 +1,8 @@
-"""Changes the graphs of language models to fit sequences in buffers: where they look up angles, and whose logits.
+"""Fits the graphs of language models to sequences in buffers: how they look up angles, and which logits they compute.
 
-Models of the Phi-3 family have two tables of rotary angles, for short and for long sequences, and choose one by the
-length of the mask. Ours is as long as the buffer. Instead, one table has the rows of both, and the position of a token
-says which of them it means.
+Models of the Phi-3 family have two tables of rotary angles, for short and for long sequences, and choose between them
+by the length of the mask. Here the mask is as long as the buffer, so a single table holds the rows of both, and a
+token's position selects its row.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,20 +25,20 @@ _SIZES_ONLY = frozenset({"Shape", "Size"})
 
 
 class Tables(NamedTuple):
-    """Two tables of angles as one: sequences of more than `most` tokens use the rows after the first `short` ones."""
+    """Two tables of angles, joined: sequences of more than `most` tokens use the rows after the first `short`."""
 
     most: int
     short: int
 
 
 class _Nodes:
-    """The nodes of a graph by what they make; `stored` are its constants and weights."""
+    """The nodes of a graph by their results; `stored` are its constants and weights."""
 
     def __init__(self, graph: OnnxGraph, stored: Mapping[str, Any]) -> None:
         self.graph, self._stored = graph, stored
 
     def maker(self, name: str, *operators: str) -> Node | None:
-        """The node that makes a value, if it is one of ONNX's own of these operators."""
+        """The node that makes a value, if it is one of these operators of ONNX's main domain."""
         node = self.graph.makers.get(name)
         return node if node is not None and node.domain == MAIN and node.operator in operators else None
 
@@ -63,7 +63,7 @@ class _Nodes:
 
     def reads(self, name: str) -> int:
         """How often the graph reads a value."""
-        names = (one for node in self.graph.nodes for one in names_read(node))
+        names = (value for node in self.graph.nodes for value in names_read(node))
         return [*names, *self.graph.output_names].count(name)
 
 
@@ -73,7 +73,7 @@ class _Nodes:
 def with_one_table(
     graph: OnnxGraph, stored: Mapping[str, Any], mask: str, positions: TensorType
 ) -> tuple[OnnxGraph, Tables | None]:
-    """Lets attention look angles up at `positions` in one table, where a graph has two; None if it does not."""
+    """Joins a graph's two tables of angles, which attention then looks up at `positions`; None without two tables."""
     nodes = _Nodes(graph, stored)
     choices = [node for node in graph.nodes if node.operator == "If" and _is_by_size(nodes, node.inputs[0], mask)]
     if not choices:
@@ -91,7 +91,7 @@ def with_one_table(
     ]
     changed = {node: (_with_input(node, _POSITIONS, positions.name),) for node in readers} | {choice: tuple(joined)}
     inputs = graph.inputs if positions.name in graph.input_names else (*graph.inputs, positions)
-    every = tuple(one for node in graph.nodes for one in changed.get(node, (node,)))
+    every = tuple(replaced for node in graph.nodes for replaced in changed.get(node, (node,)))
     return replace(graph, nodes=every, inputs=inputs), Tables(most, len(tables[0][0]))
 
 
@@ -100,7 +100,7 @@ def _is_by_size(nodes: _Nodes, condition: str, mask: str) -> bool:
 
 
 def _threshold(nodes: _Nodes, condition: str, mask: str) -> int | None:
-    """The number of tokens beyond which a condition holds; None if it is another one."""
+    """The number of tokens beyond which a condition holds; None if it depends on anything else."""
     comparison = nodes.maker(condition, "Greater")
     size = comparison and nodes.maker(comparison.inputs[0], "Gather")
     sizes = size and nodes.maker(size.inputs[0], "Shape")
@@ -112,11 +112,11 @@ def _threshold(nodes: _Nodes, condition: str, mask: str) -> int | None:
 
 
 def _tables(choice: Node) -> list[tuple[Any, Any]] | None:
-    """The table of each output for short and for long sequences; None if one is not stored or does not fit."""
+    """The table of each output for short and for long sequences; None if a table is not stored or does not fit."""
     branches = [_Nodes(choice.attributes[name], choice.attributes[name].constants) for name in _BRANCHES]
-    arrays = [[one.array(name) for name in one.graph.output_names] for one in branches]
+    arrays = [[branch.array(name) for name in branch.graph.output_names] for branch in branches]
     pairs = [*zip(*arrays, strict=True)]
-    if any(one is None or one.ndim != 2 for pair in pairs for one in pair):
+    if any(table is None or table.ndim != 2 for pair in pairs for table in pair):
         return None
     fit = all(short.shape[1] == long.shape[1] and len(short) == len(pairs[0][0]) for short, long in pairs)
     return pairs if fit else None
@@ -155,7 +155,7 @@ def _is_attention(node: Node) -> bool:
 
 
 class Logits(NamedTuple):
-    """A graph for the logits of all tokens, and one for those of the token that `ROWS` chooses in each sequence."""
+    """A graph for the logits of all tokens, and another for the token that `ROWS` chooses in each sequence."""
 
     all: OnnxGraph
     chosen: OnnxGraph
@@ -172,9 +172,9 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
         """The graph in which the reader, or the caller, reads another value."""
         before, after = graph.nodes[:place], graph.nodes[place + 1 :]
         if reader is None:
-            outputs = tuple(replace(one, name=name) if one.name == logits else one for one in graph.outputs)
+            outputs = tuple(replace(output, name=name) if output.name == logits else output for output in graph.outputs)
             return replace(graph, nodes=(*before, *added), outputs=outputs)
-        own = replace(reader, inputs=tuple(name if one == rows else one for one in reader.inputs))
+        own = replace(reader, inputs=tuple(name if value == rows else value for value in reader.inputs))
         return replace(graph, nodes=(*before, *added, own, *after))
 
     choice = Node("GatherND", MAIN, 13, "", (every, ROWS), (_CHOSEN,), {"batch_dims": 1})
@@ -184,11 +184,11 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
 
 
 def _rows_before(nodes: _Nodes, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
-    """The rows that logits are computed from, one by one, and the first node that reads them, if there is one."""
-    varying = {one.name for one in nodes.graph.inputs if nodes.array(one.name) is None}
-    for one in nodes.graph.nodes:
-        if varying & {*names_read(one)}:
-            varying |= {*one.outputs}
+    """The rows that logits are computed from row by row, and the first node that reads them, if any."""
+    varying = {tensor.name for tensor in nodes.graph.inputs if nodes.array(tensor.name) is None}
+    for step in nodes.graph.nodes:
+        if varying & {*names_read(step)}:
+            varying |= {*step.outputs}
     name, reader = logits, None
     while (node := nodes.graph.makers.get(name)) is not None and nodes.reads(name) == 1:
         first, *others = node.inputs

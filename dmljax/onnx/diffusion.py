@@ -1,8 +1,8 @@
-"""Diffusion models that make images of texts, from folders in which Stable Diffusion is exported to ONNX.
+"""Diffusion models that make images from texts, read from folders in which Stable Diffusion is exported to ONNX.
 
 One compiled program encodes the prompts, removes the noise from all latents of a batch step by step, and decodes them.
-What a scheduler does in each step comes as a table, so that the program is the same for every scheduler and any number
-of steps.
+A table holds the scheduler's coefficients for each step, so the same program serves every scheduler and any number of
+steps.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _OTHER_PARTS = ("controlnet", "image_encoder", "text_encoder_2", "text_encoder_3
 
 
 class DiffusionSettings(NamedTuple):
-    """What a folder says of its model."""
+    """The settings that a folder has for its model."""
 
     folder: Path
     scheduler: Mapping[str, Any]  # the content of its file
@@ -100,7 +100,7 @@ def _field(folder: Path, file: str, name: str, default: Any) -> Any:
 
 
 def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel":
-    """Loads a folder in which Stable Diffusion is exported to ONNX, as diffusers, Optimum and Olive make them.
+    """Loads a folder in which diffusers, Optimum or Olive exported Stable Diffusion to ONNX.
 
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders.
     """
@@ -114,11 +114,11 @@ def _loaded(folder: Path) -> "DiffusionModel":
 
 
 class DiffusionModel:
-    """A diffusion model: `generate` makes images of texts.
+    """A diffusion model: `generate` makes images from texts.
 
-    `weights` has those of all its ONNX models, with names that begin with `text_encoder.`, `unet.` or `vae_decoder.`.
-    `generate` takes them with other values: trained ones, in another float type, or on several devices as `shard`
-    places them.
+    `weights` has the weights of all its ONNX models; names begin with `text_encoder.`, `unet.` or `vae_decoder.`.
+    `generate` takes them with other values: trained, in another float type, or on several devices as `shard` places
+    them.
 
     The first call compiles one program. Calls with as many prompts and the same sizes use it again, with any scheduler
     and any number of steps; with and without guidance are two programs, and schedulers that add noise have their own.
@@ -127,11 +127,11 @@ class DiffusionModel:
     def __init__(self, settings: DiffusionSettings, parts: Mapping[str, Model]) -> None:
         self.settings, self.models = settings, SeveralModels(parts)
         names = {
-            part: [[one.name for one in side] for side in (model.inputs, model.outputs)]
+            part: [[tensor.name for tensor in side] for side in (model.inputs, model.outputs)]
             for part, model in parts.items()
         }
         all_checked(*(functools.partial(require_names, part, *sides) for part, sides in names.items()))
-        self._inputs = {part: {one.name: one for one in model.inputs} for part, model in parts.items()}
+        self._inputs = {part: {tensor.name: tensor for tensor in model.inputs} for part, model in parts.items()}
         encoder = parts["text_encoder"]
         self._vocabulary = vocabulary_of(nodes_of(encoder), encoder.weights)
         self._make = jax.jit(self._made, static_argnames=("is_guided", "mesh"))
@@ -177,10 +177,10 @@ class DiffusionModel:
     ) -> Array:
         """Makes an image for each prompt: an array (prompts, height, width, 3) of float32 from 0 to 1.
 
-        `prompts` is a text, a list of texts, or an array (prompts, length) of tokens; `negative` is alike, one for all
-        or as many. Texts need the extra `genai`, and lose their end where they are longer than the encoder reads. Above
-        1, `guidance` leads away from `negative`, with two rows of the batch for each prompt. `scheduler` replaces that
-        of the folder: "ddim", "pndm", "euler", "euler_ancestral", "lcm" or "dpmsolver++".
+        `prompts` is a text, a list of texts, or an array (prompts, length) of tokens; so is `negative`, with a single
+        row for all prompts or a row for each. Texts need the extra `genai`, and are cut where they are longer than the
+        encoder reads. Above 1, `guidance` leads away from `negative`, with two rows of the batch for each prompt.
+        `scheduler` replaces the folder's: "ddim", "pndm", "euler", "euler_ancestral", "lcm" or "dpmsolver++".
 
         `key` draws the first latents, and the noise of "euler_ancestral" and "lcm", for each prompt by its place.
         `latents` are normal numbers (prompts, channels, height / 8, width / 8) to begin with instead.
@@ -188,7 +188,7 @@ class DiffusionModel:
         with within("onnx"):
             chosen = self.scheduler(scheduler)
             table = chosen.table(steps)
-            given, mesh = self.models.given(weights)
+            arguments, mesh = self.models.call_weights(weights)
             is_guided = _number("guidance", guidance) > 1
             rows = self._tokens("prompts", prompts)
             others = self._tokens("negative", negative) if is_guided else rows[:0]
@@ -207,7 +207,7 @@ class DiffusionModel:
                 raise InvalidDesc(Problem("latents", f"must have shape {(batch, *sizes)}", latents.shape))
             with _naming_sizes(*(size * self.settings.ratio for size in sizes[1:])):
                 images: Array = self._make(
-                    given,
+                    arguments,
                     np.concatenate([others, rows]),
                     jnp.asarray(latents, jnp.float32),
                     _padded(table, chosen.options.num_train_timesteps + 1),
@@ -220,16 +220,16 @@ class DiffusionModel:
             return images
 
     def scheduler(self, kind: str | None = None) -> Scheduler:
-        """The folder's scheduler, or one of another kind with the folder's options."""
+        """The folder's scheduler, or another kind with the folder's options."""
         return scheduler_of(self.settings.scheduler, kind)
 
-    def _tokens(self, name: str, given: Any) -> Any:
+    def _tokens(self, name: str, prompts: Any) -> Any:
         """Prompts as an array of tokens, a row for each."""
-        texts = [given] if isinstance(given, str) else given
-        if isinstance(texts, Sequence) and texts and all(isinstance(one, str) for one in texts):
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        if isinstance(texts, Sequence) and texts and all(isinstance(text, str) for text in texts):
             tokens = np.array(self.tokenizer.tokens(texts), np.int32)
         else:
-            tokens = _rows(name, given, self._vocabulary)
+            tokens = _rows(name, prompts, self._vocabulary)
         due = (self._inputs["text_encoder"]["input_ids"].sizes or (None, None))[-1]
         if isinstance(due, int) and tokens.shape[1] != due:
             raise InvalidDesc(Problem(name, f"must have {due} tokens, as the text encoder does", tokens.shape[1]))
@@ -239,11 +239,11 @@ class DiffusionModel:
         """The sizes of latents."""
         settings, sample = self.settings, self._inputs["unet"]["sample"]
         found: list[int] = []
-        for name, given, due in zip(
+        for name, wanted, due in zip(
             ("height", "width"), (height, width), (sample.sizes or (None,) * 4)[-2:], strict=True
         ):
             own = due if isinstance(due, int) else settings.size
-            size = own * settings.ratio if given is None else integer_in(name, given, 1, 2**16)
+            size = own * settings.ratio if wanted is None else integer_in(name, wanted, 1, 2**16)
             require(name, size % settings.ratio == 0, f"must be a multiple of {settings.ratio}", size)
             if isinstance(due, int) and size != due * settings.ratio:
                 rule = f"must be {due * settings.ratio}, because the model has {sample}"
@@ -274,7 +274,7 @@ class DiffusionModel:
         is_guided: bool,
         mesh: Mesh | None,
     ) -> Array:
-        """The images of tokens; those to lead away from come first."""
+        """The images for tokens; the tokens to lead away from come first."""
         batch = latents.shape[0]
         states = self._called("text_encoder", weights, input_ids=tokens)
 
@@ -305,7 +305,7 @@ class DiffusionModel:
         return jnp.moveaxis(jnp.clip(images / 2 + 0.5, 0, 1), 1, -1)
 
     def _time(self, time: Array, both: Array) -> Array:
-        """A timestep with the shape that the U-Net takes it in: one number, or one for each row."""
+        """A timestep in the shape that the U-Net takes: a single number, or a number for each row."""
         sizes = self._inputs["unet"]["timestep"].sizes
         if not sizes:
             return time
@@ -335,7 +335,7 @@ def vocabulary_of(nodes: Iterable[Node], weights: Mapping[str, Any]) -> int | No
 
 @contextlib.contextmanager
 def _naming_sizes(height: int, width: int) -> Iterator[None]:
-    """Says that sizes of images do not suit a model if one of its nodes refuses them."""
+    """Reports that a model does not take images of these sizes if one of its nodes refuses them."""
     try:
         yield
     except InvalidDesc as error:
@@ -346,25 +346,25 @@ def _naming_sizes(height: int, width: int) -> Iterator[None]:
         raise InvalidDesc(Problem("height and width", rule, remedy=remedy)) from None
 
 
-def _rows(name: str, given: Any, vocabulary: int | None) -> Any:
+def _rows(name: str, value: Any, vocabulary: int | None) -> Any:
     """Tokens as an array of two dimensions."""
     wanted = "must be a text, a list of texts, or tokens of the shape (prompts, length)"
     try:
-        tokens = np.asarray(given)
+        tokens = np.asarray(value)
     except ValueError:  # rows of different lengths
-        raise InvalidType(Problem(name, wanted, show(given))) from None
+        raise InvalidType(Problem(name, wanted, show(value))) from None
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or tokens.size == 0:
-        raise InvalidType(Problem(name, wanted, show(given)))
+        raise InvalidType(Problem(name, wanted, show(value)))
     outside = tokens[(tokens < 0) | (tokens >= (2**31 if vocabulary is None else vocabulary))]
     rule = f"must have tokens from 0 to {(vocabulary or 2**31) - 1}, as many as the text encoder embeds"
     require(name, not outside.size, rule, *outside[:1].tolist())
     return np.atleast_2d(tokens).astype(np.int32)
 
 
-def _number(name: str, given: Any) -> float:
-    is_number = isinstance(given, int | float | np.number) and not isinstance(given, bool) and np.isfinite(given)
-    require(name, is_number, "must be a finite number", show(given), InvalidType)
-    return float(given)
+def _number(name: str, value: Any) -> float:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    require(name, is_number, "must be a finite number", show(value), InvalidType)
+    return float(value)
 
 
 def _key(key: Any, purpose: str) -> Array:
@@ -385,7 +385,7 @@ def _drawn(key: Any, index: int | Array, batch: int, sizes: Sequence[int]) -> Ar
 
 
 def _padded(table: Table, rows: int) -> Table:
-    """A table in float32 with rows that no call reads, so that all numbers of steps have the same program."""
+    """A table in float32, padded with rows that no call reads, so that any number of steps has the same program."""
 
     def padded(x: Any) -> Any:
         x = np.asarray(x, np.float32)

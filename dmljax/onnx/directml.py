@@ -48,14 +48,14 @@ def directml_graph(
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
     made = {name for node in model.nodes for name in node.outputs if name}
-    given = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
+    cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
     names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
-    nodes = alive(model.nodes, names, given)
+    nodes = alive(model.nodes, names, cuts)
     needed = {*names, *(name for node in nodes for name in names_read(node))}
-    if outputs is None and not given:
-        needed |= {one.name for one in (*inputs, *defaults)}
-    structs = _input_structs(inputs, defaults, {name: one for name, one in shapes.items() if name not in given}, needed)
-    structs |= given
+    if outputs is None and not cuts:
+        needed |= {tensor.name for tensor in (*inputs, *defaults)}
+    others = {name: shape for name, shape in shapes.items() if name not in cuts}
+    structs = _input_structs(inputs, defaults, others, needed) | cuts
     builder = _ModelGraph()
     values: dict[str, Any] = {}
     for name, struct in structs.items():
@@ -77,11 +77,11 @@ def directml_graph(
     return builder.graph(sources)
 
 
-def _struct_of_result(name: str, given: Any) -> jax.ShapeDtypeStruct:
-    if not hasattr(given, "shape") or not hasattr(given, "dtype"):
+def _struct_of_result(name: str, struct: Any) -> jax.ShapeDtypeStruct:
+    if not hasattr(struct, "shape") or not hasattr(struct, "dtype"):
         rule = "must be a jax.ShapeDtypeStruct, because a node computes it"
-        raise InvalidType(Problem(("shapes", name), rule, show(given)))
-    return jax.ShapeDtypeStruct(given.shape, jax.dtypes.canonicalize_dtype(given.dtype))
+        raise InvalidType(Problem(("shapes", name), rule, show(struct)))
+    return jax.ShapeDtypeStruct(struct.shape, jax.dtypes.canonicalize_dtype(struct.dtype))
 
 
 def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
@@ -97,38 +97,42 @@ def _names(outputs: Any, made: Collection[str]) -> tuple[str, ...]:
 def _input_structs(
     inputs: Sequence[TensorType], defaults: Sequence[TensorType], shapes: Mapping[str, Any], needed: Collection[str]
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes and types of the needed inputs; an open size that several inputs share is given once."""
-    names = [one.name for one in (*inputs, *defaults)]
-    inputs = [*inputs, *(one for one in defaults if one.name in shapes)]
+    """The shapes and types of the needed inputs; inputs that share an open size need it only once."""
+    names = [tensor.name for tensor in (*inputs, *defaults)]
+    inputs = [*inputs, *(tensor for tensor in defaults if tensor.name in shapes)]
     for name in shapes:
         if name not in names:
-            given = show(name) + did_you_mean(name, names)
-            raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", given))
+            found = show(name) + did_you_mean(name, names)
+            raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", found))
     known: dict[str, int] = {}
-    for one in inputs:
-        if one.name in shapes:
-            sizes = integers(("shapes", one.name), shapes[one.name])
-            if not _fits(one, sizes, known):
-                raise InvalidDesc(Problem(("shapes", one.name), f"must match {one}", join_sizes(sizes)))
+    for tensor in inputs:
+        if tensor.name in shapes:
+            sizes = integers(("shapes", tensor.name), shapes[tensor.name])
+            if not _fits(tensor, sizes, known):
+                raise InvalidDesc(Problem(("shapes", tensor.name), f"must match {tensor}", join_sizes(sizes)))
     structs, missing = {}, []
-    for one in (one for one in inputs if one.name in needed):
-        if one.dtype is None or one.dtype == object:
-            raise Unsupported(Problem(("inputs", one.name), "must be a tensor of numbers", str(one)))
-        due = shapes.get(one.name, one.sizes)
+    for tensor in (tensor for tensor in inputs if tensor.name in needed):
+        if tensor.dtype is None or tensor.dtype == object:
+            raise Unsupported(Problem(("inputs", tensor.name), "must be a tensor of numbers", str(tensor)))
+        due = shapes.get(tensor.name, tensor.sizes)
         shape: Any = None if due is None else [known.get(size) if isinstance(size, str) else size for size in due]
         if shape is None or None in shape:
-            missing.append(one)
+            missing.append(tensor)
         else:
-            structs[one.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(one.dtype))
+            dtype = jax.dtypes.canonicalize_dtype(tensor.dtype)
+            structs[tensor.name] = jax.ShapeDtypeStruct(tuple(map(int, shape)), dtype)
     if missing:
-        example = {one.name: tuple(size if isinstance(size, int) else 1 for size in one.sizes or ()) for one in missing}
+        example = {
+            tensor.name: tuple(size if isinstance(size, int) else 1 for size in tensor.sizes or ())
+            for tensor in missing
+        }
         rule = f"must give the open sizes of {'; '.join(map(str, missing))}"
         raise InvalidDesc(Problem("shapes", rule, remedy=f"shapes={example}, for example"))
     return structs
 
 
 def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> bool:
-    """Whether an input can have these sizes, given the open sizes known so far by name."""
+    """Whether an input can have these sizes; `known` has the open sizes so far, by name."""
     if wanted.sizes is None:
         return True
     rows = zip(wanted.sizes, sizes, strict=False)
@@ -137,7 +141,7 @@ def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> 
     )
 
 
-_UNKNOWN = object()  # what follows from a node that cannot be traced
+_UNKNOWN = object()  # a result of a node that cannot be traced
 
 
 class _Tracer(Program):
@@ -185,12 +189,12 @@ class _Tracer(Program):
 
         def function(*arrays: Any) -> list[Any]:
             nonlocal returned
-            given = iter(arrays)
-            read = jax.tree.unflatten(tree, [next(given) if isinstance(leaf, View) else leaf for leaf in leaves])
+            remaining = iter(arrays)
+            read = jax.tree.unflatten(tree, [next(remaining) if isinstance(leaf, View) else leaf for leaf in leaves])
             results = super(_Tracer, self)._results(graph, node, {**values, **read})
-            wanted = [one if name else None for name, one in zip(node.outputs, results, strict=False)]
-            returned = jax.tree.flatten([traced(one) if has_counts(one) else one for one in wanted])
-            return [one for one in returned[0] if isinstance(one, jax.Array)]
+            wanted = [result if name else None for name, result in zip(node.outputs, results, strict=False)]
+            returned = jax.tree.flatten([traced(value) if has_counts(value) else value for value in wanted])
+            return [leaf for leaf in returned[0] if isinstance(leaf, jax.Array)]
 
         self.is_tracing = True
         try:
@@ -203,12 +207,13 @@ class _Tracer(Program):
         finally:
             self.is_tracing = False
         results, tree = returned
-        return tuple(jax.tree.unflatten(tree, [next(made) if isinstance(one, jax.Array) else one for one in results]))
+        restored = [next(made) if isinstance(leaf, jax.Array) else leaf for leaf in results]
+        return tuple(jax.tree.unflatten(tree, restored))
 
     def outputs(self, graph: OnnxGraph, values: Mapping[str, Any]) -> list[Any]:
-        """The outputs, whose padding is filled."""
+        """The outputs, with their padding filled."""
         results = zip(graph.output_names, super().outputs(graph, values), strict=True)
-        return [self._filled(name, one) if isinstance(one, Padded) else one for name, one in results]
+        return [self._filled(name, value) if isinstance(value, Padded) else value for name, value in results]
 
     def _filled(self, name: str, value: Padded) -> View:
         views, tree = jax.tree.flatten(value)
@@ -236,9 +241,9 @@ class _ModelGraph(Converter):
         part = Assembly()
         part.nodes, part.edges, part.constants = self.nodes, self.edges, self.constants
         part.keep([value.source])
-        if not part.nodes or not all(one in self.constants for one in _origins(part)):
+        if not part.nodes or not all(source in self.constants for source in _origins(part)):
             return value
-        part.constants = {name: _stored(one) for name, one in part.constants.items()}
+        part.constants = {name: _stored(array) for name, array in part.constants.items()}
         result = lower(part.finished({"known": value.source}))()
         return self.value(replace(value, source=self.local_constant(result).source))
 

@@ -22,7 +22,7 @@ SEED = 0
 def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> dict[str, Elements]:
     """Makes a model's inputs: arrays and images from files by name, and random numbers for the others.
 
-    An input with a default keeps it unless a file or shape is given for it.
+    An input with a default keeps it unless a file or shape names it.
     """
     names, shapes = [own.name for own in (*model.inputs, *model.defaults)], sizes.shapes
     for kind, name in (*(("input", name) for name in files), *(("shape", name) for name in shapes)):
@@ -39,7 +39,7 @@ def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> di
 
 
 def files_by_name(texts: Sequence[str]) -> dict[str, str]:
-    """Parses NAME=FILE options; an .npz file needs no name, and gives all arrays in it."""
+    """Parses NAME=FILE options; an .npz file needs no name, and provides all its arrays."""
     files: dict[str, str] = {}
     for text in texts:
         name, _, path = text.rpartition("=")  # names may have equals signs
@@ -68,7 +68,7 @@ def _read(path: str, wanted: TensorType) -> Elements:
 
 
 def array_in(path: str) -> Elements:
-    """The array in an .npy file, or the only one in an .npz file."""
+    """The array in an .npy file, or the only array in an .npz file."""
     loaded = _loaded(path)
     found = {"": loaded} if isinstance(loaded, np.ndarray) else loaded
     if len(found) != 1:

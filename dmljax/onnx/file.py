@@ -50,7 +50,7 @@ class TensorType:
     denotations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        sizes = "?" if self.sizes is None else ", ".join("?" if one is None else str(one) for one in self.sizes)
+        sizes = "?" if self.sizes is None else ", ".join("?" if size is None else str(size) for size in self.sizes)
         return f"{self.name}: {self.kind if self.dtype is None else self.dtype.name}[{sizes}]"
 
     @property
@@ -61,7 +61,7 @@ class TensorType:
     def overridden(self, names: Mapping[str, int], denotations: Mapping[str, int]) -> "TensorType":
         """The type with open sizes replaced by name or by denotation, as ONNX Runtime overrides them.
 
-        Denotations ignore case. A size that is not open must equal the one given for it.
+        Denotations ignore case. A fixed size must equal its override.
         """
         if self.sizes is None:
             return self
@@ -69,11 +69,11 @@ class TensorType:
         sizes: list[int | str | None] = []
         for own, denotation in zip_longest(self.sizes, self.denotations, fillvalue=""):
             expected = names.get(own) if isinstance(own, str) else own
-            given = by_denotation.get(denotation.lower()) if denotation else None
-            if given is not None and expected not in (None, given):
+            denoted = by_denotation.get(denotation.lower()) if denotation else None
+            if denoted is not None and expected not in (None, denoted):
                 rule = f"must have size {expected} in the dimension denoted {denotation}"
-                raise InvalidDesc(Problem(self.name, rule, given))
-            sizes.append(next((size for size in (given, expected) if size is not None), own))
+                raise InvalidDesc(Problem(self.name, rule, denoted))
+            sizes.append(next((size for size in (denoted, expected) if size is not None), own))
         return replace(self, sizes=tuple(sizes))
 
 
@@ -136,11 +136,11 @@ class OnnxGraph:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.inputs)
+        return tuple(tensor.name for tensor in self.inputs)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.outputs)
+        return tuple(tensor.name for tensor in self.outputs)
 
     @functools.cached_property
     def makers(self) -> Mapping[str, Node]:
@@ -208,7 +208,7 @@ def _parsed(data: bytes) -> "onnx.ModelProto":
 
 
 class Reader:
-    """What all graphs of a file share: its functions, its folder, and the versions of its domains."""
+    """The functions, the folder and the domains' versions that all graphs of a file share."""
 
     def __init__(self, model: "onnx.ModelProto", folder: Path | None) -> None:
         self.folder = folder
@@ -227,14 +227,14 @@ class Reader:
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
         """A function of the model or of ONNX itself, with the versions of its nodes."""
-        defaults = {one.name: self.attribute(one, versions) for one in proto.attribute_proto}
+        defaults = {attribute.name: self.attribute(attribute, versions) for attribute in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         made = {*proto.input, *(name for node in proto.node for name in node.output)}
-        # A body that ONNX builds for one node omits the nodes for outputs that the node does not have.
+        # A body that ONNX builds for a node omits the nodes for outputs that the node does not have.
         outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
-        ordered = _ordered(nodes, set(proto.input), [one.name for one in outputs if one.name])
+        ordered = _ordered(nodes, set(proto.input), [output.name for output in outputs if output.name])
         graph = OnnxGraph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -248,25 +248,26 @@ class Reader:
         for sparse in proto.sparse_initializer:
             name = _text("name", sparse.values.name)
             constants[name] = self._sparse(("initializers", name), sparse)
-        inputs = tuple(_tensor_type(one) for one in proto.input)
-        outputs = tuple(_tensor_type(one) for one in proto.output)
-        defined = {**outer, **dict.fromkeys((*(one.name for one in inputs), *constants))}
+        inputs = tuple(_tensor_type(info) for info in proto.input)
+        outputs = tuple(_tensor_type(info) for info in proto.output)
+        defined = {**outer, **dict.fromkeys((*(own.name for own in inputs), *constants))}
         made = dict.fromkeys(name for node in proto.node for name in node.output)
         outer = {**defined, **made}
         nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
-        ordered = _ordered(nodes, set(defined), [one.name for one in outputs])
+        ordered = _ordered(nodes, set(defined), [output.name for output in outputs])
         return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int, index: int) -> Node:
         operator, domain = _text("op_type", proto.op_type), _domain(proto.domain)
-        inputs, outputs = (tuple(_text("name", one) for one in names) for names in (proto.input, proto.output))
+        inputs, outputs = (tuple(_text("name", name) for name in names) for names in (proto.input, proto.output))
         own_name = _text("name", proto.name)
         with inside(("nodes", own_name or next(iter(filter(None, outputs)), ""), operator)):
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be imported by the model", spelled))
             attributes = {
-                _text("name", one.name): self.attribute(one, versions, outer, depth) for one in proto.attribute
+                _text("name", attribute.name): self.attribute(attribute, versions, outer, depth)
+                for attribute in proto.attribute
             }
         overload = _text("overload", proto.overload)
         return Node(operator, domain, versions[domain], own_name, inputs, outputs, attributes, overload, index)
@@ -286,11 +287,11 @@ class Reader:
             case kinds.FLOATS | kinds.INTS:
                 return tuple(proto.floats if proto.type == kinds.FLOATS else proto.ints)
             case kinds.STRINGS:
-                return tuple(_text(proto.name, one) for one in proto.strings)
+                return tuple(_text(proto.name, text) for text in proto.strings)
             case kinds.TENSOR:
                 return self.tensor(proto.name, proto.t)
             case kinds.TENSORS:
-                return tuple(self.tensor(proto.name, one) for one in proto.tensors)
+                return tuple(self.tensor(proto.name, tensor) for tensor in proto.tensors)
             case kinds.SPARSE_TENSOR:
                 return self._sparse((proto.name,), proto.sparse_tensor)
             case kinds.GRAPH:
@@ -325,7 +326,7 @@ class Reader:
 
     def _external(self, proto: Any) -> bytes:
         """The bytes of a tensor's external data, whose file must be in the model's folder."""
-        entries = {one.key: one.value for one in proto.external_data}
+        entries = {entry.key: entry.value for entry in proto.external_data}
         location = entries.get("location", "")
         if self.folder is None:
             remedy = "load the model by its path, or load its data with onnx.load_external_data_for_model"
@@ -376,8 +377,8 @@ MAX_SPARSE = 2**28  # elements of a sparse tensor, which is stored dense
 
 def _versions(imports: Any) -> dict[str, int]:
     return {
-        _domain(one.domain): integer_in(("opset_import", _domain(one.domain)), one.version, 0, MAX_VERSION)
-        for one in imports
+        _domain(entry.domain): integer_in(("opset_import", _domain(entry.domain)), entry.version, 0, MAX_VERSION)
+        for entry in imports
     }
 
 
@@ -406,7 +407,7 @@ def dtype_of(kind: int) -> np.dtype[Any]:
     return dtype
 
 
-# JAX 0.8 and 0.10 refuse arrays of these types; JAX 0.12 crashes when it converts one.
+# JAX 0.8 and 0.10 refuse arrays of these types; JAX 0.12 crashes when it converts them.
 _WITHOUT_XLA = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 
 
@@ -422,7 +423,7 @@ def _type_of(name: str, proto: Any) -> TensorType:
         tensor = getattr(proto, kind)
         dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
-        denotations = tuple(_text("denotation", one.denotation) for one in tensor.shape.dim)
+        denotations = tuple(_text("denotation", dimension.denotation) for dimension in tensor.shape.dim)
         return TensorType(name, dtype, sizes, denotations=denotations if any(denotations) else ())
     return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"))
 

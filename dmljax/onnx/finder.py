@@ -24,7 +24,7 @@ class Finder:
         self.functions = {key: self._of_function(function) for key, function in reader.functions.items()}
         self.bodies: dict[tuple[str, str, int], Handler | None] = {}
         self.deciding: dict[FunctionKey, frozenset[int]] = {}
-        self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs looked at
+        self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs visited
 
     def find(self, node: Node) -> Handler:
         handler = self.found(node)
@@ -59,7 +59,7 @@ class Finder:
         names = (*function.attributes, *function.defaults)
         optional = Input(Use.PASSED, is_required=False, may_be_absent=True)
         inputs = [optional] * len(function.graph.inputs)
-        return _opened(lambda node, given: function, function.defaults, inputs, dict.fromkeys(names, Attribute()))
+        return _opened(lambda node, values: function, function.defaults, inputs, dict.fromkeys(names, Attribute()))
 
     def _of_schema(self, node: Node) -> Handler | None:
         """A handler that runs the body that ONNX defines for an operator, if it defines one."""
@@ -70,27 +70,27 @@ class Finder:
         if not (schema.has_function or schema.has_context_dependent_function):
             return None
         defaults = {
-            name: self.reader.attribute(one.default_value, self.reader.versions)
-            for name, one in schema.attributes.items()
-            if one.default_value.name
+            name: self.reader.attribute(attribute.default_value, self.reader.versions)
+            for name, attribute in schema.attributes.items()
+            if attribute.default_value.name
         }
         depends = schema.has_context_dependent_function
         fixed = None if depends else self._body(schema, schema.function_body)
         if fixed and any(self.found(inner) is None for inner in _all_nodes(fixed.graph)):
             return None
 
-        def body(node: Node, given: Sequence[Value]) -> Function:
-            return fixed or self._body(schema, _body_for(schema, node, given))
+        def body(node: Node, values: Sequence[Value]) -> Function:
+            return fixed or self._body(schema, _body_for(schema, node, values))
 
-        needed = [one.option == onnx.defs.OpSchema.FormalParameterOption.Single for one in schema.inputs]
+        needed = [parameter.option == onnx.defs.OpSchema.FormalParameterOption.Single for parameter in schema.inputs]
         inputs = [Input(Use.PASSED, None, any(needed[i:]), not is_needed) for i, is_needed in enumerate(needed)]
         kinds = schema.attributes.items()
-        attributes = {name: Attribute(_KINDS.get(one.type, Any), one.required) for name, one in kinds}
+        attributes = {name: Attribute(_KINDS.get(attribute.type, Any), attribute.required) for name, attribute in kinds}
         return _opened(body, defaults, inputs, attributes)
 
     def _body(self, schema: Any, proto: Any) -> Function:
         own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
-        imports = own | {one.domain: one.version for one in proto.opset_import}
+        imports = own | {imported.domain: imported.version for imported in proto.opset_import}
         return self.reader.function(proto, {**self.reader.versions, **imports})
 
 
@@ -114,10 +114,10 @@ def _opened(
 ) -> Handler:
     """A handler that runs a function body, which may depend on the node and its input types."""
 
-    def run(*given: Value, call: Call, **attributes: Any) -> Results:
-        graph = body(call.node, given).graph
-        absent = [None] * (len(graph.inputs) - len(given))
-        return tuple(call.run(graph.bound({**defaults, **attributes}), [*given, *absent]))
+    def run(*values: Value, call: Call, **attributes: Any) -> Results:
+        graph = body(call.node, values).graph
+        absent = [None] * (len(graph.inputs) - len(values))
+        return tuple(call.run(graph.bound({**defaults, **attributes}), [*values, *absent]))
 
     return replace(make_handler(run), inputs=tuple(inputs), others=None, attributes=attributes)
 
@@ -132,12 +132,12 @@ def _body_for(schema: Any, node: Node, inputs: Sequence[Value]) -> Any:
     proto.attribute.extend(attributes)
     types = []
     for value in inputs:
-        given = onnx.TypeProto()
+        type_proto = onnx.TypeProto()
         if value is not None and not isinstance(value, list):
             element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
             sizes = [size if isinstance(size, int) else None for size in value.shape]
-            given = onnx.helper.make_tensor_type_proto(element, sizes)
-        types.append(given.SerializeToString())
+            type_proto = onnx.helper.make_tensor_type_proto(element, sizes)
+        types.append(type_proto.SerializeToString())
     version = max(schema.context_dependent_function_opset_versions)
     body = onnx.FunctionProto()
     data = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
@@ -161,11 +161,12 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
     def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
         place = ("functions", key[1])
         if key in callers:
-            raise InvalidDesc(Problem(place, "must not call itself", " > ".join(one[1] for one in (*callers, key))))
+            chain = " > ".join(name for _, name, _ in (*callers, key))
+            raise InvalidDesc(Problem(place, "must not call itself", chain))
         if key not in depths:
             nodes = _all_nodes(functions[key].graph)
             called = {(node.domain, node.operator, node.overload) for node in nodes}
-            inner = (depth(one, (*callers, key)) for one in called if one in functions)
+            inner = (depth(other, (*callers, key)) for other in called if other in functions)
             depths[key] = 1 + max(inner, default=0)
         if depths[key] + len(callers) > MAX_DEPTH:
             raise InvalidDesc(Problem(place, f"must nest function calls at most {MAX_DEPTH} deep", "more"))
@@ -204,22 +205,22 @@ def _missing(nodes: Sequence[Node]) -> Iterator[Problem]:
         first = found[0]
         operators = join_words(dict.fromkeys(node.operator for node in found))
         times = "at" if len(found) == 1 else f"{len(found)} times, first at"
-        given = f"{operators} of {first.domain or 'ai.onnx'} {first.version}, {times} {show(first.place[1])}"
+        described = f"{operators} of {first.domain or 'ai.onnx'} {first.version}, {times} {show(first.place[1])}"
         if isinstance(reason, Refusal):
-            yield Problem((), f"cannot run operators that {reason.reason}", given, remedy=reason.remedy)
+            yield Problem((), f"cannot run operators that {reason.reason}", described, remedy=reason.remedy)
         else:
             known = {operator for domain, operator in REGISTRY.handlers if domain == first.domain}
-            yield Problem((), f"unsupported operator {given}{did_you_mean(first.operator, known)}")
+            yield Problem((), f"unsupported operator {described}{did_you_mean(first.operator, known)}")
 
 
 def draws_numbers(finder: Finder, graph: OnnxGraph) -> bool:
     """Whether a node of a model may draw random numbers."""
     graphs = [graph, *(function.graph for function in finder.reader.functions.values())]
-    handlers = ((node, finder.find(node)) for one in graphs for node in _all_nodes(one))
+    handlers = ((node, finder.find(node)) for part in graphs for node in _all_nodes(part))
     return any(handler.draws is not None and handler.draws(node) for node, handler in handlers)
 
 
-# What decides sizes
+# The values that decide sizes
 
 
 def deciding_names(
@@ -227,8 +228,8 @@ def deciding_names(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The names whose values decide sizes, and those that lead to a simpler program if known.
 
-    `constants` never change. Any node passes on whether constants decide sizes, but few nodes whether inputs do: each
-    new value of such an input needs a program of its own.
+    `constants` never change. They decide sizes through any node, but inputs only through a few: each new value of such
+    an input needs its own program.
     """
     deciding: set[str] = set()
     kept: set[str] = set()

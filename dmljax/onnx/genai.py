@@ -1,4 +1,4 @@
-"""The folders of ONNX Runtime GenAI: what `genai_config.json` says of a language model and of its search."""
+"""The folders of ONNX Runtime GenAI: the settings of a language model and its search in `genai_config.json`."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -53,8 +53,8 @@ class Settings(NamedTuple):
 
     @property
     def files(self) -> dict[str, Path]:
-        """The file of each model, by what it does."""
-        return {"decoder": self.file, **{part: one.file for part, one in self.others.items()}}
+        """The file of each model, by part."""
+        return {"decoder": self.file, **{part: other.file for part, other in self.others.items()}}
 
     @property
     def cross_caches(self) -> dict[str, str]:
@@ -67,7 +67,7 @@ class Settings(NamedTuple):
         return found
 
     def caches(self, inputs: Collection[str]) -> dict[str, str]:
-        """Those of a model's inputs that keep what it has read, with the outputs that follow them.
+        """The inputs that keep what the model has read, with the outputs that follow them.
 
         A layer has keys and values, or states of convolutions and of linear attention.
         """
@@ -82,7 +82,7 @@ class Settings(NamedTuple):
         return found
 
     def states(self, inputs: Collection[str]) -> set[str]:
-        """Those of a model's inputs that are states, which each token changes."""
+        """The inputs that are states, which each token changes."""
         return {past for i in range(self.layers) for past in self._pairs(i, "conv", "recurrent") if past in inputs}
 
     def _pairs(self, layer: int, *kinds: str) -> dict[str, str]:
@@ -162,7 +162,7 @@ def _file(folder: Path, part: "_Fields") -> Path:
 
 def _names(part: "_Fields", known: Mapping[str, str]) -> dict[str, str]:
     names = {**known, **part.inner("inputs").values, **part.inner("outputs").values}
-    for name in (one for one in known if one.endswith("_names")):
+    for name in (field for field in known if field.endswith("_names")):
         if str(names[name]).count("%d") != 1:
             rule = "must have %d for the layer"
             raise InvalidDesc(Problem((FILE, *part.path, name), rule, show(names[name])))
@@ -170,9 +170,9 @@ def _names(part: "_Fields", known: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end_tokens(model: "_Fields") -> tuple[int, ...]:
-    given = model.values.get("eos_token_id", [])
-    ends = given if isinstance(given, list) else [given]
-    if not all(isinstance(one, int) for one in ends):
+    value = model.values.get("eos_token_id", [])
+    ends = value if isinstance(value, list) else [value]
+    if not all(isinstance(token, int) for token in ends):
         rule = "must be an integer, or a list of them"
         raise InvalidDesc(Problem((FILE, "model", "eos_token_id"), rule, show(ends)))
     return tuple(ends)
@@ -218,8 +218,8 @@ class _Fields(NamedTuple):
     def taken(self, name: str, kind: type, wanted: str) -> Any:
         value = self.values.get(name, _ABSENT)
         if not isinstance(value, kind) or isinstance(value, bool):
-            given = "none" if value is _ABSENT else show(value)
-            raise InvalidDesc(Problem((FILE, *self.path, name), f"must be {wanted}", given))
+            found = "none" if value is _ABSENT else show(value)
+            raise InvalidDesc(Problem((FILE, *self.path, name), f"must be {wanted}", found))
         return value
 
     def inner(self, name: str) -> "_Fields":
@@ -241,16 +241,16 @@ def _search(fields: _Fields, context_length: int) -> Search:
             raise InvalidDesc(Problem(place, f"unknown field{did_you_mean(name, known)}"))
         if value != _FIXED.get(name, value):
             raise Unsupported(Problem(place, f"must be {_FIXED[name]}; others are not supported", show(value)))
-    given = {name: values[name] for name in Search._fields if name in values}
-    if isinstance(given.get("max_length"), int):
-        given["max_length"] = min(given["max_length"], context_length)
+    options = {name: values[name] for name in Search._fields if name in values}
+    if isinstance(options.get("max_length"), int):
+        options["max_length"] = min(options["max_length"], context_length)
     with inside((FILE, *fields.path)):
-        return with_options(Search(context_length), given, context_length)
+        return with_options(Search(context_length), options, context_length)
 
 
-def with_options(search: Search, given: Mapping[str, Any], context_length: int) -> Search:
-    """The search with the options that are given and not None, after checking them."""
-    options = {name: value for name, value in given.items() if value is not None}
+def with_options(search: Search, changes: Mapping[str, Any], context_length: int) -> Search:
+    """The search with the `changes` that are not None, after checking them."""
+    options = {name: value for name, value in changes.items() if value is not None}
     for name, value in options.items():
         kinds, lowest, highest, rule = _RULES[name]
         if name == "max_length":

@@ -1,8 +1,8 @@
 """Gives caches of a fixed size to decoders that have no attention mask, such as Whisper's.
 
 Such a decoder appends keys and values to caches that grow, and counts the past tokens by their size, so that each token
-would be another program. Here its attention becomes GroupQueryAttention, which counts by a mask, and its table of
-positions is read at given positions.
+would be another program. Here its attention becomes GroupQueryAttention, which counts by a mask, and an input says
+which rows to read from its table of positions.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ import numpy as np
 from dmljax.errors import Problem, Unsupported
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, TensorType, names_read
 
-_PREFIX = "fixed caches"  # of the names of what we add
+_PREFIX = "fixed caches"  # of the names of added values
 _LAST, _TOTAL = f"{_PREFIX}/last", f"{_PREFIX}/total"
 _CONSTANTS = {f"{_PREFIX}/{name}": np.array(value) for name, value in (("one", 1), ("axis", [1]))}
 
@@ -24,7 +24,7 @@ _KEY, _VALUE = 6, 7  # the places of caches among the inputs of MultiHeadAttenti
 
 
 class NamesOfInputs(NamedTuple):
-    """The names of what a decoder with caches of a fixed size reads."""
+    """The names of the inputs of a decoder with caches of a fixed size."""
 
     mask: str
     positions: str
@@ -32,14 +32,14 @@ class NamesOfInputs(NamedTuple):
 
 
 def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
-    """The decoder with a mask and positions as further inputs; as it is if it has a mask, or no caches."""
+    """The decoder with a mask and positions as further inputs; unchanged if it has a mask or no caches."""
     if inputs.mask in graph.input_names or not {*inputs.caches} & {*graph.input_names}:
         return graph
     stored = [node for node in graph.nodes if node.operator == "Constant" and "value" in node.attributes]
     known = {**graph.constants, **{node.outputs[0]: node.attributes["value"] for node in stored}}
     counts = _counts(graph, inputs.caches)
     version = next((node.version for node in graph.nodes if node.domain == MAIN), 0)
-    nodes = [one for node in graph.nodes for one in _revised(node, inputs, counts, known, version)]
+    nodes = [revised for node in graph.nodes for revised in _revised(node, inputs, counts, known, version)]
     nodes = _needed([*_of_mask(inputs.mask, version), *nodes], graph.output_names)
     for node in nodes:
         if node.operator != "GroupQueryAttention" and (read := {*names_read(node)} & {*inputs.caches}):
@@ -67,7 +67,7 @@ def _counts(graph: OnnxGraph, caches: Collection[str]) -> frozenset[str]:
 def _revised(
     node: Node, inputs: NamesOfInputs, counts: Collection[str], known: Mapping[str, Any], version: int
 ) -> Iterator[Node]:
-    """Returns the nodes that replace a node; `version` is that of ONNX's own operators."""
+    """Returns the nodes that replace a node; `version` is the version of ONNX's own operators."""
     if _is_attention(node, inputs.caches):
         yield from _with_counts(node, version)
     elif node.operator == "Slice" and _cuts_rows(node, counts, known):
@@ -79,11 +79,11 @@ def _revised(
 
 def _is_attention(node: Node, caches: Collection[str]) -> bool:
     """Whether a node is causal attention over caches and new tokens, with nothing else."""
-    given = dict(enumerate(node.inputs))
-    others = [i for i, name in given.items() if name and i not in (0, 1, 2, 3, _KEY, _VALUE)]
+    names = dict(enumerate(node.inputs))
+    others = [i for i, name in names.items() if name and i not in (0, 1, 2, 3, _KEY, _VALUE)]
     is_causal = node.operator == "MultiHeadAttention" and node.attributes.get("unidirectional") == 1
     return (
-        is_causal and not others and all(map(given.get, (1, 2))) and {given.get(_KEY), given.get(_VALUE)} <= {*caches}
+        is_causal and not others and all(map(names.get, (1, 2))) and {names.get(_KEY), names.get(_VALUE)} <= {*caches}
     )
 
 

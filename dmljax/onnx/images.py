@@ -56,8 +56,8 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
         return jnp.moveaxis(x.reshape(*[1] * (rank - x.ndim), *x.shape), 1, -1)
 
     def with_arrays(arrays: Sequence[Array]) -> list[Tensor | None]:
-        given = dict(zip(places, arrays, strict=True))
-        return [given.get(i, x) for i, x in enumerate(inputs)]
+        by_place = dict(zip(places, arrays, strict=True))
+        return [by_place.get(i, x) for i, x in enumerate(inputs)]
 
     def plain(*arrays: Array) -> Any:
         return function(*with_arrays(arrays), **attributes)

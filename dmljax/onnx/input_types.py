@@ -15,14 +15,14 @@ from dmljax.text import join_words
 
 
 class GivenSizes(NamedTuple):
-    """What a caller says of a model's inputs: shapes by input, and open sizes by name and by denotation."""
+    """The sizes that a caller chooses: shapes by input, and open sizes by name and by denotation."""
 
     shapes: Mapping[str, Sequence[int]] = {}
     names: Mapping[str, int] = {}
     denotations: Mapping[str, int] = {}
 
     def overridden(self, inputs: Iterable[TensorType]) -> list[TensorType]:
-        """The types of inputs with these sizes, except those by shape."""
+        """The types of inputs with these open sizes; ignores `shapes`."""
         return [own.overridden(self.names, self.denotations) for own in inputs]
 
 
@@ -35,7 +35,7 @@ def types_of_inputs(model: Model, sizes: GivenSizes, batch: int | None) -> list[
 
 
 def _require_open_batch(wanted: Sequence[TensorType], shapes: Mapping[str, Sequence[int]], batch: int | None) -> None:
-    """Refuses a batch if the first dimension of every input is fixed or has a given shape."""
+    """Refuses a batch if the first dimension of every input is fixed or in `shapes`."""
     has_batch = any(own.sizes and not isinstance(own.sizes[0], int) for own in wanted if own.name not in shapes)
     rule, shown = "needs a model with an input whose first dimension is open", join_words(map(str, wanted))
     remedy = "leave it out, or export the model with an open batch"
@@ -51,8 +51,8 @@ def open_types_of_inputs(
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
 
-    First sizes that stay open are multiples of `divisor`, and others are `multiples`: a factor and the symbol's name
-    for the name of a size. A total of past and new tokens is their sum.
+    Open first sizes are multiples of `divisor`; `multiples` maps the names of other sizes to a factor and the name of a
+    symbol. A total of past and new tokens is their sum.
     """
     caches, shapes = open_caches(model), sizes.shapes
     sizes = sizes._replace(names={**caches.decided, **sizes.names})

@@ -17,7 +17,7 @@ from dmljax.types import FLOATS
 
 @dataclass(frozen=True)
 class Inputs:
-    """The types of the required inputs, and of those with a default."""
+    """The types of the required inputs, and of the inputs with a default."""
 
     needed: tuple[TensorType, ...]
     defaults: tuple[TensorType, ...]
@@ -26,26 +26,26 @@ class Inputs:
         self, inputs: Sequence[Any], named: Mapping[str, Any], floats: Collection[DType] = ()
     ) -> dict[str, Value]:
         """The inputs of a call by name; `floats` are further types that float inputs may have."""
-        types = {one.name: one for one in (*self.needed, *self.defaults)}
-        if any(isinstance(one, dict) for one in inputs):
+        types = {tensor.name: tensor for tensor in (*self.needed, *self.defaults)}
+        if any(isinstance(value, dict) for value in inputs):
             raise InvalidType(
                 Problem((), "takes arrays, not a dict of them", remedy="model(**inputs) gives inputs by name")
             )
         if len(inputs) > len(self.needed):
             raise InvalidType(Problem((), f"takes at most {len(self.needed)} arrays by position", len(inputs)))
-        given = dict(zip((one.name for one in self.needed), inputs, strict=False))
+        arrays = dict(zip((tensor.name for tensor in self.needed), inputs, strict=False))
         for name, value in named.items():
             if name not in types:
                 rule = f"unknown input{did_you_mean(name, types)}"
                 raise InvalidType(Problem(name, rule, remedy=f"the inputs are {', '.join(types)}"))
-            if name in given:
+            if name in arrays:
                 raise InvalidType(Problem(name, "given both by position and by name"))
-            given[name] = value
-        missing = [one.name for one in self.needed if one.name not in given]
+            arrays[name] = value
+        missing = [tensor.name for tensor in self.needed if tensor.name not in arrays]
         if missing:
             raise InvalidType(Problem((), f"no array for input{'s' * (len(missing) > 1)} {join_words(missing)}"))
         opened: dict[str, tuple[str, int]] = {}
-        return {name: checked(types[name], value, opened, floats) for name, value in given.items()}
+        return {name: checked(types[name], value, opened, floats) for name, value in arrays.items()}
 
 
 def checked(
@@ -54,31 +54,31 @@ def checked(
     """Checks an input against the model's type and sizes; open sizes with the same name must be equal."""
     if wanted.kind != "tensor":
         if value is None or isinstance(value, list | tuple):
-            return value if value is None else [array(wanted.name, one) for one in value]
+            return value if value is None else [array(wanted.name, element) for element in value]
         return array(wanted.name, value)
     if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
         value = np.asarray(value, wanted.dtype)
-    given = array(wanted.name, value)
-    if wanted.dtype is None or is_text(given):
-        return given
+    found = array(wanted.name, value)
+    if wanted.dtype is None or is_text(found):
+        return found
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
-    if given.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and given.dtype in floats):
+    if found.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and found.dtype in floats):
         remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
-        raise InvalidType(Problem(wanted.name, f"must be {wanted.dtype.name}", given.dtype, remedy=remedy))
+        raise InvalidType(Problem(wanted.name, f"must be {wanted.dtype.name}", found.dtype, remedy=remedy))
     if wanted.sizes is None:
-        return given
-    if len(wanted.sizes) != given.ndim:
-        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", given.shape))
-    for size, due in zip(given.shape, wanted.sizes, strict=True):
+        return found
+    if len(wanted.sizes) != found.ndim:
+        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", found.shape))
+    for size, due in zip(found.shape, wanted.sizes, strict=True):
         if isinstance(due, str):
             name, first = opened.setdefault(due, (wanted.name, size))
             if first is not size and first != size:
                 rule = f"must have size {first} for {due}, like {name}"
-                raise InvalidDesc(Problem(wanted.name, rule, given.shape))
+                raise InvalidDesc(Problem(wanted.name, rule, found.shape))
         elif due is not None and size != due:
             spelled = str(wanted).partition(": ")[2]
-            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", given.shape))
-    return given
+            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", found.shape))
+    return found
 
 
 def is_text(value: Value) -> bool:

@@ -41,7 +41,7 @@ _GIVEN_TYPES: ContextVar[Mapping[DType, DType] | None] = ContextVar("_GIVEN_TYPE
 
 @contextmanager
 def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
-    """Maps the file's float types to the types of the given weights.
+    """Maps the file's float types to the types of a call's weights.
 
     A node with inputs of both types computes in the weights' type. Values that do not depend on weights, such as angles
     of positions, keep the file's type until they meet weights.
@@ -67,7 +67,7 @@ class Program:
         self.leading = leading
         self.left_open: dict[str, Problem] = {}  # comparisons of symbols that the exported program must decide
         self._images: dict[OnnxGraph, frozenset[str]] = {}
-        self._found: dict[Hashable, Any] = {}  # what functions say of values computed from known ones
+        self._found: dict[Hashable, Any] = {}  # results of functions of values that are computed from known numbers
 
     def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
         """A context for tracing nodes that are compiled together."""
@@ -87,7 +87,7 @@ class Program:
         return self.outputs(graph, values)
 
     def run_node(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
-        """Adds the results of one node to the values."""
+        """Adds the results of a node to the values."""
         node = graph.nodes[index]
         with inside(node.place):
             results = self._results(graph, node, values)
@@ -146,7 +146,7 @@ class Program:
         """Computes a handler's result from known values; None if they must be traced, as some symbols must."""
         if handler.fold is None or not all(map(is_foldable, inputs)):
             return None
-        symbols = next((one for one in inputs if isinstance(one, Symbols)), None)
+        symbols = next((value for value in inputs if isinstance(value, Symbols)), None)
         if symbols is None:
             with _refusals_of(_NUMPY):
                 result = handler.fold(*inputs, **arguments)
@@ -167,20 +167,20 @@ class Program:
             return known_numbers(array, kind_of(array if isinstance(array, Symbols) else symbols))
 
         results = result if isinstance(result, tuple) else (result,)
-        if any(one is None or np.size(one) > MAX_FOLDED for one in results):  # type: ignore[arg-type]  # reads the shape
+        if any(value is None or np.size(value) > MAX_FOLDED for value in results):  # type: ignore[arg-type]  # reads the shape
             return None
         return tuple(map(known, results))
 
     def _evaluated(self, values: Mapping[str, Value], graph: OnnxGraph, function: Callable[[Elements], T]) -> T | None:
-        """Applies a function to the output of a graph that reads only known numbers; None if it reads others."""
-        given = {name: values[name] for name in sorted(graph.free_names)}
-        if not all(is_known(one) and not _has_objects(one) for one in given.values()):
+        """Applies a function to the output of a graph that reads only known numbers; None if it reads anything else."""
+        known = {name: values[name] for name in sorted(graph.free_names)}
+        if not all(is_known(value) and not _has_objects(value) for value in known.values()):
             return None
-        arrays = map(np.asarray, given.values())
-        key = (graph, function, *((one.dtype, one.shape, sha256(one.tobytes()).digest()) for one in arrays))
+        arrays = map(np.asarray, known.values())
+        key = (graph, function, *((array.dtype, array.shape, sha256(array.tobytes()).digest()) for array in arrays))
         if key not in self._found:
             with jax.ensure_compile_time_eval():
-                output = jax.jit(lambda: as_array(*self.run(graph, (), given)))()
+                output = jax.jit(lambda: as_array(*self.run(graph, (), known)))()
             self._found[key] = function(np.asarray(output))
         found: T | None = self._found[key]
         return found
@@ -224,20 +224,23 @@ def _computed(
 ) -> Results:
     """Calls a handler's function, by the rule of its operator if sizes depend on values."""
     uses = [handler.input(i).use for i in range(len(inputs))]
-    are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(one) for use, one in zip(uses, inputs, strict=True)]
+    are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(value) for use, value in zip(uses, inputs, strict=True)]
     inputs = [
-        traced(one) if has_counts(one) and not is_size else one for one, is_size in zip(inputs, are_sizes, strict=True)
+        traced(value) if has_counts(value) and not is_size else value
+        for value, is_size in zip(inputs, are_sizes, strict=True)
     ]
     if not any(are_sizes) and not any(map(is_padded, inputs)):
         return _traced(handler, node, inputs, arguments, is_of_images)
 
-    def compute(given: Sequence[Value], changed: Mapping[str, Any]) -> Results:
-        return _traced(handler, node, given, {**arguments, **changed}, False)
+    def compute(values: Sequence[Value], changed: Mapping[str, Any]) -> Results:
+        return _traced(handler, node, values, {**arguments, **changed}, False)
 
     rule = REGISTRY.rule(node, handler)
     if rule is not None:
         return rule(Run(node, handler, compute), *inputs, **arguments)
-    refused = [i for i, one in enumerate(inputs) if uses[i] is not Use.PASSED and (is_padded(one) or has_counts(one))]
+    refused = [
+        i for i, value in enumerate(inputs) if uses[i] is not Use.PASSED and (is_padded(value) or has_counts(value))
+    ]
     if not refused:
         return compute(inputs, {})
     rule_broken = f"must not have a size that depends on values, as {node.operator} reads the padding"
@@ -247,17 +250,17 @@ def _computed(
 def _computed_now(handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
     """Computes a handler's results now if it has no fold, all inputs are known numbers, and the results are few.
 
-    They have ONNX's types, of 64 bits too, because they may be sizes. More than `MAX_FOLDED` are data, which would be
+    They keep ONNX's 64-bit types, because they may be sizes. More than `MAX_FOLDED` are data, which would become
     constants of the program.
     """
-    if not handler.is_closed(node) or not all(is_foldable(one) and not _has_objects(one) for one in inputs):
+    if not handler.is_closed(node) or not all(is_foldable(value) and not _has_objects(value) for value in inputs):
         return None
 
     def run() -> Results:
         return _traced(handler, node, inputs, arguments, False)
 
     with jax.ensure_compile_time_eval(), jax.enable_x64(True), unrecorded_calls():
-        if sum(one.size for one in jax.tree.leaves(jax.eval_shape(run))) > MAX_FOLDED:
+        if sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(run))) > MAX_FOLDED:
             return None
         results: Results = jax.device_get(run())
     return results
@@ -268,7 +271,7 @@ def _traced(
 ) -> Results:
     """Calls a handler's function with arrays."""
     taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
-    taken = _in_given_types(taken)
+    taken = _in_call_types(taken)
     with _refusals_of(_JAX):
         if is_of_images:
             results: Results = of_images(handler.function, taken, arguments)
@@ -286,10 +289,10 @@ def _taken(use: Use, name: str, value: Value) -> Value:
         return as_array(value)
 
 
-def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
-    """Converts inputs from the file's type if other inputs have the type of the given weights."""
+def _in_call_types(inputs: Sequence[Value]) -> list[Value]:
+    """Converts inputs from the file's type if other inputs have the type of the weights."""
     found = {value.dtype for value in inputs if isinstance(value, jax.Array)}
-    types = {own: given for own, given in (_GIVEN_TYPES.get() or {}).items() if given in found}
+    types = {own: new for own, new in (_GIVEN_TYPES.get() or {}).items() if new in found}
 
     def converted(value: Value) -> Value:
         if isinstance(value, jax.Array) and value.dtype in types:
@@ -299,14 +302,14 @@ def _in_given_types(inputs: Sequence[Value]) -> list[Value]:
     return [converted(value) for value in inputs] if types else [*inputs]
 
 
-# The packages whose errors about a user's values we translate, by what is called
+# The packages whose errors about a user's values we translate, for calls of NumPy and of JAX
 _NUMPY = frozenset({"numpy"})
 _JAX = frozenset({"jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum"})
 
 
 @contextmanager
 def _refusals_of(packages: Collection[str]) -> Iterator[None]:
-    """Turns errors raised by these packages into dmljax's own; bugs in dmljax still surface as they are."""
+    """Turns errors raised by these packages into dmljax's own; bugs in dmljax still surface unchanged."""
     try:
         yield
     except DmlError:
@@ -324,10 +327,10 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
 
 
 def _raising_package(error: BaseException) -> str:
-    """The package that raises an error: dmljax or one that it calls, but not Python's own modules."""
+    """The package that raises an error: dmljax or a package that it calls, but not Python's own modules."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     packages: Iterator[str] = (name.partition(".")[0] for name in frames)
-    return [one for one in packages if one in _JAX or one == "dmljax"][-1]
+    return [package for package in packages if package in _JAX or package == "dmljax"][-1]
 
 
 def is_known(value: Value) -> bool:
@@ -391,7 +394,7 @@ def as_array(value: Value) -> Array:
     return jnp.asarray(value)
 
 
-def promoted(one: DTypeLike, other: DTypeLike) -> DType:
+def promoted(first: DTypeLike, second: DTypeLike) -> DType:
     """The type that holds the values of both types, even if JAX's type promotion is strict."""
     with jax.numpy_dtype_promotion("standard"):
-        return np.dtype(jnp.promote_types(one, other))
+        return np.dtype(jnp.promote_types(first, second))

@@ -1,8 +1,8 @@
-"""Joins the nodes with which models write attention out, so that it is computed as one operation.
+"""Joins the nodes that models write attention with, so that it is computed as a single operation.
 
 Most exporters write attention as a product of queries and keys, a softmax, and a product with the values, with scales
 and masks in between. Here we find such nodes by their operators, once. `dmljax.onnx.nodes.joined_attention` looks at
-their values, and runs them one by one if they compute something else.
+their values, and runs them separately if they compute something else.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from dmljax.onnx.parameters import Elements, Use
 from dmljax.onnx.registry import Handler
 
 JOINED = "dmljax"  # the domain of joined nodes, which no file has
-HIDDEN = -1e4  # a number up to which a score gets no weight
+HIDDEN = -1e4  # scores up to this number get no weight
 MAX_STEPS = 16  # from the weights back to the product of queries and keys
 MAX_MASK_BYTES = 2**24  # of stored masks that become constants of the compiled programs
 
@@ -25,7 +25,7 @@ _SCALINGS = frozenset({"Div", "Mul"})
 
 @dataclass(frozen=True, eq=False)
 class JoinedNode(Node):
-    """Several nodes as one."""
+    """A node that replaces several."""
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -34,10 +34,10 @@ class JoinedNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """How a model writes an attention out.
+    """The nodes that a model writes an attention with.
 
     `weights` leads from the last product back to the softmax, and `scores` from the softmax to the product of queries
-    and keys; the softmax is in neither. `masks` has the nodes that compute a mask from nothing but constants and sizes.
+    and keys; the softmax is in neither. `masks` has the nodes that compute a mask from constants and sizes only.
     """
 
     weights: tuple[Node, ...]
@@ -46,7 +46,7 @@ class Written:
     masks: Mapping[str, OnnxGraph]
 
     def numbers(self) -> Iterator[str]:
-        """The names that masks are made of, and the numbers in place of hidden scores and of NaN."""
+        """The names of the numbers in masks, and of those that replace hidden scores and NaN."""
         for node in (*self.weights, *self.scores):
             yield from node.inputs if node.operator == "Where" else ()
         for graph in self.masks.values():
@@ -54,26 +54,26 @@ class Written:
 
 
 def joined(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
-    """Replaces the nodes of each attention in a graph and its subgraphs by one node that has them as its body."""
+    """Replaces the nodes of each attention in a graph and its subgraphs by a node that has them as its body."""
     nodes = tuple(_with_joined_subgraphs(node, find) for node in graph.nodes)
     search = _Search(replace(graph, nodes=nodes), find)
-    found = {node: one for node in nodes if (one := search.attention(node)) is not None}
-    bodies = {last: {last, *search.inner(one), *search.sources(one)} for last, one in found.items()}
+    found = {node: attention for node in nodes if (attention := search.attention(node)) is not None}
+    bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in found.items()}
     bodies = {last: body for last, body in bodies.items() if body & found.keys() == {last}}
     gone = search.unread({node for body in bodies.values() for node in body}, bodies)
-    left = (search.joined(found[one], bodies[one]) if one in bodies else one for one in nodes if one not in gone)
+    left = (search.joined(found[node], bodies[node]) if node in bodies else node for node in nodes if node not in gone)
     return replace(graph, nodes=tuple(left))
 
 
 def _with_joined_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
-    own = {name: joined(one, find) for name, one in node.attributes.items() if isinstance(one, OnnxGraph)}
+    own = {name: joined(value, find) for name, value in node.attributes.items() if isinstance(value, OnnxGraph)}
     return replace(node, attributes={**node.attributes, **own}) if own else node
 
 
 def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> frozenset[str]:
-    """The constants of joined nodes that are no parameters: stored masks, and 0, 1 and very low numbers in masks."""
+    """The constants of joined nodes that are not parameters: stored masks, and 0, 1 and very low numbers in masks."""
     written = (node.attributes["written"] for node in graph.nodes if isinstance(node, JoinedNode))
-    names = {name for one in written for name in one.numbers() if name in constants}
+    names = {name for attention in written for name in attention.numbers() if name in constants}
     masks = {name for name in names if constants[name].dtype == bool}
     if sum(constants[name].nbytes for name in masks) > MAX_MASK_BYTES:
         masks = set()
@@ -97,7 +97,7 @@ class _Search:
         self._masks: dict[str, OnnxGraph | None] = {}
 
     def attention(self, last: Node) -> Written | None:
-        """The attention whose last product is `last`; None if it is not one."""
+        """The attention whose last product is `last`, if there is one."""
         if (last.operator, last.domain) != ("MatMul", MAIN):
             return None
         weights, name, reads = [last], last.inputs[0], 1
@@ -115,7 +115,7 @@ class _Search:
         return None
 
     def _maker(self, name: str, reads: int | None = None) -> Node | None:
-        """The node that makes a value, if it is one of ONNX's own operators and the value is read so many times."""
+        """The node that makes a value, if it is of ONNX's main domain and the value is read `reads` times."""
         node = self._graph.makers.get(name)
         return node if node is not None and node.domain == MAIN and reads in (None, self._reads[name]) else None
 
@@ -136,7 +136,7 @@ class _Search:
         if node.operator == "MatMul":
             return (node,)
         rests = (self._to_product(node.inputs[i], steps - 1) for i in _OF_SCORES.get(node.operator, ()))
-        rest = next((one for one in rests if one is not None), None)
+        rest = next((nodes for nodes in rests if nodes is not None), None)
         return None if rest is None else (node, *rest)
 
     def inner(self, written: Written) -> Iterator[Node]:
@@ -167,7 +167,7 @@ class _Search:
         return [last, second, first] if first is not None and first.operator == "Reshape" else []
 
     def unread(self, nodes: Collection[Node], last: Collection[Node]) -> set[Node]:
-        """The nodes, except the last ones, whose results only these nodes read."""
+        """The nodes, except `last`, whose results only these nodes read."""
         readers = Counter((*_all_read(self._graph.nodes), *self._graph.output_names))
         found: set[Node] = set()
         for node in sorted(nodes, key=self._places.__getitem__, reverse=True):
@@ -186,14 +186,14 @@ class _Search:
         return {name: graph for name in names if (graph := self._masks[name]) is not None}
 
     def _constant_part(self, name: str) -> OnnxGraph | None:
-        """The nodes that compute a value from constants and sizes; None if it depends on others."""
+        """The nodes that compute a value from constants and sizes; None if it depends on anything else."""
         nodes: set[Node] = set()
         waiting = [name]
         while waiting:
-            one = waiting.pop()
-            node = self._graph.makers.get(one)
+            source = waiting.pop()
+            node = self._graph.makers.get(source)
             if node is None:
-                if one in self._graph.input_names and one not in self._graph.constants:
+                if source in self._graph.input_names and source not in self._graph.constants:
                     return None
             elif node not in nodes and self._find(node).input(0).use is not Use.MEASURED:
                 if not self._find(node).is_closed(node):

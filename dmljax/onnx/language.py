@@ -7,7 +7,7 @@ Layers of convolutions and of linear attention have states instead, which each t
 overwrite padding there. Models with such layers read prompts without padding, in pieces whose lengths are powers of
 two.
 
-What an encoder computes from audio stands beside the caches, and stays as it is.
+The encoder's results for audio stand beside the caches and never change.
 """
 
 import functools
@@ -43,7 +43,7 @@ class State(NamedTuple):
     tokens: Array  # (batch, room), zeros after each sequence's end
     lengths: Array  # (batch,)
     logits: Array  # (batch, vocabulary) of each sequence's next token, in float32
-    caches: dict[str, Array]  # keys and values or states of each layer, and what an encoder heard, by input name
+    caches: dict[str, Array]  # keys and values or states of each layer, and an encoder's results, by input name
 
 
 def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
@@ -63,23 +63,23 @@ def model_of(settings: Settings) -> "LanguageModel":
 class LanguageModel:
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
-    `settings` has what the folder's file says, and `model` is the ONNX model that decodes. Each method takes `weights`
-    with other values: trained ones, in another float type, or on several devices as `shard` places them.
+    `settings` are the folder's, and `model` is the ONNX model that decodes. Each method takes `weights`
+    with other values: trained, in another float type, or on several devices as `shard` places them.
 
     Some folders have several models, whose weights' names then begin with `decoder.`, `encoder.`, `embedding.` or
     `vision.`. With an encoder, as Whisper has, each method takes `audio`: an array of features, such as (sequences, mel
     bins, frames), that you compute. With a vision model it takes `images`: a mapping with the arrays of that model's
     inputs, where the prompts have tokens for their places. A `state` has heard and seen what came before.
 
-    A first call compiles two programs: one that reads prompts, whose lengths are rounded up to a power of two, and one
-    that chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
+    A first call compiles two programs: the first reads prompts, whose lengths are rounded up to a power of two, and the
+    second chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
     """
 
     def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
         model = by_part[DECODER]
         self.settings, self.model = settings, model
         types = types_of_inputs(model)
-        outputs = {one.name: one for one in model.outputs}
+        outputs = {tensor.name: tensor for tensor in model.outputs}
         names = settings.names
         self._caches = settings.caches(types)
         if problems := [*problems_of_names(settings, types, outputs)]:
@@ -89,7 +89,7 @@ class LanguageModel:
         self._batch_axes = {past: _batch_axis(past, types[past].sizes) for past in self._caches if past in states}
         positions = TensorType(names["position_ids"], np.dtype(np.int64), (None, None))
         graph, self._tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
-        types |= {one.name: one for one in graph.inputs}
+        types |= {tensor.name: tensor for tensor in graph.inputs}
         logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
         self._run, self._run_prompt = changed(model, logits.all), changed(model, with_counts(logits.chosen))
         self._outputs = [*outputs]
@@ -114,7 +114,7 @@ class LanguageModel:
     def can_shorten(self, length: int, to: int) -> bool:
         """Whether caches of `length` tokens can serve for their first `to` tokens.
 
-        They do not if layers of convolutions or of linear attention have states, which no token can be taken back from,
+        They do not if layers of convolutions or of linear attention have states, from which no token can be removed,
         or if rotary angles differ for short and for long sequences.
         """
         return not self._batch_axes and self._are_long(length) == self._are_long(to)
@@ -158,10 +158,10 @@ class LanguageModel:
     ) -> Any:
         """Continues prompts up to an end token, or to `max_length` tokens with the prompt.
 
-        `prompts` is a list of tokens, or a list of such lists, whose lengths may differ. The result is alike, and
-        begins with what came before. Options that are left out are those of the folder. `do_sample` draws tokens with
-        `key`: from the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`,
-        from `start`, has the sequences that the prompts follow; it stays as it is.
+        `prompts` is a list of tokens, or a list of such lists, whose lengths may differ. The result has the same form,
+        and begins with the earlier tokens. Options default to the folder's. `do_sample` draws tokens with `key`: from
+        the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`, from
+        `start`, has the sequences that the prompts follow; it is not changed.
         """
         values = (max_length, min_length, do_sample, temperature, top_k, top_p, repetition_penalty)
         options = dict(zip(Search._fields, values, strict=True))
@@ -217,9 +217,9 @@ class LanguageModel:
             longest = max(map(len, rows))
             self._require_in_context(longest)
             tokens, counts = _padded(rows, _rounded(longest, self.settings.context_length))
-            given, _ = self.models.given(weights)
-            heard = self._heard(given, audio, len(rows))
-            found = self._score(given, tokens, counts, heard, self._embedded(given, tokens, images))
+            arrays, _ = self.models.call_weights(weights)
+            heard = self._heard(arrays, audio, len(rows))
+            found = self._score(arrays, tokens, counts, heard, self._embedded(arrays, tokens, images))
             parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
 
@@ -230,10 +230,10 @@ class LanguageModel:
         if senses.images is not None:
             raise Unsupported(Problem("images", "not supported with an array of tokens under jax.jit"))
         self._require_in_context(prompts.shape[-1])
-        given, _ = self.models.given(weights)
+        arrays, _ = self.models.call_weights(weights)
         tokens = jnp.atleast_2d(prompts).astype(jnp.int32)
-        heard = self._heard(given, senses.audio, len(tokens))
-        found: Array = self._score(given, tokens, jnp.full(len(tokens), prompts.shape[-1]), heard, None)
+        heard = self._heard(arrays, senses.audio, len(tokens))
+        found: Array = self._score(arrays, tokens, jnp.full(len(tokens), prompts.shape[-1]), heard, None)
         return found.reshape(*prompts.shape, -1)
 
     def _require_in_context(self, longest: int) -> None:
@@ -257,7 +257,7 @@ class LanguageModel:
             raise InvalidType(Problem("key", "needed for do_sample", remedy="key=jax.random.key(0)"))
         if prompts is None and state is None:
             raise InvalidType(Problem("prompts", "must be given without state"))
-        given, mesh = self.models.given(weights)
+        arrays, mesh = self.models.call_weights(weights)
         if state is not None:
             if not isinstance(state, State):
                 raise InvalidType(Problem("state", "must be a State, as start returns it", show(state)))
@@ -276,8 +276,8 @@ class LanguageModel:
             for i, row in enumerate(rows):
                 if not row:
                     raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
-            state = self._empty(len(rows), search.max_length, given)
-            heard = self._heard(given, senses.audio, len(rows))
+            state = self._empty(len(rows), search.max_length, arrays)
+            heard = self._heard(arrays, senses.audio, len(rows))
             state = self._placed(state._replace(caches=state.caches | heard), mesh)
         batch, room = state.tokens.shape
         if search.max_length > room:
@@ -285,8 +285,8 @@ class LanguageModel:
         if rows and len(rows) != batch:
             raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
         if rows:
-            state = self._after(given, mesh, state, rows, search.max_length, senses.images)
-        return _Run(self, given, mesh, state, search, is_single, key)
+            state = self._after(arrays, mesh, state, rows, search.max_length, senses.images)
+        return _Run(self, arrays, mesh, state, search, is_single, key)
 
     def _rows(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
         """The prompts as lists of tokens; the places of images may be negative."""
@@ -298,11 +298,11 @@ class LanguageModel:
         return {} if found is None else self._hear(weights, found)
 
     def _embedded(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
-        """The rows of tokens with what is seen in images; None if there are none."""
+        """The rows of tokens with the features of images; None without images."""
         if images is not None and self._streams:
             rule = "not supported for models with positions in time, height and width"
             raise Unsupported(Problem("images", rule, self._roles["position_ids"]))
-        if images is not None and self._tables is not None:  # what is read anew would need all earlier images
+        if images is not None and self._tables is not None:  # tokens that are read again would need all earlier images
             raise Unsupported(Problem("images", "not supported for models with other rotary angles for long sequences"))
         features = self.models.seen(weights, images, self.models.float_type(weights))
         if features is None:
@@ -366,7 +366,7 @@ class LanguageModel:
         return None if self._tables is None or not short.size else self._tables.most + 1 - int(max(short))
 
     def _from_start(self, state: State, rows: Sequence[list[int]]) -> tuple[State, list[list[int]]]:
-        """The state before its first token, and all of its tokens with those of the rows, to be read anew."""
+        """The state before its first token, and all of its tokens with the rows after them, to be read again."""
         known = zip(np.asarray(state.tokens), np.asarray(state.lengths), rows, strict=True)
         whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
         states = {name: jnp.zeros_like(state.caches[name]) for name in self._batch_axes}
@@ -413,9 +413,9 @@ class LanguageModel:
         counts: Array | None = None,
         embeds: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
-        """The logits of all tokens, or of the last of the first `counts` in each row, and the caches.
+        """The logits of all tokens, or only of the last of each row's first `counts`, and the caches.
 
-        The rows have `ends` tokens once all of theirs are read; `embeds` replaces what the embedding makes of tokens.
+        The rows have `ends` tokens once all are read; `embeds` replaces the embedding's rows.
         """
         if self._tables is not None:
             places = places + jnp.where(self._are_long(ends), self._tables.short, 0)[:, None]
@@ -426,10 +426,10 @@ class LanguageModel:
                 embeds = self.models.embedded(weights, tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
-            one.name: values[role]
-            if one.dtype in FLOATS
-            else values[role].astype(jax.dtypes.canonicalize_dtype(one.dtype))
-            for role, one in self._roles.items()
+            tensor.name: values[role]
+            if tensor.dtype in FLOATS
+            else values[role].astype(jax.dtypes.canonicalize_dtype(tensor.dtype))
+            for role, tensor in self._roles.items()
         }
         inputs |= caches
         of_decoder = self.models.weights_of(DECODER, weights)
@@ -446,7 +446,7 @@ class LanguageModel:
     def _kept(
         self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
     ) -> tuple[Array, dict[str, Array]]:
-        """The logits and states of those rows that read a token; others keep theirs."""
+        """The logits and states of the rows that read a token; other rows keep theirs."""
 
         def of_rows(x: Array, before: Array, axis: int) -> Array:
             return jnp.where(jnp.expand_dims(is_read, [i for i in range(x.ndim) if i != axis]), x, before)
@@ -531,7 +531,7 @@ class LanguageModel:
 
 
 class _Senses(NamedTuple):
-    """What a call hears and sees."""
+    """The audio and the images of a call."""
 
     audio: Any = None
     images: Any = None
@@ -541,7 +541,7 @@ Progress = tuple[State, Array, Any]  # the state, which sequences are over, and 
 
 
 class _Run(NamedTuple):
-    """A generation: its sequences so far, and what the next steps need."""
+    """A generation: its sequences so far, and the arguments of the next steps."""
 
     model: LanguageModel
     weights: Mapping[str, Any]
@@ -583,16 +583,16 @@ class _Run(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A program of a generation: a function of weights and `inputs`, the first of which it updates in place."""
+    """A program of a generation: a function of weights and `inputs`, which updates the first input in place."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]  # their types
 
 
 def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Part, Part]:
-    """What a generation compiles, by the folder's search: the reading of `prompt` tokens, and a step of the loop.
+    """The programs of a generation with the folder's search: reading `prompt` tokens, and a step of the loop.
 
-    An encoder is in the first one, which then also takes audio.
+    The first includes an encoder, if there is one, and then also takes audio.
     """
 
     def integers(*sizes: int) -> Any:
@@ -608,7 +608,7 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
         prompts, reading = (*prompts, audio), functools.partial(_hearing_and_reading, model)
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
     progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
-    numbers = jax.tree.map(lambda one: jax.ShapeDtypeStruct((), one.dtype), _numbers(search))
+    numbers = jax.tree.map(lambda number: jax.ShapeDtypeStruct((), number.dtype), _numbers(search))
     step = functools.partial(model._step, way=_way(search))
     return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
 
@@ -621,7 +621,7 @@ def _hearing_and_reading(
 
 
 class Stream(Iterator[Any]):
-    """New tokens as they come: of one prompt one by one, of several as a list with None for sequences that are over."""
+    """New tokens as they come: a token for a single prompt; for several, a list with None where a sequence is over."""
 
     def __init__(self, run: _Run, block: int) -> None:
         self._run, self._block = run, block
@@ -715,7 +715,7 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
 def problems_of_names(
     settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
 ) -> Iterator[Problem]:
-    """What the settings name that a model does not have, and sizes that differ from the model's."""
+    """Lists names in the settings that a model does not have, and sizes that differ from the model's."""
     names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
     used = {*caches, *caches.values()}
     reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
@@ -728,19 +728,19 @@ def problems_of_names(
             if missing is not None:
                 yield missing_name(settings, (DECODER, side, role), missing, known)
     fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
-    for name in (one for one in caches if one not in states):
+    for name in (name for name in caches if name not in states):
         fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
         fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
     told = set()
-    for part, field, given, one, axis in fields:
-        size = one.sizes[axis] if one is not None and one.sizes else None
-        if isinstance(size, int) and size != given and field not in told:
+    for part, field, own, tensor, axis in fields:
+        size = tensor.sizes[axis] if tensor is not None and tensor.sizes else None
+        if isinstance(size, int) and size != own and field not in told:
             told.add(field)
-            yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {one} has it", given)
+            yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {tensor} has it", own)
 
 
 def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
-    """The axis of a state's batch, the only open one."""
+    """The axis of a state's batch, which is the only open axis."""
     is_open = [not isinstance(size, int) for size in sizes or ()]
     if sum(is_open) != 1:
         raise InvalidDesc(Problem(name, "must have sizes of which only the batch is open", show(sizes)))
@@ -748,7 +748,7 @@ def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
 
 
 def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], bool]:
-    """The prompts as lists of tokens, and whether it is only one, without a list around it."""
+    """The prompts as lists of tokens, and whether there is a single prompt, without a list around it."""
     nested = prompts.tolist() if isinstance(prompts, np.ndarray | jax.Array) else prompts
     wanted = "must be a list of tokens, or a list of such lists"
     if not isinstance(nested, Sequence) or isinstance(nested, str) or len(nested) == 0:
@@ -756,13 +756,13 @@ def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], 
     is_single = not isinstance(nested[0], Sequence)
     rows = [list(row) if isinstance(row, Sequence) else row for row in ([nested] if is_single else nested)]
     for i, row in enumerate(rows):
-        if not isinstance(row, list) or not all(isinstance(one, int | np.integer) for one in row):
+        if not isinstance(row, list) or not all(isinstance(token, int | np.integer) for token in row):
             raise InvalidType(Problem(("prompts", i), wanted, show(row)))
-        for one in row:
-            if not lowest <= one < vocabulary:
+        for token in row:
+            if not lowest <= token < vocabulary:
                 rule = f"must have tokens from 0 to {vocabulary - 1}, the model's vocabulary"
-                raise InvalidDesc(Problem(("prompts", i), rule, one))
-    return [[int(one) for one in row] for row in rows], is_single
+                raise InvalidDesc(Problem(("prompts", i), rule, token))
+    return [[int(token) for token in row] for row in rows], is_single
 
 
 def _iota(count: int) -> Array:

@@ -42,17 +42,18 @@ class Additions(NamedTuple):
     weights: Mapping[str, Matrix]
 
     def in_graph(self, graph: OnnxGraph) -> OnnxGraph:
-        return replace(graph, nodes=tuple(one for node in graph.nodes for one in self.nodes.get(_result(node), [node])))
+        nodes = (part for node in graph.nodes for part in self.nodes.get(_result(node), [node]))
+        return replace(graph, nodes=tuple(nodes))
 
     def in_file(self, file: onnx.ModelProto) -> None:
         """Adds the nodes, and empty tensors for the weights, to a file without its weights."""
-        nodes = [one for node in file.graph.node for one in self._protos(node)]
+        nodes = [proto for node in file.graph.node for proto in self._protos(node)]
         del file.graph.node[:]
         file.graph.node.extend(nodes)
-        for name, one in self.weights.items():
-            kind = onnx.helper.np_dtype_to_tensor_dtype(one.dtype)
+        for name, matrix in self.weights.items():
+            kind = onnx.helper.np_dtype_to_tensor_dtype(matrix.dtype)
             file.graph.initializer.append(onnx.TensorProto(name=name, data_type=kind))
-        if not any(one.domain in (MAIN, "ai.onnx") for one in file.opset_import):
+        if not any(entry.domain in (MAIN, "ai.onnx") for entry in file.opset_import):
             file.opset_import.add(version=_VERSION)
 
     def _protos(self, node: Any) -> Iterator[Any]:
@@ -60,11 +61,11 @@ class Additions(NamedTuple):
         for product in replaced[:1]:
             node.output[0] = _result(product)
         yield node
-        yield from (onnx.helper.make_node(one.operator, one.inputs, one.outputs) for one in replaced[1:])
+        yield from (onnx.helper.make_node(added.operator, added.inputs, added.outputs) for added in replaced[1:])
 
 
 def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: Iterable[str] | None) -> Additions:
-    """The additions to the products of a graph; to all, or to those whose weights have one of `parts` in their names.
+    """The additions to the products of a graph, or to those whose weights have any of `parts` in their names.
 
     `known` has the sizes and types of weights and constants.
     """
@@ -72,8 +73,8 @@ def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: I
     if not products:
         raise InvalidDesc(Problem((), "the model has no product with a weight that low-rank additions could change"))
     if parts is not None:
-        parts = _checked(parts, [one.weight for one in products])
-        products = [one for one in products if any(part in one.weight for part in parts)]
+        parts = _checked(parts, [product.weight for product in products])
+        products = [product for product in products if any(part in product.weight for part in parts)]
     version = max((node.version for node in graph.nodes if node.domain == MAIN), default=_VERSION)
     nodes: dict[str, Sequence[Node]] = {}
     weights: dict[str, Matrix] = {}
@@ -86,14 +87,14 @@ def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: I
     return Additions(nodes, weights)
 
 
-def drawn(weights: Mapping[str, Matrix], given: Mapping[DType, DType], key: Array) -> dict[str, Array]:
-    """Random numbers for the first factors, and zeros for the second ones, so that the additions are zero at first.
+def drawn(weights: Mapping[str, Matrix], types: Mapping[DType, DType], key: Array) -> dict[str, Array]:
+    """Random numbers for the first factors, and zeros for the second, so that the additions are zero at first.
 
-    `given` maps types of the file to those that its weights have.
+    `types` maps the file's types to the types that its weights have.
     """
     arrays = {}
     for i, (name, (sizes, own)) in enumerate(weights.items()):
-        dtype = jax.dtypes.canonicalize_dtype(given.get(own, own))
+        dtype = jax.dtypes.canonicalize_dtype(types.get(own, own))
         if name.endswith(FIRST):
             numbers = jax.random.normal(jax.random.fold_in(key, i), sizes, jnp.float32)
             arrays[name] = (numbers / math.sqrt(sizes[0])).astype(dtype)
@@ -103,15 +104,15 @@ def drawn(weights: Mapping[str, Matrix], given: Mapping[DType, DType], key: Arra
 
 
 def _checked(parts: Iterable[str], names: Sequence[str]) -> list[str]:
-    given = parts if isinstance(parts, str) or not isinstance(parts, Iterable) else [*parts]
-    if not isinstance(given, list) or not given:
-        raise InvalidType(Problem("names", "must be a list of parts of names of weights", show(given)))
-    for i, part in enumerate(given):
+    chosen = parts if isinstance(parts, str) or not isinstance(parts, Iterable) else [*parts]
+    if not isinstance(chosen, list) or not chosen:
+        raise InvalidType(Problem("names", "must be a list of parts of names of weights", show(chosen)))
+    for i, part in enumerate(chosen):
         if not isinstance(part, str) or not any(part in name for name in names):
             rule, hint = "must be part of the name of a product's weight", did_you_mean(part, names)
             remedy = None if hint else f"a name is {show(names[0])}"
             raise InvalidDesc(Problem(("names", i), rule, show(part) + hint, remedy=remedy))
-    return given
+    return chosen
 
 
 def _result(node: Node) -> str:
@@ -132,8 +133,8 @@ def _added(node: Node, first: str, second: str, version: int) -> Iterator[Node]:
 
 
 def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Product]:
-    """The products of a graph with weights, except those of additions."""
-    views = {name: (name, one) for name, one in known.items()}
+    """The products of a graph with weights, except the products of additions."""
+    views = {name: (name, own) for name, own in known.items()}
     for node in graph.nodes:
         inputs = [views.get(name) for name in node.inputs]
         match inputs:
@@ -146,7 +147,7 @@ def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Produc
 
 
 def _viewed(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix | None:
-    """The matrix with the same numbers that a node makes; None if it makes others."""
+    """The matrix with the same numbers that a node makes; None if its numbers differ."""
     match node.operator if node.domain == MAIN else "":
         case "Identity":
             return matrix
@@ -160,7 +161,7 @@ def _viewed(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix |
 
 
 def _factor(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix | None:
-    """The second factor of a node that is a product; None if it is none."""
+    """The second factor of a node that is a product; None if it is not."""
     match node.operator:
         case "MatMulNBits" if node.inputs[2] in known:
             return Matrix((node.attributes["K"], node.attributes["N"]), known[node.inputs[2]].dtype)

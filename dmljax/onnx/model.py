@@ -25,7 +25,7 @@ from dmljax.onnx.low_rank import Matrix, additions, drawn
 from dmljax.onnx.packed_weights import Origin
 from dmljax.onnx.padded import is_padded_array, sizes_of
 from dmljax.onnx.parameters import Array, DType, Elements, Value
-from dmljax.onnx.plan import Given, Plan, unpacked, without_sizes
+from dmljax.onnx.plan import CallWeights, Plan, unpacked, without_sizes
 from dmljax.onnx.refusals import told_once
 from dmljax.onnx.registry import LARGEST, Handler
 from dmljax.onnx.rehearsal import Rehearsal, refusals, rehearsed
@@ -36,7 +36,7 @@ MAX_SMALL = 1024  # elements of an integer constant that is not a weight
 
 
 class Revision(NamedTuple):
-    """A graph that runs instead of a file's, and what those of its arrays are in the file that are not there."""
+    """A graph that runs instead of a file's, and the origins of those arrays that differ from the file's."""
 
     graph: OnnxGraph
     origins: Mapping[str, Origin] = {}
@@ -54,7 +54,7 @@ def load(
     branches. One error lists all unsupported operators.
 
     `maximum_sizes` give results of operators such as NonZero a static size under `jax.jit`: a mapping from output names
-    to sizes, or "largest" for the largest possible sizes. What follows is computed for the true sizes, which
+    to sizes, or "largest" for the largest possible sizes. Later nodes compute with the true sizes, which
     `Model.with_sizes` returns; elements beyond a bound that is too small are lost.
     """
     with within("onnx"):
@@ -101,28 +101,31 @@ class Model:
         program = Program(finder.find, _bounds(graph, maximum_sizes), finder.leading)
         fixed = _fixed(graph, constants)
         known = {**graph.constants, **fixed}
-        self.inputs = tuple(one for one in graph.inputs if one.name not in known)
-        self.defaults = tuple(one for one in graph.inputs if one.name in graph.constants and one.name not in fixed)
-        defaults = {one.name for one in self.defaults}
+        self.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in known)
+        self.defaults = tuple(
+            tensor for tensor in graph.inputs if tensor.name in graph.constants and tensor.name not in fixed
+        )
+        defaults = {tensor.name for tensor in self.defaults}
         deciding, kept = deciding_names(graph, finder, known.keys() - defaults)
         self.outputs = graph.outputs
         whole = joined(graph, finder.find)
         stay = {*fixed, *defaults, *deciding} | constants_of_masks(whole, known)
-        names = [name for name, one in known.items() if name not in stay and _is_weight(one, name in kept)]
+        names = [name for name, value in known.items() if name not in stay and _is_weight(value, name in kept)]
         file = _copied(proto) if proto is source else proto
         saving.drop_weights(
             file, reader, {self._origins[name].name if name in self._origins else name for name in names}
         )
         self._file = _copied(file)
         del proto, file  # protobuf frees their memory only now, before the weights are copied
-        graph, whole = (OnnxGraph(one.nodes, one.inputs, one.outputs) for one in (graph, whole))  # without the arrays
+        # Drop the arrays.
+        graph, whole = (OnnxGraph(part.nodes, part.inputs, part.outputs) for part in (graph, whole))
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}
         inputs = Inputs(self.inputs, self.defaults)
         self._plan = Plan(program, graph, whole, inputs, known, deciding, dict(self.weights))
 
     def __repr__(self) -> str:
-        inputs, outputs = ("; ".join(map(str, one)) for one in (self.inputs, self.outputs))
+        inputs, outputs = ("; ".join(map(str, side)) for side in (self.inputs, self.outputs))
         return f"Model({len(self._plan.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Results:
@@ -131,19 +134,19 @@ class Model:
             results: Results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
             if results is not NotImplemented:
                 return results
-            return self._plan.run(self._plan.given(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
+            return self._plan.run(self._plan.call_weights(self.weights).with_key(key), inputs, named)  # type: ignore[no-any-return]
 
     def apply(self, weights: Mapping[str, Any], *inputs: Any, **named: Any) -> Results:
         """Computes the outputs with other weights: a mapping with the same names and shapes as `weights`.
 
-        Weights may have a different float type than in the file: with bfloat16 for the file's float32, whatever uses
-        them is computed in bfloat16. Inputs of floats may have that type, too.
+        Weights may have a different float type than in the file: with bfloat16 for the file's float32, nodes that use
+        them compute in bfloat16. Float inputs may have that type as well.
         """
         key = self._taken_key(named)
         with within("onnx"):
             require_weights(weights, self.weights)
-            given = dict(weights)
-            results: Results = self._plan.run(Given(given, given, False).with_key(key), inputs, named)
+            arguments = dict(weights)
+            results: Results = self._plan.run(CallWeights(arguments, arguments, False).with_key(key), inputs, named)
             return results
 
     def with_sizes(self, *inputs: Any, **named: Any) -> tuple[Results, dict[str, Any]]:
@@ -164,15 +167,15 @@ class Model:
         """
         key = self._taken_key(named)
         with within("onnx"):
-            results = self._plan.run_with_sizes(self._plan.given(self.weights).with_key(key), inputs, named)
+            results = self._plan.run_with_sizes(self._plan.call_weights(self.weights).with_key(key), inputs, named)
             sizes = jax.tree.map(sizes_of, [*results], is_leaf=is_padded_array)
-            names = (one.name for one in self.outputs)
+            names = (tensor.name for tensor in self.outputs)
             return without_sizes(unpacked(results)), dict(zip(names, sizes, strict=True))
 
     def _taken_key(self, named: dict[str, Any]) -> Array | None:
         """Removes the random key of a call from `named`; an input may also be named `key`."""
         key: Any = named.get("key")
-        is_input = any(one.name == "key" for one in (*self.inputs, *self.defaults))
+        is_input = any(tensor.name == "key" for tensor in (*self.inputs, *self.defaults))
         if "key" not in named or (is_input and not _are_keys(key)):
             return None
         del named["key"]
@@ -190,7 +193,7 @@ class Model:
     def graph(self, shapes: Mapping[str, Any] | None = None, *, outputs: Sequence[str] | None = None) -> Graph:
         """Converts the model to a DirectML graph for inputs of these sizes, to draw, validate, lower or save.
 
-        `shapes` gives the sizes of inputs with open sizes; open sizes that share a name need to be given only once. An
+        `shapes` gives the sizes of inputs with open sizes; open sizes that share a name are needed only once. An
         input with a default becomes a graph input if it is in `shapes`, and a constant otherwise. Each ONNX operator
         becomes the descriptors of the functions that compute it, and weights become constants. The graph has DirectML's
         types: booleans are UINT8, and a scalar has one dimension. Both branches of an If are computed, and the
@@ -233,7 +236,9 @@ class Model:
         with within("onnx"):
             weights = self.weights if weights is None else weights
             require_weights(weights, self.weights)
-            changed = {one.name: one.restored(weights[name]) for name, one in self._origins.items() if name in weights}
+            changed = {
+                origin.name: origin.restored(weights[name]) for name, origin in self._origins.items() if name in weights
+            }
             saving.save(self._file, Path(path), {**weights, **changed})
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
@@ -261,16 +266,16 @@ class Model:
             rank = integer_in("rank", rank, 1, 2**31 - 1)
             require_key(key)
             plan, types = self._plan, types_of_weights(self)
-            known = {name: Matrix(one.shape, one.dtype) for name, one in plan.constants.items()}
-            known |= {name: Matrix(one.shape, types[name]) for name, one in self.weights.items()}
+            known = {name: Matrix(value.shape, value.dtype) for name, value in plan.constants.items()}
+            known |= {name: Matrix(weight.shape, types[name]) for name, weight in self.weights.items()}
             added = additions(plan.joined, known, rank, names)
             tuned = copy.copy(self)
-            own = {name: one.dtype for name, one in added.weights.items()}
+            own = {name: matrix.dtype for name, matrix in added.weights.items()}
             tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), own)
             tuned._file = _copied(self._file)
             added.in_file(tuned._file)
-            given = {types[name]: one.dtype for name, one in self.weights.items()}
-            tuned.weights = self.weights | drawn(added.weights, given, key)
+            new_types = {types[name]: weight.dtype for name, weight in self.weights.items()}
+            tuned.weights = self.weights | drawn(added.weights, new_types, key)
             return tuned
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
@@ -296,7 +301,7 @@ class Model:
         {'up': (None, 'model'), 'bias': ('model',), 'down': ('model',)}
         """
         with within("onnx"):
-            shapes = {name: one.shape for name, one in self.weights.items()}
+            shapes = {name: weight.shape for name, weight in self.weights.items()}
             return sharding.partition(
                 self._plan.graph, self._plan.program.find, shapes, axis, sharding.size_of(mesh, axis)
             )
@@ -328,17 +333,17 @@ class Model:
             return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
 
-def require_weights(given: Any, own: Mapping[str, jax.Array]) -> None:
+def require_weights(weights: Any, own: Mapping[str, jax.Array]) -> None:
     """Refuses weights with other names or shapes than a model's own."""
-    if given is own:
+    if weights is own:
         return
-    if not isinstance(given, Mapping):
-        raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(given)))
-    for name in sorted(given.keys() ^ own.keys()):
+    if not isinstance(weights, Mapping):
+        raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
+    for name in sorted(weights.keys() ^ own.keys()):
         rule = "must have the same names as model.weights"
         raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in own else ''}{name}"))
     for name, weight in own.items():
-        shape = array(("weights", name), given[name]).shape
+        shape = array(("weights", name), weights[name]).shape
         if shape != weight.shape:
             raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
 
@@ -369,30 +374,30 @@ def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Ma
 
     def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
         with within("onnx"):
-            return plan.run_with_sizes(Given(weights, weights, False), (), inputs)
+            return plan.run_with_sizes(CallWeights(weights, weights, False), (), inputs)
 
     return compute
 
 
 def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:
-    """Rehearses a model for inputs of these sizes; what needs others is left out."""
+    """Rehearses a model for inputs of these sizes; leaves out nodes that need other inputs."""
     plan = model._plan
-    inputs = {one.name: one.dtype for one in (*model.inputs, *model.defaults) if one.dtype is not None}
-    types = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in model.weights.items()}
+    inputs = {tensor.name: tensor.dtype for tensor in (*model.inputs, *model.defaults) if tensor.dtype is not None}
+    types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in model.weights.items()}
     for name, its in sizes.items():
         types[name] = jax.ShapeDtypeStruct(its, jax.dtypes.canonicalize_dtype(inputs[name]))
     return rehearsed(plan.program, plan.joined, plan.constants, types)
 
 
 def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int, ...]]]) -> list[Problem]:
-    """What nodes refuse, whatever the open sizes; `sizes_for` takes a number for these."""
+    """The problems that nodes have for any open sizes; `sizes_for` takes a number for all open sizes."""
     find = model._plan.program.find
     found = refusals(lambda size: rehearsal(model, sizes_for(size)), lambda node: find(node).attributes)
     return told_once(found)
 
 
 def file_of(model: Model) -> onnx.ModelProto:
-    """The file of a model without its weights, for callers that want to know what else it says; not to be modified."""
+    """The file of a model without its weights; do not modify it."""
     return model._file
 
 
@@ -410,7 +415,7 @@ def _shown_key(value: Any) -> str:
 
 
 def require_key(value: Any) -> None:
-    """Refuses what is not a single random key."""
+    """Refuses anything but a single random key."""
     if not _are_keys(value) or value.shape:
         remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
         raise InvalidType(Problem("key", "must be a single jax.random key", _shown_key(value), remedy=remedy))
@@ -448,7 +453,7 @@ def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping
 
 def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
     """The values that a caller fixes, converted to the types of the inputs."""
-    types = {one.name: one for one in graph.inputs}
+    types = {tensor.name: tensor for tensor in graph.inputs}
     fixed = {}
     for name, value in constants.items():
         place = ("constants", name)
@@ -456,10 +461,10 @@ def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements
             rule = "must be the name of an input"
             raise InvalidDesc(Problem(place, rule, show(name) + did_you_mean(name, types)))
         with inside("constants"):
-            given = np.asarray(value)
+            converted = np.asarray(value)
             if not isinstance(value, np.ndarray) and types[name].dtype is not None:
-                given = given.astype(types[name].dtype)
-            fixed[name] = np.asarray(checked(types[name], given, {}))
+                converted = converted.astype(types[name].dtype)
+            fixed[name] = np.asarray(checked(types[name], converted, {}))
     return fixed
 
 

@@ -6,19 +6,19 @@ from typing import NamedTuple
 from dmljax.onnx.file import Node, TensorType
 from dmljax.onnx.model import Model, nodes_of, rehearsal
 
-# The input with past keys, which those with past values follow, and the attribute with the number of their heads
+# The place of the input with past keys, which past values follow, and the attribute with the number of their heads
 _ATTENTIONS = {"GroupQueryAttention": (3, "kv_num_heads"), "MultiHeadAttention": (6, "num_heads")}
 
 
 class OpenCaches(NamedTuple):
-    """Open sizes by name: those that attention decides, and those that are the sum of two others."""
+    """Open sizes by name: sizes that attention decides, and sums of two others."""
 
     decided: Mapping[str, int]
-    totals: Mapping[str, tuple[str, str]]  # the tokens in all, with those of the past and the new ones
+    totals: Mapping[str, tuple[str, str]]  # all tokens, as the sum of past and new tokens
 
-    def with_sizes(self, given: Mapping[str, int], other: int = 1) -> dict[str, int]:
-        """All of them, where `given` does not have another; `other` is any further open size."""
-        sizes = {**self.decided, **given}
+    def with_sizes(self, known: Mapping[str, int], other: int = 1) -> dict[str, int]:
+        """All open sizes; `known` sizes take precedence, and `other` is any further size."""
+        sizes = {**self.decided, **known}
         for total, terms in self.totals.items():
             sizes.setdefault(total, sum(sizes.get(name, other) for name in terms))
         return sizes
@@ -26,12 +26,12 @@ class OpenCaches(NamedTuple):
 
 def open_caches(model: Model) -> OpenCaches:
     """The open sizes that follow from a model's attention."""
-    inputs = {one.name: one for one in model.inputs if one.sizes is not None and one.has_numbers}
+    inputs = {tensor.name: tensor for tensor in model.inputs if tensor.sizes is not None and tensor.has_numbers}
     attentions = [node for node in nodes_of(model) if _pasts(node) and inputs.keys() >= {*_pasts(node)}]
     if not attentions:
         return OpenCaches({}, {})
     caches = {name for node in attentions for name in _pasts(node)}
-    before = {name: _sizes(one, 1) for name, one in inputs.items() if name not in caches}
+    before = {name: _sizes(tensor, 1) for name, tensor in inputs.items() if name not in caches}
     shapes = rehearsal(model, before).shapes
     decided: dict[str, int] = {}
     for node in attentions:
@@ -39,14 +39,14 @@ def open_caches(model: Model) -> OpenCaches:
             sizes = inputs[past].sizes or ()
             found = zip(sizes[1::2], heads, strict=False)  # heads and their size are the second and fourth
             decided = {size: number for size, number in found if isinstance(size, str)} | decided
-    return OpenCaches(decided, _totals(attentions, inputs, {one.name: one for one in model.outputs}))
+    return OpenCaches(decided, _totals(attentions, inputs, {output.name: output for output in model.outputs}))
 
 
 def sizes_of_inputs(model: Model, caches: OpenCaches, size: int) -> dict[str, tuple[int, ...]]:
-    """The sizes of all inputs that are tensors of numbers, with `size` for what no cache decides."""
+    """The sizes of all inputs that are tensors of numbers, with `size` where no cache decides."""
     names = caches.with_sizes({}, size)
-    wanted = (one.overridden(names, {}) for one in model.inputs)
-    return {one.name: _sizes(one, size) for one in wanted if one.sizes is not None and one.has_numbers}
+    wanted = (tensor.overridden(names, {}) for tensor in model.inputs)
+    return {tensor.name: _sizes(tensor, size) for tensor in wanted if tensor.sizes is not None and tensor.has_numbers}
 
 
 def _sizes(wanted: TensorType, size: int) -> tuple[int, ...]:
@@ -75,15 +75,15 @@ def _heads(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int,
 def _totals(
     attentions: Sequence[Node], inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
 ) -> dict[str, tuple[str, str]]:
-    """The names of sizes that are sums: a mask is as long as the cache that comes out, not the one that goes in."""
-    lengths = {one.sizes[1] for one in inputs.values() if one.sizes is not None and len(one.sizes) == 2}
+    """The names of sizes that are sums: a mask is as long as the cache that comes out, not the cache that goes in."""
+    lengths = {tensor.sizes[1] for tensor in inputs.values() if tensor.sizes is not None and len(tensor.sizes) == 2}
     pasts: dict[str, str] = {}
     for node in attentions:
         total = _length(outputs.get(node.outputs[1])) if len(node.outputs) > 1 else None
         past = _length(inputs[_pasts(node)[0]])
         if total in lengths and total is not None and past not in (None, total):
             pasts[total] = past
-    news = [one for one in lengths if isinstance(one, str) and one not in pasts]
+    news = [name for name in lengths if isinstance(name, str) and name not in pasts]
     return {total: (past, news[0]) for total, past in pasts.items()} if len(news) == 1 else {}
 
 

@@ -1,7 +1,7 @@
 """Packs weights of 4 bits that a model dequantizes before products, which then multiply by them as MatMulNBits does.
 
-Such files have a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half of it, and products
-read them without writing them unpacked to memory first.
+Such files store a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half as much, and
+products read them without first unpacking them to memory.
 """
 
 from collections import Counter
@@ -22,14 +22,14 @@ _SMALLEST_BLOCK = 16  # of MatMulNBits
 
 
 class Origin(NamedTuple):
-    """What an array is in the file: its name there, empty if it has none, and the function that makes that array."""
+    """The origin of an array in the file: its name there, empty if it has none, and the function that restores it."""
 
     name: str
     restored: Callable[[Any], Any]
 
 
 def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origin]]:
-    """The graph with MatMulNBits in place of such products, and what its new arrays are in the file."""
+    """The graph with MatMulNBits in place of such products, and the origins of its new arrays."""
     reads = Counter(name for node in graph.nodes for name in names_read(node))
     reads.update((*graph.input_names, *graph.output_names))
     conversions = {node.outputs[0]: node for node in graph.nodes if _may_pack(node, graph.constants, reads)}
@@ -41,7 +41,7 @@ def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origi
             nodes.append(node)
             continue
         nodes.remove(conversion)
-        own = {f"{conversion.inputs[0]}.{role}": one for role, one in _packed(conversion, constants).items()}
+        own = {f"{conversion.inputs[0]}.{role}": pair for role, pair in _packed(conversion, constants).items()}
         origins |= {name: origin for name, (origin, _) in own.items()}
         sizes = dict(zip("KN", constants[conversion.inputs[0]].shape, strict=True))
         for name in filter(None, conversion.inputs):
@@ -60,7 +60,7 @@ def _may_pack(node: Node, constants: Mapping[str, Any], reads: Mapping[str, int]
         return False
     stored = [constants.get(name) for name in filter(None, node.inputs)]
     names = (*filter(None, node.inputs), node.outputs[0])
-    if any(one is None for one in stored) or any(reads[name] != 1 for name in names):
+    if any(array is None for array in stored) or any(reads[name] != 1 for name in names):
         return False
     codes: Any = stored[0]
     size = node.attributes.get("block_size", 0)
@@ -76,7 +76,7 @@ def _may_pack(node: Node, constants: Mapping[str, Any], reads: Mapping[str, int]
 
 
 def _packed(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[Origin, Any]]:
-    """The arrays of MatMulNBits by their roles, with what they are in the file."""
+    """The arrays of MatMulNBits by their roles, with their origins in the file."""
     name, scales, zeros, *_ = (*conversion.inputs, "")
     size, codes = conversion.attributes["block_size"], constants[name]
     (rows, columns), dtype = codes.shape, codes.dtype
@@ -87,14 +87,14 @@ def _packed(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[O
         "scales": (Origin(scales, np.transpose), constants[scales].T),
     }
     if zeros or not lowest:
-        given = constants[zeros] if zeros else np.zeros((blocks, columns), dtype)
-        even = np.pad(_above(lowest, given), [(0, 0), (0, blocks % 2)])
+        points = constants[zeros] if zeros else np.zeros((blocks, columns), dtype)
+        even = np.pad(_above(lowest, points), [(0, 0), (0, blocks % 2)])
         found["zeros"] = Origin(zeros, partial(_numbers, lowest, dtype, blocks)), _pairs(even)
     return found
 
 
 def _above(lowest: int, numbers: Any) -> Any:
-    """How far numbers are above the lowest one, columns first."""
+    """The differences of numbers from the lowest, columns first."""
     return (numbers.astype(np.int8) - np.int8(lowest)).astype(np.uint8).T
 
 

@@ -1,7 +1,7 @@
-"""Arrays with padding: their true sizes depend on values, so they have the largest sizes that these can be.
+"""Arrays with padding: their true sizes depend on values, so they have the largest possible sizes.
 
-The true elements come first along each axis. What follows them is never read: an operator's rule in
-`dmljax.onnx.nodes.of_padded` computes the result that the true elements alone would give.
+The true elements come first along each axis. Elements after them are never read: an operator's rule in
+`dmljax.onnx.nodes.of_padded` computes the result that only the true elements would give.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,10 +37,11 @@ class Padded:
         return self.array if is_true is None else jnp.where(is_true, self.array, jnp.asarray(number, self.dtype))
 
     def tree_flatten(self) -> tuple[Any, Any]:
-        bases = [*{id(one.base): one.base for one in self.shape if isinstance(one, Count)}.values()]
+        bases = [*{id(size.base): size.base for size in self.shape if isinstance(size, Count)}.values()]
         places = {id(base): i for i, base in enumerate(bases)}
         spelled = tuple(
-            (places[id(one.base)], one.factor, one.offset) if isinstance(one, Count) else one for one in self.shape
+            (places[id(size.base)], size.factor, size.offset) if isinstance(size, Count) else size
+            for size in self.shape
         )
         bounds = tuple((base.least, base.largest) for base in bases)
         return (self.array, *(base.value for base in bases)), (spelled, bounds, self.fill)
@@ -50,13 +51,13 @@ class Padded:
         spelled, bounds, fill = structure
         array, *values = children
         bases = [Base(value, *bound) for value, bound in zip(values, bounds, strict=True)]
-        sizes = [Count(bases[one[0]], *one[1:]) if isinstance(one, tuple) else one for one in spelled]
+        sizes = [Count(bases[size[0]], *size[1:]) if isinstance(size, tuple) else size for size in spelled]
         return cls(array, sizes, fill)
 
 
 def padded(array: Array, sizes: Sequence[Any], fill: int = 0) -> Array | Padded:
-    """Makes an array with these true sizes; returns it as it is unless one of them is a count."""
-    return Padded(array, sizes, fill) if any(isinstance(one, Count) for one in sizes) else array
+    """Makes an array with these true sizes; returns it unchanged unless a size is a count."""
+    return Padded(array, sizes, fill) if any(isinstance(size, Count) for size in sizes) else array
 
 
 def sizes_of(value: Any) -> Array:
@@ -90,18 +91,18 @@ def is_padded(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Either:
-    """The type of an array that one of two branches computes, and the largest sizes of both."""
+    """The type of an array that either of two branches computes, and the largest sizes of both."""
 
     bounds: tuple[int, ...]
     are_equal: tuple[bool, ...]  # for each axis, whether its size is the same in both
 
     @classmethod
-    def of(cls, one: Any, other: Any) -> "Either | None":
+    def of(cls, first: Any, second: Any) -> "Either | None":
         """The type of two arrays; None if they differ in more than sizes."""
-        kinds = {(x.dtype, x.ndim) if isinstance(x, jax.Array | Padded) else None for x in (one, other)}
+        kinds = {(x.dtype, x.ndim) if isinstance(x, jax.Array | Padded) else None for x in (first, second)}
         if None in kinds or len(kinds) > 1:
             return None
-        pairs = [*zip(one.shape, other.shape, strict=True)]
+        pairs = [*zip(first.shape, second.shape, strict=True)]
         bounds = tuple(max(map(bound_of, pair)) for pair in pairs)
         return cls(bounds, tuple(isinstance(a, int) and isinstance(b, int) and a == b for a, b in pairs))
 

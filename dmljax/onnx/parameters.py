@@ -53,7 +53,7 @@ class Demand:
         """The rule that an input breaks, if any."""
         if isinstance(value, list):
             return "must be a tensor, not a sequence"
-        if self.is_text and not (isinstance(value, np.ndarray) and all(isinstance(one, str) for one in value.flat)):
+        if self.is_text and not (isinstance(value, np.ndarray) and all(isinstance(text, str) for text in value.flat)):
             return "must be text"
         shape = np.shape(value)  # type: ignore[arg-type]  # NumPy reads only the shape
         if self.is_number and math.prod(shape) != 1:
@@ -145,7 +145,7 @@ def inputs_of(parameter: inspect.Parameter) -> list[Input]:
     kind = bundle_of(annotation)
     if kind is None:
         return [_input_of(annotation, is_required)]
-    inputs = [_input_of(one, name not in kind._field_defaults) for name, one in kind.__annotations__.items()]
+    inputs = [_input_of(part, name not in kind._field_defaults) for name, part in kind.__annotations__.items()]
     demand = _input_of(annotation, is_required).demand
     return [replace(inputs[0], demand=demand or inputs[0].demand), *inputs[1:]]
 
@@ -233,8 +233,8 @@ def attributes_of(parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple
     for name, parameter in parameters.items():
         kind = parameter.annotation
         if isinstance(kind, type) and issubclass(kind, Attributes):
-            for one in fields(kind):  # type: ignore[arg-type]  # each of them is a dataclass
-                yield one.name, Attribute(one.type, one.default is MISSING, name)
+            for field in fields(kind):  # type: ignore[arg-type]  # each of them is a dataclass
+                yield field.name, Attribute(field.type, field.default is MISSING, name)
         else:
             yield name, Attribute(kind, parameter.default is parameter.empty)
 
@@ -256,7 +256,7 @@ _SPELLED = {
 def broken_kind(annotation: Any, value: Any) -> str | None:
     """The rule that an attribute breaks if its kind differs from its parameter's annotation."""
     parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-    kinds = [one for one in parts if one is not type(None)]
+    kinds = [part for part in parts if part is not type(None)]
     if isinstance(value, Reference) or any(_is_of(kind, value) for kind in kinds):
         return None
     return f"must be {' or '.join(map(_spelled, kinds))}"
@@ -266,7 +266,7 @@ def _is_of(kind: Any, value: Any) -> bool:
     origin = typing.get_origin(kind) or kind
     if origin is Sequence:
         (inner,) = typing.get_args(kind)
-        return isinstance(value, tuple) and all(_is_of(inner, one) for one in value)
+        return isinstance(value, tuple) and all(_is_of(inner, element) for element in value)
     return origin is Any or isinstance(value, (int, float) if origin is float else origin)
 
 

@@ -1,4 +1,4 @@
-"""Decides how a model is computed: what is compiled for its calls, and which weights each program takes."""
+"""Decides how a model is computed: which programs are compiled, and which weights each takes."""
 
 import functools
 import operator
@@ -43,24 +43,24 @@ class _Own(NamedTuple):
     read: frozenset[str]
 
 
-class Given(NamedTuple):
-    """The weights of a call, and the arguments of its program; fewer if nodes were folded."""
+class CallWeights(NamedTuple):
+    """The weights of a call, and the arguments of its program, which are fewer if nodes were folded."""
 
     weights: Mapping[str, Array]
     arguments: Mapping[str, Array]
     is_of_own: bool
 
-    def with_key(self, key: Array | None) -> "Given":
+    def with_key(self, key: Array | None) -> "CallWeights":
         """Adds the call's random key."""
         if key is None:
             return self
-        return Given({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
+        return CallWeights({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
 
 
 class Plan:
     """Computes a model; `constants` are the graph's known values that are not weights.
 
-    `joined` is the graph that runs: that of the file, with each attention as one node. `weight_types` are the file's.
+    `joined` is the graph that runs: the file's, with each attention as a single node. `weight_types` are the file's.
 
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
@@ -81,19 +81,19 @@ class Plan:
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
-        self.weight_types: Mapping[str, DType] = {name: one.dtype for name, one in weights.items()}
-        self._last: Given | None = None
+        self.weight_types: Mapping[str, DType] = {name: weight.dtype for name, weight in weights.items()}
+        self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
         self._static_part = StaticPart(Program(program.find, {}, program.leading), joined)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
-        is_by_place = not any(one.name in deciding or one.kind != "tensor" for one in inputs.needed)
+        is_by_place = not any(tensor.name in deciding or tensor.kind != "tensor" for tensor in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
     def with_graphs(self, graph: OnnxGraph, joined: OnnxGraph, weight_types: Mapping[str, DType]) -> "Plan":
-        """The plan of graphs made of this one's, with further inputs and weights; callers give all weights."""
+        """A plan for graphs derived from this plan's, with further inputs and weights; callers pass all weights."""
         own = self._inputs
-        added = (one for one in joined.inputs if one.name not in self.graph.input_names)
+        added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
         inputs = Inputs((*own.needed, *added), own.defaults)
         plan = Plan(self.program, graph, joined, inputs, self.constants, self._deciding, {})
         plan.weight_types = {**self.weight_types, **weight_types}
@@ -103,27 +103,28 @@ class Plan:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
         if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
             return NotImplemented
-        given = self.given(weights).with_key(key)
+        call = self.call_weights(weights).with_key(key)
         try:
-            results = self._by_place(given.is_of_own, given.arguments, *inputs)
+            results = self._by_place(call.is_of_own, call.arguments, *inputs)
             return without_sizes(results) if self.program.maximum_sizes else results
         except NotKnown:
             if all(
-                map(is_known, (*inputs, *given.arguments.values()))
+                map(is_known, (*inputs, *call.arguments.values()))
             ):  # for symbolic inputs, other sizes may still work
                 self._way = Way.IN_PARTS
             return NotImplemented
 
-    def run(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def run(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Computes the results from any inputs."""
-        return without_sizes(unpacked(self.run_with_sizes(given, inputs, named)))
+        return without_sizes(unpacked(self.run_with_sizes(call, inputs, named)))
 
-    def run_with_sizes(self, given: Given, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
+    def run_with_sizes(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
         """Computes each result, with its true sizes if values decide them."""
         try:
-            return self._results(given, self._inputs.bound(inputs, named, self._other_floats(given)))
+            return self._results(call, self._inputs.bound(inputs, named, self._other_floats(call)))
         except NotKnown as error:
-            names = [one.name for one in (*self._inputs.needed, *self._inputs.defaults) if one.name in self._deciding]
+            types = (*self._inputs.needed, *self._inputs.defaults)
+            names = [tensor.name for tensor in types if tensor.name in self._deciding]
             if names:
                 error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
             error.args = (*error.args, *self.program.left_open.values())
@@ -131,45 +132,45 @@ class Plan:
 
     # Weights
 
-    def _other_floats(self, given: Given) -> frozenset[DType]:
+    def _other_floats(self, call: CallWeights) -> frozenset[DType]:
         """The float types of weights that differ from the file's."""
-        if given.is_of_own:
+        if call.is_of_own:
             return frozenset()
-        types = {(one.dtype, self.weight_types[name]) for name, one in given.weights.items() if name != KEY}
+        types = {(weight.dtype, self.weight_types[name]) for name, weight in call.weights.items() if name != KEY}
         return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
 
     @functools.cached_property
     def _own(self) -> _Own:
-        defaults = {one.name for one in self._inputs.defaults}
+        defaults = {tensor.name for tensor in self._inputs.defaults}
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
             folded = fold(self.program, self.joined, constants, self._loaded)
         loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
-        values = {**{name: one for name, one in loaded.items() if name in read}, **folded.values}
-        if sum(one.nbytes for one in values.values()) <= MAX_INLINED:
+        values = {**{name: value for name, value in loaded.items() if name in read}, **folded.values}
+        if sum(array.nbytes for array in values.values()) <= MAX_INLINED:
             return _Own(folded.graph, loaded, values, {}, frozenset(read))
         return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
 
-    def given(self, weights: Mapping[str, Array]) -> Given:
+    def call_weights(self, weights: Mapping[str, Array]) -> CallWeights:
         """The weights of a call; the user may have replaced some."""
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last
         own, weights = self._own, dict(weights)
-        is_same = all(weights.get(name) is one for name, one in own.sources.items())
+        is_same = all(weights.get(name) is weight for name, weight in own.sources.items())
         if not is_same or not (own.constants or own.values):
-            self._last = Given(weights, weights, False)
+            self._last = CallWeights(weights, weights, False)
         elif own.constants:
-            self._last = Given(weights, {}, True)
+            self._last = CallWeights(weights, {}, True)
         else:
-            kept = {name: one for name, one in weights.items() if name in own.read}
-            self._last = Given(weights, {**kept, **own.values}, True)
+            kept = {name: weight for name, weight in weights.items() if name in own.read}
+            self._last = CallWeights(weights, {**kept, **own.values}, True)
         return self._last
 
     # Ways
 
-    def _results(self, given: Given, inputs: Mapping[str, Value]) -> Sequence[Value]:
+    def _results(self, call: CallWeights, inputs: Mapping[str, Value]) -> Sequence[Value]:
         known: dict[str, Elements] = {}
         arrays: dict[str, Value] = {}
         for name, value in inputs.items():
@@ -177,27 +178,27 @@ class Plan:
                 known[name] = np.asarray(value)
             else:
                 arrays[name] = _as_arrays(name, value)
-        is_concrete = all(map(is_known, jax.tree.leaves((arrays, given.arguments))))
+        is_concrete = all(map(is_known, jax.tree.leaves((arrays, call.arguments))))
         if self._way is not Way.IN_PARTS or not is_concrete:
             try:
-                if self._way is Way.BY_PLACE and [*arrays] == [one.name for one in self._inputs.needed]:
-                    results = self._by_place(given.is_of_own, given.arguments, *arrays.values())
+                if self._way is Way.BY_PLACE and [*arrays] == [tensor.name for tensor in self._inputs.needed]:
+                    results = self._by_place(call.is_of_own, call.arguments, *arrays.values())
                     return (results,) if len(self.graph.outputs) == 1 else results
                 key = tuple(KeyedArray(name, value) for name, value in known.items())
-                values: Sequence[Value] = self._by_values(given.is_of_own, key, given.arguments, arrays)
+                values: Sequence[Value] = self._by_values(call.is_of_own, key, call.arguments, arrays)
                 return values
             except NotKnown:
                 if not is_concrete:
                     raise
                 self._way = Way.IN_PARTS
-        fixed = (self.constants.keys() | given.weights.keys()) - inputs.keys()
-        weights = {name: as_array(value) for name, value in given.weights.items()}
-        with weights_of_types(self._given_types(weights)):
+        fixed = (self.constants.keys() | call.weights.keys()) - inputs.keys()
+        weights = {name: as_array(value) for name, value in call.weights.items()}
+        with weights_of_types(self._call_types(weights)):
             return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
 
     def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
-            floats = self._other_floats(Given(arguments, arguments, is_of_own))
+            floats = self._other_floats(CallWeights(arguments, arguments, is_of_own))
             return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {}, floats)))
 
     def _run(
@@ -208,23 +209,23 @@ class Plan:
         inputs: Mapping[str, Value],
     ) -> list[Value]:
         graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.joined, {})
-        values = {**self.constants, **constants, **arguments, **inputs, **{one.name: one.value for one in known}}
+        values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
         self.program.left_open.clear()
-        with self.program.traced(graph), weights_of_types(self._given_types(arguments)):
+        with self.program.traced(graph), weights_of_types(self._call_types(arguments)):
             results = self._outputs(self.program.run_nodes(graph, values))
         for name, result in zip(self.graph.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
         return results
 
-    def _given_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
-        """Maps the float types of the file to other ones that weights are given in."""
+    def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
+        """Maps the float types of the file to the types of a call's weights, where they differ."""
         types: dict[DType, DType] = {}
         for name, own in self.weight_types.items():
-            given = weights[name].dtype if name in weights else own
-            if given != own and {given, own} <= FLOATS and types.setdefault(own, given) != given:
+            dtype = weights[name].dtype if name in weights else own
+            if dtype != own and {dtype, own} <= FLOATS and types.setdefault(own, dtype) != dtype:
                 rule = f"must be of {own}, or of {types[own]} as others are"
-                raise InvalidType(Problem(("weights", name), rule, given))
+                raise InvalidType(Problem(("weights", name), rule, dtype))
         return types
 
     def _outputs(self, results: Sequence[Value]) -> list[Value]:
@@ -243,7 +244,7 @@ def unpacked(results: Sequence[Value]) -> Any:
 
 def without_sizes(results: Any) -> Any:
     """Results as arrays."""
-    return jax.tree.map(lambda one: one.array if isinstance(one, Padded) else one, results, is_leaf=is_padded_array)
+    return jax.tree.map(lambda x: x.array if isinstance(x, Padded) else x, results, is_leaf=is_padded_array)
 
 
 def _as_arrays(name: str, value: Value) -> Value:
@@ -251,9 +252,9 @@ def _as_arrays(name: str, value: Value) -> Value:
     if isinstance(value, Padded):
         return Padded(value.filled(value.fill), value.shape, value.fill)
     if isinstance(value, list):
-        return [_as_arrays(name, one) for one in value]
+        return [_as_arrays(name, element) for element in value]
     if value is None or (
-        isinstance(value, np.ndarray) and is_text(value) and all(isinstance(one, str) for one in value.flat)
+        isinstance(value, np.ndarray) and is_text(value) and all(isinstance(element, str) for element in value.flat)
     ):
         return value
     with inside(name):

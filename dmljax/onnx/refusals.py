@@ -58,7 +58,7 @@ def told_by_operator(problems: Iterable[Problem]) -> list[Problem]:
     for problem in problems:
         is_of_node = problem.path[:1] == ("nodes",) and len(problem.path) > 2
         several.setdefault(problem.path[2] if is_of_node else problem, []).append(problem)
-    return [_counted(found[0], len({one.path[:2] for one in found})) for found in several.values()]
+    return [_counted(found[0], len({other.path[:2] for other in found})) for found in several.values()]
 
 
 def _counted(problem: Problem, nodes: int) -> Problem:

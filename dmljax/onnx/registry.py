@@ -48,7 +48,7 @@ F = TypeVar("F", bound=Function)
 
 @dataclass(frozen=True, eq=False)
 class Handler:
-    """One meaning of an operator, from version `since` of its domain on.
+    """A meaning of an operator, from version `since` of its domain on.
 
     `inputs` are the fixed inputs, and `others` describes any number of further inputs. `groups` are the parameters that
     hold several attributes. `fold` computes the result from NumPy arrays, including symbolic sizes; it returns None to
@@ -72,8 +72,8 @@ class Handler:
 
     @functools.cached_property
     def required(self) -> int:
-        """The number of inputs a node must have, some of which may be absent."""
-        return sum(one.is_required for one in self.inputs) if self.inputs else int(self.others is not None)
+        """The number of inputs a node must have; some may be absent."""
+        return sum(parameter.is_required for parameter in self.inputs) if self.inputs else int(self.others is not None)
 
     @functools.cached_property
     def allowed(self) -> int | None:
@@ -93,22 +93,22 @@ class Handler:
 
     def arguments(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a node in the form of the handler's parameters."""
-        alone: dict[str, Any] = {}
+        ungrouped: dict[str, Any] = {}
         held: dict[str, dict[str, Any]] = {parameter: {} for parameter in self.groups}
         for name in attributes.keys() & self.attributes.keys():
             group = self.attributes[name].group
-            (alone if group is None else held[group])[name] = attributes[name]
-        return alone | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
+            (ungrouped if group is None else held[group])[name] = attributes[name]
+        return ungrouped | {parameter: self.groups[parameter](**values) for parameter, values in held.items()}
 
     def problems(self, node: Node) -> list[Problem]:
         """The problems with a node that can be found without arrays."""
         found = []
-        given = len(node.inputs)
-        while given and not node.inputs[given - 1]:
-            given -= 1
-        if self.allowed is not None and given > self.allowed:
-            found.append(Problem(node.place, f"must have at most {self.allowed} inputs", given))
-        absent = self.absent([name or None for name in node.inputs[:given]])
+        count = len(node.inputs)
+        while count and not node.inputs[count - 1]:
+            count -= 1
+        if self.allowed is not None and count > self.allowed:
+            found.append(Problem(node.place, f"must have at most {self.allowed} inputs", count))
+        absent = self.absent([name or None for name in node.inputs[:count]])
         found += [] if absent is None else [absent.inside(node.place)]
         for name in node.attributes:
             if name not in self.attributes and name not in IGNORED:
@@ -130,10 +130,12 @@ class Handler:
 
     def attribute_problems(self, attributes: Mapping[str, Any]) -> list[Problem]:
         """The problems with the handler's attributes."""
-        missing = sorted(name for name, one in self.attributes.items() if one.is_required and name not in attributes)
+        missing = sorted(
+            name for name, attribute in self.attributes.items() if attribute.is_required and name not in attributes
+        )
         found = [Problem((), f"missing attribute {name}") for name in missing]
-        for name, one in self.attributes.items():
-            rule = broken_kind(one.kind, attributes[name]) if name in attributes else None
+        for name, attribute in self.attributes.items():
+            rule = broken_kind(attribute.kind, attributes[name]) if name in attributes else None
             if rule is not None:
                 found.append(Problem(name, rule, show(attributes[name])))
         return found
@@ -145,12 +147,12 @@ class KeyNeeded(InvalidType):
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a handler may ask about the node it computes."""
+    """The context of the node that a handler computes."""
 
     node: Node
-    run: Callable[..., list[Value]]  # computes a subgraph from inputs, in a loop's iteration if given
+    run: Callable[..., list[Value]]  # computes a subgraph from inputs, optionally in an iteration of a loop
     known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
-    evaluated: Callable[..., Any]  # what a function says of a subgraph's output, or None if that is not known
+    evaluated: Callable[..., Any]  # a function of a subgraph's output; None if the output is not known
     bound: int | str | None = None  # the caller's bound for a size that depends on values, if any; may be LARGEST
     graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
 
@@ -195,18 +197,18 @@ class Registry:
 
     def add(self, domain: str, operator: str, handler: Handler) -> None:
         entries = self.handlers.setdefault((domain, operator), [])
-        if any(one.since == handler.since for one in entries):
+        if any(entry.since == handler.since for entry in entries):
             raise ValueError(f"{operator} of version {handler.since} already has a handler")
         entries.append(handler)
-        entries.sort(key=lambda one: -one.since)
+        entries.sort(key=lambda entry: -entry.since)
 
     def find(self, node: Node) -> Handler | None:
         """The newest meaning up to the node's version."""
         entries = self.handlers.get((node.domain, node.operator), ())
-        return next((one for one in entries if one.since <= node.version), None)
+        return next((entry for entry in entries if entry.since <= node.version), None)
 
     def rule(self, node: Node, handler: Handler) -> Rule | None:
-        """How a node takes arrays with padding, and sizes that depend on values; None if it does not."""
+        """The rule for a node with padded arrays and sizes that depend on values, if there is one."""
         own = self.rules.get(node.operator) if node.domain in (MAIN, MICROSOFT) else None
         return own or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
 
@@ -240,7 +242,7 @@ contributed = functools.partial(handles, domain=MICROSOFT)
 
 
 def of_padded(*operators: str) -> Callable[[R], R]:
-    """Registers the rule of operators, which takes a `Run`, and then what their handlers take."""
+    """Registers the rule of operators, which takes a `Run`, and then the arguments of their handlers."""
 
     def register(rule: R) -> R:
         REGISTRY.rules.update(dict.fromkeys(operators, rule))
@@ -259,17 +261,27 @@ def make_handler(
 ) -> Handler:
     """A handler, described by its function's signature."""
     parameters = inspect.signature(function).parameters
-    by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    others = [inputs_of(one)[0] for one in parameters.values() if one.kind is one.VAR_POSITIONAL]
-    keywords = {name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY and name != CALL}
+    by_place = [parameter for parameter in parameters.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    others = [
+        inputs_of(parameter)[0] for parameter in parameters.values() if parameter.kind is parameter.VAR_POSITIONAL
+    ]
+    keywords = {
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name != CALL
+    }
     attributes = dict(attributes_of(keywords))
     return Handler(
-        function=_unbundled(function, [bundle_of(one.annotation) for one in by_place]),
+        function=_unbundled(function, [bundle_of(parameter.annotation) for parameter in by_place]),
         since=since,
-        inputs=tuple(given for one in by_place for given in inputs_of(one)),
+        inputs=tuple(declared for parameter in by_place for declared in inputs_of(parameter)),
         others=others[0] if others else None,
         attributes=attributes,
-        groups={one.group: keywords[one.group].annotation for one in attributes.values() if one.group is not None},
+        groups={
+            attribute.group: keywords[attribute.group].annotation
+            for attribute in attributes.values()
+            if attribute.group is not None
+        },
         takes_call=CALL in parameters,
         fold=fold,
         is_elementwise=is_elementwise,
@@ -299,8 +311,9 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
     newest = REGISTRY.handlers[MAIN, operator][0]
 
     def of_attributes(function: Function) -> Function:
-        def run(*inputs: Value, **given: Any) -> Results:
-            return function(*inputs, **{name: np.array(one) if name in kinds else one for name, one in given.items()})
+        def run(*inputs: Value, **attributes: Any) -> Results:
+            arrays = {name: np.array(value) for name, value in attributes.items() if name in kinds}
+            return function(*inputs, **attributes | arrays)
 
         return run
 

@@ -17,7 +17,7 @@ from dmljax.onnx.registry import KeyNeeded
 class Rehearsal(NamedTuple):
     """The shapes of all values, and the errors of nodes that refuse.
 
-    What needs the result of a refusing node, or a value that was not given, is left out.
+    Leaves out nodes that need the result of a refusing node, or a value that is missing.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -37,7 +37,7 @@ def rehearsed(program: Program, graph: OnnxGraph, known: Mapping[str, Value], ty
                     continue
                 try:
                     program.run_node(graph, index, values)
-                except (NotKnown, KeyNeeded):  # a call may give what is missing
+                except (NotKnown, KeyNeeded):  # a call may have the missing values
                     continue
                 except DmlError as error:
                     errors[node] = error
@@ -54,7 +54,7 @@ LARGE = 1920  # a size that the numbers of heads, groups and blocks divide
 def refusals(rehearse: Callable[[int], Rehearsal], attributes_of: Callable[[Node], Collection[str]]) -> list[Problem]:
     """The problems of nodes that refuse an attribute, or anything that is unsupported, for any open sizes.
 
-    `rehearse` takes a number for all open sizes. A node that runs for a large one refuses only the small one.
+    `rehearse` takes a number for all open sizes. A node that runs with a large number refuses only small sizes.
     """
     small = rehearse(1)
     if not small.errors:

@@ -16,15 +16,15 @@ OTHER_BYTES = 2**24  # room for everything in a file besides its weights
 
 
 def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
-    """Empties the tensors of these weights, and embeds the external data of all others."""
-    sparse = [one for one in model.graph.sparse_initializer if one.values.name in names]
-    for one in sparse:
-        model.graph.initializer.append(onnx.TensorProto(name=one.values.name, data_type=one.values.data_type))
-        model.graph.sparse_initializer.remove(one)
+    """Empties the tensors of these weights, and embeds the external data of all other tensors."""
+    sparse = [tensor for tensor in model.graph.sparse_initializer if tensor.values.name in names]
+    for tensor in sparse:
+        model.graph.initializer.append(onnx.TensorProto(name=tensor.values.name, data_type=tensor.values.data_type))
+        model.graph.sparse_initializer.remove(tensor)
     for _, tensor in _weights(model.graph, names):
         tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type))
     graphs = [model.graph, *model.functions]
-    for tensor in (one for graph in graphs for one in _tensors(graph)):
+    for tensor in (tensor for graph in graphs for tensor in _tensors(graph)):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.CopyFrom(reader.embedded(tensor))
 
@@ -37,7 +37,7 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
     for name, tensor in _weights(filled.graph, arrays.keys()):
         made = numpy_helper.from_array(_fitting(name, arrays[name], tensor.data_type), tensor.name)
         tensor.CopyFrom(made)
-    is_large = sum(one.nbytes for one in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
+    is_large = sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
     # Large weights go into a second file beside the model, where readers look for it.
     onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)
 
@@ -58,7 +58,7 @@ def _weights(graph: Any, names: Collection[str]) -> Iterator[tuple[str, Any]]:
             yield tensor.name, tensor
     for node in graph.node:
         if node.op_type == "Constant" and node.domain in (MAIN, "ai.onnx") and node.output[0] in names:
-            yield from ((node.output[0], one.t) for one in node.attribute if one.name == "value")
+            yield from ((node.output[0], attribute.t) for attribute in node.attribute if attribute.name == "value")
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
@@ -66,7 +66,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
     for sparse in getattr(graph, "sparse_initializer", ()):
         yield from (sparse.values, sparse.indices)
     yield from getattr(graph, "initializer", ())
-    for attribute in (one for node in graph.node for one in node.attribute):
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
         yield from (attribute.t, *attribute.tensors)
         for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
             yield from (sparse.values, sparse.indices)

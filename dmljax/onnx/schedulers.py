@@ -1,11 +1,11 @@
-"""The schedulers of diffusion models: a table of timesteps, and of what each step makes of the latents.
+"""The schedulers of diffusion models: tables of timesteps, and of the factors of each step.
 
 Every scheduler here is linear. A call at a timestep estimates something from the latents and the model's output, mostly
-the image without noise; the next latents are a sum of the latents, of this estimate and earlier ones, and of new noise.
+the image without noise; the next latents are a sum of the latents, this and earlier estimates, and new noise.
 Only the factors differ, and they do not depend on the latents.
 
 Latents are `signal * image + noise * (normal numbers)` with `signal² + noise² = 1`. Where a paper has `image + sigma *
-(normal numbers)` instead, its latents are sqrt(1 + sigma²) times these, and its model takes these all the same.
+(normal numbers)` instead, its latents are sqrt(1 + sigma²) times these, but its model takes these.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ from dmljax.foundation.checks import integer_in
 from dmljax.text import did_you_mean, join_words, json_text, show
 
 FILE = "scheduler/scheduler_config.json"
-REACH = 5  # estimates that a step may use: its own, and earlier ones
+REACH = 5  # estimates that a step may use, including its own
 
 Numbers = NDArray[np.floating[Any]]
 
 
 class Table(NamedTuple):
-    """The calls of a model, one per row."""
+    """The calls of a model, a row each."""
 
     timesteps: Numbers
     start: float  # the standard deviation of the first latents
@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a scheduler depends on, with the names of `scheduler_config.json`."""
+    """The options of a scheduler, with their names in `scheduler_config.json`."""
 
     num_train_timesteps: int = 1000
     beta_start: float = 0.0001
@@ -93,13 +93,13 @@ class Kind(NamedTuple):
 def scheduler_of(content: Mapping[str, Any], kind: str | None = None) -> Scheduler:
     """The scheduler that a file describes, or another kind with the file's options; one error lists all wrong fields.
 
-    A field that is missing has the default of the kind; one that only other kinds have does not count.
+    A missing field has the default of the kind; fields that only other kinds have do not count.
     """
     if kind is None:
         name = content.get("_class_name")
-        kind = next((one for one, its in KINDS.items() if its.name == name), None)
+        kind = next((key for key, its in KINDS.items() if its.name == name), None)
         if kind is None:
-            rule = f"must be one of {join_words([one.name for one in KINDS.values()], 'or')}"
+            rule = f"must be one of {join_words([entry.name for entry in KINDS.values()], 'or')}"
             remedy = "scheduler='euler' takes another one"
             raise Unsupported(Problem((FILE, "_class_name"), rule, show(name), remedy=remedy))
     elif kind not in KINDS:
@@ -129,8 +129,8 @@ def _check(name: str, value: Any, fixed: Mapping[str, Any], is_given: bool) -> N
     wanted = fixed.get(name, (value,))
     if value not in wanted:
         rule = f"must be {join_words(map(json_text, wanted), 'or')}; others are not supported"
-        given = f"{json_text(value)}{'' if is_given else ', the default'}"
-        raise Unsupported(Problem((FILE, name), rule, given))
+        shown = f"{json_text(value)}{'' if is_given else ', the default'}"
+        raise Unsupported(Problem((FILE, name), rule, shown))
 
 
 def _is_number(value: Any) -> bool:
@@ -233,7 +233,7 @@ class _Levels(NamedTuple):
 
 
 def _levels(signal: Any, noise: Any, end: tuple[float, float]) -> _Levels:
-    """Levels each of which leads to the next."""
+    """Levels that each lead to the next."""
     return _Levels(signal, noise, np.append(signal[1:], end[0]), np.append(noise[1:], end[1]))
 
 
@@ -302,7 +302,7 @@ def _ddim(options: Options, steps: int) -> Table:
     return _table(times, 1.0, _estimates(options, levels), kept, [taken])
 
 
-_ADAMS_BASHFORTH = (  # factors of the newest outputs, of which the second call's does not count later
+_ADAMS_BASHFORTH = (  # factors of the newest outputs; later steps leave out the second call's
     (1.0,),
     (0.5, 0.5),
     (3 / 2, 0.0, -1 / 2),

@@ -1,4 +1,4 @@
-"""Several models as one function of all their weights."""
+"""Several models as a function of all their weights."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from dmljax.types import FLOATS
 
 
 class SeveralModels:
-    """Models by what they do. If there are several, each weight's name begins with it, such as `encoder.`."""
+    """Models by part. If there are several, the names of weights begin with the part, such as `encoder.`."""
 
     def __init__(self, by_part: Mapping[str, Model]) -> None:
         self.by_part = dict(by_part)
@@ -35,7 +35,7 @@ class SeveralModels:
         """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`."""
         return on_mesh(mesh, self.partition(mesh, "model") if specs is None else specs, self.weights)
 
-    def given(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
+    def call_weights(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
         """The weights of a call, which default to the models' own, and the mesh that they are on."""
         own = self.weights
         if weights is not None:
@@ -43,13 +43,13 @@ class SeveralModels:
         return on_auto_mesh(own if weights is None else weights)
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
-        """The float type that weights have instead of the files'; None if they have these."""
+        """The float type that weights have instead of the files'; None if they do not differ."""
         own = self._joined({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
         types = {weight.dtype for name, weight in weights.items() if weight.dtype != own[name]}
         return types.pop() if len(types) == 1 else None
 
     def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those of all weights that a model has, by its own names."""
+        """The weights of a model among all weights, by its own names."""
         if len(self.by_part) == 1:
             return weights
         prefix = f"{part}."

@@ -196,30 +196,32 @@ def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str
 
     shardings = divided(specs, weights, sharding_of)
     # Copy, because the part on the device that holds the weights could otherwise share their memory.
-    return {name: jax.device_put(one.copy(), shardings[name]) for name, one in weights.items()}
+    return {name: jax.device_put(weight.copy(), shardings[name]) for name, weight in weights.items()}
 
 
 def on_auto_mesh(weights: Mapping[str, Any]) -> tuple[dict[str, Any], Mesh | None]:
     """Weights with their mesh, if several devices hold them; XLA divides what is computed from them.
 
-    While JAX traces some of them, all stay as they are: the caller's program has placed them.
+    While JAX traces any of them, returns them unchanged: the caller's program has placed them.
     """
-    if any(isinstance(one, jax.core.Tracer) for one in weights.values()):
-        for name, one in weights.items():
-            _require_auto_axes(name, jax.typeof(one).sharding)
+    if any(isinstance(weight, jax.core.Tracer) for weight in weights.values()):
+        for name, weight in weights.items():
+            _require_auto_axes(name, jax.typeof(weight).sharding)
         return dict(weights), None
     specs = {
-        name: one.sharding.spec
-        for name, one in weights.items()
-        if isinstance(one, jax.Array) and isinstance(one.sharding, NamedSharding) and one.sharding.mesh.size > 1
+        name: weight.sharding.spec
+        for name, weight in weights.items()
+        if isinstance(weight, jax.Array)
+        and isinstance(weight.sharding, NamedSharding)
+        and weight.sharding.mesh.size > 1
     }
     if not specs:
         return dict(weights), None
-    given: Any = weights[next(iter(specs))]
-    mesh = given.sharding.mesh
+    first: Any = weights[next(iter(specs))]
+    mesh = first.sharding.mesh
     auto = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
     places = {name: NamedSharding(auto, specs.get(name, PartitionSpec())) for name in weights}
-    return {name: jax.device_put(one, places[name]) for name, one in weights.items()}, auto
+    return {name: jax.device_put(weight, places[name]) for name, weight in weights.items()}, auto
 
 
 def _require_auto_axes(name: str, sharding: Any) -> None:

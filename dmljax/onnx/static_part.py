@@ -35,7 +35,7 @@ class KeyedArray:
 
 @dataclass(eq=False)
 class _Part:
-    """A compiled program, the indices of its nodes, and those of their results that are known while tracing."""
+    """A compiled program, the indices of its nodes, and the results that are known while tracing."""
 
     compiled: Callable[[dict[str, Value]], dict[str, Value]]
     nodes: set[int] = field(default_factory=set)
@@ -93,14 +93,14 @@ class StaticPart:
 
 def _has_arrays(value: Value) -> bool:
     return isinstance(value, jax.Array) or (
-        isinstance(value, list) and any(isinstance(one, jax.Array) for one in value)
+        isinstance(value, list) and any(isinstance(element, jax.Array) for element in value)
     )
 
 
 def _key(name: str, value: Value) -> Hashable:
-    """What decides how nodes are traced: a known value's elements, or any other value's shape."""
+    """A value's part in the key of a program: a known value's elements, or any other value's shape."""
     if isinstance(value, jax.Array):
         return name, value.shape, value.dtype
     if isinstance(value, list):
-        return name, *(_key("", one) for one in value)
+        return name, *(_key("", element) for element in value)
     return name if value is None else KeyedArray(name, np.asarray(value))

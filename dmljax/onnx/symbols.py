@@ -31,7 +31,7 @@ MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compared(self: Any, other: Any) -> bool:
-        a, b, _ = _over_one_divisor(self, other)
+        a, b, _ = _over_common_divisor(self, other)
         return compare(a, b)
 
     return compared
@@ -40,7 +40,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
 class Expression(Subtractable):
     """A symbol, or a number computed from symbols: a size of `jax.export`, or a count, divided by an integer.
 
-    A result that cannot be written so raises TypeError; a comparison that symbols do not decide raises `Undecided`.
+    A result without such a form raises TypeError; a comparison that symbols do not decide raises `Undecided`.
     """
 
     __slots__ = ("dividend", "divisor")
@@ -52,7 +52,7 @@ class Expression(Subtractable):
         return str(self.dividend) if self.divisor == 1 else f"({self.dividend})/{self.divisor}"
 
     def __add__(self, other: Any) -> Any:
-        a, b, divisor = _over_one_divisor(self, other)
+        a, b, divisor = _over_common_divisor(self, other)
         return _fraction(a + b, divisor)
 
     def __mul__(self, other: Any) -> Any:
@@ -71,19 +71,19 @@ class Expression(Subtractable):
         return _fraction(a * d, c * b)
 
     def __floordiv__(self, other: Any) -> Any:
-        a, b, _ = _over_one_divisor(self, other)
+        a, b, _ = _over_common_divisor(self, other)
         return _fraction(a // b)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        a, b, _ = _over_one_divisor(other, self)
+        a, b, _ = _over_common_divisor(other, self)
         return _fraction(a // b)
 
     def __mod__(self, other: Any) -> Any:
-        a, b, divisor = _over_one_divisor(self, other)
+        a, b, divisor = _over_common_divisor(self, other)
         return _fraction(a % b, divisor)
 
     def __rmod__(self, other: Any) -> Any:
-        a, b, divisor = _over_one_divisor(other, self)
+        a, b, divisor = _over_common_divisor(other, self)
         return _fraction(a % b, divisor)
 
     def __pow__(self, other: Any) -> Any:
@@ -105,7 +105,7 @@ class Expression(Subtractable):
         return int(self.dividend)  # raises Undecided
 
     def __eq__(self, other: object) -> bool:
-        a, b, _ = _over_one_divisor(self, other)
+        a, b, _ = _over_common_divisor(self, other)
         if not is_symbolic(a - b):
             return bool(a == b)  # of counts may raise Undecided
         for is_apart in (operator.lt, operator.gt):
@@ -116,7 +116,7 @@ class Expression(Subtractable):
 
     __lt__, __le__, __gt__, __ge__ = map(_comparison, (operator.lt, operator.le, operator.gt, operator.ge))
     __radd__, __rmul__, __index__ = __add__, __mul__, __int__
-    __hash__ = None  # type: ignore[assignment]  # numbers that are equal for some values of symbols are not one key
+    __hash__ = None  # type: ignore[assignment]  # numbers that are equal only for some symbols cannot share a hash
 
 
 def _parts(number: Any) -> tuple[Any, int]:
@@ -131,9 +131,9 @@ def _parts(number: Any) -> tuple[Any, int]:
     return operator.index(number), 1
 
 
-def _over_one_divisor(one: Any, other: Any) -> tuple[Any, Any, int]:
+def _over_common_divisor(first: Any, second: Any) -> tuple[Any, Any, int]:
     """The dividends of two numbers over a common divisor."""
-    (a, c), (b, d) = _parts(one), _parts(other)
+    (a, c), (b, d) = _parts(first), _parts(second)
     divisor = math.lcm(c, d)
     return a * (divisor // c), b * (divisor // d), divisor
 
@@ -149,19 +149,19 @@ def _fraction(dividend: Any, divisor: Any = 1) -> Any:
     return Expression(dividend, divisor) if divisor > 0 else Expression(-dividend, -divisor)
 
 
-def _larger(one: Any, other: Any) -> Any:
-    a, b, divisor = _over_one_divisor(one, other)
+def _larger(first: Any, second: Any) -> Any:
+    a, b, divisor = _over_common_divisor(first, second)
     return _fraction(larger(a, b), divisor)
 
 
-def _smaller(one: Any, other: Any) -> Any:
-    a, b, divisor = _over_one_divisor(one, other)
+def _smaller(first: Any, second: Any) -> Any:
+    a, b, divisor = _over_common_divisor(first, second)
     return _fraction(smaller(a, b), divisor)
 
 
-def _truncated(one: Any, other: Any) -> Any:
+def _truncated(first: Any, second: Any) -> Any:
     """The quotient truncated toward zero, as in ONNX's integer division."""
-    a, b, _ = _over_one_divisor(one, other)
+    a, b, _ = _over_common_divisor(first, second)
     if b < 0:
         a, b = -a, -b
     return _fraction(larger(a, 0) // b - larger(-a, 0) // b)
@@ -175,16 +175,16 @@ _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 
 
 def choice_of_sizes(inputs: Sequence[Any]) -> Problem | None:
-    """What to write for the open sizes in a node's inputs if these do not fit together."""
-    shapes = [_sizes_in(one) for one in inputs if isinstance(one, jax.Array | Symbols)]
+    """The remedy for open sizes in a node's inputs that do not fit together."""
+    shapes = [_sizes_in(value) for value in inputs if isinstance(value, jax.Array | Symbols)]
     return _simplified(shapes) or _multiplied(shapes)
 
 
 def _simplified(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     """The constraints that would resolve each min or max in these shapes, which JAX cannot compare with other sizes."""
     constraints: dict[str, None] = {}
-    for choice, one, other in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
-        left, right = (other, one) if one.lstrip("-").isdigit() else (one, other)
+    for choice, first, second in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
+        left, right = (second, first) if first.lstrip("-").isdigit() else (first, second)
         constraints[f"{left} {'<=' if choice == 'min' else '>='} {right}"] = None
     return (
         Problem((), "sizes depend on an undecided min or max", remedy=constrained(*constraints))
@@ -194,38 +194,38 @@ def _simplified(shapes: Sequence[Sequence[Any]]) -> Problem | None:
 
 
 def _multiplied(shapes: Sequence[Sequence[Any]]) -> Problem | None:
-    """The multiples of symbols for which sizes that a network halves and doubles are equal to what they were."""
+    """The multiples of symbols that a network can halve and double without changing sizes."""
     factors: dict[str, int] = {}
     for some, others in combinations(shapes, 2):
-        for one, other in [*zip(reversed(some), reversed(others), strict=False)][::-1]:
-            for name, factor in _equalizing(one, other).items():
+        for first, second in [*zip(reversed(some), reversed(others), strict=False)][::-1]:
+            for name, factor in _equalizing(first, second).items():
                 factors[name] = math.lcm(factor, factors.get(name, 1))
     if not factors:
         return None
-    rule = f"sizes are equal only if {join_words(f'{one} is a multiple of {k}' for one, k in factors.items())}"
-    written = join_words(f"{k}*{one} for {one}" for one, k in factors.items())
-    options = " ".join(f"-f {one}:{k}*{one}" for one, k in factors.items())
+    rule = f"sizes are equal only if {join_words(f'{symbol} is a multiple of {k}' for symbol, k in factors.items())}"
+    written = join_words(f"{k}*{symbol} for {symbol}" for symbol, k in factors.items())
+    options = " ".join(f"-f {symbol}:{k}*{symbol}" for symbol, k in factors.items())
     return Problem((), rule, remedy=f"write {written} in jax.export.symbolic_shape; dmljax compile takes {options}")
 
 
 def _sizes_in(value: Any) -> Sequence[Any]:
-    """The sizes of an array, or those among known numbers."""
+    """The sizes of an array, or the sizes among known numbers."""
     return (
-        [one.dividend if isinstance(one, Expression) else one for one in value.flat]
+        [element.dividend if isinstance(element, Expression) else element for element in value.flat]
         if isinstance(value, Symbols)
         else value.shape
     )
 
 
-def _equalizing(one: Any, other: Any) -> dict[str, int]:
+def _equalizing(first: Any, second: Any) -> dict[str, int]:
     """The least factor for the symbols of two sizes that makes the sizes equal; empty if they are, or none does."""
-    if not (is_symbolic(one) and is_symbolic(other)) or not is_symbolic(one - other):
+    if not (is_symbolic(first) and is_symbolic(second)) or not is_symbolic(first - second):
         return {}
-    names = [*dict.fromkeys(_NAME.findall(f"{one} {other}"))]
+    names = [*dict.fromkeys(_NAME.findall(f"{first} {second}"))]
     symbols = dict(zip(names, jax.export.symbolic_shape(", ".join(names)), strict=True))
     for factor in range(2, MAX_FACTOR + 1):
         multiples = {name: factor * symbol for name, symbol in symbols.items()}
-        a, b = (eval(str(size).replace("^", "**"), _FUNCTIONS | multiples) for size in (one, other))  # noqa: S307  # JAX's text
+        a, b = (eval(str(size).replace("^", "**"), _FUNCTIONS | multiples) for size in (first, second))  # noqa: S307  # JAX's text
         if not is_symbolic(a - b) and a - b == 0:
             return dict.fromkeys(names, factor)
     return {}
@@ -252,7 +252,7 @@ def known_numbers(elements: Any, kind: DType) -> Elements:
     """Builds an array of the numbers, or `Symbols` if any of them is an expression."""
     objects = np.empty(np.shape(elements), object)
     objects[...] = elements
-    if not any(isinstance(one, Expression) for one in objects.flat):
+    if not any(isinstance(element, Expression) for element in objects.flat):
         return objects.astype(kind)
     result = objects.view(Symbols)
     result.kind = kind
@@ -261,11 +261,11 @@ def known_numbers(elements: Any, kind: DType) -> Elements:
 
 def sizes_array(sizes: Sequence[int]) -> Elements:
     """Converts sizes to an array of integers, which may include symbols."""
-    return known_numbers([Expression(one) if is_open(one) else one for one in sizes], np.dtype(np.int64))
+    return known_numbers([Expression(size) if is_open(size) else size for size in sizes], np.dtype(np.int64))
 
 
 def size_of(number: Any) -> int:
-    """Converts a known number to a size: an integer, or a symbol or count, which behaves like one."""
+    """Converts a known number to a size: an integer, or a symbol or count, which behaves like an integer."""
     whole = math.trunc(number)
     size: int = whole.dividend if isinstance(whole, Expression) else whole
     return size
@@ -285,25 +285,25 @@ def traced(symbols: Symbols) -> Array:
     """Converts symbols to an array whose values are known when the exported program runs."""
     kind = jax.dtypes.canonicalize_dtype(symbols.kind)
 
-    def number(one: Any) -> Array:
-        if not isinstance(one, Expression):
-            return jnp.asarray(one, kind)
-        whole = jnp.asarray(value_of(one.dividend)).astype(kind)
-        return whole if one.divisor == 1 else whole / jnp.asarray(one.divisor, kind)
+    def number(element: Any) -> Array:
+        if not isinstance(element, Expression):
+            return jnp.asarray(element, kind)
+        whole = jnp.asarray(value_of(element.dividend)).astype(kind)
+        return whole if element.divisor == 1 else whole / jnp.asarray(element.divisor, kind)
 
-    return jnp.stack([number(one) for one in symbols.flat]).reshape(symbols.shape)
+    return jnp.stack([number(element) for element in symbols.flat]).reshape(symbols.shape)
 
 
 def has_counts(value: object) -> TypeGuard["Symbols"]:
     """Whether values decide some of these numbers while the program runs."""
     return isinstance(value, Symbols) and any(
-        isinstance(one, Expression) and isinstance(one.dividend, Count) for one in value.flat
+        isinstance(element, Expression) and isinstance(element.dividend, Count) for element in value.flat
     )
 
 
 # NumPy functions that compare elements, which symbols may leave undecided
 
-_LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(one, 2, 1) for one in (_larger, _smaller, _truncated))
+_LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(function, 2, 1) for function in (_larger, _smaller, _truncated))
 _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
     np.maximum: _LARGER,
     np.minimum: _SMALLER,
@@ -314,5 +314,5 @@ _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
 
 def computed(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
     """Calls a NumPy function with known numbers, which may include symbols."""
-    has_symbols = any(isinstance(one, Symbols) for one in inputs)
+    has_symbols = any(isinstance(array, Symbols) for array in inputs)
     return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)

@@ -13,7 +13,7 @@ from dmljax.onnx.model import Model
 from dmljax.onnx.parameters import Elements, Value
 from dmljax.text import reason_of
 
-CALLS = 5  # after the first one
+CALLS = 5  # after the first
 SEED = 0
 SHOWN = 8  # elements of a result
 

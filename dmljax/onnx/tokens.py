@@ -23,7 +23,7 @@ class Tokenizer:
         self._vocabulary = vocabulary
 
     def tokens(self, text: str, *, is_whole: bool = False) -> list[int]:
-        """The tokens of a text of at least one; `is_whole` says that it has all special tokens."""
+        """The tokens of a text, at least one; `is_whole` says that the text has all special tokens."""
         found = self.encoded(text, add_special_tokens=not is_whole)
         if not found:
             raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
@@ -33,7 +33,7 @@ class Tokenizer:
         """The tokens of a text."""
         found = self._reader.encode(text, add_special_tokens=add_special_tokens).ids
         require_tokens_below(self._vocabulary, max(found, default=0))
-        return [int(one) for one in found]
+        return [int(token) for token in found]
 
     def decoded(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of tokens."""
@@ -45,7 +45,7 @@ class Tokenizer:
         return found
 
     def pieces(self, *, skip_special_tokens: bool = True) -> Any:
-        """A function of each next token that returns the text that has become complete."""
+        """A function that takes each next token and returns the text that it completes."""
         stream = self._stream(skip_special_tokens=skip_special_tokens)
         return lambda token: stream.step(self._reader, token) or ""
 
@@ -61,7 +61,7 @@ class Tokenizer:
         tools: Any = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """A conversation as text, by the folder's chat template unless another one is given."""
+        """A conversation as text, by `template`, which defaults to the folder's chat template."""
         try:
             import jinja2
             from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -76,9 +76,9 @@ class Tokenizer:
             rule = "must have a chat_template, as models for conversations do"
             raise InvalidDesc(Problem("tokenizer_config.json", rule, "none"))
         names = {
-            name: one["content"] if isinstance(one, dict) else one
-            for name, one in settings.items()
-            if name.endswith("_token") and isinstance(one, str | dict)
+            name: value["content"] if isinstance(value, dict) else value
+            for name, value in settings.items()
+            if name.endswith("_token") and isinstance(value, str | dict)
         }
         names |= {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
@@ -93,13 +93,13 @@ class Tokenizer:
 class PromptTokenizer:
     """The tokenizer of the texts that describe images: CLIP's vocabulary and merges, or a tokenizer.json.
 
-    All texts become `length` tokens: shorter ones are padded, and the end of longer ones is lost.
+    All texts become `length` tokens: shorter texts are padded, and longer texts lose their end.
     """
 
     def __init__(self, folder: Path, vocabulary: int | None) -> None:
         file = "tokenizer/tokenizer_config.json"
         settings: dict[str, Any] = {**_CLIP, **read_object(folder, file, _MOST_BYTES, is_optional=True)}
-        names = {name: one["content"] if isinstance(one, dict) else one for name, one in settings.items()}
+        names = {name: value["content"] if isinstance(value, dict) else value for name, value in settings.items()}
         whole = "tokenizer/tokenizer.json"
         reader = _read(folder / whole, whole) if (folder / whole).exists() else _clip(folder, names)
         words = reader.get_vocab(with_added_tokens=True)
@@ -114,7 +114,7 @@ class PromptTokenizer:
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of texts, `length` of each."""
-        return [[*one.ids] for one in self._reader.encode_batch(texts)]
+        return [[*encoding.ids] for encoding in self._reader.encode_batch(texts)]
 
     def is_cut(self, text: str) -> bool:
         """Whether the end of a text is lost."""
@@ -123,7 +123,7 @@ class PromptTokenizer:
 
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 _CLIP = {"bos_token": _START, "eos_token": _END, "unk_token": _END, "pad_token": _END, "model_max_length": 77}
-_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # what CLIP's tokenizer splits a text into
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # the pieces that CLIP splits a text into
 
 
 def _clip(folder: Path, names: Mapping[str, Any]) -> Any:
@@ -153,7 +153,7 @@ def _clip(folder: Path, names: Mapping[str, Any]) -> Any:
         (end, vocabulary[end]), (start, vocabulary[start]), trim_offsets=False, add_prefix_space=False
     )
     special = dict.fromkeys((start, end, unknown, names["pad_token"]))
-    reader.add_special_tokens([one for one in special if one in vocabulary])
+    reader.add_special_tokens([word for word in special if word in vocabulary])
     return reader
 
 
@@ -186,7 +186,7 @@ def tokens_in(folder: Path) -> list[int]:
     try:
         content = json.loads(_text(folder / "tokenizer.json"))
         words = content["model"]["vocab"]  # a list where words have scores
-        added = [one["id"] for one in content.get("added_tokens", ())]
+        added = [entry["id"] for entry in content.get("added_tokens", ())]
         return [*map(int, range(len(words)) if isinstance(words, list) else words.values()), *map(int, added)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InvalidDesc):
@@ -207,7 +207,7 @@ def prompt_tokens_in(folder: Path) -> list[int]:
             return tokens_in(folder / "tokenizer")
     require("tokenizer/merges.txt", (folder / "tokenizer" / "merges.txt").exists(), "must be in the folder")
     tokens = read_object(folder, "tokenizer/vocab.json", _MOST_BYTES).values()
-    is_right = all(type(one) is int for one in tokens)
+    is_right = all(type(token) is int for token in tokens)
     require("tokenizer/vocab.json", is_right, "must have an integer for each token")
     return [*tokens]
 
