@@ -7,7 +7,6 @@ from typing import Any
 
 from dmljax.text import join_words
 
-_AXES = ("axis", "axes")
 _PADDINGS = ("start_padding", "end_padding")
 
 # From the name of an argument in other libraries to what dmljax may call it; names in a tuple are used together.

@@ -400,7 +400,7 @@ def _matrix(taps: Taps, dtype: Any) -> Array:
 def _distances(taps: Taps) -> Array:
     """The distance in units of each input element, a column, after the position of each result element, a row.
 
-    As many columns as the margin are before those of `where`, and after them: a position may be at their end. Distances
+    `margin` more columns come before those of `where` and after them, because a position may be at their end. Distances
     too large for a weight may come out smaller.
     """
     where = taps.where

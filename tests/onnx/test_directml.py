@@ -184,7 +184,6 @@ def test_a_graph_is_drawn_saved_and_written(tmp_path: Path) -> None:
 
 NUMBERS = {"scale": np.float32(0.05), "zero": np.uint8(128), "wide": np.float32(0.001), "middle": np.uint16(9)}
 INDICES = {"i": np.array([[0, 1], [2, 1], [0, -1]]), "pairs": np.array([[0, 1], [2, 0], [0, 1]])}
-ROTATION = {"cos": floats(3, 2), "sin": floats(3, 2)}
 HEADS = "q_num_heads = 2, kv_num_heads = 2"
 CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
     "a bias of 32 bits": (

@@ -134,13 +134,6 @@ def traced(operator: str) -> list[Any]:
     return [given] if len(results) == 1 else [*given]
 
 
-COMPUTED = {
-    *("ArgMax", "BitShift", "BitwiseAnd", "Compress", "CumSum", "Einsum", "Exp", "EyeLike", "Flatten", "GatherND"),
-    *("Hardmax", "IsNaN", "Log", "MatMul", "OneHot", "Pad", "ReduceMean", "ReduceSumSquare", "Relu", "ScatterElements"),
-    *("ScatterND", "TopK", "Trilu"),
-}  # without a function for NumPy arrays
-
-
 @SAMPLED
 @pytest.mark.parametrize("operator", CASES)
 def test_sizes_may_depend_on_what_an_operator_makes_of_constants(operator: str) -> None:

@@ -144,19 +144,6 @@ EVERY: dict[str, tuple[Any, Any, Any]] = SHAPES | {
     for name, (image, filters, arguments) in BACKWARD_SHAPES.items()
 }
 # One for each lowering on a CPU, a GPU or a TPU.
-STANDING = (
-    "strided",
-    "depthwise, strided",
-    "of groups",
-    "of many channels",
-    "mostly of padding",
-    "of three dimensions and many channels",
-    "beside the image",
-    "overlapping, backward",
-    "of blocks, backward",
-    "of one row, backward",
-    "of one row, one apart, backward",
-)
 
 
 @SAMPLED
