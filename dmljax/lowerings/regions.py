@@ -22,7 +22,8 @@ from dmljax.errors import Problem, Unsupported
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.loops import counted_loop
 from dmljax.lowerings.sizes import is_symbolic, number
-from dmljax.lowerings.workarounds import product, quotient
+from dmljax.lowerings.special import rounded_quotient
+from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
 
 
@@ -63,7 +64,7 @@ class Neighbors(NamedTuple):
 def sample_counts(axis: Axis, extent: Array) -> Array:
     """The number of samples in an element of each region along one dimension, as floats."""
     extent = lax.stop_gradient(extent)
-    wanted = jnp.ceil(quotient(extent, jnp.full_like(extent, axis.output_size)))
+    wanted = jnp.ceil(rounded_quotient(extent, jnp.full_like(extent, axis.output_size)))
     return jnp.clip(wanted, float(max(axis.fewest, 1)), float(axis.most))
 
 
@@ -89,7 +90,7 @@ class _Samples(NamedTuple):
             place = place - axis.offset
         # Divide last and round once: two thirds of 1.5 are 1, so a tie stays a tie.
         share = product(place, jnp.broadcast_to(extent, place.shape))
-        return quotient(share, jnp.broadcast_to(total, place.shape)) + start
+        return rounded_quotient(share, jnp.broadcast_to(total, place.shape)) + start
 
     def neighbors(self, step: Array, dimension: int = 1) -> Neighbors:
         """The pixels read by the samples that are this many steps after the first ones of their elements."""

@@ -23,7 +23,7 @@ from dmljax.lowerings.copies import copied
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded
 from dmljax.lowerings.sizes import is_symbolic, number, replaced
-from dmljax.lowerings.workarounds import quotient
+from dmljax.lowerings.special import rounded_quotient
 from dmljax.types import FLOATS, widened
 
 
@@ -356,7 +356,7 @@ def _average(taps: Taps, x: Array) -> Array:
 
 def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
     """The weights of averages: quotients rounded once, the same on every platform."""
-    return quotient(weights.astype(dtype), jnp.broadcast_to(totals, weights.shape).astype(dtype))
+    return rounded_quotient(weights.astype(dtype), jnp.broadcast_to(totals, weights.shape).astype(dtype))
 
 
 def _adjoint(taps: Taps, x: Array) -> Array:

@@ -12,8 +12,9 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.arithmetic import elementary_float32 as float32
-from dmljax.arithmetic.derivatives import with_derivatives
+from dmljax.arithmetic.derivatives import with_derivatives, with_slopes
 from dmljax.lowerings.platform import choose
+from dmljax.lowerings.workarounds import QUOTIENT_SLOPES, quotient
 
 Function = Callable[[Array], Array]
 
@@ -40,6 +41,19 @@ tan: Function = _function(lax.tan, lambda x: 1 + tan(x) * tan(x), cpu=float32.ta
 asin: Function = _function(_asin, lambda x: lax.rsqrt((1 - x) * (1 + x)), cpu=float32.asin)
 acos: Function = _function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)), cpu=float32.acos)
 atan: Function = _function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: float32.angle(x, jnp.ones_like(x)))
+
+
+@with_slopes(*QUOTIENT_SLOPES)
+def rounded_quotient(a: Array, b: Array) -> Array:
+    """`a / b`, rounded to nearest on every platform, for results that jump; `a` must have the shape of the result.
+
+    A GPU is off by up to 2 units in the last place, so that 49 / 49 may be less than 1.
+    """
+
+    def corrected(a: Array, b: Array) -> Array:
+        return float32.nearest_quotient(a, b, quotient(a, b))
+
+    return choose(a, b, cpu=quotient, default=corrected) if a.dtype == np.float32 else quotient(a, b)
 
 
 def atan2(y: Array, x: Array) -> Array:

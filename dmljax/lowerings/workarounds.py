@@ -35,7 +35,10 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
     return lax.div(jnp.broadcast_to(tangent, value.shape), jnp.where(jnp.isnan(value), value, b))
 
 
-@with_slopes(_quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b))
+QUOTIENT_SLOPES = _quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b)
+
+
+@with_slopes(*QUOTIENT_SLOPES)
 def quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded once; `a` must have the shape of the result.
 

@@ -24,7 +24,7 @@ from dmljax.lowerings import special
 from dmljax.lowerings.copies import maximum, minimum
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded
-from dmljax.lowerings.workarounds import quotient
+from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.elementary import scaled
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
@@ -288,8 +288,9 @@ def element_wise_mean(a: calls.Operand, b: calls.Operand) -> Array:
 
 
 def _float_mean(a: Array, b: Array) -> Array:
-    total = a + b
-    return jnp.where(jnp.isinf(total), a / 2 + b / 2, total / 2)
+    total, half = a + b, jnp.full_like(a, 0.5)
+    # Hide the halves: XLA for a GPU replaces `a / 2 + b / 2` by `(a + b) / 2`, which overflows.
+    return jnp.where(jnp.isinf(total), product(a, half) + product(b, half), total / 2)
 
 
 def _integer_mean(a: Array, b: Array) -> Array:

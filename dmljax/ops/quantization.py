@@ -20,7 +20,8 @@ from dmljax.foundation.open_sizes import equalities
 from dmljax.foundation.sizes import led, remedy_for_channels
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import product, quotient
+from dmljax.lowerings.special import rounded_quotient
+from dmljax.lowerings.workarounds import product
 from dmljax.text import join_sizes
 from dmljax.types import (
     FLOAT,
@@ -76,7 +77,7 @@ def quantized(
     wide = np.promote_types(value.dtype, widened(divisor.dtype))
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
-    steps = quotient(value, divisor)
+    steps = rounded_quotient(value, divisor)
     plain, quick = partial(_saturated, dtype=dtype), partial(_saturated_by_bits, dtype=dtype)
     result: Array = choose(steps, zero, cpu=plain if wide == np.float64 else quick, default=plain)
     return result
@@ -87,7 +88,7 @@ def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     limits, whole = jnp.iinfo(dtype), _or_zero(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
     # A sum that float32 rounds is beyond 16 bits.
     total = jnp.clip(whole + zero.astype(steps.dtype), int(limits.min), int(limits.max))
-    return _bits_of(total.astype(np.float32)).astype(dtype)
+    return total.astype(np.int32).astype(dtype)
 
 
 def _saturated_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
@@ -534,10 +535,10 @@ def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = j
 def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:
     """The size of each of `steps` equal steps from `lowest` to `highest`, which is a normal number."""
     tiny = jnp.finfo(highest.dtype).tiny
-    # Halves do not overflow where the range does.
-    range = highest - lowest
-    of_range = quotient(range, jnp.full_like(range, steps))
-    of_halves = quotient(highest / 2 - lowest / 2, jnp.full_like(range, steps / 2))
+    # Halves do not overflow where the range does. XLA for a GPU would subtract before it halves.
+    range, half = highest - lowest, jnp.full_like(highest, 0.5)
+    of_range = rounded_quotient(range, jnp.full_like(range, steps))
+    of_halves = rounded_quotient(product(highest, half) - product(lowest, half), jnp.full_like(range, steps / 2))
     scale = jnp.maximum(jnp.where(jnp.isinf(range), of_halves, of_range), tiny)
     return jnp.where(range < tiny, jnp.ones_like(range), scale)
 

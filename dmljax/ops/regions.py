@@ -36,6 +36,7 @@ from dmljax.lowerings.regions import (
 )
 from dmljax.lowerings.sharding import dimension_axes, partitioned, varying_alike
 from dmljax.lowerings.sizes import number, require_positions
+from dmljax.lowerings.special import rounded_quotient
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.gathering import gather
 from dmljax.types import (
@@ -154,8 +155,8 @@ def _bins(first: Array, last: Array, is_finite: Array, count: int, size: int) ->
     extent = jnp.maximum(last - first + 1, 1)
     i = lax.broadcasted_iota(first.dtype, (first.shape[0], count), 1)
     whole = partial(jnp.full_like, i, count)
-    begin = jnp.floor(quotient(i * extent, whole())) + first
-    end = jnp.ceil(quotient((i + 1) * extent, whole())) + first
+    begin = jnp.floor(rounded_quotient(i * extent, whole())) + first
+    end = jnp.ceil(rounded_quotient((i + 1) * extent, whole())) + first
     begin, end = (jnp.clip(bound, 0, number(size, i.dtype)).astype(np.int32) for bound in (begin, end))
     return Bins(begin, end, size)
 

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.arithmetic.derivatives import with_slopes
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.checks import INT_MAX, integer_in
 from dmljax.foundation.sizes import Sizes, called
@@ -124,7 +125,14 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
 
 def _reversed(x: Array) -> Array:
     """Numbers in the opposite order."""
-    return -x if x.dtype in FLOATS else ~x
+    return _negated(x) if x.dtype in FLOATS else ~x
+
+
+@with_slopes(lambda tangent, x: -tangent)
+def _negated(x: Array) -> Array:
+    """`-x`, and NaN with a sign: `lax.top_k` puts it below all numbers, but a GPU drops the sign of `-x`."""
+    negative = lax.bitcast_convert_type(jnp.full_like(x, -1, dtype=np.dtype(f"int{8 * x.dtype.itemsize}")), x.dtype)
+    return jnp.where(jnp.isnan(x), negative, -x)
 
 
 class _Selection(dml.Operator, infer=_selected_sizes):
