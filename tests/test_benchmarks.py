@@ -39,7 +39,7 @@ def test_a_device_is_measured_on_little_work(tmp_path: Path, monkeypatch: pytest
     text = output.read_text()
     assert text.startswith("On cpu, with JAX ")
     assert "Of 3 operators, 3 give the CPU's results, and 0 differ" in text
-    assert "| work | dmljax, us | x JAX's | x PyTorch's | x estimate | x the roof |" in text
+    assert "| work | kernels, us | clock, us | x JAX's | x PyTorch's | x estimate | x the roof |" in text
     assert text.count("\n| gemm 64, float32 | ") == text.count("\n| attention 1x16x2x8, gradient, float32 | ") == 1
     assert "Left out" not in text
     assert "Error" not in text

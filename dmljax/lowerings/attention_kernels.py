@@ -203,6 +203,39 @@ def _estimate(operations: int, powers: int, arrays: Iterable[Any], share: float)
 # GPUs: programs read blocks from whole arrays
 
 
+Kind = tuple[bool, bool]
+
+
+class Tile(NamedTuple):
+    """What a program works on, and with: the fastest of a dozen on an H100 for heads of up to 128 elements.
+
+    They fit in the 99 KiB of the smaller GPUs, such as an A10 or an L4.
+    """
+
+    rows: int
+    columns: int
+    warps: int = 4
+
+
+_TILES: dict[Kind, Tile] = {
+    (False, False): Tile(128, 64),
+    (False, True): Tile(64, 32, warps=8),
+    (True, False): Tile(128, 32, warps=8),
+    (True, True): Tile(32, 16),
+}
+_TILES_OF_SLOPES: dict[Kind, Tile] = {
+    (False, False): Tile(64, 64),
+    (False, True): Tile(32, 32),
+    (True, False): Tile(32, 32),
+    (True, True): Tile(32, 16),
+}
+
+
+def _kind(operands: Arrays) -> Kind:
+    """Whether elements have more than 16 bits, and whether heads have more than 128 elements."""
+    return operands["query"].dtype.itemsize > 2, max(operands["query"].shape[-1], operands["value"].shape[-1]) > 128
+
+
 class _OnGpu(NamedTuple):
     """How programs of a GPU read and write blocks of arrays, with heads as they lie in memory."""
 
@@ -284,9 +317,9 @@ class _OnGpu(NamedTuple):
         programs: int,
         operands: Arrays,
         results: Types,
+        tile: Tile,
         *,
         estimate: tuple[int, int, float],
-        warps: int,
         interpret: bool,
     ) -> Arrays:
         """Runs `kernel` in `programs` programs for each head of keys and each batch; it gets the program's number."""
@@ -303,7 +336,7 @@ class _OnGpu(NamedTuple):
             in_specs=[self.spec(name, x.shape, programs) for name, x in lying.items()],
             out_specs=[self.spec(name, x.shape, programs) for name, x in types.items()],
             out_shape=[*types.values()],
-            compiler_params=triton.CompilerParams(num_warps=warps, num_stages=2),
+            compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=2),
             cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
             interpret=interpret,
             name=kernel_name,
@@ -350,37 +383,15 @@ def _span(refs: Mapping[str, Any], block: Any, count: int) -> tuple[Any, Any]:
     return (refs["first"][block], refs["after"][block]) if "first" in refs else (np.int32(0), np.int32(count))
 
 
-def _on_gpu(operands: Arrays, blocks: tuple[int, int], in_rows: Iterable[str]) -> _OnGpu:
-    return _OnGpu(_sizes(operands, *blocks), frozenset(in_rows))
-
-
-Kind = tuple[bool, bool]
-
-# Blocks with which kernels fit in the 99 KiB of the smaller GPUs, such as an A10 or an L4: rows, columns and warps.
-_BLOCKS: dict[Kind, tuple[int, int, int]] = {
-    (False, False): (128, 64, 8),
-    (False, True): (64, 32, 8),
-    (True, False): (64, 32, 4),
-    (True, True): (32, 16, 4),
-}
-_BLOCKS_OF_SLOPES: dict[Kind, tuple[int, int, int]] = {
-    (False, False): (64, 64, 4),
-    (False, True): (32, 32, 4),
-    (True, False): (32, 32, 4),
-    (True, True): (32, 16, 4),
-}
-
-
-def _kind(operands: Arrays) -> Kind:
-    """Whether elements have more than 16 bits, and whether heads have more than 128 elements."""
-    return operands["query"].dtype.itemsize > 2, max(operands["query"].shape[-1], operands["value"].shape[-1]) > 128
+def _on_gpu(operands: Arrays, tile: Tile, in_rows: Iterable[str]) -> _OnGpu:
+    return _OnGpu(_sizes(operands, tile.rows, tile.columns), frozenset(in_rows))
 
 
 def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    rows, columns, warps = _BLOCKS[_kind(operands)]
+    tile = _TILES[_kind(operands)]
     if operands["query"].shape[3] <= 16:
-        rows, warps = 16, 4
-    chip = _on_gpu(operands, (rows, columns), in_rows)
+        tile = Tile(16, tile.columns, warps=2)
+    chip = _on_gpu(operands, tile, in_rows)
     sizes = chip.sizes
     count = sizes.blocks[0] * sizes.group
 
@@ -392,7 +403,7 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
 
         def step(j: Any, sums: Sums) -> Sums:
             block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
-            scores, _ = _scores(block, j * np.int32(columns), sizes)
+            scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
             return _with_keys(sums, scores, block["value"])
 
         width = refs["value"].shape[-1]
@@ -403,7 +414,7 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
 
     operands = operands | _spans(operands, sizes)
     estimate = sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands)
-    return chip.call("attention", kernel, count, operands, types, estimate=estimate, warps=warps, interpret=interpret)
+    return chip.call("attention", kernel, count, operands, types, tile, estimate=estimate, interpret=interpret)
 
 
 def _share(operands: Arrays) -> float:
@@ -412,8 +423,8 @@ def _share(operands: Arrays) -> float:
 
 
 def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    rows, columns, warps = _BLOCKS_OF_SLOPES[_kind(operands)]
-    chip = _on_gpu(operands, (rows, columns), in_rows)
+    tile = _TILES_OF_SLOPES[_kind(operands)]
+    chip = _on_gpu(operands, tile, in_rows)
     sizes = chip.sizes
     (blocks, blocks_of_keys), spans = sizes.blocks, _spans(operands, sizes)
     powers, share = sizes.products(1) // 2, _share(operands)
@@ -425,9 +436,9 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
 
         def step(j: Any, sums: Slopes) -> Slopes:
             block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
-            return _slopes_by_queries(sums, block, j * np.int32(columns), sizes)
+            return _slopes_by_queries(sums, block, j * np.int32(sizes.columns), sizes)
 
-        none = jnp.zeros(own["query"].shape, np.float32), jnp.zeros((rows, 1), np.float32)
+        none = jnp.zeros(own["query"].shape, np.float32), jnp.zeros((sizes.rows, 1), np.float32)
         by_query, by_added = lax.fori_loop(*_span(refs, i, blocks_of_keys), step, none)
         by_scale = jnp.sum(own["query"].astype(np.float32) * by_query, 1, keepdims=True)
         sums = {"by_query": by_query * own["scale"], "by_scale": by_scale, "by_added": by_added}
@@ -441,7 +452,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         def step(number: Any, sums: Slopes) -> Slopes:
             i, g = first + number // np.int32(sizes.group), number % np.int32(sizes.group)
             block = own | chip.queries(refs, i, g) | chip.scores(refs, i, j, g)
-            return _slopes_by_keys(sums, block, j * np.int32(columns), sizes)
+            return _slopes_by_keys(sums, block, j * np.int32(sizes.columns), sizes)
 
         none = tuple(jnp.zeros(own[name].shape, np.float32) for name in _OF_KEYS)
         by_key, by_value = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
@@ -458,9 +469,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         if wanted:
             estimate = sizes.products(sizes.size * 2, sizes.value_size * values), powers, share
             inputs = operands | own_spans
-            results |= chip.call(
-                name, kernel, programs, inputs, wanted, estimate=estimate, warps=warps, interpret=interpret
-            )
+            results |= chip.call(name, kernel, programs, inputs, wanted, tile, estimate=estimate, interpret=interpret)
     return results
 
 

@@ -1,9 +1,9 @@
 """The day a GPU is at hand: what dmljax computes on it, and how fast, in less than eight minutes.
 
 `python tests/benchmarks/device.py` compares all operators with this machine's CPU, and then times real sizes and
-networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown
-for `RESULTS.md`, or writes it to `--output FILE`. It needs the extra `test`, and PyTorch for its column and the
-networks. `--small` tries everything on little work, on any device.
+networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown,
+or writes it to `--output FILE`; `h100.md` has what it printed on an H100. It needs the extra `test`, and PyTorch for its
+column and the networks. `--small` tries everything on little work, on any device.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import jax
@@ -126,21 +127,35 @@ def values(plan: Plan, device: Any) -> Iterator[str]:
 
 
 class Row(NamedTuple):
-    """Microseconds of each rival, and the least that the compiled program and the work take."""
+    """Microseconds of each rival by the clock and in kernels, and the least that program and work take."""
 
     name: str
     times: Mapping[str, float]
+    kernels: Mapping[str, float]  # empty where JAX does not profile kernels, as on a CPU
     bound: float | None
     roof: float | None
 
+    def ratio(self, rival: str) -> float | None:
+        """How many times as long as a rival dmljax takes: in kernels if both have them, else by the clock."""
+        times = self.kernels if {DMLJAX, rival} <= {*self.kernels} else self.times
+        return times[DMLJAX] / times[rival] if rival in times else None
+
     @property
     def cells(self) -> tuple[str, ...]:
-        ours = self.times[DMLJAX]
-        ratios = (self.times.get(IDIOM), self.times.get(TORCH), self.bound, self.roof)
-        return (self.name, f"{ours:.1f}", *("" if other is None else f"{ours / other:.2f}" for other in ratios))
+        kernels = self.kernels.get(DMLJAX)
+        inside = kernels or self.times[DMLJAX]
+        bounds = (inside / least if least else None for least in (self.bound, self.roof))
+        figures = (kernels, self.times[DMLJAX])
+        ratios = (self.ratio(IDIOM), self.ratio(TORCH), *bounds)
+        return (
+            self.name,
+            *("" if one is None else f"{one:.1f}" for one in figures),
+            *("" if one is None else f"{one:.2f}" for one in ratios),
+        )
 
 
-HEAD = ("work", "dmljax, us", "x JAX's", "x PyTorch's", "x estimate", "x the roof")
+HEAD = ("work", "kernels, us", "clock, us", "x JAX's", "x PyTorch's", "x estimate", "x the roof")
+PROFILED = 5  # calls
 
 
 def filled(shape: Any, device: Any) -> Any:
@@ -169,24 +184,40 @@ def repeated(call: Callable[[], Any], wait: Callable[[Any], Any], seconds: float
     return run, count
 
 
+def kernel_microseconds(call: Callable[[], Any]) -> float:
+    """The time that a GPU spends in the kernels of a call; 0 on other devices."""
+    with TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            for _ in range(PROFILED):
+                result = call()
+            jax.block_until_ready(result)
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        profile = jax.profiler.ProfileData.from_file(str(file))
+    lines = (line for plane in profile.planes if "GPU" in plane.name for line in plane.lines if "Stream" in line.name)
+    return sum(event.duration_ns for line in lines for event in line.events) / 1000 / PROFILED
+
+
 def timed(name: str, build: Callable[[], Work], device: Any, target: str | None, plan: Plan) -> Row:
     """Times a workload's rivals by turns."""
     work = build()
     arrays = jax.tree.map(lambda one: filled(one, device), work.inputs)
     calls: dict[str, tuple[Callable[[], Any], int]] = {}
+    kernels: dict[str, float] = {}
     bound = None
     for rival, function in work.of_jax.items():
-        compiled = jax.jit(function).lower(*arrays).compile()
+        jitted = jax.jit(function)
         if rival == DMLJAX and target is not None:
-            bound = 1e6 * lower_bound(TARGETS[target], compiled.as_text() or "")
-        calls[rival] = repeated(partial(compiled, *arrays), jax.block_until_ready, plan.batch_seconds)
+            bound = 1e6 * lower_bound(TARGETS[target], jitted.lower(*arrays).compile().as_text() or "")
+        calls[rival] = repeated(partial(jitted, *arrays), jax.block_until_ready, plan.batch_seconds)
+        spent = kernel_microseconds(partial(jitted, *arrays))
+        kernels |= {rival: spent} if spent else {}
     if work.torch is not None and find_spec("torch"):
         calls[TORCH] = repeated(*torch_call(work.torch, arrays, device), plan.batch_seconds)
     seconds = medians({rival: run for rival, (run, _) in calls.items()}, plan.effort)
     times = {rival: 1e6 * seconds[rival] / count for rival, (_, count) in calls.items()}
     shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), arrays)
     least = target and 1e6 * roof(target, work.jax or work.dmljax, *shapes, share=work.share)
-    return Row(name, times, bound, least or None)
+    return Row(name, times, kernels, bound, least or None)
 
 
 def lower_bound(target: Target, text: str) -> float:
@@ -223,7 +254,7 @@ def speeds(plan: Plan, device: Any, target: str | None) -> Iterator[str]:
     yield from markdown_table([row.cells for row in rows], HEAD)
     yield ""
     for rival in (IDIOM, TORCH):
-        ratios = [row.times[DMLJAX] / row.times[rival] for row in rows if rival in row.times]
+        ratios = [ratio for row in rows if (ratio := row.ratio(rival)) is not None]
         if ratios:
             mean = statistics.geometric_mean(ratios)
             yield f"- {mean:.2f} x the time of {rival} in the geometric mean of {len(ratios)}."
@@ -277,4 +308,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with TemporaryDirectory() as compiled:  # twice: for the text of programs, and to call them
+        jax.config.update("jax_compilation_cache_dir", compiled)
+        main()

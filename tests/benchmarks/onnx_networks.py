@@ -89,7 +89,7 @@ def gpt(torch: Any) -> Any:
             split = self.stacked(self.norm(x)).view(x.shape[0], x.shape[1], 3, heads, -1).permute(2, 0, 3, 1, 4)
             query, key, value = split[0], split[1], split[2]
             scores = query @ key.transpose(-1, -2) / (width // heads) ** 0.5
-            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1) > 0, float("-inf"))
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:], device=scores.device).triu(1) > 0, float("-inf"))
             mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(x.shape)
             x = x + self.out(mixed)
             x = x + self.narrow(nn.functional.gelu(self.wide(self.other_norm(x))))
@@ -103,7 +103,7 @@ def gpt(torch: Any) -> Any:
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000, bias=False)
 
         def forward(self, tokens: Any) -> Any:
-            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
             presents = []
             for layer in self.layers:
                 x, present = layer(x)

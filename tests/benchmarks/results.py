@@ -18,6 +18,7 @@ from dmljax.command_line.describe import function_name, markdown_table, operator
 
 HERE = Path(__file__).parent
 PAGE, NETWORKS, OPERATORS = HERE / "RESULTS.md", HERE / "networks.json", HERE / "every.json"
+H100 = HERE / "h100.md"  # written on the day that one was at hand
 RIVALS = {"jax.numpy": "jax.numpy's idiom", "torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
 OF_NETWORKS = ("plain JAX", "PyTorch", "ONNX Runtime")
 
@@ -27,9 +28,9 @@ TEXT = """\
 `python tests/benchmarks/results.py` measures all of this on two cores of a shared machine: {measured}.
 
 [At a glance](../../notebooks/at-a-glance.md) has every operator, and [compilers](../../notebooks/compilers.md) what
-compilers estimate for an H100 and a TPU v5e. Nobody has timed dmljax on a GPU or a TPU.
+compilers estimate for an H100 and a TPU v5e. Nobody has run dmljax on a TPU.
 
-Every ratio is the rival's time divided by dmljax's: **above 1, dmljax is faster**. Repeated runs on a shared machine
+On a CPU, every ratio is the rival's time divided by dmljax's: **above 1, dmljax is faster**. Repeated runs on a shared machine
 differ: a single ratio by up to a factor of two, a mean by about a tenth. Every rival does the same work on the same
 data, its result is compared before it is timed, and blocks of calls alternate.
 
@@ -46,6 +47,9 @@ One workload of about 2^20 elements for each operator. Geometric means of each f
 
 {operators}
 
+## On an H100
+
+{h100}
 ## What limits it
 
 On a CPU, in the order of how much it costs:
@@ -83,6 +87,7 @@ def text() -> str:
     return TEXT.format(
         measured=networks["measured"],
         networks="\n".join(_of_networks(networks["milliseconds"])),
+        h100=H100.read_text(),
         operators="\n".join(_of_operators(json.loads(OPERATORS.read_text()))),
     )
 
