@@ -4,6 +4,7 @@ Needs the extras `accelerators` and `benchmarks`.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,9 +15,11 @@ import jax
 import numpy as np
 import pytest
 from helpers import few_of
+from jax.sharding import SingleDeviceSharding
 
 import dmljax
 from dmljax.estimation import compile_for
+from dmljax.estimation.targets import place_of
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")
@@ -85,6 +88,25 @@ def test_keys_are_written_into_caches_of_a_tpu_without_copies() -> None:
     compiled = compile_for("v5e", step, cache, cache, query, new, lengths, donate_argnums=(0, 1))
     at_least = 2 * cache.size * 2 / 819e9  # reading both
     assert compiled.estimated_seconds < 1.5 * at_least
+
+
+def compiled_text(target: str, function: Any, *shapes: Any) -> str:
+    place = SingleDeviceSharding(place_of(target).devices[0])
+    placed = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place) for x in shapes]
+    return str(jax.jit(function).lower(*placed).compile().as_text())
+
+
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+def test_a_mean_of_the_largest_numbers_adds_halves(target: str) -> None:
+    x = jax.ShapeDtypeStruct((8,), np.float32)
+    assert compiled_text(target, dmljax.element_wise_mean, x, x).count(" add(") == 2  # XLA merged them into one
+
+
+def test_a_gpu_rounds_quotients_that_are_quantized_as_a_cpu_does() -> None:
+    x, zero = jax.ShapeDtypeStruct((8,), np.float32), jax.ShapeDtypeStruct((8,), np.int8)
+    text = compiled_text("h100", dmljax.element_wise_quantize_linear, x, x, zero)
+    assert " divide(" in text
+    assert not re.search(r"= f32\S* divide", text)  # which is off by up to 2 units in the last place
 
 
 def test_choosing_operators_by_words_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

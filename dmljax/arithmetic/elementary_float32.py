@@ -225,23 +225,3 @@ def reciprocal_power(x: Array) -> Array:
     """A power of 2 whose product with a positive normal `x` is between 1 and 4."""
     exponent = lax.bitcast_convert_type(x, np.int32) >> 23
     return lax.bitcast_convert_type(jnp.maximum(254 - exponent, 1) << 23, np.float32)
-
-
-def nearest_quotient(a: Array, b: Array, quotient: Array) -> Array:
-    """Corrects `quotient`, which is within 2 units in the last place of `a / b`, by what remains of `a`.
-
-    The result is rounded to nearest, unless `a / b` is within 2^-20 units of the middle between two numbers.
-    """
-    power = reciprocal_power(jnp.abs(b))
-    a, b = a * power, b * power
-    (high, low), (b_high, b_low) = _halves(quotient), _halves(b)
-    # All products are exact, and all differences as far as they matter.
-    rest = a - high * b_high - high * b_low - low * b_high - low * b_low
-    is_corrected = (rest != 0) & (jnp.abs(rest) < np.inf)
-    return jnp.where(is_corrected, quotient + rest / b, quotient)
-
-
-def _halves(x: Array) -> tuple[Array, Array]:
-    """The first 12 digits of `x` and the other 12, whose sum is `x`."""
-    high = lax.bitcast_convert_type(lax.bitcast_convert_type(x, np.int32) & np.int32(-(2**12)), np.float32)
-    return high, x - high

@@ -45,15 +45,21 @@ atan: Function = _function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: fl
 
 @with_slopes(*QUOTIENT_SLOPES)
 def rounded_quotient(a: Array, b: Array) -> Array:
-    """`a / b`, rounded to nearest on every platform, for results that jump; `a` must have the shape of the result.
+    """`a / b`, rounded to nearest on a CPU and a GPU, for results that jump; `a` must have the shape of the result.
 
-    A GPU is off by up to 2 units in the last place, so that 49 / 49 may be less than 1.
+    XLA divides float32 on a GPU with errors of up to 2 units in the last place, so that 49 / 49 may be less than 1.
     """
+    return choose(a, b, gpu=_in_float64, default=quotient) if a.dtype == np.float32 else quotient(a, b)
 
-    def corrected(a: Array, b: Array) -> Array:
-        return float32.nearest_quotient(a, b, quotient(a, b))
 
-    return choose(a, b, cpu=quotient, default=corrected) if a.dtype == np.float32 else quotient(a, b)
+def _in_float64(a: Array, b: Array) -> Array:
+    """Multiplies by a reciprocal, because LLVM makes a quotient of numbers from float32 one in float32 again.
+
+    The select keeps XLA from a kernel of its own for the reciprocal of a scalar.
+    """
+    b = jnp.where(jnp.isnan(a), a, b)
+    with jax.enable_x64(True):
+        return (a.astype(np.float64) * lax.reciprocal(b.astype(np.float64))).astype(np.float32)
 
 
 def atan2(y: Array, x: Array) -> Array:

@@ -2,8 +2,8 @@
 
 `python tests/benchmarks/device.py` compares all operators with this machine's CPU, and then times real sizes and
 networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown,
-or writes it to `--output FILE`; `h100.md` has what it printed on an H100. It needs the extra `test`, and PyTorch for its
-column and the networks. `--small` tries everything on little work, on any device.
+or writes it to `--output FILE`; `h100.md` has what it printed on an H100. It needs the extra `test`, and PyTorch for
+its column and the networks. `--small` tries everything on little work, on any device.
 """
 
 import argparse

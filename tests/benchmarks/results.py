@@ -30,9 +30,9 @@ TEXT = """\
 [At a glance](../../notebooks/at-a-glance.md) has every operator, and [compilers](../../notebooks/compilers.md) what
 compilers estimate for an H100 and a TPU v5e. Nobody has run dmljax on a TPU.
 
-On a CPU, every ratio is the rival's time divided by dmljax's: **above 1, dmljax is faster**. Repeated runs on a shared machine
-differ: a single ratio by up to a factor of two, a mean by about a tenth. Every rival does the same work on the same
-data, its result is compared before it is timed, and blocks of calls alternate.
+On a CPU, every ratio is the rival's time divided by dmljax's: **above 1, dmljax is faster**. Repeated runs on a shared
+machine differ: a single ratio by up to a factor of two, a mean by about a tenth. Every rival does the same work on the
+same data, its result is compared before it is timed, and blocks of calls alternate.
 
 ## Networks
 

@@ -81,6 +81,11 @@ def test_every_platform_has_nan_at_its_end_and_the_gradient(lowering: str) -> No
         np.testing.assert_array_equal(jax.jacfwd(top)(x), np.eye(4)[places])
 
 
+def test_nan_of_either_sign_comes_after_the_smallest_on_every_platform(lowering: str) -> None:
+    row = np.array([2, NAN, 1, -NAN], np.float32)
+    assert dmljax.top_k1(row, axis=0, k=2, axis_direction=INCREASING).indices.tolist() == [2, 0]
+
+
 @FULL
 @pytest.mark.parametrize(
     ("dtype", "size", "k"),
