@@ -19,6 +19,7 @@ from helpers import SAMPLED, few_of
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
+from dmljax.command_line import terminal
 from dmljax.command_line.cli import main
 from dmljax.command_line.describe import function_name, rules
 from dmljax.descriptors.search import PURPOSES, functions_named
@@ -400,6 +401,36 @@ def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.Ca
     assert lines[2] == r"Resource 'a\n\u007f\u009b\u2028': 0"
     assert main(["check", str(path)]) == 0
     assert capsys.readouterr().out.rstrip("\n").isprintable()
+
+
+def test_a_compiler_that_aborts_gives_a_one_line_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = b"I1127 11:12:19.7 7 a.cc:7] all is well\nF1127 11:12:19.7 7 b.cc:7] Check failed: a <= 16 \n*** trace\n"
+    monkeypatch.setattr(terminal, "_PROGRAM", f"import os; os.write(2, {words!r}); os.abort()")
+    assert terminal.run_apart(["estimate"]) == 2
+    assert capfd.readouterr().err == "error: XLA's compiler stopped: Check failed: a <= 16\n"
+    monkeypatch.setattr(terminal, "_PROGRAM", "import os; os.kill(os.getpid(), 9)")
+    assert terminal.run_apart(["estimate"]) == 2
+    assert capfd.readouterr().err == "error: XLA's compiler stopped: signal 9\n"
+
+
+def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["dmljax", "compile", "none.onnx", "--for", "cpu", "-o", "none"])
+    assert main() == 2
+    assert capfd.readouterr().err == "error: none.onnx: no such file\n"
+
+
+def test_what_takes_long_is_told_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "Timer", lambda seconds, tell: SimpleNamespace(start=tell, cancel=lambda: None))
+    for is_terminal in (False, True):
+        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+        assert main(["run", str(MODELS / "activation_hardmax.json")]) == 0
+        assert capsys.readouterr().err == "compiling activation_hardmax\n" * is_terminal
 
 
 def test_an_unexpected_exception_exits_with_status_2(

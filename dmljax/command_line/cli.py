@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.command_line.terminal import INTERRUPTED, REFUSED, say_error
+from dmljax.command_line.terminal import INTERRUPTED, REFUSED, quiet, run_apart, say_error
 
 MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command is None:
             parser.print_help()
             return REFUSED
-        status = _run_command(options)
+        is_apart = arguments is None and options.command in COMPILING  # not in a process that calls this function
+        status = run_apart(sys.argv[1:]) if is_apart else _run_command(options)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(options: argparse.Namespace) -> int:
     """Runs the command and reports its errors; `main` reports errors of writing the output."""
-    from dmljax.command_line import commands
+    with quiet():
+        from dmljax.command_line import commands
 
     try:
         status: int = getattr(commands, options.command)(options)
@@ -193,6 +195,7 @@ COMMANDS = {
     "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
+COMPILING = ("estimate", "compile")  # the commands that need no platform, but other platforms' compilers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -406,7 +409,8 @@ def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def _parse_level(text: str) -> Any:
-    from dmljax.directml import FeatureLevel
+    with quiet():
+        from dmljax.directml import FeatureLevel
     from dmljax.foundation.checks import parse_enum
 
     try:

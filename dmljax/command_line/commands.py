@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import shutil
 import sys
@@ -31,7 +30,7 @@ from dmljax.command_line.describe import (
     summaries,
     table,
 )
-from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
+from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, quiet, say_error, telling
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
@@ -184,7 +183,8 @@ def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
     compiled = {}
     for name in model.dispatchables:
         begin = time.perf_counter()
-        execution.compile(name)
+        with telling(f"compiling {escape_controls(name)}"):
+            execution.compile(name)
         compiled[name] = (time.perf_counter() - begin) * 1e3
         if options.timing_verbosity >= 1:
             say(f"Initialize '{escape_controls(name)}': {compiled[name]:.4f} ms")
@@ -223,7 +223,8 @@ def _device(platform: str | None) -> jax.Device:
     if platform:
         jax.config.update("jax_platforms", platform)
     try:
-        return jax.local_devices()[0]
+        with quiet():
+            return jax.local_devices()[0]
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gave no reason"
         if platform:
@@ -366,7 +367,6 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
 def estimate(options: argparse.Namespace) -> int:
     """Estimates the cost of DxDispatch and ONNX models on GPUs and TPUs that you do not have."""
     jax.config.update("jax_platforms", "cpu")  # or else JAX would look for the chips of the installed compilers
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
@@ -393,8 +393,8 @@ def estimate(options: argparse.Namespace) -> int:
             estimates = []
             for (batch, target), program in zip(columns, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
-                print(f"compiling {title}{of_batch} for {target}", file=sys.stderr, flush=True)
-                estimates.append(program.estimate(gradient=options.gradient))
+                with telling(f"compiling {title}{of_batch} for {target}"):
+                    estimates.append(program.estimate(gradient=options.gradient))
                 listed.append({"program": title, "batch": batch, **estimates[-1].to_json()})
                 is_well &= estimates[-1].fits
             if not options.json:
@@ -428,8 +428,8 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     found = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
-        print(f"compiling {title}", file=sys.stderr, flush=True)
-        found.append(program.estimate())
+        with telling(f"compiling {title}"):
+            found.append(program.estimate())
     return found
 
 
@@ -603,8 +603,7 @@ def compile(options: argparse.Namespace) -> int:
     path, file = options.model, escape_controls(options.output)
     _require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
-    print(f"exporting {escape_controls(path)} for {join_words(platforms)}", file=sys.stderr, flush=True)
-    with within("compile"):
+    with telling(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"):
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
         program = _served(path, options, mesh)

@@ -39,8 +39,8 @@ def estimate(
     `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
 
     The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
-    exchange at the published rates, or on a TPU the cycles that its compiler expects. Requires the extra
-    `accelerators`, and `JAX_PLATFORMS=cpu` set before `import jax`; otherwise JAX looks for the chips.
+    exchange at the published rates, or on a TPU the cycles that its compiler expects. The extra `accelerators` installs
+    the compilers.
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
