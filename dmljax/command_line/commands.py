@@ -43,7 +43,7 @@ from dmljax.estimation.programs import prepared
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
 from dmljax.foundation.files import require_picture, write_picture
-from dmljax.text import escape_controls, join_words, json_text, one_line
+from dmljax.text import did_you_mean, escape_controls, join_words, json_text, one_line
 from dmljax.types import LATEST
 
 
@@ -164,9 +164,13 @@ def _sizes_of_inputs(
     from dmljax.onnx.input_types import GivenSizes
 
     outputs = {own.name for own in model.outputs}
+    names = {size for own in model.inputs for size in own.sizes or () if isinstance(size, str)}
+    for name, _ in options.onnx_free_dim_name_override:
+        rule = f"-f must name an open size of the inputs, {join_words(map(str, model.inputs))}"
+        require((), name in names, rule, repr(name) + did_you_mean(name, names))
     of_inputs = {name: shape for name, shape in options.binding_shape if name not in outputs}
-    names = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
-    return GivenSizes({**of_inputs, **shapes}, names, dict(options.onnx_free_dim_denotation_override))
+    known = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
+    return GivenSizes({**of_inputs, **shapes}, known, dict(options.onnx_free_dim_denotation_override))
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -385,24 +389,33 @@ def estimate(options: argparse.Namespace) -> int:
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
             columns = [*product(options.batch or [None], options.targets)]
             mesh = dict(options.mesh) or None
+            inputs = [inputs_of(place_of(target), batch) for batch, target in columns]
             # All are prepared before the first is compiled, which may take minutes.
             all_prepared = [
-                prepared(function, (*inputs_of(place_of(target), batch),), target, mesh=mesh)
-                for batch, target in columns
+                prepared(function, (*types.values(),), target, mesh=mesh)
+                for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
-            for (batch, target), program in zip(columns, all_prepared, strict=True):
+            for (batch, target), types, program in zip(columns, inputs, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
                 with telling(f"compiling {title}{of_batch} for {target}"):
                     estimates.append(program.estimate(gradient=options.gradient))
-                listed.append({"program": title, "batch": batch, **estimates[-1].to_json()})
+                shapes = {name: jax.typeof(type_).str_short() for name, type_ in types.items()}
+                listed.append({"program": title, "batch": batch, "inputs": shapes, **estimates[-1].to_json()})
                 is_well &= estimates[-1].fits
             if not options.json:
                 batches = [batch for batch, _ in columns] if options.batch else []
-                print(title, *estimate_table(estimates, batches, width), "", sep="\n")
+                print(title, *_shapes(inputs), *estimate_table(estimates, batches, width), "", sep="\n")
     if options.json:
         print(json.dumps(listed, indent=1))
     return 0 if is_well else FINDINGS
+
+
+def _shapes(inputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Tells the types of each input that were compiled."""
+    for name in inputs[0]:
+        types = dict.fromkeys(jax.typeof(types[name]).str_short() for types in inputs)
+        yield f"{escape_controls(name)}: {join_words(types, 'or')}"
 
 
 def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.Generation]:
@@ -656,7 +669,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 
 
-Inputs = Callable[[Place, int | None], Sequence[Any]]  # the types of inputs for some chips and a batch
+Inputs = Callable[[Place, int | None], Mapping[str, Any]]  # the types of inputs for some chips and a batch
 
 
 def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
@@ -664,12 +677,12 @@ def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any
     if options.batch:
         raise InvalidDesc(Problem((), "--batch is only for ONNX models", escape_controls(path)))
     if path.lower().endswith(".bin"):
-        yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: ()
+        yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: {}
         return
     model = _load(path, options)
     _warn(model.warnings)
     for name, dispatchable in model.dispatchables.items():
-        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, lambda place, batch: ()
+        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, lambda place, batch: {}
 
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
@@ -680,9 +693,10 @@ def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str
     model = load_onnx(path)
     sizes = _sizes_of_inputs(model, options)
 
-    def inputs_of(place: Place, batch: int | None) -> Sequence[Any]:
+    def inputs_of(place: Place, batch: int | None) -> Mapping[str, Any]:
         count = len(place.devices)
-        return types_of_inputs(model, sizes, batch or (count if count > 1 else None))
+        types = types_of_inputs(model, sizes, batch or (count if count > 1 else None))
+        return dict(zip((own.name for own in model.inputs), types, strict=True))
 
     yield escape_controls(path), model, inputs_of
 

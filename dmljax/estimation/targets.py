@@ -34,6 +34,8 @@ ENVIRONMENT = {  # of a process that compiles
 MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # that contain the compilers
 PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
 
+GPUS = 8  # of a machine
+
 SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU
 COPIED = 2.8 / 3.35232  # the fraction of a GPU's memory bandwidth that copies reach
 SUSTAINED = 1.7 / 1.98  # the fraction of its boost clock that it keeps
@@ -176,8 +178,10 @@ def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
     form = "x".join("4" * rank)
     is_sized = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
     usual = _usual_slices(smallest)
-    counts = f", or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
+    largest = ", at most 16x16" if rank == 2 else ""
+    counts = f"{largest}, or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
     rule = f"must be written like {chip}:{form}{counts}"
+    is_sized = is_sized and (rank != 2 or max(_sizes_in(sizes)) <= 16)  # or else libtpu aborts
     require("target", not colon or is_sized or sizes in map(str, usual), rule, repr(name))
     if not colon:
         return chip, ()
@@ -206,6 +210,8 @@ def place_of(name: str) -> Place:
     """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:16` or `v5e:4x4` in a slice."""
     chip, sizes = chips_of(name)
     target = TARGETS[chip]
+    rule, remedy = f"must be at most {GPUS} GPUs, which share a machine's NVLink", f"{chip}:{GPUS}"
+    require("target", target.gpu is None or math.prod(sizes) <= GPUS, rule, repr(name), remedy=remedy)
     module = MODULES[target.platform]
     if find_spec(module) is None:
         rule = f"the compiler for {chip} is not installed: no {module}"
@@ -236,7 +242,9 @@ def _devices(name: str, chip: str, target: Target, sizes: str) -> Any:
             return topologies.get_topology_desc("", platform="cuda", **options).devices
     except Exception as error:  # JAX's runtime errors and ValueErrors, which are long
         reason = one_line(str(error).splitlines()[0])
-        raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}")) from None
+        usual = ", ".join(map(str, _usual_slices(_sizes_in(target.topology))))
+        remedy = f"{chip}:{usual} work" if usual and target.gpu is None else None
+        raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}", remedy=remedy)) from None
 
 
 def gpu_config(target: Target, gpu: Gpu) -> str:

@@ -26,8 +26,9 @@ def test_the_batches_of_a_model_are_side_by_side(path: str, capsys: pytest.Captu
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "2", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == path
-    assert [line.split() for line in lines[1:3]] == [["h100", "h100:2"] * 2, ["batch", *"2244"]]
-    assert lines[4].split() == ["chips", *"1212"]
+    assert lines[1] == "x: float32[2,3,4,4] or float32[4,3,4,4]"
+    assert [line.split() for line in lines[2:4]] == [["h100", "h100:2"] * 2, ["batch", *"2244"]]
+    assert lines[5].split() == ["chips", *"1212"]
     assert sum(line.startswith("The time is a lower bound") for line in lines) == 1
 
 
@@ -74,6 +75,24 @@ def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: py
         "batch: needs a model with an input whose first dimension is open; got x: float32[2, 3, 4, 4]\n"
         in capsys.readouterr().err
     )
+
+
+def test_open_sizes_must_be_given_and_spelled_right(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    gpt = str(MODELS / "gpt.onnx")
+    refused = {
+        (): "sizes that the model leaves open must be given; got tokens: int64[batch, length]\ntip: -f length:256",
+        ("-f", "lenght:8"): "-f must name an open size of the inputs, tokens: int64[batch, length]; got 'lenght'\n"
+        "tip: did you mean length?",
+    }
+    for options, message in refused.items():
+        assert main(["estimate", gpt, "--for", "h100", *options]) == 2
+        assert capsys.readouterr().err == f"error: {message}\n"
+    image = value("x", FLOAT, [None, 3, None, "width"])
+    Path(path).write_bytes(model([helper.make_node("Relu", ["x"], ["y"])], [image], ["y"]).SerializeToString())
+    assert main(["estimate", path, "--for", "h100"]) == 2
+    assert capsys.readouterr().err.endswith("\ntip: -f width:256 -b x:1,3,256,256\n")
+    assert main(["estimate", path, "--for", "h100", "-b", "x:2,3,4,5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["inputs"] == {"x": "float32[2,3,4,5]"}
 
 
 def test_too_little_memory_exits_with_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
