@@ -664,6 +664,11 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
         (["check", "none.onnx"], "error: none.onnx: no such file\n"),
         (["check", "none.json"], "error: none.json: no such file\n"),
         (["run", "notes.md"], "notes.md:1:1: expected a value; got '# notes' (models are .json, .onnx or .bin)\n"),
+        (["run", "notes.onnx"], "error: onnx: not an ONNX model in protobuf; got 7 bytes in 'notes.onnx'\n"),
+        (
+            ["run", str(MODELS / "dense.onnx"), "--input", "x=notes.md"],
+            "error: notes.md must be one of .npy, .npz, .bmp, .gif, .jpeg, .jpg, .png, .webp\n",
+        ),
         (
             ["run", "none.json", "--print"],
             "error: unrecognized arguments: --print\ntip: did you mean --print_commands?\n",
@@ -674,7 +679,8 @@ def test_an_invalid_command_is_refused_with_the_remedy(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("notes.md").write_text("# notes")
+    for name in ("notes.md", "notes.onnx"):
+        Path(name).write_text("# notes")
     try:
         status: Any = main(arguments)
     except SystemExit as stopped:
@@ -769,6 +775,16 @@ def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pyt
         main(arguments)
     assert refused.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_shells_complete_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=found.append))
+    assert main(["ops", "one_hot"]) == 0
+    assert found == []
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    assert main(["ops", "one_hot"]) == 0
+    assert [parser.prog for parser in found] == ["dmljax"]
 
 
 def test_running_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

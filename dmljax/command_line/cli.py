@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a model's names and bytes may not be valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # set by the shell that completes a line
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     try:
         options = parser.parse_args(arguments)
         if options.command is None:
@@ -112,11 +116,11 @@ published rates, not a measurement. The exit status is 1 if a program does not c
 has."""
 
 COMPILE_EXAMPLES = """examples:
-  dmljax compile network.onnx --for h100 -o network.bin
-  dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
-  dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
-  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.bin
-  python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
+  dmljax compile network.onnx --for h100 -o network.stablehlo
+  dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.stablehlo
+  dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.stablehlo
+  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.stablehlo
+  python -c "import jax; f = jax.export.deserialize(open('network.stablehlo', 'rb').read()); print(f.in_avals)"
 
 The artifact is StableHLO for the platform of the chip, and includes the weights. Sizes that a model leaves open stay
 open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h

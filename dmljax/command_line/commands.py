@@ -7,6 +7,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -616,7 +618,7 @@ def compile(options: argparse.Namespace) -> int:
     path, file = options.model, escape_controls(options.output)
     _require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
-    with telling(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"):
+    with telling(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"), _sized():
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
         program = _served(path, options, mesh)
@@ -638,6 +640,25 @@ def compile(options: argparse.Namespace) -> int:
     else:
         print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data is the content of the file")
     return 0
+
+
+@contextmanager
+def _sized() -> Iterator[None]:
+    """Advises options instead of constraints of `jax.export`, which commands do not take."""
+    try:
+        yield
+    except DmlError as error:
+        error.args = tuple(replace(problem, remedy=_as_options(problem.remedy)) for problem in error.problems)
+        raise
+
+
+def _as_options(remedy: str | None) -> str | None:
+    found = _CONSTRAINTS.fullmatch(remedy or "")
+    return " ".join(f"-f {name}:SIZE" for name in dict.fromkeys(_NAMES.findall(found[1]))) if found else remedy
+
+
+_CONSTRAINTS = re.compile(r"jax\.export\.symbolic_shape\(\.\.\., constraints=(.*)\)")
+_NAMES = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
 
 
 def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:

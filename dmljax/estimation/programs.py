@@ -45,7 +45,7 @@ def estimate(
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: estimate: target must be ... did you mean h100?
+    dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
     return prepared(function, inputs, target, weights, mesh, specs).estimate(gradient=gradient)
 

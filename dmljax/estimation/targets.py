@@ -171,8 +171,8 @@ def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
     chip, colon, sizes = name.partition(":")
     known = (*others, *TARGETS)
     if chip not in known:
-        rule = f"must be one of {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
-        raise InvalidDesc(Problem("target", rule, repr(chip) + did_you_mean(chip, known)))
+        remedy = f"choose {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
+        raise InvalidDesc(Problem((), f"unknown chip {chip!r}{did_you_mean(chip, known)}", remedy=remedy))
     smallest = () if chip in others or TARGETS[chip].gpu else _sizes_in(TARGETS[chip].topology)
     rank = len(smallest) or 1
     form = "x".join("4" * rank)
