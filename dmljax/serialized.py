@@ -39,6 +39,7 @@ _FORMS = {UINT32: "I", UINT64: "Q", INT32: "i", FLOAT32: "f", BOOL: "?", SCALE_B
 _DTYPES = {UINTS: "uint32", INTS: "int32", FLOATS: "float32"}
 
 
+_EXPORTED = b"StableHLO_v"  # in every program that jax.export wrote
 MAX_BYTES = 2**32  # of a graph and its constants; the same limit as for a DxDispatch model
 
 
@@ -58,6 +59,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
         with opened(file, left, remedy="max_bytes of load counts all files together") as stream:
             data: bytes = stream.read(left)
         left -= len(data)
+        require((), _EXPORTED not in data, "must be a DirectML serialized graph, but jax.export.deserialize reads it")
         return data
 
     with within("serialized graph"):

@@ -19,6 +19,7 @@ from helpers import SAMPLED, few_of
 from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
 
 import dmljax
+from dmljax.command_line import terminal
 from dmljax.command_line.cli import main
 from dmljax.command_line.describe import function_name, rules
 from dmljax.descriptors.search import PURPOSES, functions_named
@@ -402,6 +403,36 @@ def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.rstrip("\n").isprintable()
 
 
+def test_a_compiler_that_aborts_gives_a_one_line_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = b"I1127 11:12:19.7 7 a.cc:7] all is well\nF1127 11:12:19.7 7 b.cc:7] Check failed: a <= 16 \n*** trace\n"
+    monkeypatch.setattr(terminal, "_PROGRAM", f"import os; os.write(2, {words!r}); os.abort()")
+    assert terminal.run_apart(["estimate"]) == 2
+    assert capfd.readouterr().err == "error: XLA's compiler stopped: Check failed: a <= 16\n"
+    monkeypatch.setattr(terminal, "_PROGRAM", "import os; os.kill(os.getpid(), 9)")
+    assert terminal.run_apart(["estimate"]) == 2
+    assert capfd.readouterr().err == "error: XLA's compiler stopped: signal 9\n"
+
+
+def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["dmljax", "compile", "none.onnx", "--for", "cpu", "-o", "none"])
+    assert main() == 2
+    assert capfd.readouterr().err == "error: none.onnx: no such file\n"
+
+
+def test_what_takes_long_is_told_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "Timer", lambda seconds, tell: SimpleNamespace(start=tell, cancel=lambda: None))
+    for is_terminal in (False, True):
+        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+        assert main(["run", str(MODELS / "activation_hardmax.json")]) == 0
+        assert capsys.readouterr().err == "compiling activation_hardmax\n" * is_terminal
+
+
 def test_an_unexpected_exception_exits_with_status_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -633,6 +664,11 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
         (["check", "none.onnx"], "error: none.onnx: no such file\n"),
         (["check", "none.json"], "error: none.json: no such file\n"),
         (["run", "notes.md"], "notes.md:1:1: expected a value; got '# notes' (models are .json, .onnx or .bin)\n"),
+        (["run", "notes.onnx"], "error: onnx: not an ONNX model in protobuf; got 7 bytes in 'notes.onnx'\n"),
+        (
+            ["run", str(MODELS / "dense.onnx"), "--input", "x=notes.md"],
+            "error: notes.md must be one of .npy, .npz, .bmp, .gif, .jpeg, .jpg, .png, .webp\n",
+        ),
         (
             ["run", "none.json", "--print"],
             "error: unrecognized arguments: --print\ntip: did you mean --print_commands?\n",
@@ -643,7 +679,8 @@ def test_an_invalid_command_is_refused_with_the_remedy(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("notes.md").write_text("# notes")
+    for name in ("notes.md", "notes.onnx"):
+        Path(name).write_text("# notes")
     try:
         status: Any = main(arguments)
     except SystemExit as stopped:
@@ -738,6 +775,16 @@ def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pyt
         main(arguments)
     assert refused.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_shells_complete_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=found.append))
+    assert main(["ops", "one_hot"]) == 0
+    assert found == []
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    assert main(["ops", "one_hot"]) == 0
+    assert [parser.prog for parser in found] == ["dmljax"]
 
 
 def test_running_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

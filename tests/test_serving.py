@@ -18,6 +18,7 @@ from models import MODELS
 import dmljax
 from dmljax.command_line.cli import main
 from dmljax.estimation import artifacts
+from dmljax.foundation.extras import command_for
 
 parser = pytest.importorskip("onnx.parser", reason="the extra `onnx` is not installed")
 
@@ -48,14 +49,51 @@ def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "gpt.bin")
+    path = str(tmp_path / "gpt.stablehlo")
     assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["platforms"] == ["cpu", "cuda"]
     assert told["inputs"] == [f"int{64 if X64 else 32}[batch,length]"]
-    code = "import jax; f = jax.export.deserialize(open('gpt.bin', 'rb').read()); print(f.call([[1, 2, 3]]).shape)"
+    code = (
+        "import jax; f = jax.export.deserialize(open('gpt.stablehlo', 'rb').read()); print(f.call([[1, 2, 3]]).shape)"
+    )
     code = code.replace("[[1, 2, 3]]", "jax.numpy.ones((2, 3), int)")
     assert printed_without_dmljax(code, tmp_path) == ["(2, 3, 10)"]
+
+
+def test_an_exported_program_is_not_taken_for_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", "gemm.stablehlo"]) == 0
+    Path("gemm.bin").symlink_to("gemm.stablehlo")
+    capsys.readouterr()
+    for file in ("gemm.stablehlo", "gemm.bin"):
+        for command in (["run", file], ["check", file]):
+            assert main(command) == 2
+            told = "must be a DirectML serialized graph, but jax.export.deserialize reads it"
+            assert capsys.readouterr().err == f"{file}: the model {told}\n"
+
+
+def test_the_extra_that_writes_programs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(artifacts, "find_spec", lambda name: None)
+    assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", "gemm.stablehlo"]) == 2
+    told = "what jax.export writes files with is not installed: no flatbuffers"
+    assert capsys.readouterr().err == f"error: {told}\ntip: {command_for('export')}\n"
+
+
+ADDED = """<ir_version: 10, opset_import: ["": 21]> f (float[n, height] x, float[n, width] z) => (float[n, height] y)
+{ y = Add (x, z) }"""
+
+
+def test_sizes_that_must_be_known_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.onnx").write_bytes(parser.parse_model(ADDED).SerializeToString())
+    command = ["compile", str(tmp_path / "model.onnx"), "--for", "cpu", "-o", str(tmp_path / "model.stablehlo")]
+    assert main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "tip: -f height:SIZE -f width:SIZE"
+    assert main([*command, "-f", "height:4", "-f", "width:4"]) == 0
 
 
 def test_an_artifact_stores_the_results_that_depend_only_on_weights(tmp_path: Path) -> None:
@@ -64,7 +102,7 @@ def test_an_artifact_stores_the_results_that_depend_only_on_weights(tmp_path: Pa
         <float[2, 2] w = {1, 2, 3, 4}> { square = MatMul(w, w) y = MatMul(x, square) }"""
     )
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
-    path = tmp_path / "model.bin"
+    path = tmp_path / "model.stablehlo"
     assert main(["compile", str(tmp_path / "model.onnx"), "--for", "cpu", "-o", str(path)]) == 0
     artifact = jax.export.deserialize(bytearray(path.read_bytes()))
     assert artifact.mlir_module().count("stablehlo.dot_general") == 1
@@ -80,7 +118,7 @@ HALVED = """<ir_version: 10, opset_import: ["": 21]> f (float[1, 1, height, widt
 
 def test_open_sizes_may_be_multiples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.onnx").write_bytes(parser.parse_model(HALVED).SerializeToString())
-    path = tmp_path / "model.bin"
+    path = tmp_path / "model.stablehlo"
     command = ["compile", str(tmp_path / "model.onnx"), "--for", "cpu", "-o", str(path)]
     assert main(command) == 2
     remedy = re.search(r"dmljax compile takes (-f height:2\*height) (-f width:2\*width)\)?$", capsys.readouterr().err)
@@ -119,7 +157,7 @@ def test_several_chips_share_batches_and_take_the_weights_from_a_file(
         <bfloat16[2, 2] file = {16256, 16384, 16448, 16512}> { y = MatMul(x, file) }"""
     )  # the bits of 1, 2, 3 and 4
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
-    path = str(tmp_path / "model.bin")
+    path = str(tmp_path / "model.stablehlo")
     assert main(["compile", str(tmp_path / "model.onnx"), "--for", "h100:4", "-o", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["weights"], told["devices"], told["platforms"]) == (f"{path}.npz", 4, ["cuda"])
@@ -145,17 +183,17 @@ def test_a_quantized_model_runs_without_dmljax(tmp_path: Path) -> None:
     served = jax.export.export(jax.jit(model), platforms=["cpu", "cuda", "tpu"])(
         jax.ShapeDtypeStruct((size, 4), np.float32)
     )
-    (tmp_path / "quantized.bin").write_bytes(served.serialize())
+    (tmp_path / "quantized.stablehlo").write_bytes(served.serialize())
     np.save(tmp_path / "x.npy", x)
     code = """
 import jax, numpy as np
-print(jax.export.deserialize(open("quantized.bin", "rb").read()).call(np.load("x.npy")).tolist())
+print(jax.export.deserialize(open("quantized.stablehlo", "rb").read()).call(np.load("x.npy")).tolist())
 """
     assert json.loads(printed_without_dmljax(code, tmp_path)[0]) == model(x).tolist()
 
 
 REFUSED = [
-    ("gemm.bin --for h1000", "target must be one of cpu, h100, .*; got 'h1000'\ntip: did you mean h100"),
+    ("gemm.bin --for h1000", "unknown chip 'h1000', did you mean h100\\?\ntip: choose cpu, h100, "),
     ("gemm.bin --for cpu:4x4", "target must be written like cpu:4; got 'cpu:4x4'"),
     ("gpt.onnx --for h100:8 --for v5e", "target must have the same number of chips as the others; got h100:8 and v5e"),
     ("gpt.onnx --for v5e --mesh data=2", "compile: mesh must have as many chips as v5e, 1; got 2"),
@@ -175,7 +213,7 @@ def test_a_model_that_cannot_be_compiled_gives_a_one_line_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model, *options = arguments.split()
-    assert main(["compile", str(MODELS / model), "-o", "file.bin", *options]) == 2
+    assert main(["compile", str(MODELS / model), "-o", "file.stablehlo", *options]) == 2
     assert re.search(f"^error: {message}", capsys.readouterr().err, re.MULTILINE)
     assert not [*tmp_path.iterdir()]
 
@@ -184,7 +222,7 @@ def test_weights_that_an_artifact_cannot_hold_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(artifacts, "MAX_BYTES", 1000)
-    path = str(tmp_path / "gpt.bin")
+    path = str(tmp_path / "gpt.stablehlo")
     assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "-o", path]) == 2
     error, tip = capsys.readouterr().err.splitlines()[-2:]
     assert error.startswith("error: compile: weights in a file must take at most 1000 bytes; got ")

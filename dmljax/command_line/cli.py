@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dmljax
-from dmljax.command_line.terminal import INTERRUPTED, REFUSED, say_error
+from dmljax.command_line.terminal import INTERRUPTED, REFUSED, quiet, run_apart, say_error
 
 MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 
@@ -32,12 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a model's names and bytes may not be valid text
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # set by the shell that completes a line
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     try:
         options = parser.parse_args(arguments)
         if options.command is None:
             parser.print_help()
             return REFUSED
-        status = _run_command(options)
+        is_apart = arguments is None and options.command in COMPILING  # not in a process that calls this function
+        status = run_apart(sys.argv[1:]) if is_apart else _run_command(options)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command(options: argparse.Namespace) -> int:
     """Runs the command and reports its errors; `main` reports errors of writing the output."""
-    from dmljax.command_line import commands
+    with quiet():
+        from dmljax.command_line import commands
 
     try:
         status: int = getattr(commands, options.command)(options)
@@ -110,11 +116,11 @@ published rates, not a measurement. The exit status is 1 if a program does not c
 has."""
 
 COMPILE_EXAMPLES = """examples:
-  dmljax compile network.onnx --for h100 -o network.bin
-  dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.bin
-  dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.bin
-  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.bin
-  python -c "import jax; f = jax.export.deserialize(open('network.bin', 'rb').read()); print(f.in_avals)"
+  dmljax compile network.onnx --for h100 -o network.stablehlo
+  dmljax compile network.onnx --for cpu --for v5e --batch 8 -o network.stablehlo
+  dmljax compile network.onnx --for v5e:4x4 --mesh data=2,model=8 -o network.stablehlo
+  dmljax compile unet.onnx --for cpu -f steps:1 -f height:8*h -f width:8*w -o unet.stablehlo
+  python -c "import jax; f = jax.export.deserialize(open('network.stablehlo', 'rb').read()); print(f.in_avals)"
 
 The artifact is StableHLO for the platform of the chip, and includes the weights. Sizes that a model leaves open stay
 open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h
@@ -193,6 +199,7 @@ COMMANDS = {
     "ops": "Lists the operators.",
     "explain": "Explains an operator: its function, members, rules, data types and an example.",
 }
+COMPILING = ("estimate", "compile")  # the commands that need no platform, but other platforms' compilers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -406,7 +413,8 @@ def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def _parse_level(text: str) -> Any:
-    from dmljax.directml import FeatureLevel
+    with quiet():
+        from dmljax.directml import FeatureLevel
     from dmljax.foundation.checks import parse_enum
 
     try:

@@ -2,12 +2,13 @@
 
 import argparse
 import json
-import os
 import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from dmljax.command_line.describe import (
     summaries,
     table,
 )
-from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, say_error
+from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, quiet, say_error, telling
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
@@ -44,7 +45,7 @@ from dmljax.estimation.programs import prepared
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
 from dmljax.foundation.files import require_picture, write_picture
-from dmljax.text import escape_controls, join_words, json_text, one_line
+from dmljax.text import did_you_mean, escape_controls, join_words, json_text, one_line
 from dmljax.types import LATEST
 
 
@@ -165,9 +166,13 @@ def _sizes_of_inputs(
     from dmljax.onnx.input_types import GivenSizes
 
     outputs = {own.name for own in model.outputs}
+    names = {size for own in model.inputs for size in own.sizes or () if isinstance(size, str)}
+    for name, _ in options.onnx_free_dim_name_override:
+        rule = f"-f must name an open size of the inputs, {join_words(map(str, model.inputs))}"
+        require((), name in names, rule, repr(name) + did_you_mean(name, names))
     of_inputs = {name: shape for name, shape in options.binding_shape if name not in outputs}
-    names = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
-    return GivenSizes({**of_inputs, **shapes}, names, dict(options.onnx_free_dim_denotation_override))
+    known = {name: size for name, size in options.onnx_free_dim_name_override if isinstance(size, int)}
+    return GivenSizes({**of_inputs, **shapes}, known, dict(options.onnx_free_dim_denotation_override))
 
 
 def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
@@ -184,7 +189,8 @@ def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
     compiled = {}
     for name in model.dispatchables:
         begin = time.perf_counter()
-        execution.compile(name)
+        with telling(f"compiling {escape_controls(name)}"):
+            execution.compile(name)
         compiled[name] = (time.perf_counter() - begin) * 1e3
         if options.timing_verbosity >= 1:
             say(f"Initialize '{escape_controls(name)}': {compiled[name]:.4f} ms")
@@ -223,7 +229,8 @@ def _device(platform: str | None) -> jax.Device:
     if platform:
         jax.config.update("jax_platforms", platform)
     try:
-        return jax.local_devices()[0]
+        with quiet():
+            return jax.local_devices()[0]
     except Exception as error:  # JAX raises an AssertionError or a RuntimeError if it has no device
         reason = one_line(_REMEDY.sub("", str(error))) or "JAX gave no reason"
         if platform:
@@ -366,7 +373,6 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
 def estimate(options: argparse.Namespace) -> int:
     """Estimates the cost of DxDispatch and ONNX models on GPUs and TPUs that you do not have."""
     jax.config.update("jax_platforms", "cpu")  # or else JAX would look for the chips of the installed compilers
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
@@ -385,24 +391,33 @@ def estimate(options: argparse.Namespace) -> int:
         for title, function, inputs_of in (_onnx_programs if _is_onnx(path) else _programs)(path, options):
             columns = [*product(options.batch or [None], options.targets)]
             mesh = dict(options.mesh) or None
+            inputs = [inputs_of(place_of(target), batch) for batch, target in columns]
             # All are prepared before the first is compiled, which may take minutes.
             all_prepared = [
-                prepared(function, (*inputs_of(place_of(target), batch),), target, mesh=mesh)
-                for batch, target in columns
+                prepared(function, (*types.values(),), target, mesh=mesh)
+                for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
-            for (batch, target), program in zip(columns, all_prepared, strict=True):
+            for (batch, target), types, program in zip(columns, inputs, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
-                print(f"compiling {title}{of_batch} for {target}", file=sys.stderr, flush=True)
-                estimates.append(program.estimate(gradient=options.gradient))
-                listed.append({"program": title, "batch": batch, **estimates[-1].to_json()})
+                with telling(f"compiling {title}{of_batch} for {target}"):
+                    estimates.append(program.estimate(gradient=options.gradient))
+                shapes = {name: jax.typeof(type_).str_short() for name, type_ in types.items()}
+                listed.append({"program": title, "batch": batch, "inputs": shapes, **estimates[-1].to_json()})
                 is_well &= estimates[-1].fits
             if not options.json:
                 batches = [batch for batch, _ in columns] if options.batch else []
-                print(title, *estimate_table(estimates, batches, width), "", sep="\n")
+                print(title, *_shapes(inputs), *estimate_table(estimates, batches, width), "", sep="\n")
     if options.json:
         print(json.dumps(listed, indent=1))
     return 0 if is_well else FINDINGS
+
+
+def _shapes(inputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Tells the types of each input that were compiled."""
+    for name in inputs[0]:
+        types = dict.fromkeys(jax.typeof(types[name]).str_short() for types in inputs)
+        yield f"{escape_controls(name)}: {join_words(types, 'or')}"
 
 
 def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.Generation]:
@@ -428,8 +443,8 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     found = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
-        print(f"compiling {title}", file=sys.stderr, flush=True)
-        found.append(program.estimate())
+        with telling(f"compiling {title}"):
+            found.append(program.estimate())
     return found
 
 
@@ -603,8 +618,7 @@ def compile(options: argparse.Namespace) -> int:
     path, file = options.model, escape_controls(options.output)
     _require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
-    print(f"exporting {escape_controls(path)} for {join_words(platforms)}", file=sys.stderr, flush=True)
-    with within("compile"):
+    with telling(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"), _sized():
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
         program = _served(path, options, mesh)
@@ -626,6 +640,25 @@ def compile(options: argparse.Namespace) -> int:
     else:
         print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data is the content of the file")
     return 0
+
+
+@contextmanager
+def _sized() -> Iterator[None]:
+    """Advises options instead of constraints of `jax.export`, which commands do not take."""
+    try:
+        yield
+    except DmlError as error:
+        error.args = tuple(replace(problem, remedy=_as_options(problem.remedy)) for problem in error.problems)
+        raise
+
+
+def _as_options(remedy: str | None) -> str | None:
+    found = _CONSTRAINTS.fullmatch(remedy or "")
+    return " ".join(f"-f {name}:SIZE" for name in dict.fromkeys(_NAMES.findall(found[1]))) if found else remedy
+
+
+_CONSTRAINTS = re.compile(r"jax\.export\.symbolic_shape\(\.\.\., constraints=(.*)\)")
+_NAMES = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
 
 
 def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
@@ -657,7 +690,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 
 
-Inputs = Callable[[Place, int | None], Sequence[Any]]  # the types of inputs for some chips and a batch
+Inputs = Callable[[Place, int | None], Mapping[str, Any]]  # the types of inputs for some chips and a batch
 
 
 def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
@@ -665,12 +698,12 @@ def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any
     if options.batch:
         raise InvalidDesc(Problem((), "--batch is only for ONNX models", escape_controls(path)))
     if path.lower().endswith(".bin"):
-        yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: ()
+        yield escape_controls(path), dmljax.serialized.load(path), lambda place, batch: {}
         return
     model = _load(path, options)
     _warn(model.warnings)
     for name, dispatchable in model.dispatchables.items():
-        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, lambda place, batch: ()
+        yield f"{escape_controls(name)}: {dispatchable.desc.title}", dispatchable.desc, lambda place, batch: {}
 
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
@@ -681,9 +714,10 @@ def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str
     model = load_onnx(path)
     sizes = _sizes_of_inputs(model, options)
 
-    def inputs_of(place: Place, batch: int | None) -> Sequence[Any]:
+    def inputs_of(place: Place, batch: int | None) -> Mapping[str, Any]:
         count = len(place.devices)
-        return types_of_inputs(model, sizes, batch or (count if count > 1 else None))
+        types = types_of_inputs(model, sizes, batch or (count if count > 1 else None))
+        return dict(zip((own.name for own in model.inputs), types, strict=True))
 
     yield escape_controls(path), model, inputs_of
 

@@ -1,7 +1,13 @@
 """Writes errors and colors to a terminal, and defines the exit statuses of commands."""
 
 import os
+import re
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any
 
 FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
@@ -12,6 +18,59 @@ def say_error(message: str, tip: str | None = None) -> int:
     """Prints an error and a tip on a line each, and returns the exit status."""
     print(f"error: {message}", *([f"tip: {tip}"] if tip else []), sep="\n", file=sys.stderr)
     return REFUSED
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drops what libraries write to the standard error, as JAX's plugins do on machines without their chips."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+PATIENCE = 2.0  # seconds before a user wants to know
+
+
+@contextmanager
+def telling(text: str) -> Iterator[None]:
+    """Says what takes longer than users wait, if the standard error is a terminal."""
+    timer = Timer(PATIENCE, lambda: print(text, file=sys.stderr, flush=True))
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+_PROGRAM = """
+import os, sys
+sys.path[:] = {path!r}
+sys.stderr = os.fdopen({stream}, "w", 1)
+from dmljax.command_line.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run_apart(arguments: Sequence[str]) -> int:
+    """Runs a command in a process of its own, where compilers may log, and end the process."""
+    with tempfile.TemporaryFile() as log, open(os.dup(2), "wb") as stream:
+        program = _PROGRAM.format(path=sys.path, stream=stream.fileno())
+        command = [sys.executable, "-c", program, *arguments]
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}  # or else JAX would look for the chips
+        status = subprocess.call(command, env=environment, stderr=log, pass_fds=[stream.fileno()])  # noqa: S603
+        if status >= 0:
+            return status
+        log.seek(0)
+        words = log.read().decode(errors="replace")
+    fatal = re.search(r"^F\d{4} .*?\] (.*)", words, re.MULTILINE)
+    return say_error(f"XLA's compiler stopped: {fatal[1].strip() if fatal else f'signal {-status}'}")
 
 
 def colored(text: str, color: str, file: Any = None) -> str:

@@ -81,7 +81,7 @@ def load(
 
 
 def _read_file(file: Path) -> bytes:
-    if file.suffix.lower() == ".bin":
+    if file.suffix.lower() in (".bin", ".stablehlo"):  # the latter is refused with the remedy
         return model_text(file).encode()
     if file.suffix.lower() == ".onnx":
         raise Unsupported(Problem((), "must be JSON; to run an ONNX model, name it in a dispatchable"))

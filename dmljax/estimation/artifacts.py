@@ -3,6 +3,7 @@
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 from jax import export
 from jax.sharding import AbstractMesh
 
-from dmljax.errors import InvalidDesc, Problem, require, unusable_file
+from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.estimation.placement import Program, on_mesh
 from dmljax.estimation.targets import TARGETS, chips_of
+from dmljax.foundation.extras import command_for
 from dmljax.text import join_words, one_line
 
 CPU = "cpu"
@@ -52,6 +54,9 @@ def require_file(path: str) -> None:
     shown = one_line(path)
     require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
     require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
+    if find_spec("flatbuffers") is None:
+        rule = "what jax.export writes files with is not installed: no flatbuffers"
+        raise Unsupported(Problem((), rule, remedy=command_for("export")))
 
 
 def write(artifact: export.Exported, path: str) -> int:

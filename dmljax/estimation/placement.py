@@ -1,7 +1,7 @@
 """Describes programs by the shapes of their arguments, and places each array on chips."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
-from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, require
 from dmljax.estimation.targets import Place
 from dmljax.foundation.meshes import divided, require_fitting
 from dmljax.graphs.graph import Graph
-from dmljax.text import show
+from dmljax.text import did_you_mean, show
 
 MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
 
@@ -113,7 +113,17 @@ def on_mesh(program: Program, mesh: Mesh | AbstractMesh, specs: Any = None) -> t
     for i, leaf in enumerate(leaves):
         spec = _own_spec(leaf) or PartitionSpec(*[first] * bool(np.ndim(leaf)))
         inputs.append(place(("inputs", i), leaf, spec, f"use a batch of {count}, or one chip"))
+    _require_used_axes(mesh, (*jax.tree.leaves(weights), *inputs))
     return weights, jax.tree.unflatten(structure, inputs)
+
+
+def _require_used_axes(mesh: Mesh | AbstractMesh, leaves: Sequence[Any]) -> None:
+    """Refuses axes that divide nothing, except for `model`, which may not fit any weight."""
+    entries = {entry for leaf in leaves for entry in leaf.sharding.spec if entry}
+    used = {MODEL_AXIS, *(axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry))}
+    for axis in [*mesh.shape][1:]:
+        rule, shown = "has an axis that divides no array", repr(axis) + did_you_mean(axis, used)
+        require("mesh", axis in used or mesh.shape[axis] == 1, rule, shown)
 
 
 def _typed(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dmljax.errors import within
+from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
 from dmljax.estimation.placement import Placed, Program, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
 from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost
 from dmljax.estimation.roof import roof_of
 from dmljax.estimation.targets import Place, Target, Times, place_of
+from dmljax.text import show
 
 
 def estimate(
@@ -39,12 +40,12 @@ def estimate(
     `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
 
     The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
-    exchange at the published rates, or on a TPU the cycles that its compiler expects. Requires the extra
-    `accelerators`, and `JAX_PLATFORMS=cpu` set before `import jax`; otherwise JAX looks for the chips.
+    exchange at the published rates, or on a TPU the cycles that its compiler expects. The extra `accelerators` installs
+    the compilers.
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: estimate: target must be ... did you mean h100?
+    dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
     return prepared(function, inputs, target, weights, mesh, specs).estimate(gradient=gradient)
 
@@ -57,8 +58,9 @@ class Prepared(NamedTuple):
     place: Place
 
     def estimate(self, *, gradient: bool = False) -> Estimate:
-        program = self.program._replace(function=_gradient(self.program)) if gradient else self.program
-        return _estimated(program, self.arguments, self.place, gradient=gradient)
+        with within("estimate"):
+            program = self.program._replace(function=_gradient(self.program)) if gradient else self.program
+            return _estimated(program, self.arguments, self.place, gradient=gradient)
 
 
 def prepared(
@@ -71,6 +73,7 @@ def prepared(
 ) -> Prepared:
     """Places a program on chips; refuses a program that does not fit, without compiling it."""
     with within("estimate"):
+        require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
         place = place_of(target)
         program = program_of(function, inputs, weights)
         return Prepared(program, placed(program, place, mesh, specs), place)
@@ -80,6 +83,7 @@ def _gradient(program: Program) -> Callable[..., Any]:
     def loss(weights: Any, *inputs: Any) -> Any:
         results = jax.tree.leaves(program.function(weights, *inputs))
         floats = [result.astype(jnp.float32) for result in results if jnp.issubdtype(result.dtype, jnp.floating)]
+        require("gradient", bool(floats), "needs a result of floats", _types_in(results))
         return sum(jnp.vdot(x, x) for x in floats) / 2
 
     arguments = (program.weights, *program.inputs)
@@ -88,7 +92,12 @@ def _gradient(program: Program) -> Callable[..., Any]:
         for i, argument in enumerate(arguments)
         if any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(argument))
     )
+    require("gradient", bool(floats), "needs weights or inputs of floats", _types_in(arguments))
     return jax.grad(loss, 0 if 0 in floats else floats, allow_int=True)
+
+
+def _types_in(arrays: Any) -> str:
+    return ", ".join(jax.typeof(leaf).str_short() for leaf in jax.tree.leaves(arrays)) or "none"
 
 
 def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
@@ -105,7 +114,7 @@ def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bo
             out_shardings=results,
             donate_argnums=1 if source.updates else (),
         )
-        traced = program.trace(arguments.weights, *arguments.inputs)
+        traced = _traced(program, arguments)
         compiled: list[jax.stages.Compiled] = []
         message = reason_of_refusal(lambda program: compiled.append(_compiled(program.lower(), place)), traced)
         if message:
@@ -131,6 +140,16 @@ def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bo
         roof=roof_of(traced.jaxpr, place.target) / len(place.devices),  # if they divide all of the work
         called=called_kernels(steps),
     )
+
+
+def _traced(program: Any, arguments: Placed) -> Any:
+    try:
+        return program.trace(arguments.weights, *arguments.inputs)
+    except RuntimeError as error:
+        if isinstance(error, DmlError) or "cuDNN" not in str(error):
+            raise
+        rule, remedy = "a function with cuDNN's attention compiles only where cuDNN is", 'implementation="xla"'
+        raise Unsupported(Problem((), rule, remedy=remedy)) from None
 
 
 def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:

@@ -1,7 +1,6 @@
 """Chips for which XLA can compile on a CPU, and the time of programs at their peak rates.
 
-The extra `accelerators` installs the compilers. JAX then looks for the chips themselves unless `JAX_PLATFORMS=cpu` is
-set before `import jax`.
+The extra `accelerators` installs the compilers.
 """
 
 import math
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from importlib.util import find_spec
 from string import Template
 from typing import Any, NamedTuple
@@ -24,14 +23,18 @@ from dmljax.estimation.cost import Cost, called_kernels, steps_of
 from dmljax.foundation.extras import command_for
 from dmljax.text import did_you_mean, one_line
 
-# Without these, libtpu queries its environment for chips, and only one process may load it.
-TPU_ENVIRONMENT = {
+ENVIRONMENT = {  # of a process that compiles
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # or else JAX refuses its plugin for CUDA, because there is no GPU
+    # Without these, libtpu queries its environment for chips, and only one process may load it.
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
 MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # that contain the compilers
+PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
+
+GPUS = 8  # of a machine
 
 SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU
 COPIED = 2.8 / 3.35232  # the fraction of a GPU's memory bandwidth that copies reach
@@ -168,15 +171,17 @@ def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
     chip, colon, sizes = name.partition(":")
     known = (*others, *TARGETS)
     if chip not in known:
-        rule = f"must be one of {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
-        raise InvalidDesc(Problem("target", rule, repr(chip) + did_you_mean(chip, known)))
+        remedy = f"choose {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
+        raise InvalidDesc(Problem((), f"unknown chip {chip!r}{did_you_mean(chip, known)}", remedy=remedy))
     smallest = () if chip in others or TARGETS[chip].gpu else _sizes_in(TARGETS[chip].topology)
     rank = len(smallest) or 1
     form = "x".join("4" * rank)
     is_sized = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
     usual = _usual_slices(smallest)
-    counts = f", or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
+    largest = ", at most 16x16" if rank == 2 else ""
+    counts = f"{largest}, or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
     rule = f"must be written like {chip}:{form}{counts}"
+    is_sized = is_sized and (rank != 2 or max(_sizes_in(sizes)) <= 16)  # or else libtpu aborts
     require("target", not colon or is_sized or sizes in map(str, usual), rule, repr(name))
     if not colon:
         return chip, ()
@@ -205,11 +210,14 @@ def place_of(name: str) -> Place:
     """The chips for a name: `h100`, `h100:8` in one node, `v5e`, `v5e:16` or `v5e:4x4` in a slice."""
     chip, sizes = chips_of(name)
     target = TARGETS[chip]
+    rule, remedy = f"must be at most {GPUS} GPUs, which share a machine's NVLink", f"{chip}:{GPUS}"
+    require("target", target.gpu is None or math.prod(sizes) <= GPUS, rule, repr(name), remedy=remedy)
     module = MODULES[target.platform]
     if find_spec(module) is None:
         rule = f"the compiler for {chip} is not installed: no {module}"
         raise Unsupported(Problem((), rule, remedy=command_for("accelerators")))
-    for variable, value in TPU_ENVIRONMENT.items():
+    jax.default_backend()  # JAX looks for the chips of this machine before the environment changes
+    for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     devices = _devices(name, chip, target, "x".join(map(str, sizes)))
     count = math.prod(sizes)
@@ -223,13 +231,20 @@ def _devices(name: str, chip: str, target: Target, sizes: str) -> Any:
     try:
         if target.gpu is None:
             return topologies.get_topology_desc(f"{chip}:{sizes or target.topology}", platform="tpu").devices
-        topology = f"1x1x{sizes}" if sizes else target.topology
-        return topologies.get_topology_desc(
-            "", platform="cuda", topology=topology, target_config=gpu_config(target, target.gpu)
-        ).devices
+        options = {
+            "topology": f"1x1x{sizes}" if sizes else target.topology,
+            "target_config": gpu_config(target, target.gpu),
+        }
+        try:
+            return topologies.get_topology_desc("", platform="cuda", **options).devices
+        except NotImplementedError:  # JAX refused the plugin when it looked for the chips of this machine
+            import_module(PLUGIN).initialize()
+            return topologies.get_topology_desc("", platform="cuda", **options).devices
     except Exception as error:  # JAX's runtime errors and ValueErrors, which are long
         reason = one_line(str(error).splitlines()[0])
-        raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}")) from None
+        usual = ", ".join(map(str, _usual_slices(_sizes_in(target.topology))))
+        remedy = f"{chip}:{usual} work" if usual and target.gpu is None else None
+        raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}", remedy=remedy)) from None
 
 
 def gpu_config(target: Target, gpu: Gpu) -> str:

@@ -37,7 +37,8 @@ class Buffer:
     def _checked(self, position: int, count: int) -> int:
         self._left -= count + 1
         if position < 0 or position + count > len(self.data):
-            raise InvalidDesc(Problem((), f"offsets must be within the {len(self.data)} bytes of the file", position))
+            within = f"offsets must be within the {len(self.data)} bytes of the file"
+            raise InvalidDesc(Problem((), f"must be a DirectML serialized graph; its {within}", position))
         if self._left < 0:
             raise InvalidDesc(Problem((), "too many offsets lead to the same parts of the file"))
         return position

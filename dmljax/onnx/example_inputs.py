@@ -89,7 +89,8 @@ def _loaded(path: str) -> Any:
         if isinstance(error, OSError):
             raise unreadable(Path(path), error) from None
         kinds = ".npy, .npz, " + ", ".join(PICTURES)
-        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason_of(error))) from None
+        reason = reason_of(error) if path.lower().endswith((".npy", ".npz")) else None
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason)) from None
 
 
 def _from_picture(path: str, wanted: TensorType) -> Elements:

@@ -19,7 +19,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where,
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.extras import command_for
 from dmljax.foundation.files import opened, unreadable
-from dmljax.text import show
+from dmljax.text import one_line, show
 
 try:
     import onnx
@@ -193,17 +193,17 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     path = Path(source)
     with opened(path, MAX_FILE_BYTES) as file:
         data = file.read(MAX_FILE_BYTES)
-    return _parsed(data), path.parent
+    return _parsed(data, f" in '{one_line(path)}'"), path.parent
 
 
-def _parsed(data: bytes) -> "onnx.ModelProto":
-    model = onnx.ModelProto()
+def _parsed(data: bytes, told: str = "") -> "onnx.ModelProto":
+    model, size = onnx.ModelProto(), f"{len(data)} bytes{told}"
     try:
         model.ParseFromString(data)
     except Exception:  # each implementation of protobuf raises different errors
-        raise InvalidDesc(Problem((), "not an ONNX model in protobuf", f"{len(data)} bytes")) from None
+        raise InvalidDesc(Problem((), "not an ONNX model in protobuf", size)) from None
     if not model.HasField("graph"):
-        raise InvalidDesc(Problem((), "not an ONNX model, because it has no graph", f"{len(data)} bytes"))
+        raise InvalidDesc(Problem((), "not an ONNX model, because it has no graph", size))
     return model
 
 

@@ -27,10 +27,11 @@ class GivenSizes(NamedTuple):
 
 
 def types_of_inputs(model: Model, sizes: GivenSizes, batch: int | None) -> list[jax.ShapeDtypeStruct]:
-    """The types of a model's inputs; an open first dimension becomes `batch`, and any other open size 1."""
+    """The types of a model's inputs; an open first dimension becomes `batch`, and other open sizes are refused."""
     sizes = sizes._replace(names=open_caches(model).with_sizes(sizes.names))
     wanted = sizes.overridden(model.inputs)
     _require_open_batch(wanted, sizes.shapes, batch)
+    _require_sizes([own for own in wanted if own.name not in sizes.shapes])
     return [type_of_input(own, sizes.shapes.get(own.name), batch or 1) for own in wanted]
 
 
@@ -40,6 +41,24 @@ def _require_open_batch(wanted: Sequence[TensorType], shapes: Mapping[str, Seque
     rule, shown = "needs a model with an input whose first dimension is open", join_words(map(str, wanted))
     remedy = "leave it out, or export the model with an open batch"
     require("batch", batch is None or has_batch, rule, shown or "no inputs", remedy=remedy)
+
+
+def _require_sizes(wanted: Sequence[TensorType]) -> None:
+    """Refuses sizes that are open beyond the first dimension, because costs depend on them."""
+    opened = [own for own in wanted if not all(isinstance(size, int) for size in (own.sizes or ())[1:])]
+    names = dict.fromkeys(size for own in opened for size in (own.sizes or ())[1:] if isinstance(size, str))
+    unnamed = [own for own in opened if None in (own.sizes or ())[1:]]
+    remedies = [
+        *(f"-f {name}:256" for name in names),
+        *(f"-b {own.name}:{','.join(_some_sizes(own))}" for own in unnamed),
+    ]
+    shown = ", ".join(map(str, opened))
+    require((), not opened, "sizes that the model leaves open must be given", shown, remedy=" ".join(remedies))
+
+
+def _some_sizes(wanted: TensorType) -> list[str]:
+    """Sizes to type for an input: 1 for the batch, and 256 for the others that are open."""
+    return [str(own if isinstance(own, int) else 256 if axis else 1) for axis, own in enumerate(wanted.sizes or ())]
 
 
 def open_types_of_inputs(

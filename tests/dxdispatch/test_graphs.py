@@ -107,7 +107,11 @@ def test_constants_of_4_bits_are_read_as_the_operators_do(tmp_path: Path) -> Non
         ({"sourcePath": "no.bin"}, {}, "dispatchables.product.sourcePath must be a readable file; got"),
         ({"sourcePath": "pipe"}, {}, "dispatchables.product.sourcePath must be a regular file; got"),
         ({"sourcePath": "huge.bin"}, {}, "dispatchables.product.sourcePath must hold at most 2147483648 bytes; got"),
-        ({"sourcePath": "model.json"}, {}, "dispatchables.product.sourcePath: offsets must be within the "),
+        (
+            {"sourcePath": "model.json"},
+            {},
+            "dispatchables.product.sourcePath must be a DirectML serialized graph; its offsets ",
+        ),
         ({"sourcePath": "lost.bin"}, {}, "dispatchables.product.sourcePath.nodes[0] must be a readable file"),
         ({"sourcePath": "piped.bin"}, {}, "dispatchables.product.sourcePath.nodes[0] must be a regular file; got"),
         ({"sourcePath": "nul.bin"}, {}, "dispatchables.product.sourcePath.nodes[0] must be a readable file"),

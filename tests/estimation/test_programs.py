@@ -218,6 +218,10 @@ def test_arrays_already_divided_stay_divided() -> None:
         ),
         ({"mesh": {"data": 2}}, r"mesh must have as many chips as h100:8, 8; got 2"),
         ({"mesh": ("data", 8)}, r"mesh must map names of axes to sizes; got \('data', 8\)"),
+        (
+            {"mesh": {"data": 2, "modle": 4}},
+            r"mesh: has an axis that divides no array; got 'modle', did you mean model\?",
+        ),
         ({"specs": {"u": PartitionSpec()}}, r"specs must name weights; got 'u'"),
         ({"specs": {"w": "model"}}, r"specs.w must be a PartitionSpec; got 'model'"),
         (
@@ -238,9 +242,23 @@ def test_a_division_that_does_not_fit_is_refused(changed: dict[str, Any], messag
         dmljax.estimate(layer, given.pop("x"), target="h100:8", weights={"w": array(256, 516)}, **given)
 
 
+@pytest.mark.usefixtures("compilers")
+def test_what_is_not_compiled_is_refused_in_a_sentence() -> None:
+    whole = jax.ShapeDtypeStruct((8,), jnp.int32)
+    with pytest.raises(directml.InvalidDesc, match=r"gradient: needs weights or inputs of floats; got int32\[8\]"):
+        dmljax.estimate(jnp.negative, whole, target="h100", gradient=True)
+    with pytest.raises(directml.InvalidDesc, match=r"estimate: gradient: needs a result of floats; got bool\[8\]"):
+        dmljax.estimate(jnp.isnan, array(8), target="h100", gradient=True)
+    with pytest.raises(directml.InvalidType, match=r"estimate: target must be a text such as 'h100:8'; got \['h100'\]"):
+        dmljax.estimate(jnp.sin, array(8), target=["h100"])  # type: ignore[arg-type]
+    q = jax.ShapeDtypeStruct((1, 512, 8, 64), jnp.bfloat16)
+    with pytest.raises(directml.Unsupported, match=r"cuDNN's attention compiles only where cuDNN is \(implementation="):
+        dmljax.estimate(lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), q, target="h100")
+
+
 def test_an_unknown_chip_is_refused() -> None:
     with pytest.raises(
-        directml.InvalidDesc, match=r"estimate: target must be one of h100, .*; got 'v5ee', did you mean v5e\?"
+        directml.InvalidDesc, match=r"estimate: unknown chip 'v5ee', did you mean v5e\? \(choose h100, "
     ):
         dmljax.estimate(jnp.sin, array(8), target="v5ee")
 
