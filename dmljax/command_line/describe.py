@@ -15,7 +15,7 @@ from dmljax import directml
 from dmljax.calls.binding import call_of
 from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
-from dmljax.descriptors.search import functions_called, functions_for, functions_named, hint, summary_of
+from dmljax.descriptors.search import call_for, functions_called, functions_for, functions_named, hint, summary_of
 from dmljax.descriptors.tables import Table
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.directml import OPERATORS
@@ -29,13 +29,18 @@ from dmljax.types import LATEST, FeatureLevel, HeaderEnum
 def find_operator(name: str) -> type[Operator]:
     """Finds an operator by its type, descriptor or function, or by a name elsewhere that means only one operator.
 
-    `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, and `relu` is ACTIVATION_RELU.
+    `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, `relu` is ACTIVATION_RELU, and `relu6` is
+    the operator that computes it, ELEMENT_WISE_CLIP.
     """
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Desc")) if name.endswith("Desc") else name
     wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
     if OPERATOR_PREFIX + wanted in OPERATORS:
         return OPERATORS[OPERATOR_PREFIX + wanted]
-    for functions in (functions_named(wanted), functions_called(wanted)):
+    call = call_for(wanted)
+    in_call = [] if call is None else functions_named(call.partition("(")[0])
+    if call is not None and not in_call:
+        raise InvalidDesc(Problem((), f"unknown operator {show(name)}", remedy=f"use {call}"))
+    for functions in (in_call, functions_named(wanted), functions_called(wanted)):
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
     meant = hint(wanted)
@@ -49,7 +54,7 @@ def find_operators(words: str) -> list[type[Operator]]:
         return [find_operator(words)]
     except InvalidDesc:
         found = [OPERATORS[OPERATOR_PREFIX + function.upper()] for function in functions_for(words)]
-        if not found:
+        if not found or call_for(words) is not None:
             raise
         return found
 

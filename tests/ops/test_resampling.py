@@ -265,7 +265,7 @@ def test_one_number_is_for_the_spatial_dimensions(rank: int, spatial: int) -> No
     for mode in InterpolationMode:
         wide = dmljax.resample(x, scales=each(2, 1), interpolation_mode=mode)
         assert_same_bits(dmljax.resample(x, scales=2, interpolation_mode=mode), wide)
-    offsets = {"input_pixel_offsets": each(0, 0.5), "output_pixel_offsets": each(0, -0.5)}
+    offsets: dict[str, Any] = {"input_pixel_offsets": each(0, 0.5), "output_pixel_offsets": each(0, -0.5)}
     wide = dmljax.resample1(x, scales=each(2, 1), **offsets)
     assert_same_bits(dmljax.resample1(x, scales=2, **SHIFTED), wide)
     back = dmljax.resample_grad(wide, output_sizes=x.shape, scales=each(2, 1), **offsets)
