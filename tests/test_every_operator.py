@@ -135,6 +135,25 @@ def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank
 
 
 @for_each_operator
+def test_a_desc_is_written_as_one_would_type_it(operator: str) -> None:
+    for desc in typed_descs(operator):
+        assert eval(repr(desc), vars(directml)) == desc
+        assert "Scalar" not in repr(desc)
+
+
+@for_each_operator
+@SAMPLED
+def test_a_lowered_desc_shows_its_arrays(operator: str) -> None:
+    desc = any_desc(operator)
+    shown = inspect.signature(directml.lower(desc))
+    for leaf in desc.leaves(is_input=True):
+        form = f"{leaf.tensor.dtype.name}[{','.join(map(str, leaf.tensor.sizes))}]"
+        assert form in str(shown.parameters[leaf.member.field].annotation)
+    for tensor in desc.tensors(is_input=False).values():
+        assert f"{tensor.dtype.name}[" in str(shown.return_annotation)
+
+
+@for_each_operator
 def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
     for desc in typed_descs(operator):
         shapes = jax.eval_shape(directml.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
