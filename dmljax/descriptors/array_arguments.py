@@ -21,7 +21,7 @@ Bind = Callable[[Sequence[Any], dict[str, Any]], Given]
 def type_text(tensors: TensorDesc | tuple[TensorDesc, ...] | None) -> str:
     """The type of the arrays that a member describes, as a signature shows it: `float32[2,3]`."""
     if isinstance(tensors, TensorDesc):
-        return f"{tensors.dtype.name}[{','.join(map(str, tensors.sizes))}]"
+        return f"{tensors.data_type.name.lower()}[{','.join(map(str, tensors.sizes))}]"
     return "None" if tensors is None else f"({', '.join(map(type_text, tensors))})"
 
 

@@ -470,11 +470,15 @@ class Operator(Lowerable):
     def describe(self, function: Any) -> None:
         function.__name__ = function.__qualname__ = self.short_name.lower()
         function.__doc__ = f"Computes {self.title} from arrays with the sizes and types of its descriptor."
+        function.__signature__ = self._signature
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
         told = {field: type_text(getattr(self, field)) for field in self._counts()}
         outputs = [member.field for member in self._members if member.tensor_kind and not member.tensor_kind.is_input]
         results = [type_text(getattr(self, field)) for field in outputs]
         named = ", ".join(f"{field}: {result}" for field, result in zip(outputs, results, strict=True))
-        function.__signature__ = signature(self._counts(), told, results[0] if len(results) == 1 else f"({named})")
+        return signature(self._counts(), told, results[0] if len(results) == 1 else f"({named})")
 
     def _counts(self) -> Counts:
         members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]
