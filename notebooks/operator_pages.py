@@ -78,7 +78,7 @@ def words_by_function() -> dict[str, list[str]]:
         (resources.files("dmljax.descriptors") / "foreign_names.json").read_text()
     )
     words: dict[str, list[str]] = {}
-    for word, functions in (*elsewhere.items(), *PURPOSES.items()):
+    for word, functions in (*elsewhere["functions"].items(), *PURPOSES.items()):
         for function in functions.split():
             words.setdefault(function, []).append(word)
     return words

@@ -160,16 +160,28 @@ def _is_of_functions(node: ast.FunctionDef | ast.ClassDef) -> bool:
 
 
 PAGES = NOTEBOOKS / "operators"
-_FUNCTION = re.compile(r"`(?:[a-z]\w*\.)*(\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
+_FUNCTION = re.compile(r"`((?:[a-z]\w*\.)*\w+)(?:\([\w, .=]*\))?`")  # a name, perhaps with simple arguments
 
 
 def foreign_names_text() -> str:
-    """The text of `dmljax/descriptors/foreign_names.json`."""
+    """The text of `dmljax/descriptors/foreign_names.json`: functions by their names elsewhere, and what else to write.
+
+    A name has its library where it means less with it: `gather` may be three functions, `torch.gather` two.
+    """
     functions: dict[str, list[str]] = {}
     for page in sorted(PAGES.glob("*.md")):
-        for name in dict.fromkeys(names_elsewhere(page.read_text())):
+        whole = [name for name in names_elsewhere(page.read_text()) if len(name.rpartition(".")[2]) > 1]
+        for name in dict.fromkeys([*whole, *(name.rpartition(".")[2] for name in whole)]):
             functions.setdefault(name, []).append(page.stem)
-    return json.dumps({name: " ".join(functions[name]) for name in sorted(functions)}, indent=1) + "\n"
+    kept = {name: " ".join(pages) for name, pages in functions.items() if _says_more(name, functions)}
+    rows = re.findall(r"^\| (`.+`) \| `(.+)` \|$", (NOTEBOOKS / "names.md").read_text(), re.MULTILINE)
+    calls = {_plain(name): call for names, call in rows for name in re.findall(r"`(\w+)`", names)}
+    return json.dumps({"functions": dict(sorted(kept.items())), "calls": dict(sorted(calls.items()))}, indent=1) + "\n"
+
+
+def _says_more(name: str, functions: Mapping[str, Sequence[str]]) -> bool:
+    last = name.rpartition(".")[2]
+    return name == last or functions[name] != functions[last]
 
 
 def names_elsewhere(page: str) -> Iterator[str]:
@@ -177,9 +189,11 @@ def names_elsewhere(page: str) -> Iterator[str]:
     for row in page.partition("## Relatives")[2].splitlines()[4:]:
         _, _, cell, *_ = row.split("|")
         parts = re.split(r"[,;] (?=`)", cell.strip())
-        for match in map(_FUNCTION.fullmatch, parts):
-            if match and len(match[1]) > 1:
-                yield match[1].lower().replace("_", "")
+        yield from (_plain(match[1]) for match in map(_FUNCTION.fullmatch, parts) if match)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
 
 
 LIST = """\

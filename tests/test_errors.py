@@ -17,7 +17,7 @@ import pytest
 from models import MODELS
 
 import dmljax
-from dmljax import DmlError, directml
+from dmljax import DmlError, directml, pydirectml
 from dmljax.directml import ActivationHardmaxDesc, DataType, InvalidDesc, InvalidType, TensorDesc, Unsupported, validate
 from dmljax.dxdispatch.model import Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.text import InvalidJson
@@ -191,6 +191,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "jitted": lambda: jax.jit(lambda x: dmljax.reduce(x, "sum", axes=7))(jnp.ones(3)),
     "lowered": lambda: directml.lower(hardmax())(jnp.ones(3)),
     "onnx": lambda: dmljax.onnx.load(MODELS / "dense.onnx")(jnp.ones((2, 7), jnp.float32)),
+    "pydirectml": lambda: pydirectml.add(pydirectml.Expression(), 3),  # type: ignore[arg-type]
+    "pydirectml's arguments": lambda: pydirectml.Size2D(1),  # type: ignore[call-arg]
+    "pydirectml's expressions": lambda: pydirectml.Expression() + "1",
+    "TensorDesc": lambda: TensorDesc("FLOAT32", (0,)),
 }
 
 

@@ -80,15 +80,6 @@ def test_errors_point_to_descriptors_in_directml() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("relu", ", did you mean activation_relu?"),
-        ("softmax", ", did you mean activation_softmax or activation_softmax1?"),
-        ("nonzero", ", did you mean nonzero_coordinates?"),
-        ("scaled_dot_product_attention", ", did you mean multihead_attention or multihead_attention1?"),
-        ("tril", ", did you mean diagonal_matrix1?"),
-        ("where", ", did you mean element_wise_if?"),
-        ("max", ", did you mean element_wise_max or reduce?"),
-        ("conv2d", ", did you mean convolution or quantized_linear_convolution?"),
-        ("LeakyRelu", ", did you mean activation_leaky_relu?"),
         ("resample2d", ", did you mean resample2?"),
         ("l2Pool2d", ", did you mean lp_pooling or lp_pooling1?"),
         ("triangular", ", did you mean diagonal_matrix1?"),

@@ -5,13 +5,14 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from dmljax.calls.foreign_arguments import remedy_for, remedy_for_missing
-from dmljax.errors import DmlError, InvalidType, Problem, within
+from dmljax.errors import DmlError, InvalidType, Problem, hide_frames, within
 from dmljax.text import join_words
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def bound_arguments(
@@ -48,18 +49,22 @@ def bound_arguments(
         raise InvalidType(*(problems or [Problem((), str(error))])) from None
 
 
-def checked_arguments(init: Callable[P, None]) -> Callable[P, None]:
-    """Makes an `__init__` refuse the arguments that it does not take as `bound_arguments` does."""
+def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a function or an `__init__` refuse arguments as `bound_arguments` does, and hides dmljax's frames."""
 
-    @functools.wraps(init)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            init(*args, **kwargs)
-        except TypeError as error:
-            if not isinstance(error, DmlError):
-                name, (_, *parameters) = type(args[0]).__name__, inspect.signature(init).parameters.values()
-                with within(name):
-                    bound_arguments(name, inspect.Signature(parameters), args[1:], kwargs)
+            return function(*args, **kwargs)
+        except DmlError as error:
+            hide_frames(error)
+            raise
+        except TypeError:
+            parameters = [*inspect.signature(function).parameters.values()]
+            of_instance = 1 if parameters[:1] and parameters[0].name == "self" else 0
+            name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            with within(name):
+                bound_arguments(name, inspect.Signature(parameters[of_instance:]), args[of_instance:], kwargs)
             raise
 
     return checked

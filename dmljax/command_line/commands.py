@@ -33,6 +33,7 @@ from dmljax.command_line.describe import (
     table,
 )
 from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, quiet, say_error, telling
+from dmljax.descriptors.search import call_for
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
@@ -755,7 +756,8 @@ def ops(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """Explains an operator with its rules and an example, or lists the operators that match the words."""
-    operator, *others = found = find_operators(" ".join(options.words))
+    words = " ".join(options.words)
+    operator, *others = found = find_operators(words)
     if others:
         width = shutil.get_terminal_size().columns
         print(json.dumps(found_json(found), indent=1) if options.json else "\n".join(found_list(found, width)))
@@ -765,4 +767,7 @@ def explain(options: argparse.Namespace) -> int:
     _device(None)  # refuses early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)
     print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
+    call = call_for(words)
+    if call is not None and not options.json:
+        print(f"tip: {words} is {call}", file=sys.stderr)
     return 0

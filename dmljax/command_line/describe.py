@@ -15,27 +15,30 @@ from dmljax import directml
 from dmljax.calls.binding import call_of
 from dmljax.descriptors.base import OPERATOR_PREFIX, Operator
 from dmljax.descriptors.json_form import to_json
-from dmljax.descriptors.search import functions_called, functions_for, functions_named, hint, summary_of
+from dmljax.descriptors.search import call_for, functions_called, functions_for, functions_named, hint, summary_of
 from dmljax.descriptors.tables import Table
-from dmljax.descriptors.tensor import TensorDesc
 from dmljax.directml import OPERATORS
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.examples import examples_of, shown_example
-from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.text import show
-from dmljax.types import LATEST, FeatureLevel, HeaderEnum
+from dmljax.types import LATEST, FeatureLevel
 
 
 def find_operator(name: str) -> type[Operator]:
     """Finds an operator by its type, descriptor or function, or by a name elsewhere that means only one operator.
 
-    `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, and `relu` is ACTIVATION_RELU.
+    `one_hot`, `one-hot`, `DML_OPERATOR_ONE_HOT` and `OneHotDesc` are ONE_HOT, `relu` is ACTIVATION_RELU, and `relu6` is
+    the operator that computes it, ELEMENT_WISE_CLIP.
     """
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Desc")) if name.endswith("Desc") else name
     wanted = plain.upper().replace("-", "_").removeprefix(OPERATOR_PREFIX)
     if OPERATOR_PREFIX + wanted in OPERATORS:
         return OPERATORS[OPERATOR_PREFIX + wanted]
-    for functions in (functions_named(wanted), functions_called(wanted)):
+    call = call_for(wanted)
+    in_call = [] if call is None else functions_named(call.partition("(")[0])
+    if call is not None and not in_call:
+        raise InvalidDesc(Problem((), f"unknown operator {show(name)}", remedy=f"use {call}"))
+    for functions in (in_call, functions_named(wanted), functions_called(wanted)):
         if len(functions) == 1:
             return OPERATORS[OPERATOR_PREFIX + functions[0].upper()]
     meant = hint(wanted)
@@ -49,7 +52,7 @@ def find_operators(words: str) -> list[type[Operator]]:
         return [find_operator(words)]
     except InvalidDesc:
         found = [OPERATORS[OPERATOR_PREFIX + function.upper()] for function in functions_for(words)]
-        if not found:
+        if not found or call_for(words) is not None:
             raise
         return found
 
@@ -302,8 +305,9 @@ def explained(operator: type[Operator], width: int) -> str:
 def desc_example(operator: type[Operator]) -> list[str]:
     """The lines of a Python session that computes the operator's first example from its descriptor."""
     example = examples_of(operator)[0]
-    values = [(member.field, getattr(example.desc, member.field)) for member in operator.members()]
-    members = [f"...     {field}={_source(value)}," for field, value in values if value is not None]
+    values = [(member, getattr(example.desc, member.field)) for member in operator.members()]
+    written = [(member.field, _qualified(member.written(value))) for member, value in values if value is not None]
+    members = [f"...     {field}={value}," for field, value in written]
     arrays = example.arrays(of_inputs=True)
     by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are passed by position
     inputs = [
@@ -333,23 +337,9 @@ def _with_numpys_names(numbers: str) -> str:
     return re.sub(r"\b(inf|nan)\b", r"np.\1", numbers)
 
 
-def _source(value: Any) -> str:
-    match value:
-        case TensorDesc():
-            return f"dmljax.directml.TensorDesc({value.data_type.name!r}, {value.sizes})"
-        case Scalar():
-            return _with_numpys_names(repr(value.item.item()))
-        case ScaleBias() | Size2D():
-            return f"dmljax.directml.{type(value).__name__}({', '.join(map(_source, value))})"
-        case tuple():
-            return f"({', '.join(map(_source, value))}{',' if len(value) == 1 else ''})"
-        case Operator():
-            values = [(member.field, getattr(value, member.field)) for member in value.members()]
-            arguments = ", ".join(f"{field}={_source(number)}" for field, number in values if number is not None)
-            return f"dmljax.directml.{type(value).__name__}({arguments})"
-        case HeaderEnum():
-            return f"dmljax.directml.{value!r}"
-    return repr(value)
+def _qualified(source: str) -> str:
+    """Returns Python with the names of `dmljax.directml` spelled in full."""
+    return re.sub(r"\b[A-Z]\w+(?=[.(])", r"dmljax.directml.\g<0>", source)
 
 
 def _wrap(documentation: str, width: int) -> Iterator[str]:

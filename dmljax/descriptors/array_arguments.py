@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from dmljax.calls.arguments import Shown
 from dmljax.calls.binding import bound_arguments
 from dmljax.descriptors.members import Leaf
 from dmljax.descriptors.tensor import TensorDesc
@@ -17,13 +18,26 @@ Given = tuple[Sequence[Any], Mapping[str, Any]]  # arrays by position, and those
 Bind = Callable[[Sequence[Any], dict[str, Any]], Given]
 
 
-def signature(counts: Counts) -> inspect.Signature:
-    """The signature of the inputs present; an array of tensors is one parameter by name, and several by position."""
+def type_text(tensors: TensorDesc | tuple[TensorDesc, ...] | None) -> str:
+    """The type of the arrays that a member describes, as a signature shows it: `float32[2,3]`."""
+    if isinstance(tensors, TensorDesc):
+        return f"{tensors.data_type.name.lower()}[{','.join(map(str, tensors.sizes))}]"
+    return "None" if tensors is None else f"({', '.join(map(type_text, tensors))})"
+
+
+def signature(counts: Counts, told: Mapping[str, str] | None = None, result: str | None = None) -> inspect.Signature:
+    """The signature of the inputs present; an array of tensors is one parameter by name, and several by position.
+
+    It shows the types that are `told`, and that of the result.
+    """
     kinds = inspect.Parameter
     is_plain = all(count is None for count in counts.values())
     kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY
     arrays = [] if is_plain else [kinds("arrays", kinds.VAR_POSITIONAL)]
-    return inspect.Signature([*arrays, *(kinds(field, kind) for field in counts)])
+    types: Mapping[str, Any] = {field: Shown(text) for field, text in (told or {}).items()}
+    fields = (kinds(field, kind, annotation=types.get(field, kinds.empty)) for field in counts)
+    returned = inspect.Signature.empty if result is None else Shown(result)
+    return inspect.Signature([*arrays, *fields], return_annotation=returned)
 
 
 def bind_arrays(
@@ -38,6 +52,24 @@ def bind_arrays(
         require_match(leaf.path, leaf.tensor, array(leaf.path, value))
         for leaf, value in zip(leaves, values, strict=True)
     ], {}
+
+
+def signature_by_name(
+    inputs: Mapping[str, TensorDesc], others: Mapping[str, TensorDesc], results: Mapping[str, TensorDesc]
+) -> inspect.Signature:
+    """The signature of arrays that `bind_by_name` takes; a single result is not in a dictionary."""
+
+    def parameter(name: str, tensor: TensorDesc, kind: Any, **default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, kind, annotation=Shown(type_text(tensor)), **default)
+
+    arrays = [parameter(name, tensor, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name, tensor in inputs.items()]
+    for name, tensor in others.items():
+        arrays.append(parameter(name, tensor, inspect.Parameter.KEYWORD_ONLY, default=Shown("...")))
+    texts = {name: type_text(tensor) for name, tensor in results.items()}
+    each = ", ".join(f"{name!r}: {text}" for name, text in texts.items())
+    return inspect.Signature(
+        arrays, return_annotation=Shown(f"{{{each}}}" if len(texts) > 1 else "".join(texts.values()))
+    )
 
 
 def bind_by_name(

@@ -14,7 +14,15 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, dataclass_transform
 import jax
 from jax.export import register_namedtuple_serialization
 
-from dmljax.descriptors.array_arguments import Bind, Counts, bind_arrays, require_64_bits, require_match, signature
+from dmljax.descriptors.array_arguments import (
+    Bind,
+    Counts,
+    bind_arrays,
+    require_64_bits,
+    require_match,
+    signature,
+    type_text,
+)
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor, flag_problems
 from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.descriptors.tensor import TensorDesc
@@ -269,7 +277,7 @@ class Operator(Lowerable):
 
     def __repr__(self) -> str:
         values = [(member, getattr(self, member.field)) for member in self._members]
-        parts = (f"{member.field}={value!r}" for member, value in values if value != member.default)
+        parts = (f"{member.field}={member.written(value)}" for member, value in values if value != member.default)
         return f"{type(self).__name__}({', '.join(parts)})"
 
     @classmethod
@@ -461,8 +469,16 @@ class Operator(Lowerable):
 
     def describe(self, function: Any) -> None:
         function.__name__ = function.__qualname__ = self.short_name.lower()
-        function.__doc__ = f"{self.title} for one descriptor."
-        function.__signature__ = signature(self._counts())
+        function.__doc__ = f"Computes {self.title} from arrays with the sizes and types of its descriptor."
+        function.__signature__ = self._signature
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        told = {field: type_text(getattr(self, field)) for field in self._counts()}
+        outputs = [member.field for member in self._members if member.tensor_kind and not member.tensor_kind.is_input]
+        results = [type_text(getattr(self, field)) for field in outputs]
+        named = ", ".join(f"{field}: {result}" for field, result in zip(outputs, results, strict=True))
+        return signature(self._counts(), told, results[0] if len(results) == 1 else f"({named})")
 
     def _counts(self) -> Counts:
         members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]

@@ -41,4 +41,5 @@ def lower(desc: Any, feature_level: FeatureLevel | str = LATEST) -> Callable[...
             raise
 
     desc.describe(function)
+    function.__module__ = "dmljax.directml"
     return function

@@ -50,6 +50,10 @@ class Kind(ABC):
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
         """Normalizes or refuses `value`; `data_type` is the type of the desc's scalar unions."""
 
+    def written(self, value: Any) -> str:
+        """`value` as Python that `coerce` takes."""
+        return repr(value)
+
     def json_fields(self, value: Any) -> tuple[str, ...]:
         """The fields that `value` may have in JSON, if it is an object there."""
         return ()
@@ -165,6 +169,9 @@ class Array(Kind):
         coerced = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
         return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
 
+    def written(self, value: tuple[Any, ...]) -> str:
+        return f"({', '.join(map(self.of.written, value))}{',' if len(value) == 1 else ''})"
+
     def to_json(self, value: tuple[Any, ...]) -> list[Any]:
         return [self.of.to_json(item) for item in value]
 
@@ -258,6 +265,9 @@ class Number(Kind):
                 value = step(value, own_type.dtype)
             return Scalar.of(own_type, value)
 
+    def written(self, value: Scalar) -> str:
+        return value.written
+
     def to_json(self, value: Scalar) -> Any:
         number: int | float = value.item.item()
         if math.isfinite(number):
@@ -321,6 +331,10 @@ class Struct(Kind):
             raise InvalidType(Problem(name, f"must be a {form}", show(value), remedy=remedy))
         with inside(name):
             return self.form(*(self.of.coerce(key, x, None) for key, x in zip(self.fields, value, strict=True)))
+
+    def written(self, value: Any) -> str:
+        numbers = (f"{key}={self.of.written(x)}" for key, x in value._asdict().items())
+        return f"{self.form.__name__}({', '.join(numbers)})"
 
     def to_json(self, value: Any) -> dict[str, Any]:
         return {key: self.of.to_json(x) for key, x in zip(self.fields, value, strict=True)}
@@ -403,6 +417,10 @@ class Member:
     kind: Kind
     is_optional: bool
     default: Any  # dataclasses.MISSING if it must be given
+
+    def written(self, value: Any) -> str:
+        """`value` as Python that a desc takes for this member."""
+        return "None" if value is None else self.kind.written(value)
 
     @cached_property
     def tensor_kind(self) -> Tensor | None:

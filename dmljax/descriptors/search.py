@@ -85,14 +85,37 @@ def functions_named(name: str) -> list[str]:
 
 
 def functions_called(name: str) -> list[str]:
-    """The functions called `name` here or elsewhere, dmljax's own names first.
+    """The functions called `name` here or elsewhere, dmljax's own names first; `name` may have its library.
 
     >>> from dmljax.descriptors.search import functions_called
     >>> functions_called("LeakyRelu"), functions_called("pow"), functions_called("relu7")
     (['activation_leaky_relu'], ['element_wise_pow', 'element_wise_constant_pow'], [])
     """
-    elsewhere = f"{_elsewhere().get(_plain(name), '')} {_purposes().get(_plain(name), '')}"
-    return list(dict.fromkeys([*functions_named(name), *elsewhere.split()]))
+    functions, (whole, last) = _elsewhere()["functions"], _with_library(name)
+    if whole in functions and whole != last:
+        return functions[whole].split()
+    elsewhere = f"{functions.get(last, '')} {_purposes().get(last, '')}"
+    return list(dict.fromkeys([*functions_named(last), *elsewhere.split()]))
+
+
+def call_for(name: str) -> str | None:
+    """What to write for a name elsewhere that no function of dmljax stands for; None if the table has no such name.
+
+    >>> from dmljax.descriptors.search import call_for
+    >>> call_for("transpose"), call_for("torch.nn.functional.relu6"), call_for("relu")
+    ('jnp.transpose(x, axes)', 'element_wise_clip(x, 0, 6)', None)
+    """
+    whole, last = _with_library(name)
+    return None if whole != last and whole in _elsewhere()["functions"] else _elsewhere()["calls"].get(last)
+
+
+def _with_library(name: str) -> tuple[str, str]:
+    """A plain name with the usual name of its library, and without."""
+    library, point, last = _plain(name).rpartition(".")
+    return _LIBRARIES.get(library, library) + point + last, last
+
+
+_LIBRARIES = {"f": "torch.nn.functional", "jax.numpy": "jnp", "lax": "jax.lax", "nn": "torch.nn", "numpy": "np"}
 
 
 MAX_FOUND = 8
@@ -124,7 +147,7 @@ def _score(word: str, function: str) -> int:
 def _texts() -> dict[str, tuple[set[str], set[str], set[str]]]:
     """Returns the words of each function: in its name, in its names elsewhere and its purposes, and in its summary."""
     elsewhere: dict[str, list[str]] = {function: [] for function in _functions()}
-    for name, functions in (*_elsewhere().items(), *PURPOSES.items()):
+    for name, functions in (*_elsewhere()["functions"].items(), *PURPOSES.items()):
         for function in functions.split():
             elsewhere[function].append(name)
     return {
@@ -153,16 +176,19 @@ def _stem(word: str) -> str:
 
 
 def hint(name: str) -> str:
-    """`, did you mean X or Y?` for the functions that are called `name`, or for a function of a similar name."""
+    """`; use X` or `, did you mean X or Y?` for a name elsewhere, or for a function of a similar name; or ""."""
     if name.startswith("_"):  # Python itself looks for such names
         return ""
+    call = call_for(name)
+    if call is not None:
+        return f"; use {call}"
     called = functions_called(name)
     return f", did you mean {join_words(called, 'or')}?" if called else did_you_mean(name, _functions())
 
 
 @functools.cache
-def _elsewhere() -> dict[str, str]:
-    """The functions by their names in other libraries, as listed on the operators' pages."""
+def _elsewhere() -> dict[str, dict[str, str]]:
+    """The functions by their names in other libraries, as listed on the operators' pages, and calls for other names."""
     return json.loads((resources.files("dmljax.descriptors") / "foreign_names.json").read_text())  # type: ignore[no-any-return]
 
 

@@ -144,8 +144,17 @@ class Scalar:
         number: np.generic = raw.view(dtype)[0]
         return number
 
+    @property
+    def written(self) -> str:
+        """The Python expression of a number that this is in its data type: `0.1`, `float('inf')`."""
+        text = str(self.item)
+        if text.lstrip("-") not in ("inf", "nan"):
+            return text
+        is_usual = self == Scalar.of(self.data_type, float(text))
+        return f"float({text!r})" if is_usual else f"Scalar({self.data_type.name!r}, {self.bits:#x})"
+
     def __repr__(self) -> str:
-        return f"Scalar.of({self.data_type.name!r}, {self.item!s})"
+        return f"Scalar.of({self.data_type.name!r}, {self.written})"
 
     def __str__(self) -> str:
         return f"{self.data_type.name} {self.item}"

@@ -125,3 +125,18 @@ def require_one_each(argument: str, values: Sequence[float], of: str, rank: int)
     """Refuses numbers unless each of the `rank` dimensions of the array `of` has one."""
     rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
     require(argument, len(values) == rank, rule, spelled(values))
+
+
+def in_space(argument: str, number: float, elsewhere: float, of: str, rank: int) -> tuple[float, ...]:
+    """Returns `number` for each spatial dimension of the array `of`, and `elsewhere` for its batch and channels.
+
+    One or two dimensions are spatial, and all after the second of four or more. Three may be (N, C, W) or (C, H, W).
+    """
+    if rank == 3 and number != elsewhere:
+        signal, image = (elsewhere, elsewhere, number), (elsewhere, number, number)
+        written = [f"({', '.join(f'{one:g}' for one in each)})" for each in (signal, image)]
+        rule = f"must have one number for each dimension of {of}, whose rank of 3 does not say which are spatial"
+        remedy = f"{argument}={written[0]} for (N, C, W), {argument}={written[1]} for (C, H, W)"
+        raise InvalidDesc(Problem(argument, rule, f"{number:g}", remedy=remedy))
+    others = 0 if rank < 3 else 2
+    return (elsewhere,) * others + (number,) * (rank - others)

@@ -8,6 +8,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +16,7 @@ import jax
 import numpy as np
 
 from dmljax.calls.binding import checked_arguments
-from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits, require_match
+from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits, require_match, signature_by_name
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
 from dmljax.descriptors.members import Leaf, Tensor, json_object, json_string
@@ -262,11 +263,14 @@ class Graph(Lowerable):
         return functools.partial(bind_by_name, self.inputs, constants)
 
     def describe(self, function: Any) -> None:
-        """Gives the function that `lower` returns its name and docstring."""
+        """Gives the function that `lower` returns its name, docstring and, if Python can write it, signature."""
         function.__name__ = function.__qualname__ = "graph"
         function.__doc__ = (
             "Computes the graph from its inputs, given by position or name; constants may be replaced by name."
         )
+        constants = {name: self.sources[name] for name in self.constants}
+        if all(name.isidentifier() and not iskeyword(name) for name in (*self.inputs, *constants)):
+            function.__signature__ = signature_by_name(self.inputs, constants, self.results)
 
     def _arrays(self) -> dict[str, Any]:
         """The constants on the device."""

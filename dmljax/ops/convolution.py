@@ -112,9 +112,9 @@ def _of_channels(channels: int, input: Sizes) -> Sizes:
 
 @calls.operator_function
 def convolution(
-    input: ArrayLike,
-    filter: ArrayLike,
-    bias: ArrayLike | None = None,
+    input: calls.Operand,
+    filter: calls.Operand,
+    bias: calls.Operand | None = None,
     *,
     mode: ConvolutionModeLike = CROSS_CORRELATION,
     direction: ConvolutionDirectionLike = FORWARD,

@@ -435,8 +435,8 @@ def _largest(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
 
 @calls.operator_function
 def max_pooling_grad(
-    input: ArrayLike,
-    input_gradient: ArrayLike,
+    input: calls.Operand,
+    input_gradient: calls.Operand,
     *,
     window_sizes: calls.EachDimension,
     strides: calls.EachDimension = 1,

@@ -343,11 +343,11 @@ class _SimpleNetwork(_Network):
 
 @calls.operator_function
 def rnn(
-    input: ArrayLike,
-    weight: ArrayLike,
-    recurrence: ArrayLike,
-    bias: ArrayLike | None = None,
-    hidden_init: ArrayLike | None = None,
+    input: calls.Operand,
+    weight: calls.Operand,
+    recurrence: calls.Operand,
+    bias: calls.Operand | None = None,
+    hidden_init: calls.Operand | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
     activations: dml.EachFusable | None = None,
@@ -420,11 +420,11 @@ class RnnDesc(_SimpleNetwork, function=rnn, infer=partial(_network_sizes, 1)):
 
 @calls.operator_function
 def gru(
-    input: ArrayLike,
-    weight: ArrayLike,
-    recurrence: ArrayLike,
-    bias: ArrayLike | None = None,
-    hidden_init: ArrayLike | None = None,
+    input: calls.Operand,
+    weight: calls.Operand,
+    recurrence: calls.Operand,
+    bias: calls.Operand | None = None,
+    hidden_init: calls.Operand | None = None,
     sequence_lengths: ArrayLike | None = None,
     *,
     activations: dml.EachFusable | None = None,
@@ -506,14 +506,14 @@ class GruDesc(_SimpleNetwork, function=gru, infer=partial(_network_sizes, 3)):
 
 @calls.operator_function
 def lstm(
-    input: ArrayLike,
-    weight: ArrayLike,
-    recurrence: ArrayLike,
-    bias: ArrayLike | None = None,
-    hidden_init: ArrayLike | None = None,
-    cell_mem_init: ArrayLike | None = None,
+    input: calls.Operand,
+    weight: calls.Operand,
+    recurrence: calls.Operand,
+    bias: calls.Operand | None = None,
+    hidden_init: calls.Operand | None = None,
+    cell_mem_init: calls.Operand | None = None,
     sequence_lengths: ArrayLike | None = None,
-    peephole: ArrayLike | None = None,
+    peephole: calls.Operand | None = None,
     clip_threshold: calls.WideNumber | None = None,
     *,
     activations: dml.EachFusable | None = None,

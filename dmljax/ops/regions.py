@@ -488,8 +488,8 @@ def _align_gradient_sizes(
 
 @calls.operator_function
 def roi_align_grad(
-    input: ArrayLike | None,
-    input_gradient: ArrayLike,
+    input: calls.Operand | None,
+    input_gradient: calls.Operand,
     roi: ArrayLike,
     batch_indices: ArrayLike,
     *,

@@ -21,7 +21,7 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require
 from dmljax.foundation.checks import require_count, require_counts
 from dmljax.foundation.scalars import Size2D
-from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each
+from dmljax.foundation.sizes import Sizes, in_space, require_dimensions, require_one_each
 from dmljax.lowerings.channels import in_layout_of_network
 from dmljax.lowerings.copies import check_sizes, kept_axes
 from dmljax.lowerings.resampling import (
@@ -53,6 +53,7 @@ class _Sampling(NamedTuple):
     """Where the elements of a result lie in the input, and how their neighbors there are weighted."""
 
     mode: InterpolationModeLike
+    center: float = 0.5  # the offset of the input that samples the center of each pixel
     input_offsets: calls.EachNumber = 0.5
     output_offsets: calls.EachNumber = -0.5
     rounding: Fraction | None = Fraction(1, 2)  # added to a position before it is rounded down; None rounds it up
@@ -67,13 +68,13 @@ def _directed(
     antialiased: bool = False,
 ) -> _Sampling:
     """The sampling with a rounding direction, by default at the centers of the pixels."""
-    offsets = _center(mode, direction) if input_offsets is None else input_offsets
+    center = _center(mode, direction)
     rounding = Fraction(0) if direction is AxisDirection.DECREASING else None
-    return _Sampling(mode, offsets, output_offsets, rounding, antialiased)
+    offsets = center if input_offsets is None else input_offsets
+    return _Sampling(mode, center, offsets, output_offsets, rounding, antialiased)
 
 
 def _center(mode: InterpolationModeLike, direction: AxisDirectionLike) -> float:
-    """The offset of the input that samples the center of each pixel."""
     return 0.5 if mode is LINEAR else 0.0 if direction is AxisDirection.DECREASING else 1.0
 
 
@@ -138,10 +139,11 @@ def resample(
 ) -> Array:
     """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
-    `output_sizes` and `scales` have a number for each dimension, batch and channels included; a single scale
-    applies to all dimensions. If only one is given, the other follows; sizes are rounded down. If both are given, the
-    result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats;
-    averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.
+    `output_sizes` and `scales` have a number for each dimension, batch and channels included; a single scale, and a
+    single offset of the functions that take them, applies to the spatial dimensions. If only one of the two is given,
+    the other follows; sizes are rounded down. If both are given, the result is cropped to `output_sizes`, or its edges
+    are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers, which must have 8 bits, are
+    rounded to the nearest integer, halves to even.
 
     Use `resample3` for pixel offsets, other rounding or antialiasing; the versions in between have fewer of these
     options.
@@ -176,7 +178,7 @@ def resample1(
     >>> resample1(row, scales=0.5, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 3]
     """
-    sampling = _Sampling(interpolation_mode, input_pixel_offsets, output_pixel_offsets)
+    sampling = _Sampling(interpolation_mode, 0.5, input_pixel_offsets, output_pixel_offsets)
     return _resample(input, output_sizes, scales, sampling)
 
 
@@ -262,7 +264,7 @@ def resample_grad(
     >>> resample_grad(jnp.array([4.0, 5.0, 6.0, 7.0]), output_sizes=(3,)).tolist()
     [4.0, 11.0, 7.0]
     """
-    sampling = _Sampling(interpolation_mode, input_pixel_offsets, output_pixel_offsets)
+    sampling = _Sampling(interpolation_mode, 0.5, input_pixel_offsets, output_pixel_offsets)
     return _gradient(input_gradient, output_sizes, scales, sampling)
 
 
@@ -298,7 +300,7 @@ def _resample(
     input: ArrayLike, output_sizes: Sequence[int] | None, scales: calls.EachNumber | None, sampling: _Sampling
 ) -> Array:
     input = calls.real_array("input", input)
-    factors = None if scales is None else _fractions("scales", scales, "input", input.ndim)
+    factors = None if scales is None else _fractions("scales", scales, 1.0, "input", input.ndim)
     if output_sizes is None:
         if factors is None:
             raise InvalidDesc(Problem((), "output_sizes or scales must be given", "neither"))
@@ -315,7 +317,7 @@ def _gradient(
     gradient = calls.float_array("input_gradient", input_gradient)
     require_one_each("output_sizes", output_sizes, "input_gradient", gradient.ndim)
     require_counts("output_sizes", output_sizes, 0)
-    factors = None if scales is None else _fractions("scales", scales, "input_gradient", gradient.ndim)
+    factors = None if scales is None else _fractions("scales", scales, 1.0, "input_gradient", gradient.ndim)
     steps = _steps("output_sizes", output_sizes, gradient.shape, factors, sampling)
     every = _taps(output_sizes, gradient.shape, steps, sampling)
 
@@ -325,9 +327,12 @@ def _gradient(
     return partitioned(add, [(gradient, dimension_axes(gradient))], kept_axes([gradient], output_sizes))
 
 
-def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Sequence[float]:
-    """A finite number for each dimension of `image`, above 0 if it is a scale."""
-    each = (numbers,) * rank if isinstance(numbers, int | float) else numbers
+def _for_each(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> Sequence[float]:
+    """A finite number for each dimension of `image`, above 0 if it is a scale.
+
+    One number is for the spatial dimensions, beside `elsewhere` for batch and channels.
+    """
+    each = in_space(name, numbers, elsewhere, image, rank) if isinstance(numbers, int | float) else numbers
     require_one_each(name, each, image, rank)
     for i, number in enumerate(each):
         place = name if each is not numbers else (name, i)
@@ -336,8 +341,8 @@ def _for_each(name: str, numbers: calls.EachNumber, image: str, rank: int) -> Se
     return each
 
 
-def _fractions(name: str, numbers: calls.EachNumber, image: str, rank: int) -> list[Fraction]:
-    return [simplest_fraction(number) for number in _for_each(name, numbers, image, rank)]
+def _fractions(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> list[Fraction]:
+    return [simplest_fraction(number) for number in _for_each(name, numbers, elsewhere, image, rank)]
 
 
 Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first position
@@ -352,8 +357,8 @@ def _steps(
 ) -> list[Step]:
     """The positions along each dimension; `smaller` names the argument that gives the input's sizes."""
     rank = len(input_sizes)
-    before = _fractions("input_pixel_offsets", sampling.input_offsets, smaller, rank)
-    after = _fractions("output_pixel_offsets", sampling.output_offsets, smaller, rank)
+    before = _fractions("input_pixel_offsets", sampling.input_offsets, sampling.center, smaller, rank)
+    after = _fractions("output_pixel_offsets", sampling.output_offsets, -0.5, smaller, rank)
     steps = []
     for i, (size, new) in enumerate(zip(input_sizes, output_sizes, strict=True)):
         if factors is not None:
@@ -423,7 +428,7 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
         rank = getattr(desc, input).rank
         numbers = {field: getattr(desc, field) for field in _FLOATS if hasattr(desc, field)}
         floats = {field: [float(number.item) for number in several] for field, several in numbers.items()}
-        all_checked(*(partial(_for_each, field, several, input, rank) for field, several in floats.items()))
+        all_checked(*(partial(_for_each, field, several, 0.0, input, rank) for field, several in floats.items()))
 
     each = "one finite number for each dimension"
     return dml.page_rules(
@@ -432,15 +437,23 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     )
 
 
+def _each(call: dml.Call, name: str, elsewhere: float) -> Sequence[float] | None:
+    ((_, sizes),) = call.outputs
+    numbers = call.argument(name)
+    return None if numbers is None else _for_each(name, numbers, elsewhere, "input", len(sizes))
+
+
 def _ratios(call: dml.Call) -> Any:
     ((_, sizes),) = call.outputs
-    return call.argument("scales") or [new / old for new, old in zip(sizes, call.arrays["input"].sizes, strict=True)]
+    ratios = [new / old for new, old in zip(sizes, call.arrays["input"].sizes, strict=True)]
+    return _each(call, "scales", 1.0) or ratios
 
 
 def _offsets(call: dml.Call) -> Any:
-    offsets = call.argument("input_pixel_offsets")
-    default = _center(call.argument("interpolation_mode"), call.argument("rounding_direction"))
-    return default if offsets is None else offsets
+    rank, center = len(call.outputs[0][1]), 0.5
+    if issubclass(call.operator, _Directed):
+        center = _center(call.argument("interpolation_mode"), call.argument("rounding_direction"))
+    return _each(call, "input_pixel_offsets", center) or (center,) * rank
 
 
 class _Forward(dml.Resized):
@@ -451,6 +464,7 @@ class _Forward(dml.Resized):
 
 class _Backward(dml.Adjoint):
     interpolation_mode: dml.Enumerator[InterpolationMode]
+    implied = {"scales": lambda call: _each(call, "scales", 1.0)}
     rules = _rules("input_gradient", "output_gradient")
 
 
@@ -464,17 +478,24 @@ class _Shifted(dml.Operator):
     output_pixel_offsets: dml.FloatDimensions
 
 
+_OFFSETS: dml.Implied = {
+    "input_pixel_offsets": _offsets,
+    "output_pixel_offsets": lambda call: _each(call, "output_pixel_offsets", -0.5),
+}
+
+
 class ResampleDesc(_Forward, function=resample):
     scales: dml.Scales
     support = dml.support(FL_2_0=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
 class Resample1Desc(_Shifted, _Forward, function=resample1):
+    implied = _Forward.implied | _OFFSETS
     support = dml.support(FL_2_1=dml.rows(dml.RANK_4, FLOAT)) | _SINCE_5_1
 
 
 class Resample2Desc(_Shifted, _Directed, _Forward, function=resample2):
-    implied = _Forward.implied | {"input_pixel_offsets": _offsets}
+    implied = _Forward.implied | _OFFSETS
     support = _SINCE_5_1
 
 
@@ -484,8 +505,10 @@ class Resample3Desc(Resample2Desc, function=resample3):
 
 
 class ResampleGradDesc(_Shifted, _Backward, function=resample_grad):
+    implied = _Backward.implied | _OFFSETS
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))
 
 
 class ResampleGrad1Desc(_Shifted, _Directed, _Backward, function=resample_grad1):
+    implied = _Backward.implied | _OFFSETS
     support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_4, FLOAT))

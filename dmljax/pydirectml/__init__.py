@@ -4,6 +4,11 @@
 program.py` runs a program that says `import pydirectml`. A model's `function` is a JAX function of its inputs.
 """
 
+import inspect as _inspect
+import typing as _typing
+
+from dmljax.calls.binding import checked_arguments as _checked
+
 # fmt: off
 from dmljax.pydirectml.builder import Binding, Device, Expression, GraphBuilder, Model
 from dmljax.pydirectml.enumerations import (
@@ -30,5 +35,21 @@ __all__ = [
 ]
 # fmt: on
 
+for _name in __all__:
+    _own = globals()[_name]
+    if _inspect.isfunction(_own):
+        globals()[_name] = _checked(_own)
+    elif _own.__module__ != "dmljax.pydirectml":  # not an enumeration
+        for _key, _method in [*vars(_own).items()]:
+            if _inspect.isfunction(_method):
+                setattr(_own, _key, _checked(_method))
+
 Dimensions = list  # a name of the binding without use: functions take and return lists
 globals().update(_EXPORTED, __all__=[*__all__, "Dimensions", *_EXPORTED])
+
+if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
+
+    def __getattr__(name):
+        from dmljax.pydirectml.names import hint
+
+        raise AttributeError(f"module 'dmljax.pydirectml' has no attribute {name!r}{hint(name, __all__)}")

@@ -43,6 +43,9 @@ class FusedActivation:
             self.activation = OperatorType.check("activation", activation)
         self.param_1, self.param_2 = param_1, param_2
 
+    def __repr__(self) -> str:
+        return f"dml.FusedActivation of {self.activation.name}"
+
     def desc(self) -> Operator | None:
         """The descriptor of the activation."""
         if self.activation == OperatorType.INVALID:

@@ -194,7 +194,7 @@ def kernel_microseconds(call: Callable[[], Any]) -> float:
         (file,) = Path(folder).rglob("*.xplane.pb")
         profile = jax.profiler.ProfileData.from_file(str(file))
     lines = (line for plane in profile.planes if "GPU" in plane.name for line in plane.lines if "Stream" in line.name)
-    return sum(event.duration_ns for line in lines for event in line.events) / 1000 / PROFILED
+    return float(sum(event.duration_ns for line in lines for event in line.events)) / 1000 / PROFILED
 
 
 def timed(name: str, build: Callable[[], Work], device: Any, target: str | None, plan: Plan) -> Row:

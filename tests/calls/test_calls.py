@@ -18,6 +18,7 @@ from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 
 VALUES = np.array([0, 1], np.float32)
 BYTES, SIGNED = np.array([[1, 2]], np.uint8), np.array([[3], [4]], np.int8)
+HALVES = np.ones((1, 1, 1), np.float16)
 
 
 def test_numpys_int64_is_accepted_if_all_values_fit() -> None:
@@ -429,6 +430,24 @@ def test_any_array_that_xla_can_address_is_traced() -> None:
     ],
 )
 def test_python_numbers_must_fit_the_arrays_type(call_: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidDesc, match=re.escape(message)):
+        call_()
+
+
+@pytest.mark.parametrize(
+    ("call_", "message"),
+    [
+        (
+            partial(dmljax.rnn, HALVES, HALVES, HALVES, bias=0.5),
+            "rnn: bias must have the shape (1, 2): directions, 2 * ",
+        ),
+        (partial(dmljax.convolution, HALVES, 0.5), "convolution: filter must have 3 dimensions, like input; got 0"),
+        (partial(dmljax.max_pooling_grad, 0.5, HALVES, window_sizes=1), "input must have at least 3 dimensions; got 0"),
+    ],
+)
+def test_a_python_number_in_place_of_an_array_with_dimensions_is_refused_as_such(
+    call_: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(InvalidDesc, match=re.escape(message)):
         call_()
 

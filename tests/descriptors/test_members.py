@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import pickle
+import pydoc
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -200,6 +201,53 @@ def test_tensors_of_an_array_have_keys_and_paths() -> None:
     assert MockWindowDesc.members()[0].name == "ROITensor"
 
 
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0.1, "0.1"),
+        (-0.0, "-0.0"),
+        (1e20, "1e+20"),
+        (np.inf, "float('inf')"),
+        (-np.inf, "float('-inf')"),
+        (np.nan, "float('nan')"),
+        (directml.Scalar(DataType.FLOAT32, 0x7FC00001), "Scalar('FLOAT32', 0x7fc00001)"),
+    ],
+)
+def test_a_number_is_written_as_python(number: Any, written: str) -> None:
+    desc = directml.ActivationEluDesc(alpha=number)
+    assert repr(desc) == f"ActivationEluDesc(alpha={written})"
+    assert eval(repr(desc), vars(directml)) == desc
+    assert eval(repr(desc.alpha), vars(directml)) == desc.alpha
+
+
+def test_structs_and_arrays_of_numbers_are_written_as_python() -> None:
+    tensor = TensorDesc(FLOAT32, (1, 3, 2, 2))
+    scaled = directml.ElementWiseSqrtDesc(input=tensor, output=tensor, scale_bias=directml.ScaleBias(2, 0.1))
+    assert "scale_bias=ScaleBias(scale=2.0, bias=0.1)" in repr(scaled)
+    shifted = directml.ValueScale2DDesc(input=tensor, output=tensor, scale=0.5, bias=(1, 2, 0.1))
+    assert repr(shifted).endswith("scale=0.5, bias=(1.0, 2.0, 0.1))")
+    assert [eval(repr(desc), vars(directml)) for desc in (scaled, shifted)] == [scaled, shifted]
+
+
+def test_help_shows_the_arrays_of_a_lowered_desc_or_graph() -> None:
+    x = TensorDesc(FLOAT32, (1, 1, 2, 3))
+    one = {"output_value": TensorDesc(FLOAT32, (1, 1, 2, 1)), "output_index": TensorDesc("UINT32", (1, 1, 2, 1))}
+    top_k = directml.lower(directml.TopKDesc(input=x, **one, axis=3, k=1))
+    shown = "(input: float32[1,1,2,3]) -> (output_value: float32[1,1,2,1], output_index: uint32[1,1,2,1])"
+    assert str(inspect.signature(top_k)) == shown
+    text = pydoc.render_doc(top_k, renderer=pydoc._PlainTextDoc())  # type: ignore[attr-defined]
+    assert f"function top_k in module dmljax.directml\n\ntop_k{shown}\n    Computes DML_OPERATOR_TOP_K" in text
+    add = directml.ElementWiseAddDesc(a=x, b=x, output=x)
+    parts: dict[str, Any] = {"nodes": {"add": add}, "edges": {"add.a": "x", "add.b": "w"}, "inputs": {"x": x}}
+    graph = directml.Graph(**parts, constants={"w": np.ones(x.sizes, np.float32)}, outputs={"y": "add.output"})
+    shown = "(x: float32[1,1,2,3], *, w: float32[1,1,2,3] = ...) -> float32[1,1,2,3]"
+    assert str(inspect.signature(directml.lower(graph))) == shown
+    spaced = directml.Graph(
+        **parts | {"edges": {"add.a": "a b", "add.b": "a b"}, "inputs": {"a b": x}}, outputs={"y": "add.output"}
+    )
+    assert "a b" not in str(inspect.signature(directml.lower(spaced)))
+
+
 def test_arrays_are_passed_by_position_or_by_name() -> None:
     join_all = directml.lower(joining(3, 1, 2))
     for outputs in (join_all(A, B, C), join_all(inputs=[A, B, C]), jax.jit(join_all)(A, B, C)):
@@ -208,7 +256,9 @@ def test_arrays_are_passed_by_position_or_by_name() -> None:
     shifted = directml.lower(joining(3, 1, 2, offset=TensorDesc(FLOAT32, (2, 6))))
     for outputs in (shifted(A, B, C, offset), shifted(offset=offset, inputs=(A, B, C))):
         np.testing.assert_array_equal(outputs, JOINED + 10)
-    assert str(inspect.signature(shifted)) == "(*arrays, inputs, offset)"
+    assert str(inspect.signature(shifted)) == (
+        "(*arrays, inputs: (float32[2,3], float32[2,1], float32[2,2]), offset: float32[2,6]) -> float32[2,6]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,7 +427,7 @@ def test_a_desc_is_a_frozen_dataclass() -> None:
     assert changed != desc == dataclasses.replace(changed, seed=desc.seed)
     assert hash(desc) == hash(windowing())
     assert pickle.loads(pickle.dumps(directml.ActivationEluDesc(alpha=-0.0))) == directml.ActivationEluDesc(alpha=-0.0)
-    assert repr(directml.ActivationEluDesc(alpha=0.1)) == "ActivationEluDesc(alpha=Scalar.of('FLOAT32', 0.1))"
+    assert repr(directml.ActivationEluDesc(alpha=0.1)) == "ActivationEluDesc(alpha=0.1)"
     assert eval(repr(directml.ActivationEluDesc(alpha=0.5)), vars(directml)) == directml.ActivationEluDesc(alpha=0.5)
     with pytest.raises(InvalidType, match="DML_OPERATOR_ACTIVATION_ELU: Alpha must be given; got none"):
         directml.ActivationEluDesc()  # type: ignore[call-arg]
@@ -509,7 +559,7 @@ def test_the_source_of_a_value_makes_the_same_value() -> None:
     desc = windowing()
     for member in desc.members():
         value = getattr(desc, member.field)
-        again = eval(describe._source(value), {"dmljax": dmljax, "np": np})
+        again = eval(describe._qualified(member.written(value)), {"dmljax": dmljax, "np": np})
         assert dataclasses.replace(desc, **{member.field: again}) == desc
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import cases_resampling as oracles
@@ -31,7 +32,9 @@ from hypothesis import given, settings, strategies as st
 
 import dmljax
 from dmljax import directml
+from dmljax.calls.decorator import recorded_calls
 from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2D
+from dmljax.graphs.to_graph.converter import Converter
 from dmljax.lowerings import resampling as lowerings
 from dmljax.lowerings.channels import network_of
 from dmljax.lowerings.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
@@ -247,6 +250,47 @@ def test_sizes_follow_from_scales_and_scales_from_sizes() -> None:
         assert_same_bits(by_sizes, function(x, scales=several, interpolation_mode=LINEAR))
         assert_same_bits(function(x, scales=float(np.float32(2))), function(x, scales=[2, 2.0]))
         assert_same_bits(function(x, scales=1), x)
+
+
+SHIFTED: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
+
+
+@pytest.mark.parametrize(("rank", "spatial"), [(1, 1), (2, 2), (4, 2), (5, 3)])
+def test_one_number_is_for_the_spatial_dimensions(rank: int, spatial: int) -> None:
+    x = np.arange(2.0 * 3**rank, dtype=np.float32)[: 3 ** (rank - 1) * 2].reshape(2, *(3,) * (rank - 1))
+
+    def each(number: float, elsewhere: float) -> tuple[float, ...]:
+        return (elsewhere,) * (rank - spatial) + (number,) * spatial
+
+    for mode in InterpolationMode:
+        wide = dmljax.resample(x, scales=each(2, 1), interpolation_mode=mode)
+        assert_same_bits(dmljax.resample(x, scales=2, interpolation_mode=mode), wide)
+    offsets: dict[str, Any] = {"input_pixel_offsets": each(0, 0.5), "output_pixel_offsets": each(0, -0.5)}
+    wide = dmljax.resample1(x, scales=each(2, 1), **offsets)
+    assert_same_bits(dmljax.resample1(x, scales=2, **SHIFTED), wide)
+    back = dmljax.resample_grad(wide, output_sizes=x.shape, scales=each(2, 1), **offsets)
+    assert_same_bits(dmljax.resample_grad(wide, output_sizes=x.shape, scales=2, **SHIFTED), back)
+
+
+@pytest.mark.parametrize("function", [dmljax.resample, partial(dmljax.resample1, **SHIFTED), dmljax.resample2])
+def test_a_graph_has_a_number_for_each_dimension(function: Any) -> None:
+    scaled, x = partial(function, scales=2), np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3)
+    builder = Converter()
+    view = builder.input("x", jax.ShapeDtypeStruct(x.shape, x.dtype))
+    with recorded_calls() as calls:
+        program = jax.make_jaxpr(scaled)(x)
+    (result,) = builder.converted(("nodes", "resample"), program, calls, [view])
+    assert_same_bits(directml.lower(builder.finished({"y": result.source}))(x), scaled(x))
+
+
+def test_one_number_beside_three_dimensions_is_refused() -> None:
+    image = np.ones((3, 4, 4), np.float32)
+    remedy = "(scales=(1, 1, 2) for (N, C, W), scales=(1, 2, 2) for (C, H, W))"
+    with refuses(f"rank of 3 does not say which are spatial; got 2 {remedy}"):
+        dmljax.resample(image, scales=2)
+    with refuses("output_pixel_offsets must have one number for each dimension of input, ...; got 0 ..., 0, 0) for (C"):
+        dmljax.resample3(image, output_sizes=(3, 8, 8), output_pixel_offsets=0)
+    assert_same_bits(dmljax.resample(image, scales=1), image)
 
 
 def test_empty_arrays() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import SAMPLED, assert_same_bits
+from helpers import SAMPLED, assert_same_bits, refuses
 
 import dmljax
 import dmljax.pydirectml.__main__
@@ -46,6 +46,46 @@ def other_binding() -> Any:
     other = Program()
     other.input(floats(1, 1, 2, 2))
     return other.bindings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("softmax", ", did you mean activation_soft_max?"),
+        ("conv2d", ", did you mean convolution?"),
+        ("layer_norm", ", did you mean mean_variance_normalization?"),
+        ("sub", ", did you mean subtract?"),
+        ("upsample", ", did you mean up_sample_2d?"),
+        ("exp", ", did you mean dmljax.element_wise_exp?"),
+        ("GraphBuilde", ", did you mean GraphBuilder?"),
+        ("transpose", ""),
+        ("xyzzy", ""),
+        ("_softmax", ""),
+    ],
+)
+def test_other_names_lead_to_the_bindings(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(dml, name)
+    assert str(refused.value) == f"module 'dmljax.pydirectml' has no attribute {name!r}{meant}"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dml.convolution(None, None, stride=2), "convolution: ... 'stride' (did you mean strides for stride?)"),
+        (
+            lambda: dml.gemm(None),
+            "gemm: missing b; gemm(a, b, c=None, ...fused_activation=dml.FusedActivation of INVALID)",
+        ),
+        (
+            lambda: dml.Device(gpu=True),
+            "Device: got an unexpected keyword argument 'gpu' (did you mean use_gpu for gpu?)",
+        ),
+    ],
+)
+def test_arguments_of_other_names_are_refused_with_the_remedy(call: Any, message: str) -> None:
+    with refuses(message, TypeError):
+        call()
 
 
 # Enumerations

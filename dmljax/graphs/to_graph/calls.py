@@ -231,10 +231,10 @@ class OperatorCall:
         return self.builder.number(field, value)
 
     def _dimension_count(self, first: View) -> int:
-        """The number of dimensions that a single number applies to."""
+        """The number of spatial dimensions, to which a single number applies."""
         if self.name == "FOLD":  # its input has columns instead of an image
             return len(self.statics["output_sizes"]) - 2
-        return len(first.sizes) - (0 if self.name.startswith("RESAMPLE") else 2)
+        return len(first.sizes) - 2
 
 
 # Functions that need special treatment

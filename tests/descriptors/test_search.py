@@ -1,0 +1,290 @@
+"""Names in other libraries, and what to write instead."""
+
+import ast
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import dmljax
+from dmljax import functions
+from dmljax.command_line.cli import main
+from dmljax.descriptors.search import PURPOSES, call_for, functions_called
+
+PAGE = (Path(__file__).parents[2] / "notebooks" / "names.md").read_text()
+ROWS = re.findall(r"^\| (`.+`) \| `(.+)` \|$", PAGE, re.MULTILINE)
+
+# Names elsewhere, and the functions of dmljax that they may mean
+MEANT = """
+relu: activation_relu
+leaky_relu LeakyReLU: activation_leaky_relu
+prelu: activation_parameterized_relu
+elu: activation_elu
+selu: activation_scaled_elu
+celu: activation_celu
+gelu GELU: activation_gelu
+silu swish: activation_swish
+sigmoid: activation_sigmoid
+hard_sigmoid: activation_hard_sigmoid
+hardswish: activation_hard_swish
+tanh: activation_tanh or element_wise_tanh
+softplus: activation_softplus
+softsign: activation_softsign
+softmax Softmax: activation_softmax or activation_softmax1
+log_softmax: activation_log_softmax or activation_log_softmax1
+add: element_wise_add or element_wise_quantized_linear_add
+subtract sub: element_wise_subtract
+multiply mul: element_wise_multiply
+divide div true_divide: element_wise_divide
+mod remainder: element_wise_modulus_floor
+fmod: element_wise_modulus_truncate
+pow: element_wise_pow or element_wise_constant_pow
+power: element_wise_constant_pow or element_wise_pow
+negative neg: element_wise_negate
+abs: element_wise_abs
+sign: element_wise_sign
+sqrt: element_wise_sqrt
+exp: element_wise_exp
+log: element_wise_log
+sin: element_wise_sin
+cos: element_wise_cos
+tan: element_wise_tan
+arcsin: element_wise_asin
+atan2 arctan2: element_wise_atan_yx
+sinh: element_wise_sinh
+erf: element_wise_erf
+floor: element_wise_floor
+ceil: element_wise_ceil
+round trunc: element_wise_round
+reciprocal: element_wise_recip
+clip: element_wise_clip or element_wise_clip1
+clamp: element_wise_clip, element_wise_clip1 or element_wise_threshold
+minimum: element_wise_min
+max: element_wise_max or reduce
+min: element_wise_min or reduce
+cumsum: cumulative_summation
+cumprod: cumulative_product
+ReduceMean reduce_mean: reduce
+concatenate cat Concat: join
+flip: slice1 or reverse_subsequences
+pad Pad: padding or padding1
+tril triu: diagonal_matrix1
+eye: diagonal_matrix
+arange linspace: fill_value_sequence
+full: fill_value_constant
+take index_select embedding: gather
+Gather: gather, gather_elements or reverse_subsequences
+GatherElements: gather_elements
+GatherND: gather_nd
+take_along_axis: gather_elements or reverse_subsequences
+ScatterElements put_along_axis: scatter
+index_put: scatter_nd
+where: element_wise_if
+nonzero argwhere: nonzero_coordinates
+sort topk: top_k or top_k1
+matmul MatMul: gemm, matrix_multiply_integer or quantized_linear_matrix_multiply
+Gemm addmm: gemm
+conv2d: convolution or quantized_linear_convolution
+Conv conv_transpose2d: convolution
+max_pool2d MaxPool: max_pooling, max_pooling1 or max_pooling2
+avg_pool2d: average_pooling, average_pooling1 or quantized_linear_average_pooling
+AveragePool: average_pooling or average_pooling1
+upsample: upsample_2d
+interpolate: resample, resample1, resample2 or resample3
+Resize resize: resample, resample1, resample2, resample3 or upsample_2d
+pixel_shuffle DepthToSpace: depth_to_space or depth_to_space1
+batch_norm: batch_normalization or batch_normalization_training
+layer_norm: mean_variance_normalization1 or mean_variance_normalization2
+LayerNormalization: mean_variance_normalization, mean_variance_normalization1 or mean_variance_normalization2
+group_norm instance_norm: mean_variance_normalization
+rms_norm: mean_variance_normalization2
+LSTM: lstm
+scaled_dot_product_attention dot_product_attention: multihead_attention or multihead_attention1
+MultiHeadAttention: multihead_attention
+quantize_per_tensor: element_wise_quantize_linear
+QuantizeLinear: element_wise_quantize_linear or quantize
+DequantizeLinear: element_wise_dequantize_linear or dequantize
+equal eq: element_wise_logical_equals
+greater: element_wise_logical_greater_than
+less_equal: element_wise_logical_less_than_or_equal
+logical_and: element_wise_logical_and
+bitwise_and: element_wise_bit_and
+left_shift: element_wise_bit_shift_left
+isnan: element_wise_is_nan
+isinf: element_wise_is_infinity
+astype to: cast
+adam: adam_optimizer
+"""
+# Names elsewhere, and what to write for them
+WRITTEN = """
+relu6: element_wise_clip(x, 0, 6)
+mish: x * activation_tanh(activation_softplus(x))
+hardtanh: element_wise_clip(x, -1, 1)
+logsigmoid: -activation_softplus(-x)
+glu: jax.nn.glu(x)
+softmin: activation_softmax1(-x)
+floor_divide: jnp.floor_divide(a, b)
+rsqrt: jax.lax.rsqrt(x)
+square: x * x
+expm1: jnp.expm1(x)
+log1p: jnp.log1p(x)
+log2: jnp.log2(x)
+erfc: jax.scipy.special.erfc(x)
+clip_by_value: element_wise_clip(x, min, max)
+maximum: element_wise_max(a, b)
+mean average: reduce(x, "average", axes=axes)
+sum: reduce(x, "sum", axes=axes)
+prod: reduce(x, "multiply", axes=axes)
+amax: reduce(x, "max", axes=axes)
+amin: reduce(x, "min", axes=axes)
+any: jnp.any(x, axis)
+all: jnp.all(x, axis)
+var: jnp.var(x, axis)
+std: jnp.std(x, axis)
+median: jnp.median(x, axis)
+logsumexp: reduce(x, "log_sum_exp", axes=axes)
+cummax: jax.lax.cummax(x, axis)
+norm: jnp.linalg.norm(x, axis=axis)
+count_nonzero: jnp.count_nonzero(x, axis)
+transpose permute Transpose: jnp.transpose(x, axes)
+reshape Reshape view: jnp.reshape(x, shape)
+flatten: jnp.ravel(x)
+squeeze: jnp.squeeze(x, axis)
+unsqueeze expand_dims: jnp.expand_dims(x, axis)
+broadcast_to expand: jnp.broadcast_to(x, shape)
+stack: jnp.stack(arrays, axis)
+chunk: jnp.array_split(x, n, axis)
+repeat: jnp.repeat(x, n, axis)
+roll: jnp.roll(x, shift, axis)
+moveaxis: jnp.moveaxis(x, source, destination)
+diag: jnp.diag(x)
+zeros: jnp.zeros(shape)
+ones_like: jnp.ones(shape)
+shape: x.shape
+scatter_add index_add tensor_scatter_nd_add: x.at[indices].add(updates)
+segment_sum: jax.ops.segment_sum(x, segments, n)
+masked_fill: element_wise_if(mask, value, x)
+argsort: jnp.argsort(x, axis)
+unique: jnp.unique(x, size=n)
+linear Linear: gemm(x, weight, bias, transpose_b=True)
+Dense: gemm(x, kernel, bias)
+mm bmm dot: gemm(a, b)
+einsum: jnp.einsum("ij,jk->ik", a, b)
+adaptive_avg_pool2d GlobalAveragePool: reduce(x, "average", axes=(2, 3))
+grid_sample: jax.scipy.ndimage.map_coordinates(x, coordinates, order=1)
+dropout: jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+cross_entropy: -jnp.sum(labels * activation_log_softmax1(logits), axis=-1)
+mse_loss: reduce(element_wise_difference_square(a, b), "average")
+not_equal: element_wise_logical_not(element_wise_logical_equals(a, b))
+isfinite: jnp.isfinite(x)
+normal: jax.random.normal(key, shape)
+uniform: jax.random.uniform(key, shape)
+randint: jax.random.randint(key, shape, low, high)
+sgd: optax.sgd(learning_rate)
+stop_gradient detach: jax.lax.stop_gradient(x)
+jit: jax.jit(function)
+grad: jax.grad(function)
+vmap: jax.vmap(function)
+"""
+
+
+def entries(table: str) -> list[tuple[str, str]]:
+    rows = (line.split(": ") for line in table.strip().splitlines())
+    return [(name, answer) for names, answer in rows for name in names.split()]
+
+
+@pytest.mark.parametrize(("name", "meant"), entries(MEANT))
+def test_a_name_elsewhere_leads_to_functions(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(dmljax, name)
+    assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}, did you mean {meant}?"
+
+
+@pytest.mark.parametrize(("name", "written"), entries(WRITTEN))
+def test_a_name_elsewhere_leads_to_what_to_write(name: str, written: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(dmljax, name)
+    assert str(refused.value) == f"module 'dmljax' has no attribute {name!r}; use {written}"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("torch.gather", ["gather_elements", "reverse_subsequences"]),
+        ("tf.gather", ["gather", "gather_elements", "reverse_subsequences"]),
+        ("jax.nn.relu", ["activation_relu"]),
+        ("F.softmax", ["activation_softmax1"]),
+        ("jax.numpy.max", ["reduce"]),
+        ("torch.maximum", ["element_wise_max"]),
+        ("nn.LSTM", ["lstm"]),
+    ],
+)
+def test_a_name_with_its_library_leads_to_fewer_functions(name: str, meant: list[str]) -> None:
+    assert (functions_called(name), call_for(name)) == (meant, None)
+
+
+def test_the_page_lists_each_name_once_and_no_name_of_dmljax() -> None:
+    names = [name for row, _ in ROWS for name in re.findall(r"`(\w+)`", row)]
+    assert len(set(names)) == len(names) > 200
+    assert [name for name in names if name in functions.__all__] == []
+    assert [purpose for purpose in PURPOSES if call_for(purpose)] == []
+    assert {call_for(name) for name in names} == {call for _, call in ROWS}
+
+
+SQUARE = jnp.ones((4, 4))
+GIVEN = (
+    vars(functions)
+    | dict.fromkeys(("a", "b", "weight", "kernel", "logits", "labels"), SQUARE)
+    | {
+        "x": jnp.ones((1, 1, 4, 4)),
+        "bias": SQUARE[0],
+        "mask": SQUARE > 0,
+        "value": 0.0,
+        "axes": (2,),
+        "min": 0,
+        "max": 6,
+    }
+    | {"jax": jax, "jnp": jnp, "indices": 0, "updates": 1.0}
+)
+
+
+def test_the_page_writes_functions_that_exist_and_calls_of_dmljax_that_run() -> None:
+    for _, written in ROWS:
+        called = [node.func for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call)]
+        if not written.startswith("optax."):
+            assert all(callable(eval(ast.unparse(function), GIVEN)) for function in called), written
+        if any(isinstance(function, ast.Name) for function in called):
+            jax.eval_shape(lambda written=written: (eval(written, GIVEN), 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "tip"),
+    [
+        ("relu6", "ELEMENT_WISE_CLIP", "relu6 is element_wise_clip(x, 0, 6)"),
+        ("mean", "REDUCE", 'mean is reduce(x, "average", axes=axes)'),
+    ],
+)
+def test_a_call_of_an_operator_is_explained(
+    name: str, operator: str, tip: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith(f"DML_OPERATOR_{operator}\n")
+    assert error == f"tip: {tip}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("transpose", "jnp.transpose(x, axes)"),
+        ("jnp.transpose", "jnp.transpose(x, axes)"),
+        ("scatter_add", "x.at[indices].add(updates)"),
+    ],
+)
+def test_a_name_without_an_operator_is_refused_with_what_to_write(
+    name: str, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", name]) == 2
+    assert capsys.readouterr().err == f"error: unknown operator {name!r}\ntip: use {written}\n"
