@@ -472,7 +472,7 @@ NO_MIXED_DERIVATIVE = pytest.mark.xfail(
     "operator",
     [pytest.param(name, marks=[NO_MIXED_DERIVATIVE] if name.endswith("ROI_ALIGN") else []) for name in OPERATORS],
 )
-@SAMPLED
+@pytest.mark.full(but=3)  # of which some are skipped
 def test_second_derivatives_equal_finite_differences_of_the_first(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats) or CASES[operator].domain is None:

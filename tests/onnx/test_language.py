@@ -63,6 +63,12 @@ def stateful_reference() -> Reference:
 ENDLESS: Any = {"max_length": 20, "min_length": 20}
 
 
+def check_greedy_tokens(model: LanguageModel, reference: Reference) -> None:
+    """Compares the tokens that `generate` would choose; reading them at once takes half the compilations."""
+    tokens = reference.greedy(PROMPT, 20)
+    assert np.argmax(model.logits(tokens[:-1]), -1).tolist()[len(PROMPT) - 1 :] == tokens[len(PROMPT) :]
+
+
 def test_greedy_tokens_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
     assert model.generate(PROMPT, **ENDLESS) == reference.greedy(PROMPT, 20)
 
@@ -89,12 +95,12 @@ def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stat
     assert longer == [stateful_reference.greedy(one, 20) for one in (PROMPT + OTHER, OTHER)]
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("dtype", few_of(["int4", "uint4"], "uint4"))  # the next test has int4
 def test_weights_of_4_bits_are_packed_and_saved_as_they_were(dtype: str, tmp_path: Path) -> None:
     proto = language_proto(dequantized=np.dtype(dtype))
     folder = write_folder(tmp_path / "model", dequantized=np.dtype(dtype))
     model = language_model(folder)
-    assert model.generate(PROMPT, **ENDLESS) == Reference(proto).greedy(PROMPT, 20)
+    check_greedy_tokens(model, Reference(proto))
     packed = {name: one for name, one in model.weights.items() if name.endswith(".codes.codes")}
     assert {one.dtype.name for one in packed.values()} == {"uint8"}
     in_file = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
@@ -116,7 +122,7 @@ def test_only_weights_that_nothing_else_reads_are_packed(tmp_path: Path) -> None
             one.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(one), 2, 0), one.name))
     onnx.save(proto, folder / "model.onnx")
     model = language_model(folder)
-    assert model.generate(PROMPT, **ENDLESS) == Reference(proto).greedy(PROMPT, 20)
+    check_greedy_tokens(model, Reference(proto))
     kinds = {name: one.dtype.name for name, one in model.weights.items() if ".codes" in name}
     assert {name for name, kind in kinds.items() if kind == "int4"} == {"0.q.codes", "0.k.codes"}
     assert kinds["0.v.codes.codes"] == "uint8"
@@ -249,7 +255,7 @@ def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
 # Streams and states
 
 
-@pytest.mark.parametrize("block", [1, 4, 50])
+@pytest.mark.parametrize("block", few_of([1, 4, 50], 4))
 def test_a_stream_gives_the_tokens_one_by_one(model: LanguageModel, block: int) -> None:
     assert [*model.stream(PROMPT, block=block, **ENDLESS)] == model.generate(PROMPT, **ENDLESS)[len(PROMPT) :]
 

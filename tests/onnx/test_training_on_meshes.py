@@ -48,7 +48,7 @@ def trained(state: State, steps: range, dtype: Any, place: Any = None, **options
     return state, losses
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> None:

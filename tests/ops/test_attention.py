@@ -583,7 +583,7 @@ def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
     return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", RING_KINDS)
 def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:

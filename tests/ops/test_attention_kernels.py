@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, collectives, few_of, mesh_of
+from helpers import FULL, SAMPLED, collectives, few_of, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -88,7 +88,7 @@ def slopes(function: Callable[..., Any], *arrays: Any) -> Any:
     return result, found
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize(
     "case", few_of(CASES, ("gpu", "causal", 64, "bfloat16"), ("tpu", "no key", 80, "float32")), ids=str
 )
@@ -113,7 +113,7 @@ def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[
 SHARED = ["lengths", "few keys", "no key", "positions", "infinity", "a bias", "a bias of keys", "causal"]
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("kind", few_of(SHARED, "no key", "few keys"))
 def test_programs_share_the_keys_of_few_queries(
     kind: str, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
@@ -156,7 +156,7 @@ TRANSFORMED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("name", few_of(TRANSFORMED, "tangents of slopes", "a batch"))
 def test_kernels_have_every_transformation(name: str, kernels_for: Callable[[str], None]) -> None:
     agree_for("gpu", TRANSFORMED[name], kernels_for, *SMALL)
