@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import transformation_table
 
+gc.disable()  # pytest_runtest_teardown collects: between tests, and not while pytest or JAX builds large trees
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
 jax.config.update("jax_numpy_dtype_promotion", "strict")

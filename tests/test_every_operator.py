@@ -392,6 +392,7 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
 
 
 @transformation("vmap")
+@pytest.mark.full(but=60)
 def test_vmap_adds_a_dimension_to_each_result(operator: str) -> None:
     desc = any_desc(operator)
     one, batch = arguments_of(desc), [np.stack([array] * 3) for array in arguments_of(desc)]
@@ -470,6 +471,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
 
 
 @for_each_operator
+@pytest.mark.full(but=60)
 def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
     """Floats here move as integers, which have no transpose."""
     function, floats = float_call(operator)
@@ -497,7 +499,7 @@ NO_MIXED_DERIVATIVE = pytest.mark.xfail(
     "operator",
     [pytest.param(name, marks=[NO_MIXED_DERIVATIVE] if name.endswith("ROI_ALIGN") else []) for name in OPERATORS],
 )
-@SAMPLED
+@pytest.mark.full(but=3)  # of which some are skipped
 def test_second_derivatives_equal_finite_differences_of_the_first(operator: str) -> None:
     function, floats = float_call(operator)
     if not is_differentiable(operator, function, floats) or CASES[operator].domain is None:
@@ -626,6 +628,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
 
 
 @transformation("export")
+@pytest.mark.full(but=60)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]

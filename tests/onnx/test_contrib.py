@@ -651,9 +651,9 @@ def test_packed_sequences_may_be_longer_than_the_table_of_angles() -> None:
 
 def test_attention_has_derivatives_and_is_mapped() -> None:
     model = dmljax.onnx.load(one_node("MultiHeadAttention", [QUERY, KEY, VALUE], num_heads=2))
-    slopes = jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2))(QUERY)
+    slopes = jax.jit(jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2)))(QUERY)
     step = 1e-2 * floats(*QUERY.shape)
     ahead, behind = (np.sum(np.asarray(model(QUERY + sign * step, KEY, VALUE), float) ** 2) for sign in (1, -1))
     assert np.sum(slopes * step) == pytest.approx((ahead - behind) / 2, rel=1e-2)
-    several = jax.vmap(model, (0, None, None))(jnp.stack([QUERY, 2 * QUERY]), KEY, VALUE)
+    several = jax.jit(jax.vmap(model, (0, None, None)))(jnp.stack([QUERY, 2 * QUERY]), KEY, VALUE)
     np.testing.assert_allclose(several[1], model(2 * QUERY, KEY, VALUE), rtol=1e-5, atol=1e-6)

@@ -79,6 +79,7 @@ def test_the_elementwise_operators_of_networks_are_known() -> None:
 OPERANDS = [(), (1,), (5,), (4, 1), (3, 1, 1), (1, 3, 1, 1), (2, 3, 1, 1), (2, 1, 4, 5), IMAGE, (7, 2, 3, 4, 5)]
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
 def test_operands_broadcast_to_channels_last_images(dtype: str) -> None:
     image = elements(IMAGE, "float32").astype(dtype)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx.parser
 import pytest
-from helpers import mesh_of
+from helpers import SAMPLED, mesh_of
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax.onnx
@@ -230,7 +230,7 @@ def assert_close(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4 * np.abs(other).max(initial=1e-3))
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_data_and_weights_may_be_divided_at_once(name: str, axis_type: AxisType) -> None:
@@ -242,7 +242,7 @@ def test_data_and_weights_may_be_divided_at_once(name: str, axis_type: AxisType)
     assert_close(loss_and_gradient(model, weights, sharded), loss_and_gradient(model, model.weights, x))
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_part_of_the_batch_may_be_computed_inside_shard_map(name: str) -> None:
     described, x, batch = NETWORKS[name]

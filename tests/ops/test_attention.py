@@ -298,12 +298,15 @@ def test_one_key_of_each_sequence_is_written_for_a_tpu_as_elsewhere(
     for way in ways:
         assert_same_bits(jax.jit(way)(buffer, new, where), expected)
     moved = normal(*buffer.shape), normal(*new.shape)
-    for transform in (
-        lambda way: jax.jvp(functools.partial(way, places=where), (buffer, new), moved),
-        lambda way: jax.vjp(functools.partial(way, places=where), buffer, new)[1](moved[0]),
-        lambda way: jax.vmap(way, (None, 0, 0))(buffer, np.stack([new, moved[1]]), np.stack([where, where[::-1]])),
-    ):
-        assert_same_trees(*map(transform, ways))
+
+    def transformed(way: Any, buffer: Any, new: Any, moved: Any, where: Any) -> Any:
+        placed = functools.partial(way, places=where)
+        batch = jnp.stack([new, moved[1]]), jnp.stack([where, where[::-1]])
+        tangents, pull = jax.jvp(placed, (buffer, new), moved), jax.vjp(placed, buffer, new)[1]
+        return tangents, pull(moved[0]), jax.vmap(way, (None, 0, 0))(buffer, *batch)
+
+    given = buffer, new, moved, where
+    assert_same_trees(*(jax.jit(functools.partial(transformed, way))(*given) for way in ways))
 
 
 # Blocks
@@ -580,14 +583,14 @@ def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
     return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
 
 
-@pytest.mark.full(but=1)
+@SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", RING_KINDS)
 def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:
     arrays, one_device = arrays_of(kind)
     ring = in_ring(mesh_of(axis_type, sequence=8), kind)
     np.testing.assert_allclose(jax.jit(ring)(arrays), one_device(arrays), rtol=2e-6, atol=2e-6)
-    slopes, expected = jax.jit(functools.partial(slopes_of, ring))(arrays), slopes_of(one_device, arrays)
+    slopes, expected = (jax.jit(functools.partial(slopes_of, way))(arrays) for way in (ring, one_device))
     for name, one in expected.items():
         np.testing.assert_allclose(slopes[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
 
@@ -666,7 +669,7 @@ def test_a_query_in_a_ring_that_sees_no_key_is_nan_as_on_one_device() -> None:
     arrays = {name: arrays[name] for name in ("query", "key", "value")} | {"mask": jnp.asarray(seen)[None, None]}
     mesh = mesh_of(AxisType.Auto, sequence=8)
     ring = in_ring(mesh, "plain")
-    result = ring(arrays | {"mask_filter_value": jnp.float32(-INF)})
+    result = jax.jit(ring)(arrays | {"mask_filter_value": jnp.float32(-INF)})
     assert np.isnan(result[:, 3]).all()
     expected = grouped(**arrays, **ROUND, mask_filter_value=-INF)
     np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6)

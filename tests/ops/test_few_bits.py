@@ -103,7 +103,8 @@ def test_integers_on_a_cpu_are_as_accurate_as_floats(size: int) -> None:
     a = jnp.asarray(RNG.standard_normal((4, 1024)) * 10.0 ** RNG.uniform(-3, 3, (4, 1)), np.float32)
     expected = expected_product(a, weights, 4)
     errors = [
-        np.abs(np.asarray(way(4, a, *weights)) - expected) for way in (few_bits._by_integers, few_bits._by_planes)
+        np.abs(np.asarray(jax.jit(partial(way, 4))(a, *weights)) - expected)
+        for way in (few_bits._by_integers, few_bits._by_planes)
     ]
     largest = [np.max(one / np.abs(expected).max(-1, keepdims=True)) for one in errors]
     assert largest[0] < 2 * largest[1] + 3e-7
@@ -133,17 +134,18 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     def by_formula(a: Any, scales: Any) -> Any:
         return jnp.sum(jnp.sin(few_bits._by_planes(4, a, weights.codes, scales, weights.zeros)))
 
-    expected = jax.grad(by_formula, (0, 1))(a, weights.scales)
-    second = jax.jvp(jax.grad(by_formula), (a, weights.scales), (a, weights.scales))[1]
+    given = a, weights.scales
+    expected, second = jax.jit(
+        lambda *x: (jax.grad(by_formula, (0, 1))(*x), jax.jvp(jax.grad(by_formula), x, given)[1])
+    )(*given)
     lower_for(platform)
     # The kernel of a TPU rounds the weights to bfloat16.
     unit = 0.1 if platform == "tpu" else 1e-4
-    for one, other in zip(jax.jit(lambda a: slopes(a, weights)[1])(a), expected, strict=True):
+    by_both: Any = lambda *x: slopes(x[0], weights._replace(scales=x[1]))[1]  # noqa: E731
+    found, moved = jax.jit(lambda *x: jax.jvp(by_both, x, given))(*given)
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=unit, atol=unit)
-    moved = jax.jvp(
-        lambda *x: slopes(x[0], weights._replace(scales=x[1]))[1][0], (a, weights.scales), (a, weights.scales)
-    )
-    np.testing.assert_allclose(moved[1], second, rtol=unit, atol=10 * unit)
+    np.testing.assert_allclose(moved[0], second, rtol=unit, atol=10 * unit)
 
 
 @pytest.mark.parametrize("platform", few_of(PLATFORMS, "gpu"))
@@ -152,10 +154,10 @@ def test_batches_of_rows_and_of_weights_are_those_one_by_one(platform: str, lowe
     one, several = weights_of(6, 2, 16, 4), [weights_of(6, 2, 16, 4) for _ in range(3)]
     lower_for(platform)
     multiply = partial(product_with, bits=4)
-    agree(jax.vmap(multiply, (0, None))(a, one), np.stack([expected_product(x, one, 4) for x in a]))
+    agree(jax.jit(jax.vmap(multiply, (0, None)))(a, one), np.stack([expected_product(x, one, 4) for x in a]))
     stacked = Weights(*map(jnp.stack, zip(*several, strict=True)))
     pairs = zip(a, several, strict=True)
-    agree(jax.vmap(multiply)(a, stacked), np.stack([expected_product(x, some, 4) for x, some in pairs]))
+    agree(jax.jit(jax.vmap(multiply))(a, stacked), np.stack([expected_product(x, some, 4) for x, some in pairs]))
 
 
 MESHES = [(platform, axis_type) for platform in PLATFORMS for axis_type in (AxisType.Auto, AxisType.Explicit)]

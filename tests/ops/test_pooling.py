@@ -18,6 +18,7 @@ from helpers import (
     SAMPLED,
     X64,
     assert_same_bits,
+    at_once,
     check_linear_gradients,
     check_refused,
     f32,
@@ -186,18 +187,23 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
     tangent = RNG.integers(-9, 10, image.shape).astype(dtype)
     expected = oracles.max_pooling_gradient(image, gradient, **windows).astype(dtype)
     _, places = oracles.max_pooling(image, **windows)
-    found = dmljax.max_pooling_grad(image, gradient, **windows)
+
+    @jax.jit  # one compilation for all of them
+    def derivatives(image: Any, gradient: Any, tangent: Any) -> Any:
+        found, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
+        of_layers = []
+        for has_indices, layers in ((True, 1), (False, 1), (False, 2)):
+            values = lambda x: dmljax.max_pooling2(x, has_indices=has_indices, **windows).values  # noqa: B023, E731
+            with network_of(layers):
+                of_layers.append((jax.vjp(values, image)[1](gradient)[0], jax.jvp(values, (image,), (tangent,))[1]))
+        return found, of_layers, pull(found)
+
+    found, of_layers, (by_image, by_gradient) = derivatives(image, gradient, tangent)
     np.testing.assert_array_equal(found, expected)
-    for has_indices, layers in ((True, 1), (False, 1), (False, 2)):
-        values = lambda x: dmljax.max_pooling2(x, has_indices=has_indices, **windows).values  # noqa: B023, E731
-        with network_of(layers):
-            _, pull = jax.vjp(values, image)
-            assert_same_bits(pull(jnp.asarray(gradient))[0], found)
-            _, forward = jax.jvp(values, (image,), (tangent,))
-            assert_same_bits(forward, tangent.ravel()[places.astype(int)])
+    for backward, forward in of_layers:
+        assert_same_bits(backward, found)
+        assert_same_bits(forward, tangent.ravel()[places.astype(int)])
     # The gradient is linear in its argument; its derivative with respect to the image is 0.
-    _, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
-    by_image, by_gradient = pull(jnp.asarray(expected))
     assert not by_image.any()
     np.testing.assert_array_equal(by_gradient, expected.ravel()[places.astype(int)])
 
@@ -636,21 +642,23 @@ def rounded_up(x: Any, size: int, stride: int, dilation: int, padding: tuple[int
 @pytest.mark.parametrize("steps", few_of([(1, 1), (2, 1), (3, 1), (3, 2), (5, 1)], (2, 1), (3, 2)))
 def test_sizes_may_be_rounded_up(steps: tuple[int, int], padding: tuple[int, int]) -> None:
     stride, dilation = steps
-    for length in range(3, 9):
-        x = RNG.standard_normal(length).astype(np.float32)
-        windows = rounded_up(x, 2, stride, dilation, padding)
+    sliding: Any = {"window_sizes": 2, "strides": stride, "dilations": dilation, "ceil_mode": True}
+    sliding |= {"start_padding": padding[0], "end_padding": padding[1]}
+    images = [RNG.standard_normal((1, 1, length)).astype(np.float32) for length in range(3, 9)]
+
+    def pooled(image: Any) -> Any:
+        averages = [dmljax.average_pooling1(image, **sliding, include_padding=counts) for counts in (False, True)]
+        return *averages, dmljax.max_pooling2(image, **sliding).values, dmljax.lp_pooling1(image, **sliding)
+
+    for image, results in zip(images, at_once(pooled, images), strict=True):
+        average, with_padding, maxima, norms = (one[0, 0] for one in results)
+        windows = rounded_up(image[0, 0], 2, stride, dilation, padding)
         inside = [[one for one in window if one is not None] for window in windows]
-        sliding: Any = {"window_sizes": 2, "strides": stride, "dilations": dilation, "ceil_mode": True}
-        sliding |= {"start_padding": padding[0], "end_padding": padding[1]}
-        image = x[None, None]
-        average = dmljax.average_pooling1(image, **sliding)
-        np.testing.assert_allclose(average[0, 0], [np.mean(one) for one in inside], rtol=1e-6)
-        with_padding = dmljax.average_pooling1(image, **sliding, include_padding=True)
+        np.testing.assert_allclose(average, [np.mean(one) for one in inside], rtol=1e-6)
         expected = [np.sum(one) / len(window) for one, window in zip(inside, windows, strict=True)]
-        np.testing.assert_allclose(with_padding[0, 0], expected, rtol=1e-6)
-        assert_same_bits(dmljax.max_pooling2(image, **sliding).values[0, 0], np.array([max(one) for one in inside]))
-        norms = [np.sqrt(np.sum(np.square(one))) for one in inside]
-        np.testing.assert_allclose(dmljax.lp_pooling1(image, **sliding)[0, 0], norms, rtol=1e-6)
+        np.testing.assert_allclose(with_padding, expected, rtol=1e-6)
+        assert_same_bits(maxima, np.array([max(one) for one in inside]))
+        np.testing.assert_allclose(norms, [np.sqrt(np.sum(np.square(one))) for one in inside], rtol=1e-6)
     if dilation == 1:
         del sliding["dilations"]
         for name in ("average_pooling", "lp_pooling"):
