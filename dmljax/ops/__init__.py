@@ -7,7 +7,7 @@ Args:
     scale_bias: `input * scale + bias` is computed first; None leaves `input` as it is.
     input_gradient: Gradient with respect to the result of the forward operator, in its shape.
     output_sizes: Shape of the result.
-    fused_activation: Applied to the result: a name such as "relu", a function or a descriptor; None for nothing.
+    fused_activation: Applied to the result: a name such as "relu", a function, a partial of it or a descriptor.
     precision: Precision of the products, as in `jax.lax.dot`; None follows `jax_default_matmul_precision`.
     window_sizes: Sizes of a window: one number for all spatial dimensions, or one for each.
     strides: Distances between windows: one number for all spatial dimensions, or one for each.

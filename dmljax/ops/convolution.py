@@ -146,7 +146,7 @@ def convolution(
 
     Args:
         bias: Added to the result, one number for each output channel; None adds nothing.
-        mode: Whether the filters are flipped, as mathematicians do, or not.
+        mode: Whether the filters are flipped (convolution) or not (cross-correlation).
         direction: Forward, or backward for the transposed convolution.
         output_padding: Elements to append to each spatial dimension of the result: one number, or one for each.
         output_sizes: Shape of the result; None means the smallest that holds all windows.

@@ -318,7 +318,6 @@ def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: i
     Everything else is as in `gather_nd`.
 
     Args:
-        indices: Tuples of integers, in the last dimension; a negative index counts from the end.
         batch_dimension_count: Number of leading dimensions that `input` and `indices` share.
 
     Returns:
@@ -497,9 +496,6 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
         input: Array to copy.
         updates: New elements, in the shape of `indices`.
 
-    Returns:
-        Array of the shape and type of `input`.
-
     >>> scatter(
     ...     jnp.array([0, 1, 2, 3]),
     ...     jnp.array([-1, 1, 9, 3]),
@@ -585,9 +581,6 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
         indices: Tuples of integers, in the last dimension; a negative index counts from the end.
         updates: New elements, or blocks, for each tuple.
 
-    Returns:
-        Array of the shape and type of `input`.
-
     >>> scatter_nd(
     ...     jnp.zeros((3, 2), int),
     ...     jnp.array([[2], [0], [-1]]),
@@ -656,9 +649,6 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
         input: Array of at least one dimension.
         sequence_lengths: Numbers of elements to reverse, integers of size 1 along `axis`.
         axis: Axis to reverse along; a negative axis counts from the end.
-
-    Returns:
-        Array of the shape and type of `input`.
 
     >>> reverse_subsequences(
     ...     jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1

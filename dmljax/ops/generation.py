@@ -1,7 +1,6 @@
 """Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT, FILL_VALUE_SEQUENCE and RANDOM_GENERATOR.
 
 Args:
-    output_sizes: Shape of the result; the last two are the height and width of a matrix.
     dtype: Type of the result; None means that of `value`.
 
 Returns:
@@ -56,6 +55,7 @@ def diagonal_matrix(
     Args:
         value: Number on the diagonal.
         offset: Number of places by which the diagonal lies to the right of the top left corner.
+        output_sizes: Shape of the result; the last two are the height and width of a matrix.
 
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
@@ -207,7 +207,6 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
 
     Args:
         value: Number in all elements.
-        output_sizes: Shape of the result.
 
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
@@ -249,7 +248,6 @@ def fill_value_sequence(
     Args:
         value_start: First element.
         value_delta: Difference between an element and the one before it.
-        output_sizes: Shape of the result.
         dtype: Type of the result; None means that of the numbers.
 
     >>> fill_value_sequence(10, -2, output_sizes=(2, 2), dtype="uint8").tolist()

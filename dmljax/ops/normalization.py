@@ -8,7 +8,7 @@ Args:
     mean: Mean of the elements, in a shape that broadcasts to `input`.
     variance: Variance of the elements, in a shape that broadcasts to `input`.
     scale: Factor of the normalized elements, which broadcasts to `input`; None means 1.
-    bias: Added to the product, broadcasts to `input`; None adds nothing.
+    bias: Added to the product; broadcasts to `input`. None adds nothing.
     epsilon: Added to the variance, so that it is not 0.
     axes: Axes whose elements are normalized together; a negative axis counts from the end.
     normalize_variance: Whether to divide by the root of the variance.
@@ -594,7 +594,7 @@ def local_response_normalization(
 
     Args:
         input: Images, (batch, channels, spatial dimensions), as floats.
-        alpha: Factor of the mean of the squares.
+        alpha: Factor of the squares, divided by `local_size`.
         beta: Exponent of the divisor.
         bias: First term of the divisor, which keeps it from being 0.
         local_size: Number of channels, or width of the region, whose squares are added.

@@ -400,7 +400,7 @@ def max_pooling1(
 ) -> MaxPooling:
     """Selects the largest element of each window of an image, and returns the elements and their indices.
 
-    Indices refer to the flattened image, all batches and channels included, as `max_unpooling` takes them. Without
+    Indices refer to the flattened image, all batches and channels included; `max_unpooling` takes them. Without
     `has_indices`, they are None.
 
     Everything else is as in `max_pooling`.
@@ -435,9 +435,6 @@ def max_pooling2(
     """Selects the largest element of each window of an image, whose elements are `dilations` apart, and its index.
 
     Everything else is as in `max_pooling1`.
-
-    Returns:
-        The largest elements, (batch, channels, windows along each spatial dimension), and their indices.
 
     >>> values, indices = max_pooling2(
     ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2

@@ -192,7 +192,7 @@ def gemm(
     "highest", or set `jax_default_matmul_precision`, for full precision.
 
     Args:
-        c: Added after its factor, broadcasts to the result; None adds nothing.
+        c: Matrices to add, which broadcast to the result; None adds nothing.
         alpha: Factor of the product.
         beta: Factor of `c`.
         transpose_a: Whether `a` is (batches, inner size, rows).
@@ -336,7 +336,7 @@ def matrix_multiply_integer_to_float(
     Python numbers are float32.
 
     Args:
-        bias: Added to the product, broadcasts to it; None adds nothing.
+        bias: Added to the product, to which it broadcasts; None adds nothing.
 
     Returns:
         Array of (batches, rows, columns), in the type of the scales.

@@ -194,7 +194,7 @@ def element_wise_quantize_linear(
     Use `quantize` for blocks of elements that share a scale.
 
     Args:
-        input: Numbers to quantize.
+        input: Floats to quantize, or integers, which may have a scale of any floating type.
 
     Returns:
         Array of the shape to which the arrays broadcast, quantized.
@@ -379,7 +379,7 @@ def quantize(
     floating `input` as scale. Halves are rounded to the nearest even integer.
 
     Args:
-        input: Numbers to quantize.
+        input: Floats to quantize, or integers, which may have a scale of any floating type.
         scale: Sizes of a step between two integers, one for each block.
         zero_point: Integers that stand for 0, one for each block; None means 0.
 

@@ -371,7 +371,8 @@ def rnn(
     sequence of the batch may have its own length in `sequence_lengths`: the backward direction begins at its end, and
     `sequence` is 0 beyond it. `single` is the last state of each direction, which is `hidden_init` if the length is 0;
     a length beyond the number of steps counts as that number. Without `has_sequence`, intermediate states are not kept,
-    and `sequence` is None.
+    and `sequence` is None. Each of `activations` is a name such as "relu", a function, perhaps in a `functools.partial`
+    with numbers, or a descriptor without tensors.
 
     Args:
         weight: Factors of the input, (directions, hidden size, input size).

@@ -65,6 +65,9 @@ def argmax(
     Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
     does not matter. -0 equals +0, and subnormal numbers are not flushed to zero.
 
+    Args:
+        input: Array of any shape, in which NaN is larger than every number.
+
     >>> argmax(
     ...     jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)
     ... ).tolist()
@@ -84,6 +87,9 @@ def argmin(
     """Computes the index of the smallest element along `axes`, which keep size 1, or of all elements.
 
     Everything else is as in `argmax`.
+
+    Args:
+        input: Array of any shape, in which NaN is smaller than every number.
 
     >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction="decreasing").tolist()
     [4]

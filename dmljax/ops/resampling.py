@@ -6,9 +6,9 @@ third; positions are computed exactly. Positions outside of the input are moved 
 dimension of the result is sharded like that of the input, if its size allows it.
 
 Args:
-    output_sizes: Shape of the result; None follows from `scales`, rounded down.
-    scales: Size of the result for each dimension, divided by that of the input; None follows from the sizes.
-    rounding_direction: Whether the nearest element is below the position (decreasing) or above it.
+    output_sizes: Shape of the result; None means what `scales` give, rounded down.
+    scales: Factor of each dimension, or of all; None means what `output_sizes` give.
+    rounding_direction: Whether the position of the nearest element is rounded down (decreasing) or up.
     input_pixel_offsets: Added to positions in the input, before `scales`: one number, or one for each dimension.
     output_pixel_offsets: Added to positions in the result, after `scales`: one number, or one for each dimension.
 
@@ -153,9 +153,9 @@ def resample(
 ) -> Array:
     """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
-    Sizes and scales cover all dimensions, batch and channels included; a single scale applies to all dimensions. If
-    both are given, the result is cropped to `output_sizes`, or its edges are repeated. LINEAR averages are rounded once
-    to 16-bit floats; averages of integers, which must have 8 bits, are rounded to the nearest integer, halves to even.
+    All dimensions have a size and a scale, batch and channels included. If both are given, the result is cropped to
+    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers,
+    which must have 8 bits, are rounded to the nearest integer, halves to even.
 
     Use `resample3` for pixel offsets, other rounding or antialiasing; the versions in between have fewer of these
     options.

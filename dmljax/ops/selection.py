@@ -71,7 +71,7 @@ def top_k1(
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
 
-    Among the smallest elements, NaN comes last, and equal elements are also in the order of their indices.
+    Among the smallest elements, NaN comes last.
 
     Everything else is as in `top_k`.
 

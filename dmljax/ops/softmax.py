@@ -155,9 +155,6 @@ def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Ar
 
     Everything else is as in `activation_hardmax`.
 
-    Args:
-        input: Array of at least one dimension.
-
     >>> activation_hardmax1(jnp.array([[3.0, 7.0], [7.0, 1.0]]), axes=(0, 1)).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
