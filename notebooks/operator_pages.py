@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import signature as signature_of, stringify_signature
 from sphinx.util.typing import stringify_annotation
 
 import dmljax
@@ -238,12 +239,18 @@ def name_types(
     The defaults of an operator's function are written as in its documentation, not by private names in the code.
     """
     if name.removeprefix("dmljax.") in FUNCTIONS:
-        declared = inspect.signature(value)
+        declared, own = signature_of(value), signature_of(inspect.unwrap(value))
         parameters = [
-            p if p.default is p.empty else p.replace(default=Shown(shown(p.default)))
+            p.replace(default=Shown(shown(own.parameters[p.name].default)))
+            if p.default is not p.empty
+            else p
             for p in declared.parameters.values()
         ]
-        return str(inspect.Signature(parameters)), returns
+        signature = stringify_signature(
+            declared.replace(parameters=parameters),
+            show_return_annotation=False,
+            unqualified_typehints=True,
+        )
     for alias, type_ in TYPES.items():
         long = stringify_annotation(type_, "smart")
         signature, returns = (

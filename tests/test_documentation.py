@@ -79,10 +79,10 @@ def test_help_shows_the_short_names_of_types() -> None:
     assert "dtype: DTypeLike | None = None" in str(inspect.signature(dmljax.reduce))
 
 
-def lines_in(documentation: str) -> dict[str, str]:
+def lines_in(documentation: str | None) -> dict[str, str]:
     """The lines of the section `Args:`, each without the type, and of the section `Returns:`, by that name."""
     lines = {}
-    for paragraph in inspect.cleandoc(documentation).split("\n\n"):
+    for paragraph in inspect.cleandoc(documentation or "").split("\n\n"):
         section, *entries = re.split(r"\n    (?! )", paragraph)
         if section in ("Args:", "Returns:"):
             for entry in map(" ".join, map(str.split, entries)):
@@ -109,11 +109,11 @@ def test_every_argument_and_result_has_a_line() -> None:
 
 
 def test_a_line_stands_once_and_is_of_an_argument() -> None:
-    everywhere, taken = lines_in(ops.__doc__ or ""), Counter[str]()
+    everywhere, taken = lines_in(ops.__doc__), Counter[str]()
     for family, functions in families().items():
-        shared, parameters = lines_in(family.__doc__ or ""), Counter[str]()
+        shared, parameters = lines_in(family.__doc__), Counter[str]()
         for name, function in functions.items():
-            own = lines_in(function.__doc__ or "")
+            own = lines_in(function.__doc__)
             signature = {*inspect.signature(function).parameters, "Returns"}
             assert own.keys() <= signature, name
             assert not own.items() & (everywhere | shared).items(), name
@@ -141,7 +141,7 @@ TWIN = r"\b(?:as|as in|as by|as with|like|than) `(?:dmljax\.)?(\w+)`"
 def test_documentation_sends_no_reader_to_another_operator() -> None:
     names = {function_name(operator) for operator in directml.OPERATORS.values()}
     for operator in directml.OPERATORS.values():
-        found = re.findall(TWIN, " ".join(operator.function.__doc__.split()))
+        found = re.findall(TWIN, " ".join((inspect.getdoc(operator.function) or "").split()))
         assert names.isdisjoint(found), operator.function.__name__
     for page in (Path(__file__).parents[1] / "notebooks" / "operators").rglob("*.md"):
         text = page.read_text().partition("## Relatives")[0]

@@ -76,14 +76,14 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             hide_frames(error)
             raise
 
-    call.__signature__ = _shown_signature(function)  # type: ignore[attr-defined]
-    call.__doc__ = documentation(function, inspect.signature(function), kinds)
+    signature = inspect.signature(function)
+    call.__signature__ = _shown_signature(signature)  # type: ignore[attr-defined]
+    call.__doc__ = documentation(function, signature, kinds)
     return call
 
 
-def _shown_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with short names of types, as `help` shows it."""
-    signature = inspect.signature(function)
+def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with short names of types, as `help` shows it."""
     parameters = [p.replace(annotation=Shown(spelled(p.annotation))) for p in signature.parameters.values()]
     return signature.replace(parameters=parameters, return_annotation=Shown(spelled(signature.return_annotation)))
 

@@ -91,7 +91,7 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
 
 def _lines_for(function: Callable[..., Any]) -> dict[str, str]:
     family, other = function.__globals__, _referred(function)
-    shared = _lines_in(sys.modules[family["__package__"]].__doc__) | _lines_in(family["__doc__"])
+    shared = _lines_of_module(family["__package__"]) | _lines_of_module(family["__name__"])
     return shared | (_lines_for(other) if other else {}) | _lines_in(function.__doc__)
 
 
@@ -109,6 +109,10 @@ def _first_example(paragraphs: Sequence[str]) -> int:
 
 
 @cache
+def _lines_of_module(name: str) -> dict[str, str]:
+    return _lines_in(sys.modules[name].__doc__)
+
+
 def _lines_in(docstring: str | None) -> dict[str, str]:
     """The lines about arguments, by their names, and the line about the result, by the name `Returns`."""
     lines: dict[str, str] = {}
@@ -121,7 +125,6 @@ def _lines_in(docstring: str | None) -> dict[str, str]:
     return lines
 
 
-@cache
 def _split(docstring: str | None) -> list[str]:
     """The paragraphs of a docstring, as from `inspect.cleandoc`, which is slow."""
     text = docstring or ""
