@@ -281,7 +281,8 @@ def as_field(section: re.Match[str]) -> str:
     field = [f":{section[1].replace('Args', 'Parameters')}:"]
     for entry in re.split(r"\n(?=    \S)", section[2]):
         head, of_type, line = re.fullmatch(
-            r"(?:(\w+) \((.*?)\): )?(.*)", " ".join(entry.split())
+            r"(?:(\w+) \((.*?)\): )?(.*)",
+            re.sub(r'("\w+")', r"`\1`", " ".join(entry.split())),
         ).groups()
         field += (
             [f"    **{head}** : {of_type}", f"        {line}"]
