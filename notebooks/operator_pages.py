@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import html
+import inspect
 import io
 import json
 import re
@@ -13,12 +14,16 @@ import jax.typing
 from docutils import nodes
 from drawing import picture_of
 from numpy.typing import NDArray
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import signature as signature_of, stringify_signature
 from sphinx.util.typing import stringify_annotation
 
 import dmljax
 from dmljax import directml
+from dmljax.calls.arguments import Shown
+from dmljax.calls.documentation import shown
 from dmljax.command_line.cli import main
 from dmljax.command_line.describe import (
     OPERATORS_HEAD,
@@ -229,7 +234,23 @@ def name_types(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of their definitions."""
+    """Writes types in a signature by their names in the code, such as `ArrayLike`, instead of their definitions.
+
+    The defaults of an operator's function are written as in its documentation, not by private names in the code.
+    """
+    if name.removeprefix("dmljax.") in FUNCTIONS:
+        declared, own = signature_of(value), signature_of(inspect.unwrap(value))
+        parameters = [
+            p.replace(default=Shown(shown(own.parameters[p.name].default)))
+            if p.default is not p.empty
+            else p
+            for p in declared.parameters.values()
+        ]
+        signature = stringify_signature(
+            declared.replace(parameters=parameters),
+            show_return_annotation=False,
+            unqualified_typehints=True,
+        )
     for alias, type_ in TYPES.items():
         long = stringify_annotation(type_, "smart")
         signature, returns = (
@@ -244,6 +265,56 @@ TYPES = {
     "DTypeLike": jax.typing.DTypeLike,
     "NDArray": NDArray[Any],
 }
+
+
+def show_sections(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Shows the sections of an operator's documentation as lists."""
+    if name.removeprefix("dmljax.") in FUNCTIONS:
+        text = re.sub(r"(Args|Returns):\n((?: +.*\n)+)", as_field, "\n".join(lines))
+        lines[:] = text.splitlines()
+
+
+def as_field(section: re.Match[str]) -> str:
+    """A section as a field in reStructuredText: a definition for each argument, with its type as a classifier."""
+    field = [f":{section[1].replace('Args', 'Parameters')}:"]
+    for entry in re.split(r"\n(?=    \S)", section[2]):
+        head, of_type, line = re.fullmatch(
+            r"(?:(\w+) \((.*?)\): )?(.*)",
+            re.sub(r'("\w+")', r"`\1`", " ".join(entry.split())),
+        ).groups()
+        field += (
+            [f"    **{head}** : {of_type}", f"        {line}"]
+            if head
+            else [f"    {line}"]
+        )
+    return "\n".join([*field, ""])
+
+
+def link_operators(app: Sphinx, doctree: nodes.document) -> None:
+    """Links the names of operators' functions on the pages of others; names in tables are of other libraries."""
+    page = app.env.docname
+    for literal in list(doctree.findall(nodes.literal)):
+        name, around = literal.astext(), literal.parent
+        while around and not isinstance(
+            around, nodes.table | nodes.reference | pending_xref
+        ):
+            around = around.parent
+        if (
+            page.startswith("operators/")
+            and not around
+            and name in FUNCTIONS - {page.removeprefix("operators/")}
+        ):
+            target = {"reftarget": f"dmljax.{name}", "refdoc": page}
+            link = pending_xref(
+                "", refdomain="py", reftype="func", refexplicit=True, **target
+            )
+            literal.replace_self(link)
+            link += literal
+
+
+FUNCTIONS = {function_name(operator) for operator in directml.OPERATORS.values()}
 
 
 def arrange_sidebar(
@@ -299,6 +370,8 @@ def listed(title: str, names: list[str], here: str, pathto: Any) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Adds the directives."""
     app.connect("autodoc-process-signature", name_types)
+    app.connect("autodoc-process-docstring", show_sections)
+    app.connect("doctree-read", link_operators)
     app.connect("html-page-context", arrange_sidebar, priority=900)  # after Furo's own
     app.add_directive("operator-function", OperatorFunctionDirective)
     app.add_directive("operator-descriptor", OperatorDescriptorDirective)

@@ -47,6 +47,22 @@ def test_every_operator_has_a_complete_page(site: Path) -> None:
         for member in operator.members():
             assert member.name in page
         assert re.search(rf'src="[^"]*{name}-1\.png"', page)
+        signature = text_of(page, "sig sig-object py")
+        assert not re.search(r"=\s*_?[A-Z]{2}", signature), "a default by its private name"
+        for parameter in inspect.signature(operator.function).parameters:
+            assert f"<dt><strong>{parameter}</strong>" in page
+
+
+def text_of(page: str, class_: str) -> str:
+    """The text of the first element of a class that is a `dt`."""
+    return html.unescape(re.sub("<[^>]*>", "", page.partition(f'<dt class="{class_}')[2].partition("</dt>")[0]))
+
+
+def test_names_of_other_operators_are_links(site: Path) -> None:
+    page = (site / "operators" / "gather_nd.html").read_text()
+    assert re.search(
+        r'<a [^>]*href="gather_nd1.html#dmljax.gather_nd1"[^>]*><code[^>]*>(<span[^>]*>)?gather_nd1<', page
+    )
 
 
 def test_no_code_is_wider_than_its_page(site: Path) -> None:

@@ -364,10 +364,10 @@ class OneOf:
     def _rule(self) -> str:
         return f"must be {join_words(self._names, 'or')}"
 
-    def told(self, name: str) -> str:
-        """The text that `help` shows for an argument of this kind."""
-        names = join_words((f'"{choice}"' for choice in self._names), "or")
-        return f"`{name}` is {names}, or a `directml.{self.enumeration.__name__}`."
+    @property
+    def choices(self) -> str:
+        """The type of an argument of this kind, with the names of the members."""
+        return join_words([*(f'"{choice}"' for choice in self._names), f"directml.{self.enumeration.__name__}"], "or")
 
 
 def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPreset:

@@ -3,8 +3,7 @@
 import functools
 import inspect
 import math
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
@@ -31,6 +30,7 @@ from dmljax.calls.arguments import (
     spelled,
 )
 from dmljax.calls.binding import bound_arguments
+from dmljax.calls.documentation import documentation
 from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.foundation.open_sizes import Undecided, undecided
@@ -53,7 +53,6 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
     read = {key: read_annotation(annotation) for key, annotation in function.__annotations__.items()}
     kinds = {key: kind for key, (kind, _) in read.items()}
     function.__annotations__ = {key: own_type for key, (_, own_type) in read.items()} | {"return": result}
-    function.__doc__ = _with_choices(function.__doc__ or "", kinds)
     called: _Call | None = None  # made at the first call, as programs call few of the operators
 
     @functools.wraps(function)
@@ -77,23 +76,16 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             hide_frames(error)
             raise
 
-    call.__signature__ = _shown_signature(function)  # type: ignore[attr-defined]
+    signature = inspect.signature(function)
+    call.__signature__ = _shown_signature(signature)  # type: ignore[attr-defined]
+    call.__doc__ = documentation(function, signature, kinds)
     return call
 
 
-def _shown_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with short names of types, as `help` shows it."""
-    signature = inspect.signature(function)
+def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with short names of types, as `help` shows it."""
     parameters = [p.replace(annotation=Shown(spelled(p.annotation))) for p in signature.parameters.values()]
     return signature.replace(parameters=parameters, return_annotation=Shown(spelled(signature.return_annotation)))
-
-
-def _with_choices(documentation: str, kinds: Mapping[str, Kind]) -> str:
-    """Returns the docstring with the choices for enumerations and activations before its examples."""
-    told = [kind.told(key) for key, kind in kinds.items() if hasattr(kind, "told")]
-    text, mark, examples = documentation.partition("\n\n    >>>")
-    paragraph = textwrap.fill(" ".join(told), 120, initial_indent="    ", subsequent_indent="    ")
-    return f"{text}\n\n{paragraph}{mark}{examples}" if told else documentation
 
 
 def result(form: type[R]) -> type[R]:

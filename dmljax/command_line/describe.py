@@ -343,11 +343,18 @@ def _qualified(source: str) -> str:
 
 
 def _wrap(documentation: str, width: int) -> Iterator[str]:
-    """Wraps the paragraphs of a docstring to `width`, and leaves its examples as they are."""
+    """Wraps the paragraphs of a docstring and the entries of its sections to `width`, but not its examples."""
     for paragraph in documentation.split("\n\n"):
-        is_example = paragraph.lstrip().startswith(">>>")
-        lines = paragraph.splitlines() if is_example else textwrap.wrap(paragraph, width - 4)
-        yield from [*(f"    {line}" for line in lines), ""]
+        is_example = paragraph.startswith(">>>")
+        for part in paragraph.splitlines() if is_example else re.split(r"\n(?=    \S)", paragraph):
+            margin = "" if is_example or part == part.lstrip() else "    "
+            text, indent = " ".join(part.split()), f"    {margin}"
+            yield from (
+                [f"    {part}"]
+                if is_example
+                else textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + margin)
+            )
+        yield ""
 
 
 # Tables

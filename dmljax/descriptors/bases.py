@@ -162,12 +162,6 @@ FUSED_ACTIVATION = LevelRule(
 )
 
 
-_AN_ACTIVATION = (
-    'an activation: the name of its function, such as "relu"; the function, perhaps in a `functools.partial` with '
-    "numbers; or a descriptor without tensors"
-)
-
-
 @dataclass(frozen=True)
 class FusableInto:
     """An argument that is an activation to fuse into an operator: a descriptor, or a function or its name."""
@@ -195,10 +189,6 @@ class FusableInto:
             raise InvalidDesc(Problem(where, "must be an activation without tensors", got))
         return value
 
-    def told(self, name: str) -> str:
-        """The text that `help` shows for an argument of this kind."""
-        return f"`{name}` is {_AN_ACTIVATION}."
-
 
 @cache
 def _activations(into: str) -> dict[str, type[Activation]]:
@@ -225,10 +215,6 @@ class Fusables:
     def __call__(self, where: Where, values: Any) -> tuple[Activation, ...]:
         each = enumerate(sequence(where, values, "activations"))
         return tuple(FusableInto()(element(where, i), value) for i, value in each)
-
-    def told(self, name: str) -> str:
-        """The text that `help` shows for an argument of this kind."""
-        return f"Each of `{name}` is {_AN_ACTIVATION}."
 
 
 ActivationLike = Operator | Callable[..., Any] | str

@@ -4,6 +4,11 @@ Each is the plain formula of JAX's own functions. 16-bit floats are computed in 
 to 16 bits. Attributes are FLOAT, whatever the type of the tensors. An element that an activation passes on unchanged
 keeps every bit. At a kink, the gradient follows the branch that the page's formula selects. Parameters default to the
 typical values that the page gives.
+
+Args:
+    input: Floats, in any shape.
+    alpha: Factor of the result.
+    beta: Factor of `input`.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,6 +63,9 @@ def activation_relu(input: ArrayLike) -> Array:
 
     NaN stays NaN.
 
+    Args:
+        input: Floats or integers, in any shape.
+
     >>> activation_relu(jnp.array([-1.0, -0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
@@ -84,6 +92,12 @@ class ActivationReluDesc(dml.Activation, function=activation_relu):
 def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) -> Array:
     """Computes the gradient of `activation_relu`: `input_gradient` where `input` is above zero, 0 elsewhere.
 
+    Args:
+        input: What `activation_relu` took: floats or integers.
+
+    Returns:
+        Gradient with respect to `input`.
+
     >>> activation_relu_grad(
     ...     jnp.array([-1.0, 0.0, 2.0]), jnp.array([5.0, 6.0, 7.0])
     ... ).tolist()
@@ -101,6 +115,9 @@ class ActivationReluGradDesc(dml.Gradient, function=activation_relu_grad):
 def activation_leaky_relu(input: ArrayLike, alpha: calls.FloatNumber = 0.01) -> Array:
     """Computes the leaky ReLU: `alpha * input` where `input` is below zero, `input` elsewhere.
 
+    Args:
+        alpha: Slope below zero.
+
     >>> activation_leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
@@ -115,7 +132,12 @@ class ActivationLeakyReluDesc(AlphaActivation, function=activation_leaky_relu):
 def activation_parameterized_relu(input: calls.Operand, slope: calls.Operand) -> Array:
     """Computes the parametric ReLU (PReLU): `slope * input` where `input` is below zero, `input` elsewhere.
 
-    `slope` holds a number for each element, or broadcasts with `input`.
+    Args:
+        input: Floats or integers, in any shape.
+        slope: Slopes below zero, which broadcast with `input`.
+
+    Returns:
+        Array of the shape to which `input` and `slope` broadcast.
 
     >>> activation_parameterized_relu(
     ...     jnp.array([[-2.0, 3.0], [-4.0, -1.0]]), jnp.array([0.5, 2.0])
@@ -138,6 +160,9 @@ class ActivationParameterizedReluDesc(dml.Operator, function=activation_paramete
 def activation_thresholded_relu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     """Computes the thresholded ReLU: `input` where it is above `alpha`, 0 elsewhere.
 
+    Args:
+        alpha: Threshold that elements must exceed.
+
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
     """
@@ -153,6 +178,11 @@ def activation_shrink(input: ArrayLike, bias: calls.WideNumber = 0.0, threshold:
     """Shrinks elements by `bias`: `input - bias` above `threshold`, `input + bias` below `-threshold`, 0 elsewhere.
 
     NaN gives 0. Integers are compared with the exact threshold; their bias must be an integer of the same type.
+
+    Args:
+        input: Floats or integers, in any shape.
+        bias: Distance by which elements move toward zero.
+        threshold: Magnitude that elements must exceed.
 
     >>> activation_shrink(jnp.array([-2.0, 0.25, 3.0]), 1.0).tolist()
     [-1.0, 0.0, 2.0]
@@ -215,6 +245,9 @@ class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
 def activation_elu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
     """Computes the exponential linear unit (ELU): `alpha * (exp(input) - 1)` below zero, `input` elsewhere.
 
+    Args:
+        alpha: Limit of the magnitude of negative results.
+
     >>> activation_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
     """
@@ -231,6 +264,9 @@ def activation_celu(input: ArrayLike, alpha: calls.FloatNumber = 1.0) -> Array:
 
     The result is `max(0, input) + min(0, alpha * (exp(input / alpha) - 1))`. With an `alpha` of 0, a negative element
     gives 0.
+
+    Args:
+        alpha: Limit of the magnitude of negative results.
 
     >>> activation_celu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5).tolist()
     [-0.5, 0.0, 2.0]
@@ -249,6 +285,10 @@ def activation_scaled_elu(
     input: ArrayLike, alpha: calls.FloatNumber = 1.6732, gamma: calls.FloatNumber = 1.0507
 ) -> Array:
     """Computes the scaled ELU (SELU): `gamma * input` above zero, `gamma * (alpha * exp(input) - alpha)` elsewhere.
+
+    Args:
+        alpha: Limit of the magnitude of negative results, before `gamma`.
+        gamma: Factor of the result.
 
     >>> activation_scaled_elu(jnp.array([-jnp.inf, 0.0, 2.0]), 0.5, 3.0).tolist()
     [-1.5, 0.0, 6.0]
@@ -271,6 +311,9 @@ class ActivationScaledEluDesc(dml.Activation, function=activation_scaled_elu):
 @calls.operator_function
 def activation_softplus(input: ArrayLike, steepness: calls.FloatNumber = 1.0) -> Array:
     """Computes the softplus, `ln(1 + exp(steepness * input)) / steepness`, even where the exponential overflows.
+
+    Args:
+        steepness: Sharpness of the bend at zero; the larger, the closer to the ReLU.
 
     >>> activation_softplus(jnp.array([-jnp.inf, 1000.0]), 2.0).tolist()
     [0.0, 1000.0]
@@ -330,6 +373,10 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: calls.FloatNumber = 0.2, be
     """Computes the hard sigmoid: `alpha * input + beta`, clipped to [0, 1].
 
     The gradient is 0 where the result is 0 or 1.
+
+    Args:
+        alpha: Slope at zero.
+        beta: Result at zero.
 
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]
@@ -416,6 +463,9 @@ def activation_swish(input: ArrayLike, sigmoid_input_scale: calls.FloatNumber = 
 
     An infinity times 0 in this formula gives NaN, as on the page.
 
+    Args:
+        sigmoid_input_scale: Factor of `input` inside the sigmoid.
+
     >>> activation_swish(jnp.array([-2000.0, 0.0, 200.0])).tolist()
     [-0.0, 0.0, 200.0]
     """
@@ -432,6 +482,10 @@ def activation_hard_swish(input: ArrayLike, alpha: calls.FloatNumber = 1 / 6, be
     """Computes the hard swish: `input` times its hard sigmoid, which is `alpha * input + beta` clipped to [0, 1].
 
     An infinity times 0 in this product gives NaN, as on the page.
+
+    Args:
+        alpha: Slope of the hard sigmoid at zero.
+        beta: Value of the hard sigmoid at zero.
 
     >>> activation_hard_swish(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [-0.0, 0.75, 9.0]
@@ -462,6 +516,10 @@ class ActivationIdentityDesc(dml.Activation, function=activation_identity):
 @calls.operator_function
 def activation_linear(input: ArrayLike, alpha: calls.FloatNumber = 1.0, beta: calls.FloatNumber = 0.0) -> Array:
     """Computes the linear function `alpha * input + beta`.
+
+    Args:
+        alpha: Factor of `input`.
+        beta: Added to the product.
 
     >>> activation_linear(jnp.array([1.0, -2.0]), 3.0, 0.5).tolist()
     [3.5, -5.5]

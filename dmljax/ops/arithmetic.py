@@ -3,6 +3,9 @@
 An integer result that does not fit its type wraps around. The functions broadcast their operands as NumPy does. In a
 descriptor, all tensors have the same sizes, and a stride of 0 broadcasts a dimension. 16-bit floats are computed in
 float32.
+
+Returns:
+    Array of the shape to which `a` and `b` broadcast, in their type.
 """
 
 from collections.abc import Callable, Iterator
@@ -120,6 +123,10 @@ def element_wise_divide(a: calls.Operand, b: calls.Operand) -> Array:
     An integer divided by 0 gives a result with all bits set, which is -1 in a signed type. The smallest integer of a
     signed type, divided by -1, gives itself.
 
+    Args:
+        a: Dividends; `a` and `b` broadcast to one shape.
+        b: Divisors.
+
     >>> element_wise_divide(jnp.array([-7, 7, 1]), jnp.array([2, -2, 0])).tolist()
     [-3, -3, -1]
     """
@@ -143,6 +150,10 @@ def element_wise_modulus_truncate(a: calls.Operand, b: calls.Operand) -> Array:
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
 
+    Args:
+        a: Dividends; `a` and `b` broadcast to one shape.
+        b: Divisors.
+
     >>> element_wise_modulus_truncate(
     ...     jnp.array([-7.5, 7.5, 7.5]), jnp.array([2.0, -2.0, 0.0])
     ... ).tolist()
@@ -165,6 +176,10 @@ def element_wise_modulus_floor(a: calls.Operand, b: calls.Operand) -> Array:
     """Computes the remainder of floored division, which has the sign of `b`, like Python's `%`.
 
     The remainder of an integer divided by 0 is that integer. The remainder of a float divided by 0 is NaN.
+
+    Args:
+        a: Dividends; `a` and `b` broadcast to one shape.
+        b: Divisors.
 
     >>> element_wise_modulus_floor(
     ...     jnp.array([-7.5, 7.5, 6.0]), jnp.array([2.0, -2.0, -2.0])
@@ -371,6 +386,10 @@ def element_wise_atan_yx(a: calls.Operand, b: calls.Operand) -> Array:
 
     At the origin, where the page defines no angle, the result is that of C's `atan2`.
 
+    Args:
+        a: Y-coordinates, as floats; `a` and `b` broadcast to one shape.
+        b: X-coordinates.
+
     >>> element_wise_atan_yx(jnp.array([0.0, -0.0]), jnp.array([2.0, 0.0])).tolist()
     [0.0, -0.0]
     """
@@ -397,6 +416,13 @@ def element_wise_pow(
     division `1 / 0` does, and every other base gives 0. If an integer is raised to a float exponent that has a fraction
     or exceeds 2^24 in magnitude, the power is computed in float32 (in float64 for a float64 exponent), truncated to an
     integer, and saturated to the range of the type.
+
+    Args:
+        input: Bases, floats or integers.
+        exponent: Exponents, floats or integers, which broadcast with `input`.
+
+    Returns:
+        Array of the shape to which `input` and `exponent` broadcast, in the type of `input`.
 
     >>> element_wise_pow(jnp.array([-2.0, -2.0, 0.0]), jnp.array([3.0, 0.5, 0.0])).tolist()
     [-8.0, nan, 1.0]
@@ -450,6 +476,13 @@ def element_wise_constant_pow(
     """Raises `input`, after the ScaleBias, to the power of one number.
 
     A negative element gives NaN if the exponent is not an integer; -infinity gives infinity or 0, as in C.
+
+    Args:
+        input: Bases, as floats.
+        exponent: Exponent of all elements.
+
+    Returns:
+        Array of the shape and type of `input`.
 
     >>> element_wise_constant_pow(jnp.array([-2.0, 0.0]), 3.0).tolist()
     [-8.0, 0.0]

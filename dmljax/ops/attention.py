@@ -4,6 +4,28 @@
 softmax. There, and above a number of scores that depends on the platform, the scores are never in memory all at once,
 forward or backward. On an explicit mesh, the result is sharded like the queries, and present keys and values like the
 keys.
+
+Args:
+    query: Queries, (batch, queries, heads * head size); None if they are stacked.
+    key: Keys, (batch, keys, key heads * head size); None if they are stacked, or all are past ones.
+    value: Values, (batch, keys, key heads * value size); None if they are stacked, or all are past ones.
+    stacked_query_key: Queries and keys, (batch, positions, heads, 2, head size); None if they are apart.
+    stacked_key_value: Keys and values, (batch, keys, key heads, 2, head size); None if they are apart.
+    stacked_query_key_value: Queries, keys and values, (batch, positions, heads, 3, head size); None if they are apart.
+    bias: One number for each element of a query, of a key and of a value, which are added; None adds nothing.
+    mask: Which keys each query sees, in the form that `mask_type` names; None shows all keys.
+    relative_position_bias: Added to the scores; broadcasts to (batch, heads, queries, keys). None adds nothing.
+    past_key: Keys before the new ones, (batch, key heads, positions, head size); None if there are none.
+    past_value: Values before the new ones, (batch, key heads, positions, value size); None if there are none.
+    scale: Factor of the scores; None means 1 / sqrt(head size).
+    mask_filter_value: Added to the scores of hidden keys; -inf hides them for certain.
+    mask_type: Whether `mask` holds booleans, or lengths or bounds of the keys in each batch.
+    has_present: Whether to return also all keys and values, to pass as past ones to the next call.
+    is_causal: Whether a query sees no key after its own position, which follows the past positions.
+    axis_name: Mesh axis over which the positions are spread; None if one device has them all.
+
+Returns:
+    The output, (batch, queries, heads * value size); with `has_present`, a `MultiheadAttention`.
 """
 
 import math
@@ -442,16 +464,12 @@ def multihead_attention(
 ) -> Results:
     """Computes the attention of several heads: for each query, the mean of values weighted by the softmax of scores.
 
-    The scores of a head are `query @ key.T * scale`, where `scale` is by default 1 / sqrt(head size), plus
-    `relative_position_bias`, plus `mask_filter_value` where the mask hides the key. Because the value is added, a query
-    whose keys are all hidden attends to them as if there were no mask. With -inf, such a query gives NaN.
+    The scores of a head are `query @ key.T * scale`, plus `relative_position_bias`, plus `mask_filter_value` where the
+    mask hides the key. Because the value is added, a query whose keys are all hidden attends to them as if there were
+    no mask. With -inf, such a query gives NaN.
 
-    `query`, `key` and `value` have the shape (batch, positions, heads * head size), and stacked arrays (batch,
-    positions, heads, 2 or 3, head size). `bias` has a number for each element of a query, of a key and of a value.
-    `past_key` and `past_value`, (batch, heads, positions, head size), come before the new keys and values. A mask of
-    type BOOLEAN is True where a key is visible. It and `relative_position_bias` broadcast to (batch, heads, queries,
-    keys), past keys included. With `is_causal`, a query attends to no key after its own position, which follows the
-    past positions. With `has_present`, all keys and values are also returned, in the shape of `past_key`.
+    Past keys and values come before the new ones. A mask of type BOOLEAN is True where a key is visible; it broadcasts
+    to (batch, heads, queries, keys), past keys included.
 
     For a sequence that is spread over several devices, call this inside `jax.shard_map` on each device's block of the
     queries, keys and values, with the name of the mesh axis as `axis_name`. Devices pass keys and values around in a
@@ -459,6 +477,9 @@ def multihead_attention(
     of the whole sequence. Only reverse-mode derivatives are supported then.
 
     Use `multihead_attention1` where several heads of queries share a head of keys and values.
+
+    Args:
+        head_count: Number of heads, of keys and values as well.
 
     >>> query, key = jnp.zeros((1, 2, 2)), jnp.ones((1, 3, 2))
     >>> value = jnp.array([[[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]]])
@@ -628,13 +649,20 @@ def multihead_attention1(
     is_causal: bool = False,
     axis_name: calls.AxisName | None = None,
 ) -> Results:
-    """Computes multi-head attention as `multihead_attention` does, with heads of queries that may share keys.
+    """Computes multi-head attention with heads of queries that may share keys, and with buffers of past keys.
 
-    Each of the `key_value_head_count` heads of keys and values serves an equal number of consecutive heads of queries;
-    by default it serves one. With `past_sequence_lengths`, (batch,), past keys and values are buffers, filled up to
-    these lengths. New keys and values are written after them, and dropped where the buffer ends. The attention is then
-    causal: a query attends to no key after its own. The buffer has `total_sequence_length` positions, by default the
-    sum of past and new ones; in a loop, pass the length of the past to keep it constant.
+    Each head of keys and values serves an equal number of consecutive heads of queries. With `past_sequence_lengths`,
+    past keys and values are buffers, filled up to these lengths. New keys and values are written after them, and
+    dropped where the buffer ends. The attention is then causal: a query attends to no key after its own. In a loop,
+    pass the length of the past as `total_sequence_length` to keep the buffers' size.
+
+    Everything else is as in `multihead_attention`.
+
+    Args:
+        query_head_count: Number of heads of queries.
+        key_value_head_count: Number of heads of keys and values, which divides that of queries; None means the same.
+        past_sequence_lengths: Number of past positions that each batch has in its buffers, (batch,); None means all.
+        total_sequence_length: Number of positions after the call; None means past and new ones.
 
     >>> query, new, cache = (
     ...     jnp.zeros((1, 1, 2)),

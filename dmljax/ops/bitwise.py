@@ -2,6 +2,13 @@
 
 The bits of a float are those of its encoding, and the bits of a negative integer those of its two's complement. Shifts
 are logical even for signed types.
+
+Args:
+    input: Integers, or floats by their bits, in any shape.
+    a: Integers, or floats by their bits; `a` and `b` broadcast to one shape.
+
+Returns:
+    Array of the shape to which `a` and `b` broadcast, in their type.
 """
 
 from collections.abc import Callable
@@ -79,6 +86,9 @@ class ElementWiseBitXorDesc(dml.Binary, function=element_wise_bit_xor):
 def element_wise_bit_not(input: ArrayLike) -> Array:
     """Computes the bitwise NOT, which inverts every bit.
 
+    Returns:
+        Array of the shape and type of `input`.
+
     >>> element_wise_bit_not(jnp.array([0, 128, 255], "uint8")).tolist()
     [255, 127, 0]
     """
@@ -96,6 +106,12 @@ class ElementWiseBitNotDesc(dml.Unary, function=element_wise_bit_not):
 @calls.operator_function
 def element_wise_bit_count(input: ArrayLike, *, dtype: DTypeLike = jnp.int32) -> Array:
     """Counts the bits of each element that are set (population count).
+
+    Args:
+        dtype: Type of the result.
+
+    Returns:
+        Array of the shape of `input`, in `dtype`.
 
     >>> element_wise_bit_count(jnp.array([0, -1, 2], "int8")).tolist()
     [0, 8, 1]
@@ -115,6 +131,9 @@ def element_wise_bit_shift_left(a: calls.Operand, b: calls.Operand) -> Array:
     """Shifts the bits of `a` left by `b` places, filling with zeros.
 
     A shift by the width of the type, or by more, gives 0.
+
+    Args:
+        b: Numbers of places to shift by.
 
     >>> element_wise_bit_shift_left(
     ...     jnp.array([1, 255, 1], "uint8"), jnp.array([7, 4, 8], "uint8")
@@ -137,6 +156,9 @@ def element_wise_bit_shift_right(a: calls.Operand, b: calls.Operand) -> Array:
     """Shifts the bits of `a` right by `b` places, filling with zeros.
 
     A shift by the width of the type, or by more, gives 0.
+
+    Args:
+        b: Numbers of places to shift by.
 
     >>> element_wise_bit_shift_right(
     ...     jnp.array([128, 255, 128], "uint8"), jnp.array([7, 4, 8], "uint8")

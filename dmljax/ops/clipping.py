@@ -1,6 +1,11 @@
 """Operators that clip elements to bounds: ELEMENT_WISE_CLIP, CLIP1, their gradients, and ELEMENT_WISE_THRESHOLD.
 
 An element that is not clipped keeps every bit, even if it is NaN or subnormal. A NaN bound sets no limit on floats.
+
+Args:
+    input: Floats or integers, in any shape.
+    min: Lower bound, cast to the type of `input`; None sets none.
+    max: Upper bound, cast to the type of `input`; None sets none.
 """
 
 import math
@@ -33,13 +38,13 @@ def element_wise_clip(
 ) -> Array:
     """Clips each element, after the ScaleBias, to the range `[min, max]`.
 
-    The bounds are cast to the type of `input`; for an integer type, the cast drops their fraction. A bound of None sets
-    no limit, nor does a bound beyond which no element can lie, such as a `min` of -infinity or -1000 for int8. Where
-    `min` is above `max`, every number becomes `min`. A NaN element stays NaN, and a NaN bound sets no limit on floats.
-    The gradient of an element that equals a bound is 0. An integer bound that the caller's `jax.jit` traces is clipped
-    to the range of the type before it is cast.
+    The bounds are cast to the type of `input`; for an integer type, the cast drops their fraction. A bound beyond which
+    no element can lie, such as a `min` of -infinity or -1000 for int8, sets no limit. Where `min` is above `max`, every
+    number becomes `min`. A NaN element stays NaN, and a NaN bound sets no limit on floats. The gradient of an element
+    that equals a bound is 0. An integer bound that the caller's `jax.jit` traces is clipped to the range of the type
+    before it is cast.
 
-    In a JAX program, `element_wise_clip1` does the same.
+    Use `element_wise_clip1` in descriptors whose bounds FLOAT cannot hold; the two functions do the same.
 
     >>> element_wise_clip(jnp.array([-3, 0, 3]), -1.5, 2.9).tolist()
     [-1, 0, 2]
@@ -56,9 +61,11 @@ def element_wise_clip1(
     max: calls.UpperBound | None = None,
     scale_bias: ScaleBias | None = None,
 ) -> Array:
-    """Clips each element to a range, as `element_wise_clip` does.
+    """Clips each element, after the ScaleBias, to the range `[min, max]`, whose bounds have the type of the elements.
 
     The descriptor has bounds in the tensors' own data type, while the bounds of `ElementWiseClipDesc` are FLOAT.
+
+    Everything else is as in `element_wise_clip`.
 
     >>> element_wise_clip1(jnp.array([2**24 + 1, 0], "int32"), 1, 2**24 + 1).tolist()
     [16777217, 1]
@@ -151,6 +158,12 @@ def element_wise_clip_grad(
 ) -> Array:
     """Computes the gradient of `element_wise_clip`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
+    Args:
+        input: What `element_wise_clip` took.
+
+    Returns:
+        Gradient with respect to `input`.
+
     >>> element_wise_clip_grad(
     ...     jnp.array([-1.0, 0.0, 1.0]), jnp.array([5.0, 6.0, 7.0]), -1.0, 2.0
     ... ).tolist()
@@ -166,9 +179,15 @@ def element_wise_clip_grad1(
     min: calls.LowerBound | None = None,
     max: calls.UpperBound | None = None,
 ) -> Array:
-    """Computes the gradient of `element_wise_clip1`, as `element_wise_clip_grad` does.
+    """Computes the gradient of `element_wise_clip1`: 0 at the bounds and beyond, `input_gradient` elsewhere.
 
     The descriptor has bounds in the tensors' own data type, while the bounds of `ElementWiseClipGradDesc` are FLOAT.
+
+    Args:
+        input: What `element_wise_clip1` took.
+
+    Returns:
+        Gradient with respect to `input`.
 
     >>> element_wise_clip_grad1(jnp.array([1, 2, 3]), jnp.array([5, 6, 7]), 1, 3).tolist()
     [0, 6, 0]
@@ -210,7 +229,7 @@ class ElementWiseClipGrad1Desc(dml.Gradient, function=element_wise_clip_grad1):
 def element_wise_threshold(
     input: ArrayLike, min: calls.LowerBound | None, scale_bias: ScaleBias | None = None
 ) -> Array:
-    """Raises each element, after the ScaleBias, to at least `min`: `element_wise_clip` without an upper bound.
+    """Raises each element, after the ScaleBias, to at least `min`; NaN stays NaN.
 
     >>> element_wise_threshold(jnp.array([-1.0, 0.5, jnp.nan]), 0.25).tolist()
     [0.25, 0.5, nan]

@@ -3,6 +3,13 @@
 The dimensions of an image are batch, channels, and one to three spatial dimensions. Sums of 16-bit floats are computed
 in float32 and rounded once; sums of integers are exact. On an explicit mesh, the dimensions of the result are sharded
 like those of the input, and its channels like the filters, if their sizes allow it.
+
+Args:
+    input: Images, (batch, channels, spatial dimensions), with one to three spatial dimensions.
+    filter: Filters, (output channels, input channels of a group, spatial dimensions).
+    group_count: Number of groups into which the channels are divided; each is convolved for itself.
+    input_zero_point: Subtracted from `input`, and its padding; None means 0.
+    filter_zero_point: Subtracted from `filter`: one number, or one for each output channel. None means 0.
 """
 
 import math
@@ -130,15 +137,22 @@ def convolution(
 ) -> Array:
     """Computes the convolution of an image with filters, or its gradient, the transposed convolution.
 
-    The dimensions of `input` are batch, channels, and one to three spatial dimensions. Those of `filter` are output
-    channels, input channels of a group, and the spatial dimensions; in the direction BACKWARD, the first two are input
-    channels and output channels of a group. `bias` has a number for each output channel. A single number applies to all
-    spatial dimensions.
+    In the direction BACKWARD, the first two dimensions of `filter` are input channels and output channels of a group.
 
     By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
-    elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`,
-    the shape of the result, may be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit
-    floats are computed in float32. `precision` is as in `gemm`.
+    elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`
+    may then be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit floats are computed in
+    float32.
+
+    Args:
+        bias: Added to the result, one number for each output channel; None adds nothing.
+        mode: Whether the filters are flipped (convolution) or not (cross-correlation).
+        direction: Forward, or backward for the transposed convolution.
+        output_padding: Elements to append to each spatial dimension of the result: one number, or one for each.
+        output_sizes: Shape of the result; None means the smallest that holds all windows.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), in the type of `input`.
 
     >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
     >>> convolution(image, filter, jnp.array([0.5])).tolist()
@@ -242,9 +256,12 @@ def convolution_integer(
 ) -> Array:
     """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
 
-    The zero points are subtracted from `input` and `filter`; that of `filter` may have a value for each output
-    channel. The padding is the zero point of `input`, so it adds nothing. Filters are not flipped. Sums wrap around
-    where int32 cannot hold them, which takes more than 33,025 products.
+    The zero points are subtracted from `input` and `filter`. The padding is the zero point of `input`, so it adds
+    nothing. Filters are not flipped. Sums wrap around where int32 cannot hold them, which takes more than 33,025
+    products.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), in int32.
 
     >>> image, filter = (
     ...     jnp.array([[[0, 255, 7]]], "uint8"),
@@ -403,11 +420,18 @@ def quantized_linear_convolution(
 ) -> Array:
     """Computes the convolution of a quantized image with quantized filters, and quantizes it.
 
-    The integer sums, plus an int32 `bias` for each output channel, are exact. They are multiplied in float32 by the
-    scale of the input, then by the scale of the filter. The product is quantized as in `element_wise_quantize_linear`:
-    divided by `output_scale`, rounded with halves to even, and saturated to the output's type. That type is `dtype`,
-    else the type of `output_zero_point`, else the type of `input`. The scale and the zero point of `filter` are a
-    number each, or have a number for each output channel.
+    The integer sums, plus the bias, are exact. They are multiplied in float32 by the scale of the input, then by the
+    scale of the filter. The product is divided by `output_scale`, rounded with halves to even, and saturated to the
+    output's type.
+
+    Args:
+        input_scale: Scale of `input`, a number.
+        filter_scale: Scale of `filter`: one number, or one for each output channel.
+        bias: Added to the sums, one int32 for each output channel; None adds nothing.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `input`.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), quantized.
 
     >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
     >>> quantized_linear_convolution(

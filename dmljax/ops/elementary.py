@@ -4,6 +4,9 @@ Also CAST, and VALUE_SCALE_2D with a bias for each channel.
 
 A ScaleBias is applied to the input first. 16-bit floats are computed in float32, and only the result is rounded to 16
 bits.
+
+Args:
+    input: Floats, in any shape.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,6 +63,9 @@ def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None)
 
     An integer `input` needs a ScaleBias of integers, and the result wraps around.
 
+    Args:
+        input: Floats or integers, in any shape.
+
     >>> element_wise_identity(jnp.array([1.0, -2.0]), ScaleBias(3.0, 0.5)).tolist()
     [3.5, -5.5]
     """
@@ -80,8 +86,12 @@ class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
 def value_scale_2d(input: ArrayLike, scale: calls.WideNumber, bias: calls.WideFloat) -> Array:
     """Computes `scale * input + bias` with a bias for each channel, dimension 1 of `input`.
 
-    The computation uses at least float32. `bias` is a number or an array with one for each channel; with 16-bit
-    floats, scale and bias are float32.
+    The computation uses at least float32; with 16-bit floats, scale and bias are float32.
+
+    Args:
+        input: Images, (batch, channels, spatial dimensions).
+        scale: Factor of all elements.
+        bias: One number for each channel, or one for all.
 
     >>> value_scale_2d(
     ...     jnp.ones((1, 3, 1, 1)), 2.0, jnp.array([10.0, 20.0, 30.0])
@@ -129,6 +139,13 @@ def cast(input: calls.Quantized, *, dtype: calls.QuantizedDType) -> Array:
     around in a smaller integer type, which may have 4 bits. Results that are floats are rounded as by `x.astype`. Every
     number except zero is True, subnormal numbers included.
 
+    Args:
+        input: Array of any type, integers of 4 bits included.
+        dtype: Type of the result.
+
+    Returns:
+        Array of the shape of `input`, in `dtype`.
+
     >>> cast(jnp.array([-1.5, 1.5, 300.0, jnp.nan]), dtype="uint8").tolist()
     [0, 1, 255, 0]
     >>> cast(jnp.array([-1, 300]), dtype="uint8").tolist()
@@ -153,6 +170,9 @@ def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
 
     The absolute value of the smallest integer does not fit its type, and wraps around to that integer itself.
 
+    Args:
+        input: Floats or integers, in any shape.
+
     >>> element_wise_abs(jnp.array([-128, -127, 5], "int8")).tolist()
     [-128, 127, 5]
     """
@@ -175,6 +195,9 @@ def element_wise_negate(input: ArrayLike) -> Array:
 
     The sign of a floating-point zero also changes. The smallest integer wraps around to itself.
 
+    Args:
+        input: Floats or integers, in any shape.
+
     >>> element_wise_negate(jnp.array([0.0, -3.0])).tolist()
     [-0.0, 3.0]
     """
@@ -190,6 +213,9 @@ def element_wise_sign(input: ArrayLike) -> Array:
     """Computes the sign: -1 for an element below zero, 1 for an element above zero.
 
     Both zeros and NaN give +0. Subnormals are not treated as zero: they give -1 or 1.
+
+    Args:
+        input: Floats or integers, in any shape.
 
     >>> element_wise_sign(jnp.array([-2.5, -0.0, jnp.nan, 1e-45])).tolist()
     [-1.0, 0.0, 0.0, 1.0]
@@ -247,6 +273,9 @@ def element_wise_round(
     """Rounds each element to an integer, by default to the nearest, and halves to the even one.
 
     TOWARD_ZERO drops the fraction. TOWARD_INFINITY rounds to the nearest integer, and halves away from zero.
+
+    Args:
+        rounding_mode: Halves to even, toward zero, or halves away from zero ("toward_infinity").
 
     >>> element_wise_round(jnp.array([-1.75, 1.5, 2.5])).tolist()
     [-2.0, 2.0, 2.0]

@@ -2,6 +2,11 @@
 
 Input indices may have any integer type, and a negative index counts from the end. An index that is still out of range
 is clamped where elements are fetched, and ignored where elements are written. All of these operators copy bit for bit.
+
+Args:
+    input: Array to gather from, of at least one dimension.
+    indices: Integers; a negative index counts from the end.
+    axis: Axis that the indices refer to; a negative axis counts from the end.
 """
 
 import math
@@ -123,6 +128,9 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     A negative index counts from the end; an index that is still out of range is clamped. The gradient of an element of
     `input` is the sum of the gradients of all output elements gathered from it.
 
+    Returns:
+        Array of the shape `input.shape[:axis] + indices.shape + input.shape[axis + 1:]`.
+
     >>> gather(jnp.array([[1, 2], [3, 4]]), jnp.array([-1, 0, 9]), axis=1).tolist()
     [[2, 1, 2], [4, 3, 4]]
     """
@@ -230,6 +238,9 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     index counts from the end; an index that is still out of range is clamped. The gradient of an element of `input` is
     the sum of the gradients of all output elements gathered from it.
 
+    Returns:
+        Array of the shape of `indices`, in the type of `input`.
+
     >>> gather_elements(
     ...     jnp.array([[1, 2], [3, 4]]), jnp.array([[0, -1], [9, 0]]), axis=1
     ... ).tolist()
@@ -279,7 +290,18 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
 
 @calls.operator_function
 def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
-    """Gathers `input[tuple]` for each index tuple in the last dimension of `indices`: `gather_nd1` without batches.
+    """Gathers `input[tuple]` for each index tuple in the last dimension of `indices`.
+
+    An index that is out of range, even if counted from the end, is clamped to its own dimension. The gradient of an
+    element of `input` is the sum of the gradients of all output elements gathered from it.
+
+    Use `gather_nd1` for batches.
+
+    Args:
+        indices: Tuples of integers, in the last dimension; a negative index counts from the end.
+
+    Returns:
+        Array of the shape `indices.shape[:-1] + input.shape[indices.shape[-1]:]`.
 
     >>> gather_nd(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [-1, -1]])).tolist()
     [3, 4]
@@ -291,9 +313,15 @@ def gather_nd(input: ArrayLike, indices: ArrayLike) -> Array:
 def gather_nd1(input: ArrayLike, indices: ArrayLike, *, batch_dimension_count: int = 0) -> Array:
     """Gathers `input[batch, tuple]` for each index tuple in the last dimension of `indices[batch]`.
 
-    The first `batch_dimension_count` dimensions of `input` and of `indices` are the batch. A negative index counts from
-    the end; an index that is still out of range is clamped to its own dimension. The gradient of an element of `input`
-    is the sum of the gradients of all output elements gathered from it.
+    The first `batch_dimension_count` dimensions of `input` and of `indices` are the batch.
+
+    Everything else is as in `gather_nd`.
+
+    Args:
+        batch_dimension_count: Number of leading dimensions that `input` and `indices` share.
+
+    Returns:
+        Array of the batch, the other dimensions of `indices` but the last, and a block of `input`.
 
     >>> gather_nd1(
     ...     jnp.array([[1, 2], [3, 4]]), jnp.array([[-1], [0]]), batch_dimension_count=1
@@ -464,6 +492,10 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
     index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
     element, the last in row-major order wins, and only it has a gradient.
 
+    Args:
+        input: Array to copy.
+        updates: New elements, in the shape of `indices`.
+
     >>> scatter(
     ...     jnp.array([0, 1, 2, 3]),
     ...     jnp.array([-1, 1, 9, 3]),
@@ -544,6 +576,11 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
     that is still out of range overwrites nothing. Where several updates go to one element, the last in row-major order
     wins, and only it has a gradient.
 
+    Args:
+        input: Array to copy.
+        indices: Tuples of integers, in the last dimension; a negative index counts from the end.
+        updates: New elements, or blocks, for each tuple.
+
     >>> scatter_nd(
     ...     jnp.zeros((3, 2), int),
     ...     jnp.array([[2], [0], [-1]]),
@@ -607,6 +644,11 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
 
     `sequence_lengths`, of any integer type, has size 1 along `axis` and the sizes of `input` elsewhere. A length above
     the size of `axis` reverses all elements; a negative length reverses none.
+
+    Args:
+        input: Array of at least one dimension.
+        sequence_lengths: Numbers of elements to reverse, integers of size 1 along `axis`.
+        axis: Axis to reverse along; a negative axis counts from the end.
 
     >>> reverse_subsequences(
     ...     jnp.array([[1, 2, 3], [4, 5, 6]]), jnp.array([[2], [9]]), axis=1

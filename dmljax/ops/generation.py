@@ -1,4 +1,11 @@
-"""Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT, FILL_VALUE_SEQUENCE and RANDOM_GENERATOR."""
+"""Operators that generate tensors: DIAGONAL_MATRIX, FILL_VALUE_CONSTANT, FILL_VALUE_SEQUENCE and RANDOM_GENERATOR.
+
+Args:
+    dtype: Type of the result; None means that of `value`.
+
+Returns:
+    Array of the shape `output_sizes`.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -40,10 +47,15 @@ def diagonal_matrix(
 ) -> Array:
     """Makes matrices with `value` on the diagonal where column - row equals `offset`, and 0 elsewhere.
 
-    The last two of `output_sizes` are the height and width of the matrix; the dimensions before them are batches. A
-    Python number as `value` is truncated toward zero if `dtype` is an integer type.
+    The dimensions before the last two are batches. A Python number as `value` is truncated toward zero if `dtype` is an
+    integer type.
 
     Use `diagonal_matrix1` for bands and triangles.
+
+    Args:
+        value: Number on the diagonal.
+        offset: Number of places by which the diagonal lies to the right of the top left corner.
+        output_sizes: Shape of the result; the last two are the height and width of a matrix.
 
     >>> diagonal_matrix(2.5, offset=1, output_sizes=(2, 3), dtype="int8").tolist()
     [[0, 2, 0], [0, 0, 2]]
@@ -70,6 +82,17 @@ def diagonal_matrix1(
     is filled. The last two dimensions are the matrix, and the dimensions before them are batches.
 
     If the result is of an integer type, a Python number as `value` must be exactly representable in it.
+
+    Args:
+        input: Matrices to copy; None means zeros.
+        value: Number to write into the band.
+        diagonal_fill_begin: First diagonal of the band; None means the lowest.
+        diagonal_fill_end: Diagonal after the last of the band; None means that the highest is the last.
+        output_sizes: Shape of the result; None means that of `input`.
+        dtype: Type of the result; None means that of `input`, else of `value`.
+
+    Returns:
+        Array of the shape of `input`, else of the shape `output_sizes`.
 
     >>> diagonal_matrix1(
     ...     None, 7, diagonal_fill_begin=0, diagonal_fill_end=2, output_sizes=(2, 3)
@@ -182,6 +205,9 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
 
     If `dtype` is an integer type, a Python number as `value` must be exactly representable in it.
 
+    Args:
+        value: Number in all elements.
+
     >>> fill_value_constant(13, output_sizes=(2, 3), dtype="int8").tolist()
     [[13, 13, 13], [13, 13, 13]]
     """
@@ -218,6 +244,11 @@ def fill_value_sequence(
     Element `i` is `value_start + i * value_delta`, so errors do not accumulate. The first element is `value_start`,
     even if `value_delta` is infinite. 16-bit floats are computed in float32. Integers wrap around, and `value_delta`
     may be negative even in an unsigned type.
+
+    Args:
+        value_start: First element.
+        value_delta: Difference between an element and the one before it.
+        dtype: Type of the result; None means that of the numbers.
 
     >>> fill_value_sequence(10, -2, output_sizes=(2, 2), dtype="uint8").tolist()
     [[10, 8], [6, 4]]
@@ -273,10 +304,17 @@ def random_generator(
 ) -> RandomGenerator:
     """Generates random bits from a state, a uint32 for each element; returns `output` and the next `state`.
 
-    `input_state` is six words of uint32: a counter of 128 bits, the lowest word first, and a key of 64 bits. The output
-    depends on nothing else. Every four elements, row by row, are a block that Philox 4x32-10 computes from the counter,
-    which then advances, even if the last block has fewer than four elements. To begin, choose a key and set the counter
-    to 0. The bits are not suited for cryptography.
+    The output depends on nothing else than the state. Every four elements, row by row, are a block that Philox 4x32-10
+    computes from the counter of 128 bits, which then advances, even if the last block has fewer than four elements. To
+    begin, choose a key and set the counter to 0. The bits are not suited for cryptography.
+
+    Args:
+        input_state: Six words of uint32: a counter, the lowest word first, and a key of two words.
+        output_sizes: Shape of the random bits.
+        type: Algorithm that computes the bits.
+
+    Returns:
+        Random bits, as uint32 in the shape `output_sizes`, and the state to pass to the next call.
 
     >>> state = jnp.array([0, 0, 0, 0, 7, 0], "uint32")
     >>> output, state = random_generator(state, output_sizes=(2, 3))

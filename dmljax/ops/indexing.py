@@ -45,6 +45,15 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
     index of an unsigned type is never negative. An index outside `[-depth, depth)` sets no element to `values[1]`. The
     two values are copied bit for bit; `values` may be longer, and its further elements are ignored.
 
+    Args:
+        indices: Integers, of size 1 along `axis`; a negative index counts from the end.
+        values: What to write elsewhere, and then what to write at the index.
+        axis: Axis of the encoding; a negative axis counts from the end.
+        depth: Size of the result along `axis`.
+
+    Returns:
+        Array of the shape of `indices` with `depth` along `axis`, in the type of `values`.
+
     >>> one_hot(jnp.array([[-1], [9]]), jnp.array([0, 5]), axis=1, depth=3).tolist()
     [[0, 0, 5], [0, 0, 0]]
     """
@@ -139,16 +148,23 @@ def nonzero_coordinates(
 ) -> NonzeroCoordinates:
     """Lists the coordinates of all nonzero elements, in row-major order.
 
-    `coordinates` has `size` rows, by default as many as `input` has elements. `count` is the number of nonzero
-    elements, even where that is more than `size`; rows from `count` on hold `fill_value`. `columns` is the number of
-    coordinates in each row, by default the rank of `input`. With fewer, the coordinates of the leading dimensions are
-    left out; these dimensions must have size 1. +0 and -0 are zero; NaN and every subnormal number are not.
+    `count` is the number of nonzero elements, even where that is more than `size`. With fewer `columns` than
+    dimensions, the coordinates of the leading dimensions are left out; these dimensions must have size 1. +0 and -0 are
+    zero; NaN and every subnormal number are not.
 
-    `dtype` may be any integer type that holds the count and the coordinates. `fill_value` may be negative, such as -1,
-    if the type is signed.
+    `dtype` must hold the count and the coordinates. `fill_value` may be negative, such as -1, if the type is signed.
 
     If `input` is sharded over an explicit mesh, the devices exchange one bit for each element. The rows are sharded
     over the mesh axes of the first dimension of `input`, if these divide `size`.
+
+    Args:
+        size: Number of rows of coordinates; None means as many as `input` has elements.
+        columns: Number of coordinates in a row; None means one for each dimension of `input`.
+        fill_value: What rows from `count` on hold.
+        dtype: Integer type of `count` and `coordinates`.
+
+    Returns:
+        The number of nonzero elements, and their coordinates, (size, columns).
 
     >>> count, coordinates = nonzero_coordinates(jnp.array([[1.0, 0.0], [-0.0, jnp.nan]]))
     >>> int(count), coordinates.tolist()

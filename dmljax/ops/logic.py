@@ -2,6 +2,12 @@
 
 Floats are compared by their bits, so that subnormal numbers differ from each other and from zero even on platforms
 whose arithmetic flushes them to zero. Comparisons follow IEEE 754: -0 equals +0, and any comparison with NaN is false.
+
+Args:
+    dtype: Type of the result, which is True or 1 where the condition holds.
+
+Returns:
+    Array of the shape to which `a` and `b` broadcast, in `dtype`.
 """
 
 import operator
@@ -207,6 +213,9 @@ class ElementWiseLogicalXorDesc(dml.Binary, function=element_wise_logical_xor):
 def element_wise_logical_not(input: ArrayLike, *, dtype: DTypeLike = bool) -> Array:
     """Logical NOT: True where the element is zero.
 
+    Returns:
+        Array of the shape of `input`, in `dtype`.
+
     >>> element_wise_logical_not(jnp.array([5, 0], "uint8")).tolist()
     [False, True]
     """
@@ -223,6 +232,12 @@ class ElementWiseLogicalNotDesc(dml.Unary, function=element_wise_logical_not):
 @calls.operator_function
 def element_wise_is_nan(input: ArrayLike, *, dtype: DTypeLike = bool) -> Array:
     """Tests for NaN: True where the element is NaN.
+
+    Args:
+        input: Floats, in any shape.
+
+    Returns:
+        Array of the shape of `input`, in `dtype`.
 
     >>> element_wise_is_nan(jnp.array([jnp.nan, jnp.inf, 0.0])).tolist()
     [True, False, False]
@@ -242,6 +257,13 @@ def element_wise_is_infinity(
     input: ArrayLike, *, infinity_mode: IsInfinityModeLike = IsInfinityMode.EITHER, dtype: DTypeLike = bool
 ) -> Array:
     """Tests for infinity: True where the element is an infinity of the sign that `infinity_mode` asks for.
+
+    Args:
+        input: Floats, in any shape.
+        infinity_mode: Which infinities count.
+
+    Returns:
+        Array of the shape of `input`, in `dtype`.
 
     >>> element_wise_is_infinity(jnp.array([-jnp.inf, jnp.nan, jnp.inf])).tolist()
     [True, False, True]
@@ -269,6 +291,14 @@ class ElementWiseIsInfinityDesc(dml.Predicate, function=element_wise_is_infinity
 @calls.operator_function
 def element_wise_if(condition: ArrayLike, a: calls.Operand, b: calls.Operand) -> Array:
     """Selects the element of `a` where `condition` is nonzero, and the element of `b` elsewhere, bit for bit.
+
+    Args:
+        condition: Array that broadcasts with `a` and `b`; bool, or numbers to compare with 0.
+        a: Elements where the condition holds.
+        b: Elements where it does not.
+
+    Returns:
+        Array of the shape to which all three broadcast, in the type of `a` and `b`.
 
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
     [1.0, 9.0, nan]

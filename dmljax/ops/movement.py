@@ -3,6 +3,14 @@
 All of them copy bit for bit, with one exception: where XLA on a CPU fuses the tile of a join of bfloat16, it may turn
 subnormals into zeros and signaling NaNs into quiet ones, because it merges the conversion of the bits into the
 selection. On an explicit mesh, each dimension of the result is sharded like that of the input, if its size allows it.
+
+Args:
+    starts: Position where the window begins in each dimension.
+    sizes: Size of the window in each dimension.
+    strides: Distance between the elements in each dimension; None means 1.
+    axis: Axis to divide or to join along; a negative axis counts from the end.
+    block_size: Height and width of a block.
+    order: Whether positions in the block or channels vary fastest.
 """
 
 import math
@@ -60,9 +68,16 @@ def slice(
 ) -> Array:
     """Copies `sizes[i]` elements of each dimension `i`: the first at `starts[i]`, the others `strides[i]` apart.
 
-    `sizes` is the shape of the result. All of its elements must lie inside `input`.
+    All of the elements must lie inside `input`.
 
     Use `slice1` for negative strides.
+
+    Args:
+        starts: Position of the first element in each dimension.
+        sizes: Shape of the result.
+
+    Returns:
+        Array of the shape `sizes`, in the type of `input`.
 
     >>> slice(jnp.arange(20), starts=(10,), sizes=(5,), strides=(2,)).tolist()
     [10, 12, 14, 16, 18]
@@ -114,6 +129,12 @@ def slice1(
 
     A negative stride begins at the last element of the window and goes backward. All elements that are reached are
     copied; `output_sizes` may ask for fewer.
+
+    Args:
+        output_sizes: Shape of the result; None means that of all elements that are reached.
+
+    Returns:
+        Array of the elements that are reached, in the type of `input`.
 
     >>> slice1(jnp.arange(10), starts=(2,), sizes=(7,), strides=(3,)).tolist()
     [2, 5, 8]
@@ -245,8 +266,14 @@ def slice_grad(
 ) -> Array:
     """Puts elements back where `slice1` took them from: the gradient of `slice1` with respect to its input.
 
-    `starts`, `sizes` and `strides` are those of `slice1`, and `output_sizes` is the shape of its input. The elements
-    that `slice1` did not take are 0.
+    The elements that `slice1` did not take are 0.
+
+    Args:
+        input_gradient: Gradient with respect to the result of `slice1`.
+        output_sizes: Shape of the result, which is the shape of the input of `slice1`.
+
+    Returns:
+        Gradient with respect to the input of `slice1`.
 
     >>> slice_grad(
     ...     jnp.array([1, 2, 3]), starts=(2,), sizes=(5,), strides=(-2,), output_sizes=(8,)
@@ -311,6 +338,12 @@ def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes
 def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Splits `input` along `axis` into arrays of these `sizes`.
 
+    Args:
+        sizes: Sizes of the results along `axis`; their sum is the size of `input`.
+
+    Returns:
+        Arrays of these sizes along `axis`.
+
     >>> first, second = split(jnp.array([[1, 2, 3], [4, 5, 6]]), sizes=(1, 2), axis=1)
     >>> first.tolist(), second.tolist()
     ([[1], [4]], [[2, 3], [5, 6]])
@@ -343,6 +376,12 @@ def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
 @calls.operator_function
 def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     """Concatenates arrays along `axis`; they must have the same type, and the same sizes along the other axes.
+
+    Args:
+        inputs: Arrays of one type, and of equal sizes except along `axis`.
+
+    Returns:
+        Array whose size along `axis` is the sum of their sizes.
 
     >>> join([jnp.array([[1], [4]]), jnp.array([[2, 3], [5, 6]])], axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
@@ -412,6 +451,12 @@ def _tiled_sizes(input: Sizes, repeats: Sizes) -> Sizes:
 def tile(input: ArrayLike, *, repeats: calls.OneEach) -> Array:
     """Repeats `input` as a whole, `repeats[i]` times along each dimension `i`.
 
+    Args:
+        repeats: How many times each dimension is repeated.
+
+    Returns:
+        Array of the shape `input.shape[i] * repeats[i]` in each dimension `i`.
+
     >>> tile(jnp.array([[1, 2], [3, 4]]), repeats=(1, 2)).tolist()
     [[1, 2, 1, 2], [3, 4, 3, 4]]
     """
@@ -449,6 +494,12 @@ def space_to_depth(input: ArrayLike, *, block_size: int) -> Array:
 
     Use `space_to_depth1` for the other order of channels.
 
+    Args:
+        input: Images, (batches, channels, height, width).
+
+    Returns:
+        Images, (batches, channels * block_size**2, height / block_size, width / block_size).
+
     >>> space_to_depth(jnp.array([[[1, 2], [3, 4]]]), block_size=2).tolist()
     [[[1]], [[2]], [[3]], [[4]]]
     """
@@ -465,6 +516,12 @@ def space_to_depth1(
     DEPTH_COLUMN_ROW, the channels of the result are ordered by row and column in the block, and then by the channel of
     `input`; with COLUMN_ROW_DEPTH, by the channel of `input` first.
 
+    Args:
+        input: Images, (batches, channels, height, width).
+
+    Returns:
+        Images, (batches, channels * block_size**2, height / block_size, width / block_size).
+
     >>> image = jnp.array([[[1, 2]], [[5, 6]]]).repeat(2, axis=1)
     >>> space_to_depth1(image, block_size=2, order="column_row_depth").ravel().tolist()
     [1, 2, 1, 2, 5, 6, 5, 6]
@@ -479,6 +536,12 @@ def depth_to_space(input: ArrayLike, *, block_size: int) -> Array:
     The last three dimensions of `input` are channels, height and width, and those before them are batches.
 
     Use `depth_to_space1` for the other order of channels.
+
+    Args:
+        input: Images, (batches, channels, height, width).
+
+    Returns:
+        Images, (batches, channels / block_size**2, height * block_size, width * block_size).
 
     >>> depth_to_space(jnp.array([[[1]], [[2]], [[3]], [[4]]]), block_size=2).tolist()
     [[[1, 2], [3, 4]]]
@@ -495,6 +558,12 @@ def depth_to_space1(
     The last three dimensions of `input` are channels, height and width, and those before them are batches. With
     DEPTH_COLUMN_ROW, the channels of `input` are ordered by row and column in the block, and then by the channel of the
     result; with COLUMN_ROW_DEPTH, by the channel of the result first.
+
+    Args:
+        input: Images, (batches, channels, height, width).
+
+    Returns:
+        Images, (batches, channels / block_size**2, height * block_size, width * block_size).
 
     >>> channels = jnp.arange(8).reshape(8, 1, 1)
     >>> depth_to_space1(channels, block_size=2, order="column_row_depth").tolist()

@@ -2,6 +2,16 @@
 
 16-bit floats are computed in float32 and rounded once, before the fused activation. On an explicit mesh, a result is
 sharded like the input.
+
+Args:
+    input: Floats, in any shape.
+    mean: Mean of the elements, in a shape that broadcasts to `input`.
+    variance: Variance of the elements, in a shape that broadcasts to `input`.
+    scale: Factor of the normalized elements, which broadcasts to `input`; None means 1.
+    bias: Added to the product; broadcasts to `input`. None adds nothing.
+    epsilon: Added to the variance, so that it is not 0.
+    axes: Axes whose elements are normalized together; a negative axis counts from the end.
+    normalize_variance: Whether to divide by the root of the variance.
 """
 
 import math
@@ -89,7 +99,11 @@ def batch_normalization(
     """Normalizes by a given mean and variance: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
     For images in the layout NCHW, the other arrays have a number for each channel, in the shape (C,) or (C, 1, 1);
-    others broadcast to the shape of `input`. Without `scale` and `bias`, the result is only normalized.
+    others broadcast to the shape of `input`.
+
+    Args:
+        mean: Means: one for each channel in the shape (C,), or in a shape that broadcasts to `input`.
+        variance: Variances: one for each channel in the shape (C,), or in a shape that broadcasts to `input`.
 
     >>> batch_normalization(
     ...     jnp.array([[1.0, 9.0]]), 1.0, jnp.array([[1.0, 4.0]]), 3.0, 0.5, 0.0
@@ -164,8 +178,15 @@ def batch_normalization_grad(
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization` with respect to its input, its scale and its bias.
 
-    `input_gradient` is the gradient with respect to the result. `mean`, `variance` and `scale` must have the same
-    shape; the gradients with respect to scale and bias are summed along the dimensions of size 1 in it.
+    `mean`, `variance` and `scale` must have the same shape; the gradients with respect to scale and bias are summed
+    along the dimensions of size 1 in it.
+
+    Args:
+        input: What `batch_normalization` took.
+        scale: Factor of the normalized elements.
+
+    Returns:
+        Gradients with respect to the input, the scale and the bias.
 
     >>> row, one = jnp.array([1.0, 3.0]), jnp.ones(1)
     >>> gradients = batch_normalization_grad(row, row, one, one, 2 * one, 0.0)
@@ -271,6 +292,12 @@ def batch_normalization_training(
     result is only normalized, and mean and variance have the shape (C,). The variance is the population variance of the
     batch, the mean of squares.
 
+    Args:
+        fused_add: Added before the activation, in the shape of `input`; None adds nothing.
+
+    Returns:
+        The output, and the mean and variance of the batch.
+
     >>> images = jnp.array([[1.0, 10.0], [3.0, 26.0]])
     >>> output, mean, variance = batch_normalization_training(
     ...     images, jnp.ones(2), jnp.zeros(2), epsilon=0.0
@@ -334,8 +361,17 @@ def batch_normalization_training_grad(
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
 
-    `input_gradient` is the gradient with respect to the output, before the activation. `mean` and `variance` are those
-    that `batch_normalization_training` returned; the gradient with respect to the input also passes through them.
+    `input_gradient` is the gradient with respect to the output, before the activation. The gradient with respect to the
+    input also passes through the mean and the variance.
+
+    Args:
+        input: What `batch_normalization_training` took.
+        mean: Mean that `batch_normalization_training` returned.
+        variance: Variance that `batch_normalization_training` returned.
+        scale: Factor of the normalized elements.
+
+    Returns:
+        Gradients with respect to the input, the scale and the bias.
 
     >>> row, gradient = jnp.array([1.0, 3.0, 3.0, 1.0]), jnp.array([4.0, 0.0, 0.0, 0.0])
     >>> mean, variance, scale = jnp.array([2.0]), jnp.array([1.0]), jnp.array([1.0])
@@ -367,9 +403,14 @@ def mean_variance_normalization(
 ) -> Array:
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
-    The dimensions of `input` are batch, channels, and one or more spatial dimensions. Everything else is as in
-    `mean_variance_normalization1` along the spatial axes, or with `cross_channel` along the channels and the spatial
-    axes, except that a `scale` or `bias` of the shape (C,) has a number for each channel.
+    The result is `scale * (input - mean) / sqrt(variance + epsilon) + bias`. The variance is the mean of squares. In
+    float32, the squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
+
+    Args:
+        input: Images, (batch, channels, spatial dimensions), as floats.
+        scale: Factor, one for each channel in the shape (C,), or in a shape that broadcasts; None means 1.
+        bias: Added to the product, one for each channel or in a shape that broadcasts; None adds nothing.
+        cross_channel: Whether the channels of an image are normalized together.
 
     >>> image = jnp.array([[[1.0, 3.0], [5.0, 5.0]]])
     >>> mean_variance_normalization(image, epsilon=0.01).round(2).tolist()
@@ -394,11 +435,11 @@ def mean_variance_normalization1(
 ) -> Array:
     """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    Different axes give layer, instance and group normalization. The variance is the mean of squares. Without
-    `normalize_variance`, there is no division. `scale` and `bias` broadcast to the shape of `input`. In float32, the
-    squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
+    The variance is the mean of squares. In float32, the squares overflow where elements are 1.8e19 from the mean, and
+    the row becomes 0.
 
-    Use `mean_variance_normalization2` for the root of the mean square (RMS).
+    Use `mean_variance_normalization2` for the root of the mean square (RMS). Different axes give layer, instance and
+    group normalization.
 
     >>> mean_variance_normalization1(
     ...     jnp.array([[1.0, 3.0], [1e8, 1e8]]), 10.0, 0.5, axes=-1, epsilon=0.0
@@ -420,9 +461,16 @@ def mean_variance_normalization2(
     use_variance: bool = True,
     fused_activation: dml.Fusable | None = None,
 ) -> Array:
-    """Normalizes like `mean_variance_normalization1`; without `use_mean`, by the root of the mean square (RMS).
+    """Normalizes by the mean and variance along `axes`, or, without `use_mean`, by the root of the mean square (RMS).
 
-    RMS subtracts nothing, and uses the mean of squares as the variance. Without `use_variance`, there is no division.
+    The result is `scale * (input - mean) / sqrt(variance + epsilon) + bias`. RMS subtracts nothing, and uses the mean
+    of squares as the variance.
+
+    Everything else is as in `mean_variance_normalization1`.
+
+    Args:
+        use_mean: Whether to subtract the mean.
+        use_variance: Whether to divide by the root of the variance, or of the mean square without `use_mean`.
 
     >>> mean_variance_normalization2(
     ...     jnp.array([3.0, 3.0, 3.0, 9.0]), axes=0, use_mean=False, epsilon=9.0
@@ -544,6 +592,14 @@ def local_response_normalization(
     dimension; elements outside `input` count as 0. If `local_size` is even, the region has one more element after the
     center than before it. `alpha` is divided by `local_size` in both cases, as on the page.
 
+    Args:
+        input: Images, (batch, channels, spatial dimensions), as floats.
+        alpha: Factor of the squares, divided by `local_size`.
+        beta: Exponent of the divisor.
+        bias: First term of the divisor, which keeps it from being 0.
+        local_size: Number of channels, or width of the region, whose squares are added.
+        cross_channel: Whether the squares are of neighboring channels, or of neighbors in space.
+
     >>> local_response_normalization(
     ...     jnp.array([[2.0, 0.0, 2.0]]), 3.0, 1.0, 0.0, local_size=3
     ... ).tolist()
@@ -571,7 +627,15 @@ def local_response_normalization_grad(
 ) -> Array:
     """Computes the gradient of `local_response_normalization` with respect to its input.
 
-    `input_gradient` is the gradient with respect to the result.
+    The operator computes `input / (bias + alpha / local_size * squares) ** beta`.
+
+    Everything else is as in `local_response_normalization`.
+
+    Args:
+        input: What `local_response_normalization` took.
+
+    Returns:
+        Gradient with respect to `input`.
 
     >>> row, gradient = jnp.array([[2.0, 0.0, 2.0]]), jnp.ones((1, 3))
     >>> local_response_normalization_grad(
@@ -635,6 +699,11 @@ def lp_normalization(input: ArrayLike, epsilon: calls.FloatNumber = 1e-5, *, axi
 
     The norm is the sum of absolute values if `p` is 1, and the square root of the sum of squares if `p` is 2. These
     overflow where float32 elements exceed 1.8e19, and the row becomes 0.
+
+    Args:
+        epsilon: Lower bound of the norm, so that no row is divided by 0.
+        axis: Axis of the rows; a negative axis counts from the end.
+        p: 1 for the sum of magnitudes, 2 for the root of the sum of squares.
 
     >>> lp_normalization(
     ...     jnp.array([[3.0, -3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), axis=1

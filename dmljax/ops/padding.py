@@ -60,8 +60,17 @@ def padding(
 ) -> Array:
     """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
-    Works like `padding1`, except that a Python number as `padding_value` is truncated toward zero if `input` is of an
-    integer type.
+    The mode CONSTANT pads with `padding_value`; the other modes pad with elements of the same row, ignore
+    `padding_value`, and refuse to pad an empty dimension.
+
+    Args:
+        padding_value: What CONSTANT pads with; a Python number is truncated to an integer type.
+        padding_mode: Whether to pad with a number, or with which elements of the row.
+        start_padding: Number of elements before each dimension; a negative number crops.
+        end_padding: Number of elements after each dimension; a negative number crops.
+
+    Returns:
+        Array of the sizes `start_padding[i] + input.shape[i] + end_padding[i]`.
 
     >>> padding(jnp.array([1, 2, 3]), 9.5, start_padding=(2,), end_padding=(-1,)).tolist()
     [9, 9, 1, 2]
@@ -80,9 +89,10 @@ def padding1(
 ) -> Array:
     """Pads each dimension `i` with `start_padding[i]` elements before, and `end_padding[i]` after.
 
-    The mode CONSTANT pads with `padding_value`; the other modes pad with elements of the same row, ignore
-    `padding_value`, and refuse to pad an empty dimension. Negative numbers crop. If `input` is of an integer type, a
-    Python number as `padding_value` must be exactly representable in it.
+    Everything else is as in `padding`.
+
+    Args:
+        padding_value: What CONSTANT pads with; an integer type must hold a Python number exactly.
 
     >>> padding1(jnp.array([1, 2, 3]), 9, start_padding=(2,), end_padding=(1,)).tolist()
     [9, 9, 1, 2, 3, 9]
@@ -314,9 +324,13 @@ def unfold(
 ) -> Array:
     """Copies each window of an image, or of an array of one or more spatial dimensions, into a column: im2col.
 
-    The dimensions of `input` are batch, channels and the spatial dimensions. Those of the result are batch, the
-    elements of a window, channel by channel, and the windows. Windows are `strides` apart, and their elements
-    `dilations` apart. The padding is 0. One number applies to all spatial dimensions.
+    A column has the elements of a window, channel by channel. The padding is 0.
+
+    Args:
+        input: Images, (batch, channels, spatial dimensions).
+
+    Returns:
+        Columns, (batch, channels * elements of a window, windows).
 
     >>> unfold(jnp.arange(5).reshape(1, 1, 5), window_sizes=(3,)).tolist()
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]
@@ -345,9 +359,15 @@ def fold(
 ) -> Array:
     """Adds columns back to the places that `unfold` takes them from (col2im): the gradient of `unfold`.
 
-    `output_sizes` is the shape of the result, the input of `unfold`. Overlapping windows are summed, elements outside
-    every window are 0, and elements in the padding are dropped. Sums of 16-bit floats are rounded once; sums of
-    integers wrap around.
+    Overlapping windows are summed, elements outside every window are 0, and elements in the padding are dropped. Sums
+    of 16-bit floats are rounded once; sums of integers wrap around.
+
+    Args:
+        input: Columns, (batch, channels * elements of a window, windows).
+        output_sizes: Shape of the result, (batch, channels, spatial dimensions).
+
+    Returns:
+        Array of the shape `output_sizes`.
 
     >>> columns = unfold(jnp.ones((1, 1, 5)), window_sizes=(3,))
     >>> fold(columns, output_sizes=(1, 1, 5), window_sizes=(3,)).tolist()

@@ -3,6 +3,17 @@
 The dimensions of an image are batch, channels and the spatial dimensions: two or three in the descriptors, and one or
 more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit for bit.
 On an explicit mesh, results are sharded along batch and channels like the image.
+
+Args:
+    input: Images, (batch, channels, spatial dimensions).
+    ceil_mode: Whether trailing elements that do not fill a window get one of their own.
+    include_padding: Whether the padding counts in the average.
+    p: Exponent of the norm, at least 1.
+    has_indices: Whether to compute the indices.
+    dtype: Integer type of the indices.
+
+Returns:
+    Array of (batch, channels, windows along each spatial dimension), in the type of `input`.
 """
 
 import functools
@@ -82,10 +93,9 @@ def average_pooling(
 ) -> Array:
     """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
 
-    The dimensions of `input` are batch, channels and the spatial dimensions; one number applies to all spatial
-    dimensions. Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends
-    with the padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is
-    divided by the number of its elements that belong to the input.
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
+    the number of its elements that belong to the input.
 
     Use `average_pooling1` for dilations.
 
@@ -112,7 +122,9 @@ def average_pooling1(
     ceil_mode: bool = False,
     include_padding: bool = False,
 ) -> Array:
-    """Averages the elements of each window as `average_pooling` does, with elements that are `dilations` apart.
+    """Averages the elements of each window of an image, which are `dilations` apart.
+
+    Everything else is as in `average_pooling`.
 
     >>> average_pooling1(
     ...     jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2
@@ -215,8 +227,14 @@ def average_pooling_grad(
 ) -> Array:
     """Computes the gradient of `average_pooling` from the gradient of its result.
 
-    `output_sizes` is the shape of the result, the image that `average_pooling` took. Each element is the sum of the
-    gradients of its windows, each divided by the number that `average_pooling` divides the window by.
+    Each element is the sum of the gradients of its windows, each divided by the number of elements that the window
+    averages.
+
+    Args:
+        output_sizes: Shape of the result, which is the shape of the images that were averaged.
+
+    Returns:
+        Gradient with respect to the images.
 
     >>> average_pooling_grad(
     ...     jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2
@@ -252,8 +270,8 @@ def lp_pooling(
 ) -> Array:
     """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
 
-    Dimensions, windows and padding are as in `average_pooling`; the padding is 0. The powers of float32 elements may
-    overflow. The gradient is 0 where the norm is 0.
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is 0. The powers of float32 elements may overflow. The gradient is 0 where the norm is 0.
 
     Use `lp_pooling1` for dilations.
 
@@ -277,7 +295,11 @@ def lp_pooling1(
     ceil_mode: bool = False,
     p: int = 2,
 ) -> Array:
-    """Computes the `p`-norm of each window as `lp_pooling` does, with elements that are `dilations` apart.
+    """Computes the `p`-norm of each window of an image, whose elements are `dilations` apart.
+
+    The norm is the sum of the magnitudes to the power `p`, to the power 1/p.
+
+    Everything else is as in `lp_pooling`.
 
     >>> lp_pooling1(
     ...     jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1
@@ -347,10 +369,10 @@ def max_pooling(
 ) -> Array:
     """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
 
-    Dimensions and windows are as in `average_pooling`. The padding is never selected, and each window must have an
-    element of the input. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to zero.
-    Elements are copied bit for bit. Among equal elements, the first in row-major order is selected, and gets the
-    gradient.
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is never selected, and each window must have an element of the input. NaN is larger than every
+    number, -0 equals +0, and subnormal numbers are not flushed to zero. Elements are copied bit for bit. Among equal
+    elements, the first in row-major order is selected, and gets the gradient.
 
     Use `max_pooling2` for indices or dilations.
 
@@ -376,12 +398,17 @@ def max_pooling1(
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
-    """Selects the largest element of each window as `max_pooling` does, and returns the elements and their indices.
+    """Selects the largest element of each window of an image, and returns the elements and their indices.
 
-    Indices refer to the flattened image, all batches and channels included, as `max_unpooling` takes them. `dtype`, the
-    type of the indices, may be any integer type. Without `has_indices`, they are None.
+    Indices refer to the flattened image, all batches and channels included; `max_unpooling` takes them. Without
+    `has_indices`, they are None.
+
+    Everything else is as in `max_pooling`.
 
     Use `max_pooling2` for dilations.
+
+    Returns:
+        The largest elements, (batch, channels, windows along each spatial dimension), and their indices.
 
     >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3], [7, 7, 6]]]), window_sizes=2)
     >>> values.tolist(), indices.tolist()
@@ -405,7 +432,9 @@ def max_pooling2(
     has_indices: bool = True,
     dtype: calls.IntegerDType = jnp.int32,
 ) -> MaxPooling:
-    """Selects the largest element of each window as `max_pooling1` does, with elements that are `dilations` apart.
+    """Selects the largest element of each window of an image, whose elements are `dilations` apart, and its index.
+
+    Everything else is as in `max_pooling1`.
 
     >>> values, indices = max_pooling2(
     ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2
@@ -449,6 +478,12 @@ def max_pooling_grad(
     Each element of `input_gradient` is added where `max_pooling2` selects an element of `input`, the first among
     equals; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
 
+    Args:
+        input: What `max_pooling2` took.
+
+    Returns:
+        Gradient with respect to `input`.
+
     >>> max_pooling_grad(
     ...     jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2
     ... ).tolist()
@@ -481,10 +516,16 @@ def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
 def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
     """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`.
 
-    The result has the shape `output_sizes`. Indices refer to the flattened result, all batches and channels included.
-    As in `scatter`, an index that is out of range writes nothing, and a negative index counts from the end. Elements
-    with the same index should be equal, as in a result of `max_pooling1`: the last gets the gradient, and on a CPU
-    it wins; a GPU and a TPU may write any of them.
+    Indices refer to the flattened result, all batches and channels included; an index that is out of range writes
+    nothing. Elements with the same index should be equal, as in a result of `max_pooling1`: the last gets the gradient,
+    and on a CPU it wins; a GPU and a TPU may write any of them.
+
+    Args:
+        input: Elements to put into the result.
+        indices: Positions in the flattened result, in the shape of `input`; a negative one counts from the end.
+
+    Returns:
+        Array of the shape `output_sizes`, in the type of `input`.
 
     >>> values, indices = max_pooling1(
     ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2
@@ -525,10 +566,19 @@ def quantized_linear_average_pooling(
 ) -> Array:
     """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
 
-    Windows are as in `average_pooling1`; the padding is 0, which is quantized as `input_zero_point`. A scale or zero
-    point is a number, or one for each channel, in the shape (C,) or (1, C, 1, 1). The integer sums are exact; halves
-    are rounded to even. The output's type is `dtype`, else the type of `output_zero_point`, else the type of `input`,
-    which has 8 or 16 bits.
+    The padding is 0, which is quantized as `input_zero_point`. A scale or zero point for each channel has the shape
+    (C,) or (1, C, 1, 1). The integer sums are exact; halves are rounded to even.
+
+    Args:
+        input: Images, (batch, channels, spatial dimensions), of integers of 8 or 16 bits.
+        input_scale: Scale of `input`: one number, or one for each channel.
+        input_zero_point: Subtracted from `input`, and its padding: one, or one for each channel. None means 0.
+        output_scale: Scale of the result: one number, or one for each channel.
+        output_zero_point: Zero point of the result: one, or one for each channel. None means 0.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `input`.
+
+    Returns:
+        Array of (batch, channels, windows along each spatial dimension), quantized.
 
     >>> quantized_linear_average_pooling(
     ...     jnp.array([[[10, 20, 255]]], "uint8"),

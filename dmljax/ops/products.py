@@ -3,6 +3,17 @@
 The matrices are the last two dimensions. The functions broadcast the dimensions before them, and neither transpose nor
 repeat anything in memory. On an explicit mesh, each dimension of the result is sharded as in the matrix that it comes
 from.
+
+Args:
+    a: Matrices, (batches, rows, inner size).
+    b: Matrices, (batches, inner size, columns).
+    a_scale: Scale of `a`: one number, or one for each row.
+    b_scale: Scale of `b`: one number, or one for each column.
+    a_zero_point: Subtracted from `a`: one integer, or one for each row. None means 0.
+    b_zero_point: Subtracted from `b`: one integer, or one for each column. None means 0.
+
+Returns:
+    Array of (batches, rows, columns), in the type of `a`.
 """
 
 from collections.abc import Iterator
@@ -176,9 +187,16 @@ def gemm(
 ) -> Array:
     """Multiplies matrices of floats, `alpha * (a @ b) + beta * c`, and applies an activation.
 
-    Dimensions before the last two are batches, which broadcast, and `c` broadcasts to the result. Everything is
-    computed in at least float32 and rounded once, before the activation. `precision` is JAX's: by default, GPUs and
-    TPUs round the factors of float32; pass "highest", or set `jax_default_matmul_precision`, for full precision.
+    Dimensions before the last two are batches, which broadcast. Everything is computed in at least float32 and rounded
+    once, before the activation. By default, GPUs and TPUs round the factors of float32; pass a `precision` of
+    "highest", or set `jax_default_matmul_precision`, for full precision.
+
+    Args:
+        c: Matrices to add, which broadcast to the result; None adds nothing.
+        alpha: Factor of the product.
+        beta: Factor of `c`.
+        transpose_a: Whether `a` is (batches, inner size, rows).
+        transpose_b: Whether `b` is (batches, columns, inner size).
 
     >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0, 0.0], [2.0, 1.0]])
     >>> gemm(
@@ -240,8 +258,10 @@ def matrix_multiply_integer(
 ) -> Array:
     """Multiplies matrices of int8 or uint8: `(a - a_zero_point) @ (b - b_zero_point)` in int32, where sums wrap around.
 
-    A zero point has the type of its matrix. It is a number, or has one for each row of `a` or column of `b`.
     Dimensions before the last two are batches, which broadcast.
+
+    Returns:
+        Array of (batches, rows, columns), in int32.
 
     >>> a, b = jnp.array([[0, 255], [3, 5]], "uint8"), jnp.array([[-128], [127]], "int8")
     >>> matrix_multiply_integer(a, b, jnp.array([0, 3], "uint8")).tolist()
@@ -311,10 +331,15 @@ def matrix_multiply_integer_to_float(
 ) -> Array:
     """Multiplies quantized matrices of integers: `(a - a_zero_point) @ (b - b_zero_point) * a_scale * b_scale + bias`.
 
-    Sums of int8 and uint8 are exact, however long; wider integers are multiplied in float32. The sums are multiplied by
-    one scale after the other in float32, and `bias`, which broadcasts, is added. The result has the type of the scales,
-    float32 for Python numbers. A zero point has the type of its matrix. Each scale and zero point is a number, or has a
-    number for each row of `a` or column of `b`.
+    Dimensions before the last two are batches, which broadcast. Sums of int8 and uint8 are exact, however long; wider
+    integers are multiplied in float32. The sums are multiplied by one scale after the other in float32. Scales that are
+    Python numbers are float32.
+
+    Args:
+        bias: Added to the product, to which it broadcasts; None adds nothing.
+
+    Returns:
+        Array of (batches, rows, columns), in the type of the scales.
 
     >>> a, b = jnp.array([[1, 2]], "int8"), jnp.array([[3], [4]], "int8")
     >>> matrix_multiply_integer_to_float(
@@ -373,10 +398,17 @@ def quantized_linear_matrix_multiply(
 ) -> Array:
     """Multiplies quantized matrices of int8 or uint8, and quantizes the product.
 
-    The integer sums are exact. They are multiplied in float32 by `a_scale`, then by `b_scale`. The product is quantized
-    as in `element_wise_quantize_linear`: divided by `output_scale`, rounded with halves to even, and saturated to the
-    output's type. That type is `dtype`, else the type of `output_zero_point`, else the type of `a`. A scale or zero
-    point is a number, or has one for each row of `a` and of the output, or for each column of `b`.
+    Dimensions before the last two are batches, which broadcast. The integer sums are exact. They are multiplied in
+    float32 by `a_scale`, then by `b_scale`. The product is divided by `output_scale`, rounded with halves to even, and
+    saturated to the output's type.
+
+    Args:
+        output_scale: Scale of the result: one number, or one for each row.
+        output_zero_point: Zero point of the result: one integer, or one for each row. None means 0.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `a`.
+
+    Returns:
+        Array of (batches, rows, columns), quantized.
 
     >>> a, b = jnp.array([[1, 2], [100, 100]], "int8"), jnp.array([[3], [4]], "int8")
     >>> quantized_linear_matrix_multiply(

@@ -3,6 +3,11 @@
 The pages do not say how `round` treats halves: here they go to the nearest even integer, as in ONNX. Computations use
 float32, even for FLOAT16, and float64 if the input or a scale is float64. Results that depend on a scale of 0 are
 undefined.
+
+Args:
+    scale: Size of a step between two integers; broadcasts with `input`.
+    zero_point: Integer that stands for 0, broadcasts with `input`; None means 0.
+    dtype: Integer type of the result, of at most 16 bits; None means that of `zero_point`, else uint8.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -184,11 +189,17 @@ def element_wise_quantize_linear(
 ) -> Array:
     """Quantizes linearly: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
-    `scale` and `zero_point` broadcast: beside an image in the layout NCHW, the shape (C, 1, 1) has one number for each
-    channel. The output's type is `dtype`, else the type of `zero_point`, else uint8. A Python number takes this type as
-    zero point, and the type of a floating `input` as scale. Halves are rounded to the nearest even integer.
+    Beside an image in the layout NCHW, `scale` and `zero_point` of the shape (C, 1, 1) have one number for each
+    channel. A Python number takes the output's type as zero point, and the type of a floating `input` as scale. Halves
+    are rounded to the nearest even integer.
 
     Use `quantize` for blocks of elements that share a scale.
+
+    Args:
+        input: Floats to quantize, or integers, which may have a scale of any floating type.
+
+    Returns:
+        Array of the shape to which the arrays broadcast, quantized.
 
     >>> element_wise_quantize_linear(
     ...     jnp.array([-2.5, 3.0, 1e6]), jnp.array(2.0), jnp.array(3, "int8")
@@ -236,10 +247,16 @@ def element_wise_dequantize_linear(
 ) -> Array:
     """Dequantizes linearly: `(input - zero_point) * scale`, in the type of `scale`.
 
-    `scale` and `zero_point` broadcast: beside an image in the layout NCHW, the shape (C, 1, 1) has one number for each
+    Beside an image in the layout NCHW, `scale` and `zero_point` of the shape (C, 1, 1) have one number for each
     channel. The integer difference is exact. A Python number as `scale` is a float32.
 
     Use `dequantize` for blocks of elements that share a scale.
+
+    Args:
+        input: Quantized integers.
+
+    Returns:
+        Array of the shape to which the arrays broadcast, in the type of `scale`.
 
     >>> element_wise_dequantize_linear(
     ...     jnp.array([0, 255], "uint8"), jnp.array(0.5), 128
@@ -278,8 +295,19 @@ def element_wise_quantized_linear_add(
 ) -> Array:
     """Adds two quantized arrays: dequantizes `a` and `b`, adds them, and quantizes the sum.
 
-    `a`, `b` and the output each have their own scale and zero point. The output's type is `dtype`, else the type of
-    `output_zero_point`, else the type of `a`.
+    `a`, `b` and the output each have their own scale and zero point.
+
+    Args:
+        a: Quantized integers; all arrays broadcast to one shape.
+        a_scale: Scale of `a`.
+        a_zero_point: Zero point of `a`; None means 0.
+        b: Quantized integers.
+        b_scale: Scale of `b`.
+        b_zero_point: Zero point of `b`; None means 0.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `a`.
+
+    Returns:
+        Array of the shape to which the arrays broadcast, quantized.
 
     >>> element_wise_quantized_linear_add(
     ...     jnp.array([10, 200], "uint8"),
@@ -349,8 +377,16 @@ def quantize(
     """Quantizes in blocks: `round(input / scale) + zero_point`, saturated to the range of the output's type.
 
     Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
-    so these sizes divide those of `input`. Everything else is as in `element_wise_quantize_linear`: the output's type
-    is `dtype`, else the type of `zero_point`, else uint8.
+    so these sizes divide those of `input`. A Python number takes the output's type as zero point, and the type of a
+    floating `input` as scale. Halves are rounded to the nearest even integer.
+
+    Args:
+        input: Floats to quantize, or integers, which may have a scale of any floating type.
+        scale: Sizes of a step between two integers, one for each block.
+        zero_point: Integers that stand for 0, one for each block; None means 0.
+
+    Returns:
+        Array of the shape of `input`, quantized.
 
     >>> quantize(
     ...     jnp.array([1.0, 2.0, 10.0, 70.0]), jnp.array([1.0, 10.0]), dtype="int4"
@@ -471,7 +507,15 @@ def dequantize(input: calls.Quantized, scale: calls.Float, zero_point: calls.Qua
     """Dequantizes in blocks: `(input - zero_point) * scale`, in the type of `scale`.
 
     Along each dimension, `scale` and `zero_point` have one element for each block of `input`; blocks have equal sizes,
-    so these sizes divide those of `input`. Everything else is as in `element_wise_dequantize_linear`.
+    so these sizes divide those of `input`. The integer difference is exact. A Python number as `scale` is a float32.
+
+    Args:
+        input: Quantized integers.
+        scale: Sizes of a step between two integers, one for each block.
+        zero_point: Integers that stand for 0, one for each block; None means 0.
+
+    Returns:
+        Array of the shape of `input`, in the type of `scale`.
 
     >>> dequantize(jnp.array([1, 2, 1, 7], "int4"), jnp.array([1.0, 10.0])).tolist()
     [1.0, 2.0, 10.0, 70.0]
@@ -517,6 +561,13 @@ def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = j
     integer type of at most 16 bits. The scale is the size of a step, in float32 (float64 for float64), and the zero
     point is rounded. If all elements are 0 or subnormal, the scale is 1; otherwise it is at least the smallest normal
     number. NaN in the input makes the scale NaN.
+
+    Args:
+        input: Floats, in any shape.
+        dtype: Integer type of the result, of at most 16 bits.
+
+    Returns:
+        The quantized array, and the scale and zero point that it was quantized with.
 
     >>> dynamic_quantize_linear(jnp.array([-1.0, 0.0, 0.4, 254.0])).output.tolist()
     [0, 1, 1, 255]

@@ -2,6 +2,16 @@
 
 They compute in at least float32. On a CPU, this type also holds the states, and only outputs are rounded to 16 bits; a
 GPU and a TPU also round what they multiply. Weights and states have a dimension for one or two directions.
+
+Args:
+    input: Sequences, (steps, batch, input size), as floats.
+    hidden_init: State before the first step, (directions, batch, hidden size); None means 0.
+    sequence_lengths: Number of steps of each sequence, (batch,); None means all steps.
+    direction: Whether to begin at the first step, at the last, or to do both.
+    has_sequence: Whether to return the state after each step.
+
+Returns:
+    The states, (steps, directions, batch, hidden size), and the last state, without the steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -357,17 +367,18 @@ def rnn(
 ) -> RecurrentNetwork:
     """Computes a simple recurrent network: each state h becomes `f(x @ weight.T + h @ recurrence.T + biases)`.
 
-    `input` is (steps, batch, input size), `weight` (directions, hidden size, input size), and `recurrence` (directions,
-    hidden size, hidden size); `bias`, (directions, 2 * hidden size), concatenates the biases of both products.
-    `hidden_init`, (directions, batch, hidden size), is the state before the first step, by default 0. The backward
-    direction, the second of two, begins at the last step; its outputs keep the order of the inputs.
+    The backward direction, the second of two, begins at the last step; its outputs keep the order of the inputs. Each
+    sequence of the batch may have its own length in `sequence_lengths`: the backward direction begins at its end, and
+    `sequence` is 0 beyond it. `single` is the last state of each direction, which is `hidden_init` if the length is 0;
+    a length beyond the number of steps counts as that number. Without `has_sequence`, intermediate states are not kept,
+    and `sequence` is None. Each of `activations` is a name such as "relu", a function, perhaps in a `functools.partial`
+    with numbers, or a descriptor without tensors.
 
-    Each sequence of the batch may have its own length in `sequence_lengths`: the backward direction begins at its end,
-    and `sequence` is 0 beyond it. `single` is the last state of each direction, which is `hidden_init` if the length is
-    0; a length beyond the number of steps counts as that number.
-
-    `activations` are f, by default the hyperbolic tangent, or one for each direction. Without `has_sequence`,
-    intermediate states are not kept, and `sequence` is None. `precision` is as in `gemm`.
+    Args:
+        weight: Factors of the input, (directions, hidden size, input size).
+        recurrence: Factors of the state, (directions, hidden size, hidden size).
+        bias: Biases of both products, one after the other, (directions, 2 * hidden size); None means 0.
+        activations: The function f, or one for each direction; None means the hyperbolic tangent.
 
     >>> one = jnp.ones((1, 1, 1))
     >>> sequence, single = rnn(jnp.ones((3, 1, 1)), one, 0.5 * one, activations=["relu"])
@@ -437,10 +448,16 @@ def gru(
 
     The update gate z and the reset gate r are `f(x @ weight.T + h @ recurrence.T + biases)`, and new is the same with g
     and with `r * h` in place of h; with `linear_before_reset`, as in PyTorch, r multiplies the product of h plus its
-    bias instead. `weight`, (directions, 3 * hidden size, input size), stacks the rows of z, r and new, and so do
-    `recurrence`, (directions, 3 * hidden size, hidden size), and both halves of `bias`, (directions, 6 * hidden size).
-    `activations` are f and g, a sigmoid and a hyperbolic tangent by default, or f and g for each direction. Everything
-    else is as in `rnn`.
+    bias instead.
+
+    Everything else is as in `rnn`.
+
+    Args:
+        weight: Factors of the input, in rows for z, r and new, (directions, 3 * hidden size, input size).
+        recurrence: Factors of the state, in the same rows, (directions, 3 * hidden size, hidden size).
+        bias: Biases of both products, one after the other, (directions, 6 * hidden size); None means 0.
+        activations: The functions f and g, perhaps for each direction; None means a sigmoid and a tanh.
+        linear_before_reset: Whether the reset gate multiplies the product of the state, as in PyTorch.
 
     >>> zeros = jnp.zeros((1, 3, 1))
     >>> gru(
@@ -525,15 +542,24 @@ def lstm(
     """Computes a network of long short-term memory (LSTM): each cell C becomes `f * C + i * c`, each state `o * h(C)`.
 
     The gates i, o and f and the new content c are activations of `x @ weight.T + h @ recurrence.T + biases`, first
-    clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. The products of `peephole`, (directions,
-    3 * hidden size), and the cell are added to the sums of i, o and f before they are clipped: i and f use the cell
-    before the step, and o the new one. With `couple_input_forget`, f is `1 - i`.
+    clipped to [-clip_threshold, clip_threshold] if `clip_threshold` is given. The products of `peephole` and the cell
+    are added to the sums of i, o and f before they are clipped: i and f use the cell before the step, and o the new
+    one. With `couple_input_forget`, f is `1 - i`. `activations` are one for the gates, one for c and one for the cell.
 
-    `weight`, (directions, 4 * hidden size, input size), stacks the rows of i, o, f and c, and so do `recurrence`,
-    (directions, 4 * hidden size, hidden size), and both halves of `bias`, (directions, 8 * hidden size).
-    `cell_mem_init`, of the shape of `hidden_init`, is the cell before the first step. `activations` are one for the
-    gates, one for c and one for the cell, by default a sigmoid and two hyperbolic tangents; or three for each
-    direction. Everything else is as in `rnn`.
+    Everything else is as in `rnn`.
+
+    Args:
+        weight: Factors of the input, in rows for i, o, f and c, (directions, 4 * hidden size, input size).
+        recurrence: Factors of the state, in the same rows, (directions, 4 * hidden size, hidden size).
+        bias: Biases of both products, one after the other, (directions, 8 * hidden size); None means 0.
+        cell_mem_init: Cell before the first step, (directions, batch, hidden size); None means 0.
+        peephole: Factors of the cell in the gates i, o and f, (directions, 3 * hidden size); None means 0.
+        clip_threshold: Limit of the magnitude of what activations are applied to; None means no limit.
+        activations: For gates, content and cell, perhaps for each direction; None means a sigmoid and two tanh.
+        couple_input_forget: Whether the forget gate is 1 - i.
+
+    Returns:
+        The states, (steps, directions, batch, hidden size), and the last state and cell, without the steps.
 
     >>> ones = jnp.ones((1, 4, 1))
     >>> lstm(

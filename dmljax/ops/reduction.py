@@ -1,6 +1,14 @@
 """Reductions along axes, which keep size 1: ARGMAX, ARGMIN, and the twelve functions of REDUCE.
 
 16-bit floats are computed in float32 and rounded once.
+
+Args:
+    axes: Axes to reduce, which keep size 1; None means all. A negative axis counts from the end.
+    axis_direction: Which of equal elements counts: the first (increasing) or the last (decreasing).
+    dtype: Integer type of the indices.
+
+Returns:
+    Array of the shape of `input`, with size 1 along `axes`, in `dtype`.
 """
 
 import functools
@@ -55,9 +63,10 @@ def argmax(
     """Computes the index of the largest element along `axes`, which keep size 1, or of all elements.
 
     Several axes are reduced as if they were flattened into one in row-major order; the order in which they are listed
-    does not matter. The index of the first of equal elements is returned, or of the last with
-    `AxisDirection.DECREASING`. NaN is larger than every number, -0 equals +0, and subnormal numbers are not flushed to
-    zero. `dtype` may be any integer type.
+    does not matter. -0 equals +0, and subnormal numbers are not flushed to zero.
+
+    Args:
+        input: Array of any shape, in which NaN is larger than every number.
 
     >>> argmax(
     ...     jnp.array([[1.0, 2.0, 3.0], [3.0, 0.0, 4.0], [2.0, 5.0, 2.0]]), axes=(0, 1)
@@ -77,8 +86,10 @@ def argmin(
 ) -> Array:
     """Computes the index of the smallest element along `axes`, which keep size 1, or of all elements.
 
-    NaN is smaller than every number. Several axes, equal elements, zeros and subnormal numbers are treated as by
-    `argmax`.
+    Everything else is as in `argmax`.
+
+    Args:
+        input: Array of any shape, in which NaN is smaller than every number.
 
     >>> argmin(jnp.array([1, 2, 3, 2, 1]), axes=0, axis_direction="decreasing").tolist()
     [4]
@@ -156,13 +167,20 @@ def reduce(
 
     SUM, MULTIPLY, L1 (the sum of absolute values) and SUM_SQUARE (the sum of squares) take floats, and integers, which
     wrap around. AVERAGE, L2 (the square root of the sum of squares), LOG_SUM (the logarithm of the sum) and LOG_SUM_EXP
-    (the logarithm of the sum of exponentials) take floats. MIN and MAX order elements as `element_wise_min` and
-    `element_wise_max` do: NaN is smaller or larger than every number. ARGMIN and ARGMAX are `argmin` and `argmax`, and
-    `dtype` is the type of their indices, by default int32.
+    (the logarithm of the sum of exponentials) take floats. NaN is smaller than every number for MIN and ARGMIN, and
+    larger for MAX and ARGMAX. MIN and MAX order -0 before +0. ARGMIN and ARGMAX, for which they are equal, give the
+    index of the first such element in the flattened axes.
 
     LOG_SUM_EXP has no intermediate overflow; the squares of L2 overflow where float32 elements exceed 1.8e19. The
     gradient of L1 and L2 is 0 at 0, that of MIN and MAX goes to the first of equal elements, and that of MULTIPLY is
     correct even where factors are 0.
+
+    Args:
+        function: What to compute of the elements.
+        dtype: Integer type of the indices of "argmin" and "argmax"; None means int32.
+
+    Returns:
+        Array of the shape of `input`, with size 1 along `axes`.
 
     >>> reduce(jnp.array([[3.0, 4.0], [0.0, 0.0]]), "l2", axes=1).tolist()
     [[5.0], [0.0]]

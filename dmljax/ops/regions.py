@@ -4,6 +4,24 @@ Each region is a rectangle in one image of a batch, given by two of its corners,
 16-bit floats are computed in float32 and rounded once; a region whose corners are not finite gives NaN. On an explicit
 mesh, results are sharded along regions like `roi`, and along channels like `input`. If the number of samples, or of
 elements in a bin, depends on the regions, devices that share them exchange the largest of these numbers.
+
+Args:
+    input: Images, (batch, channels, height, width), as floats.
+    roi: Corners of each region, [x1, y1, x2, y2], in rows.
+    batch_indices: Index of the image of each region; a negative index counts from the end.
+    out_of_bounds_input_value: What a sample reads that is farther than half a pixel from the image.
+    output_size: Height and width of the resized regions: one number, or a `directml.Size2D`.
+    reduction_function: Whether an element is the average or the maximum of its samples ("average" or "max").
+    spatial_scale_x: Factor of the x-coordinates in `roi`.
+    spatial_scale_y: Factor of the y-coordinates in `roi`.
+    minimum_samples_per_output: Least number of samples along each dimension of an element.
+    maximum_samples_per_output: Largest number of samples along each dimension of an element.
+    input_pixel_offset: Subtracted from positions in the image; 0.5 for pixels whose centers are at 0.5.
+    output_pixel_offset: Subtracted from the number of a sample; -0.5 for samples in the middle of their share.
+    align_regions_to_corners: Whether the first and last samples lie at the corners of the region.
+
+Returns:
+    Array of (regions, channels, height, width), in the type of `input`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -110,11 +128,15 @@ def _pooled_sizes(input: Sizes, roi: Sizes, pooled_size: Size2D) -> Sizes:
 def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, spatial_scale: float = 1.0) -> Array:
     """Divides regions of images into `pooled_size` bins, and selects the largest element of each bin.
 
-    Each row of `roi` has the index of an image and two corners: `[batch, x1, y1, x2, y2]`. The corners are multiplied
-    by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong to the region, which is at
-    least one element wide and high. Bins overlap where the region is not a multiple of `pooled_size`. A bin has no
-    elements outside the image; a bin without elements gives 0. NaN is larger than every number; of equal elements, the
-    first in row-major order gets the gradient.
+    The corners are multiplied by `spatial_scale` and rounded to the nearest element, halves away from zero; both belong
+    to the region, which is at least one element wide and high. Bins overlap where the region is not a multiple of
+    `pooled_size`. A bin has no elements outside the image; a bin without elements gives 0. NaN is larger than every
+    number; of equal elements, the first in row-major order gets the gradient.
+
+    Args:
+        roi: Image and corners of each region, [batch, x1, y1, x2, y2], in rows.
+        pooled_size: Height and width of the result, in bins: one number, or a `directml.Size2D`.
+        spatial_scale: Factor of the corners in `roi`.
 
     >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
     >>> roi_pooling(image, jnp.array([[0.0, 1.0, 1.0, 3.0, 3.0]]), pooled_size=2).tolist()
@@ -259,15 +281,11 @@ def roi_align(
 ) -> Array:
     """Crops regions from images and resizes them to `output_size`, as Mask R-CNN does.
 
-    Each row of `roi` has two corners of a region, `[x1, y1, x2, y2]`, which are multiplied by the scales; the first
-    pixel reaches from 0 to 1, and its center is at 0.5. `batch_indices` has the index of the image of each region. Each
-    element of the result is the AVERAGE or MAX of samples. Along each dimension, its number of samples is the number of
-    pixels of the region per element, rounded up and clamped between `minimum_samples_per_output` and
-    `maximum_samples_per_output`. A region may be empty, and is mirrored where `x2 < x1`.
-
-    A sample up to half a pixel outside the image reads the pixels at its edge; a sample farther away is
-    `out_of_bounds_input_value`. As in `gather`, a negative batch index counts from the end, and an index that is
-    still out of range is clamped.
+    The corners of a region are multiplied by the scales; the first pixel reaches from 0 to 1, and its center is at 0.5.
+    Along each dimension, the number of samples of an element is the number of pixels of the region per element, rounded
+    up and clamped between `minimum_samples_per_output` and `maximum_samples_per_output`. A region may be empty, and is
+    mirrored where `x2 < x1`. A sample up to half a pixel outside the image reads the pixels at its edge; a sample
+    farther away is `out_of_bounds_input_value`. A batch index that is out of range is clamped.
 
     Use `roi_align1` for pixel offsets or regions that end at the corners.
 
@@ -301,12 +319,18 @@ def roi_align1(
     maximum_samples_per_output: int = UINT_MAX,
     align_regions_to_corners: bool = False,
 ) -> Array:
-    """Crops regions from images and resizes them as `roi_align` does, with offsets of the pixels.
+    """Crops regions from images and resizes them to `output_size`, with offsets of the pixels.
 
     Sample `i` along a dimension of a region lies at `(i - output_pixel_offset) * size / samples + x1 -
     input_pixel_offset`, where the center of the first pixel is 0. With `align_regions_to_corners`, the first and the
     last sample lie at the corners of the region instead, and a single one in its middle, as in TensorFlow's
     `crop_and_resize`.
+
+    The corners of a region are multiplied by the scales. Along each dimension, the number of samples of an element is
+    the number of pixels of the region per element, rounded up and clamped between `minimum_samples_per_output` and
+    `maximum_samples_per_output`. A region may be empty, and is mirrored where `x2 < x1`. A sample up to half a pixel
+    outside the image reads the pixels at its edge; a sample farther away is `out_of_bounds_input_value`. A batch index
+    that is out of range is clamped.
 
     >>> image, box = (
     ...     jnp.array([[[[0.0, 10.0, 20.0, 30.0]]]]),
@@ -508,9 +532,18 @@ def roi_align_grad(
 ) -> RoiAlignGradients:
     """Computes the gradients of `roi_align1` with respect to its input and, with `of_roi`, to its regions.
 
-    `input_gradient` is the gradient of the result of `roi_align1`. The input itself is needed for MAX and for the
-    gradient of the regions; it may be None otherwise, and `output_sizes` is its shape. The gradient of the regions is 0
-    where a sample lies on a pixel or beyond the centers of the pixels at the image's edges, and for NEAREST_NEIGHBOR.
+    The input itself is needed for MAX and for the gradient of the regions; otherwise `output_sizes`, its shape, is
+    enough. The gradient of the regions is 0 where a sample lies on a pixel or beyond the centers of the pixels at the
+    image's edges, and for NEAREST_NEIGHBOR.
+
+    Args:
+        input: What `roi_align1` took; None if it is not needed, for averages and `of_input`.
+        output_sizes: Shape of the images; None means that of `input`.
+        of_input: Whether to compute the gradient with respect to the images.
+        of_roi: Whether to compute the gradient with respect to the regions.
+
+    Returns:
+        Gradients with respect to the images and the regions; None for what is not asked for.
 
     >>> image, roi = jnp.array([[[[0.0, 10.0, 40.0]]]]), jnp.array([[0.0, 0.0, 2.5, 1.0]])
     >>> gradients = roi_align_grad(

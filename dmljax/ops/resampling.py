@@ -4,6 +4,16 @@ All do the same computation: element `i` of the result lies at `(i - output_pixe
 in the input. A scale or offset stands for the simplest fraction that rounds to the same float32, so 0.33333334 means a
 third; positions are computed exactly. Positions outside of the input are moved to its edges. On an explicit mesh, each
 dimension of the result is sharded like that of the input, if its size allows it.
+
+Args:
+    output_sizes: Shape of the result; None means what `scales` give, rounded down.
+    scales: Factor of each dimension, or of all spatial ones; None means what `output_sizes` give.
+    rounding_direction: Whether the position of the nearest element is rounded down (decreasing) or up.
+    input_pixel_offsets: Added to positions in the input, before `scales`: one for each dimension, or for the spatial ones.
+    output_pixel_offsets: Added to positions in the result, after `scales`: one for each dimension, or for the spatial ones.
+
+Returns:
+    Array of the shape `output_sizes`, in the type of `input`.
 """
 
 import math
@@ -98,7 +108,12 @@ def upsample_2d(
 ) -> Array:
     """Enlarges the last two dimensions, height and width, by whole factors.
 
-    One number applies to both. A `Size2D` has the width first.
+    Args:
+        input: Images, with the height and width in the last two dimensions.
+        scale_size: Factors of the height and width, at least 1: one number, or a `directml.Size2D`.
+
+    Returns:
+        Array of the enlarged shape, in the type of `input`.
 
     >>> upsample_2d(jnp.array([[1.0, 2.0]]), scale_size=Size2D(width=2, height=2)).tolist()
     [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
@@ -139,11 +154,10 @@ def resample(
 ) -> Array:
     """Resizes an array: the positions of the centers of its elements, as of pixels, are multiplied by `scales`.
 
-    `output_sizes` and `scales` have a number for each dimension, batch and channels included; a single scale, and a
-    single offset of the functions that take them, applies to the spatial dimensions. If only one of the two is given,
-    the other follows; sizes are rounded down. If both are given, the result is cropped to `output_sizes`, or its edges
-    are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers, which must have 8 bits, are
-    rounded to the nearest integer, halves to even.
+    All dimensions have a size and a scale, batch and channels included; a single scale, and a single offset of the
+    functions that take them, applies to the spatial dimensions. If both are given, the result is cropped to
+    `output_sizes`, or its edges are repeated. LINEAR averages are rounded once to 16-bit floats; averages of integers,
+    which must have 8 bits, are rounded to the nearest integer, halves to even.
 
     Use `resample3` for pixel offsets, other rounding or antialiasing; the versions in between have fewer of these
     options.
@@ -167,10 +181,12 @@ def resample1(
     input_pixel_offsets: calls.EachNumber = 0.5,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Resizes an array as `resample` does, with offsets of the pixels, by default those of their centers.
+    """Resizes an array, with offsets of its elements, as of pixels, by default those of their centers.
 
     The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. A position halfway between
     two elements is nearest to the second.
+
+    Everything else is as in `resample`.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> resample1(row, scales=0.5).tolist()
@@ -196,11 +212,14 @@ def resample2(
     input_pixel_offsets: calls.EachNumber | None = None,
     output_pixel_offsets: calls.EachNumber = -0.5,
 ) -> Array:
-    """Resizes an array as `resample1` does, with a choice of whether NEAREST_NEIGHBOR rounds positions down or up.
+    """Resizes an array, with offsets of its elements, and a choice of whether NEAREST_NEIGHBOR rounds down or up.
 
-    By default, `input_pixel_offsets` sample the center of each pixel: 0.5 for LINEAR; for NEAREST_NEIGHBOR, 0 when
-    rounding down (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element; of two equally near
-    ones, rounding down finds the second, and rounding up the first.
+    The element at `x` goes to `(x + input_pixel_offsets) * scales + output_pixel_offsets`. By default,
+    `input_pixel_offsets` sample the center of each pixel: 0.5 for LINEAR; for NEAREST_NEIGHBOR, 0 when rounding down
+    (DECREASING) or 1 when rounding up (INCREASING), which find the nearest element; of two equally near ones, rounding
+    down finds the second, and rounding up the first.
+
+    Everything else is as in `resample`.
 
     >>> row = jnp.array([1, 2, 3, 4], "int8")
     >>> [
@@ -227,10 +246,15 @@ def resample3(
     output_pixel_offsets: calls.EachNumber = -0.5,
     antialiased: bool = False,
 ) -> Array:
-    """Resizes an array as `resample2` does; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
+    """Resizes an array; if `antialiased`, LINEAR averages all elements that a smaller pixel covers.
 
-    The weights fall to 0 over the distance between two elements of the result, if that is more than one element of the
-    input. Beyond the edges, the elements at the edges repeat.
+    The weights of these averages fall to 0 over the distance between two elements of the result, if that is more than
+    one element of the input. Beyond the edges, the elements at the edges repeat.
+
+    Everything else is as in `resample2`.
+
+    Args:
+        antialiased: Whether linear averages cover all elements that a smaller pixel covers.
 
     >>> row = jnp.array([0.0, 0.0, 8.0, 0.0, 0.0, 0.0])
     >>> resample3(row, scales=0.5, interpolation_mode="linear").tolist()
@@ -259,7 +283,13 @@ def resample_grad(
 ) -> Array:
     """Computes the gradient of `resample1`: adds each element to its neighbors in the input, times their weights.
 
-    `output_sizes` is the shape of the result, the input of `resample1`. Sums of 16-bit floats are rounded once.
+    Sums of 16-bit floats are rounded once.
+
+    Args:
+        output_sizes: Shape of the result, which is the shape of the input of `resample1`.
+
+    Returns:
+        Gradient with respect to the input of `resample1`.
 
     >>> resample_grad(jnp.array([4.0, 5.0, 6.0, 7.0]), output_sizes=(3,)).tolist()
     [4.0, 11.0, 7.0]
@@ -281,7 +311,13 @@ def resample_grad1(
 ) -> Array:
     """Computes the gradient of `resample2`: adds each element to its neighbors in the input, times their weights.
 
-    `output_sizes` is the shape of the result, the input of `resample2`. Sums of 16-bit floats are rounded once.
+    By default, `input_pixel_offsets` are those of `resample2`. Sums of 16-bit floats are rounded once.
+
+    Args:
+        output_sizes: Shape of the result, which is the shape of the input of `resample2`.
+
+    Returns:
+        Gradient with respect to the input of `resample2`.
 
     >>> gradient = jnp.array([4.0, 5.0, 6.0, 7.0])
     >>> resample_grad1(

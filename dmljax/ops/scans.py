@@ -1,6 +1,10 @@
 """Running sums and products along an axis: CUMULATIVE_SUMMATION and CUMULATIVE_PRODUCT.
 
 16-bit floats are computed in float32 and rounded once; integers wrap around.
+
+Args:
+    axis: Axis to run along; a negative axis counts from the end.
+    axis_direction: Whether to begin at the first element (increasing) or at the last (decreasing).
 """
 
 from collections.abc import Callable
@@ -25,9 +29,11 @@ def cumulative_summation(
 ) -> Array:
     """Computes running sums along `axis`: each result is the sum of the elements up to its own position.
 
-    With `AxisDirection.DECREASING`, sums begin at the last element. With `has_exclusive_sum`, each sum excludes the
-    element at its own position, so the first sum is 0. Floats are added in blocks, with at most 8 rounding errors for
-    every factor of 8 in the size of the axis.
+    With `has_exclusive_sum`, the first sum is 0. Floats are added in blocks, with at most 8 rounding errors for every
+    factor of 8 in the size of the axis.
+
+    Args:
+        has_exclusive_sum: Whether a sum excludes the element at its own position.
 
     >>> cumulative_summation(
     ...     jnp.array([2, 1, 3, 5]), axis=0, has_exclusive_sum=True
@@ -47,9 +53,10 @@ def cumulative_product(
 ) -> Array:
     """Computes running products along `axis`: each result is the product of the elements up to its own position.
 
-    With `AxisDirection.DECREASING`, products begin at the last element. With `has_exclusive_product`, each product
-    excludes the element at its own position, so the first product is 1. The derivative is correct even where factors
-    are 0.
+    With `has_exclusive_product`, the first product is 1. The derivative is correct even where factors are 0.
+
+    Args:
+        has_exclusive_product: Whether a product excludes the element at its own position.
 
     >>> cumulative_product(jnp.array([2.0, 3.0, 0.0, 5.0]), axis=0).tolist()
     [2.0, 6.0, 0.0, 0.0]

@@ -1,4 +1,13 @@
-"""The largest or smallest elements along an axis: TOP_K and TOP_K1."""
+"""The largest or smallest elements along an axis: TOP_K and TOP_K1.
+
+Args:
+    axis: Axis to select along; a negative axis counts from the end.
+    k: Number of elements to select, which is the size of the results along `axis`.
+    dtype: Integer type of the indices.
+
+Returns:
+    The elements in order, and their indices, of size `k` along `axis`.
+"""
 
 import math
 from typing import NamedTuple
@@ -41,8 +50,7 @@ def top_k(input: ArrayLike, *, axis: int = -1, k: calls.Size, dtype: calls.Integ
 
     Equal elements are in the order of their indices. NaN is larger than every number. On a CPU, -0 equals +0 and
     subnormal numbers are not flushed to zero; other platforms order elements as `jax.lax.top_k` does. The values are
-    copied bit for bit; the gradient of each goes to the element that it was copied from. `dtype`, the type of the
-    indices, may be any integer type.
+    copied bit for bit; the gradient of each goes to the element that it was copied from.
 
     Use `top_k1` for the smallest elements.
 
@@ -64,8 +72,12 @@ def top_k1(
 ) -> TopK:
     """Selects the `k` largest elements along `axis`, or the smallest with `AxisDirection.INCREASING`, in order.
 
-    In either direction, equal elements are in the order of their indices, and NaN is larger than every number: among
-    the smallest elements it comes last. Zeros, subnormal numbers, copies, gradients and `dtype` are as in `top_k`.
+    Among the smallest elements, NaN comes last.
+
+    Everything else is as in `top_k`.
+
+    Args:
+        axis_direction: Whether to select the smallest elements (increasing) or the largest (decreasing).
 
     >>> row = jnp.array([2.0, jnp.nan, 1.0, 1.0])
     >>> values, indices = top_k1(row, axis=0, k=3, axis_direction="increasing")

@@ -2,6 +2,10 @@
 
 16-bit floats are computed in float32 and rounded once. The first version of each works along the last axis, the second
 along any axes together.
+
+Args:
+    input: Floats, in any shape.
+    axes: Axes that form a row; None means all. A negative axis counts from the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,9 +72,9 @@ class ActivationSoftmaxDesc(dml.Activation, function=activation_softmax):
 
 @calls.operator_function
 def activation_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
-    """Computes the softmax along `axes`, whose elements form one row.
+    """Computes the softmax along `axes`, whose elements form one row: their exponentials, divided by the sum.
 
-    Large elements, infinities and NaN are treated as in `activation_softmax`. None means all axes.
+    Everything else is as in `activation_softmax`.
 
     >>> activation_softmax1(jnp.array([[0.0, 0.0], [0.0, 0.0]]), axes=(0, 1)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
@@ -108,7 +112,7 @@ class ActivationLogSoftmaxDesc(RowActivation, function=activation_log_softmax):
 def activation_log_softmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
     """Computes the logarithm of the softmax along `axes`, whose elements form one row.
 
-    Large elements, infinities and NaN are treated as in `activation_log_softmax`.
+    Everything else is as in `activation_log_softmax`.
 
     >>> activation_log_softmax1(jnp.array([[1000.0], [0.0]]), axes=0).tolist()
     [[0.0], [-1000.0]]
@@ -134,6 +138,9 @@ def activation_hardmax(input: ArrayLike) -> Array:
 
     Use `activation_hardmax1` for other axes.
 
+    Args:
+        input: Array of at least one dimension.
+
     >>> activation_hardmax(jnp.array([[3.0, 0.0, 5.0, 2.0], [7.0, 1.0, 7.0, 7.0]])).tolist()
     [[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
     """
@@ -144,8 +151,9 @@ def activation_hardmax(input: ArrayLike) -> Array:
 def activation_hardmax1(input: ArrayLike, *, axes: calls.Axes | None = -1) -> Array:
     """Writes 1 at the first largest element along `axes`, whose elements form one row, and 0 elsewhere.
 
-    The first element is the first in row-major order, in whatever order `axes` are listed. NaN, zeros and subnormals
-    are compared as in `activation_hardmax`, and the gradient is zero.
+    The first element is the first in row-major order, in whatever order `axes` are listed.
+
+    Everything else is as in `activation_hardmax`.
 
     >>> activation_hardmax1(jnp.array([[3.0, 7.0], [7.0, 1.0]]), axes=(0, 1)).tolist()
     [[0.0, 1.0], [0.0, 0.0]]

@@ -1,6 +1,20 @@
 """Operators for training: ADAM_OPTIMIZER.
 
 16-bit floats are computed in float32, and each result is rounded once.
+
+Args:
+    input_parameters: Parameters of the model, as floats.
+    input_first_moment: Running mean of the gradients; zeros at first.
+    input_second_moment: Running mean of the squared gradients; zeros at first.
+    gradient: Gradient of the loss with respect to the parameters.
+    training_step: Number of this update, counted from 1.
+    learning_rate: Factor of the update.
+    beta1: Share of the first moment that an update keeps.
+    beta2: Share of the second moment that an update keeps.
+    epsilon: Added to the root of the second moment, so that it is not 0.
+
+Returns:
+    The updated parameters, and both updated moments.
 """
 
 from collections.abc import Iterator
