@@ -100,6 +100,19 @@ def test_no_link_is_broken(site: Path) -> None:
                 assert (page.parent / unquote(target)).exists(), f"{page.name}: {target}"
 
 
+def test_the_pages_of_all_operators_agree_on_gradients() -> None:
+    rows = [line for line in (NOTEBOOKS / "transformations.md").read_text().splitlines() if line.startswith("| grad |")]
+    glance = (NOTEBOOKS / "at-a-glance.md").read_text()
+    for name in re.findall(r"`(\w+)`", rows[-1]):
+        assert re.search(rf"^\| \[`{name}`\]\([^|]*\|[^|]*\|[^|]*\| (none|0) \|", glance, re.MULTILINE), name
+
+
+def test_a_page_tells_readers_nothing_about_how_it_is_made() -> None:
+    for page in NOTEBOOKS.rglob("*.md"):
+        shown = re.sub(r"^%.*", "", page.read_text(), flags=re.MULTILINE)
+        assert not re.search(r"\bpytest |\.ci/run|python tests/|`?tests/benchmarks/\w+\.py", shown), page.name
+
+
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """The site, served on this machine."""
