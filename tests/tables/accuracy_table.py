@@ -49,10 +49,10 @@ functions:
 
 The table lists the largest errors that the tests found, in ULP. In FLOAT32, all three libraries compute with the same
 attributes and the same 400,000 operands, without subnormals, infinities and NaNs. An error of 1e+06 or more is a normal
-number that became 0, as in GELU below -13 and swish below -87. An infinite error is an intermediate result that overflows where the exact result does not. In FLOAT16,
-the tests try all operands; with two inputs, they pair each value of one input with one value of the other. They also
-search for the worst operands and attributes, and hold them to the same bounds. ELEMENT_WISE_POW and ELEMENT_WISE_ADD1
-have tests of their own.
+number that became 0, as in GELU below -13 and swish below -87. An infinite error is an intermediate result that
+overflows where the exact result does not. In FLOAT16, the tests try all operands; with two inputs, they pair each value
+of one input with one value of the other. They also search for the worst operands and attributes, and hold them to the
+same bounds. ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 have tests of their own.
 
 {elementwise}
 
