@@ -88,9 +88,7 @@ def draw(
         place.set_anchor("NW")
         place.set_axis_off()
         if grid is None:
-            start, end = ((0, -0.45), (0, 0.25)) if title else ((-0.45, 0), (0.25, 0))
-            arrow = {"arrowstyle": "->", "color": LINES, "linewidth": 1.5}
-            place.annotate("", end, start, arrowprops=arrow)
+            _draw_arrow(place, points_down=title == "down")
         else:
             _draw_grid(place, title, grid)
     for place in places[len(grids) :]:
@@ -98,7 +96,7 @@ def draw(
     return figure
 
 
-Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow
+Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow, to the right or down
 _GAP: Titled = ("", np.full((1, 1), None))
 _DOWN: Titled = ("down", None)
 
@@ -225,3 +223,8 @@ def _color(part: float) -> tuple[float, ...]:
 def _luminance(color: tuple[float, ...]) -> float:
     linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in color]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def _draw_arrow(place: "Axes", *, points_down: bool) -> None:
+    start, end = ((0, -0.45), (0, 0.25)) if points_down else ((-0.45, 0), (0.25, 0))
+    place.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": LINES, "linewidth": 1.5})
