@@ -88,7 +88,7 @@ def draw(
         place.set_anchor("NW")
         place.set_axis_off()
         if grid is None:
-            _draw_arrow(place)
+            _draw_arrow(place, points_down=title == "down")
         else:
             _draw_grid(place, title, grid)
     for place in places[len(grids) :]:
@@ -96,8 +96,9 @@ def draw(
     return figure
 
 
-Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow
+Titled = tuple[str, np.ndarray[Any, Any] | None]  # a grid by its title; None is an arrow, to the right or down
 _GAP: Titled = ("", np.full((1, 1), None))
+_DOWN: Titled = ("down", None)
 
 
 def _size(titled: Titled) -> tuple[int, float]:
@@ -121,10 +122,13 @@ def _total(widths: Sequence[float]) -> float:
 
 
 def _placed(grids: list[Titled], room: float) -> tuple[list[Titled], int]:
-    """Arranges the grids in as many columns as fit `room`, in cells; results begin a row unless all fit in one."""
+    """Arranges the grids in as many columns as fit `room`, in cells; unless one row holds all, an arrow points down."""
     arrow = next((i for i, (_, grid) in enumerate(grids) if grid is None), len(grids))
+    if _total(_widths(grids, len(grids))) <= room:
+        return grids, len(grids)
     for columns in range(len(grids), 0, -1):
-        filled = grids if columns == len(grids) else grids[:arrow] + [_GAP] * (-arrow % columns) + grids[arrow:]
+        down = [*[_GAP] * (-arrow % columns), _DOWN, *[_GAP] * (columns - 1)] if arrow < len(grids) else []
+        filled = grids[:arrow] + down + grids[arrow + 1 :]
         if _total(_widths(filled, columns)) <= room:
             break
     return filled, columns
@@ -221,5 +225,6 @@ def _luminance(color: tuple[float, ...]) -> float:
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
-def _draw_arrow(place: "Axes") -> None:
-    place.annotate("", (0.25, 0), (-0.45, 0), arrowprops={"arrowstyle": "->", "color": LINES, "linewidth": 1.5})
+def _draw_arrow(place: "Axes", *, points_down: bool) -> None:
+    start, end = ((0, -0.45), (0, 0.25)) if points_down else ((-0.45, 0), (0.25, 0))
+    place.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": LINES, "linewidth": 1.5})

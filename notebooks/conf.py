@@ -1,4 +1,4 @@
-"""The documentation site: `sphinx-build -q -W -n notebooks FOLDER`."""
+"""The documentation site: `sphinx-build -W -n -j auto notebooks FOLDER`."""
 
 import shutil
 import sys

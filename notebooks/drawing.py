@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.patches import Rectangle
 
 import dmljax
 from dmljax import directml, functions
@@ -159,7 +160,33 @@ def draw_example(name: str) -> "Figure":
         return draw_curve(picture.call, next(iter(picture.results.values())))
     if not picture.arrays:
         return draw(picture.results, heading=picture.call)
-    return draw(picture.arrays, picture.results, heading=picture.call)
+    figure = draw(picture.arrays, picture.results, heading=picture.call)
+    given = {keyword.arg: keyword.value for keyword in source(name)[0].keywords}
+    if (
+        "_pooling" in name
+        and "_grad" not in name
+        and "window_sizes" in given
+        and "start_padding" not in given
+    ):
+        sizes, apart = (
+            ast.literal_eval(given.get(key, ast.Constant(1)))
+            for key in ("window_sizes", "dilations")
+        )
+        frame_window(figure, sizes, apart, len(picture.results))
+    return figure
+
+
+def frame_window(figure: "Figure", sizes: Any, apart: Any, results: int) -> None:
+    """Frames the elements of the input's first window, and those of the results that they become."""
+    first, *others = (place for place in figure.axes if place.patches)
+    for place in np.ndindex(*sizes):
+        row, column = np.multiply(place, apart)
+        first.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **FRAME))
+    for result in others[-results:]:
+        result.add_patch(Rectangle((-0.5, -0.5), 1, 1, **FRAME))
+
+
+FRAME = {"fill": False, "edgecolor": "#d98032", "linewidth": 2.5, "clip_on": False}
 
 
 def draw_curve(call: str, y: np.ndarray[Any, Any]) -> "Figure":

@@ -328,9 +328,16 @@ def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     return lambda given: function(inputs | given), floats
 
 
-def is_differentiable(operator: str, function: Callable[..., Any], floats: Any) -> bool:
-    outputs = jax.tree.leaves(jax.eval_shape(function, floats))
-    return CASES[operator].has_derivative and all(output.dtype == np.float32 for output in outputs)
+def differentiable_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """`float_call` with the float outputs only."""
+    function, floats = float_call(operator)
+
+    def float_outputs(floats: Any) -> list[Any]:
+        return [output for output in jax.tree.leaves(function(floats)) if output.dtype == np.float32]
+
+    if not (CASES[operator].has_derivative and jax.eval_shape(float_outputs, floats)):
+        pytest.skip("no result is a float, or the results depend on the bits of a number rather than its value")
+    return float_outputs, floats
 
 
 def moved(floats: Any, distance: float, direction: Any) -> Any:
@@ -461,9 +468,7 @@ def test_may_be_the_body_of_a_loop(operator: str) -> None:
 @transformation("grad")  # the families' tests and `test_derivatives.py` cover the gradients of all
 @SAMPLED
 def test_gradients_equal_finite_differences(operator: str) -> None:
-    function, floats = float_call(operator)
-    if not is_differentiable(operator, function, floats):
-        pytest.skip("the result is not a float, or depends on the bits of a number rather than its value")
+    function, floats = differentiable_call(operator)
     if CASES[operator].domain is None:
         check_linear_gradients(function, (floats,))
     else:  # roughly: `test_derivatives.py` compares these with exact ones
@@ -474,9 +479,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
 @pytest.mark.full(but=60)
 def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
     """Floats here move as integers, which have no transpose."""
-    function, floats = float_call(operator)
-    if not is_differentiable(operator, function, floats):
-        pytest.skip("the result is not a float, or depends on the bits of a number rather than its value")
+    function, floats = differentiable_call(operator)
     mesh = jax.make_mesh((2,), ("devices",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
 
     def on_the_mesh(x: Any) -> jax.ShapeDtypeStruct:
@@ -484,7 +487,7 @@ def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
 
     def loss(floats: Any) -> Any:
-        return sum(jnp.sum(one) for one in jax.tree.leaves(function(floats)) if jnp.issubdtype(one.dtype, jnp.floating))
+        return sum(map(jnp.sum, function(floats)))
 
     structs = jax.tree.map(on_the_mesh, floats)
     assert jax.tree.map(jnp.shape, jax.eval_shape(jax.jit(jax.grad(loss)), structs)) == jax.tree.map(jnp.shape, floats)
@@ -501,9 +504,9 @@ NO_MIXED_DERIVATIVE = pytest.mark.xfail(
 )
 @pytest.mark.full(but=3)  # of which some are skipped
 def test_second_derivatives_equal_finite_differences_of_the_first(operator: str) -> None:
-    function, floats = float_call(operator)
-    if not is_differentiable(operator, function, floats) or CASES[operator].domain is None:
-        pytest.skip("linear, where `check_linear_gradients` goes to the second order, or without derivatives")
+    function, floats = differentiable_call(operator)
+    if CASES[operator].domain is None:
+        pytest.skip("linear, where `check_linear_gradients` goes to the second order")
     rng = np.random.default_rng(0)
     outputs = jax.eval_shape(function, floats)
     weights, one_way, other_way = (

@@ -71,7 +71,7 @@ def test_numbers_are_as_short_as_their_cells() -> None:
     assert texts(draw(numbers)) == [["0.333", "-0.333", "16777217", "1e+30", "1.4e-45", "-0"]]
 
 
-def test_results_start_a_new_row_if_they_do_not_fit() -> None:
+def test_results_stand_below_an_arrow_that_points_down_if_they_do_not_fit() -> None:
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
@@ -79,8 +79,8 @@ def test_results_start_a_new_row_if_they_do_not_fit() -> None:
         return {title: (found[title].rowspan.start, found[title].colspan.start) for title in "xzy"}
 
     assert places(wide=3) == {"x": (0, 0), "z": (0, 1), "y": (0, 3)}, "beside the arrow"
-    assert places(wide=7) == {"x": (0, 0), "z": (0, 1), "y": (1, 1)}
-    assert places(wide=12) == {"x": (0, 0), "z": (1, 0), "y": (3, 0)}, "below the arrow"
+    assert places(wide=7) == {"x": (0, 0), "z": (0, 1), "y": (2, 0)}, "below the arrow"
+    assert places(wide=12) == {"x": (0, 0), "z": (1, 0), "y": (3, 0)}
 
 
 # The pictures of the operators' pages
@@ -106,6 +106,22 @@ def test_a_picture_shows_the_call_with_its_attributes(drawing: Any) -> None:
         "nonzero_coordinates(input, size=4), where input is [[0, 3, 0], [5, 0, 1]], "
         "gives count 3 and coordinates [[0, 1], [1, 0], [1, 2], [0, 0]]"
     )
+
+
+@pytest.mark.parametrize(("name", "apart"), [("max_pooling1", 1), ("max_pooling2", 2)])
+def test_a_picture_of_pooling_frames_the_first_window_and_what_it_becomes(drawing: Any, name: str, apart: int) -> None:
+    def framed(place: Any) -> list[tuple[float, float]]:
+        return [one.get_xy() for one in place.patches if not one.get_fill()]
+
+    image, arrow, *results = drawing["draw_example"](name).axes
+    assert framed(image) == [(x * apart - 0.5, y * apart - 0.5) for y in (0, 1) for x in (0, 1)]
+    assert [framed(one) for one in (arrow, *results)] == [[], [(-0.5, -0.5)], [(-0.5, -0.5)]]
+
+
+def test_the_picture_of_grouped_attention_shows_how_the_cache_grows(drawing: Any) -> None:
+    picture = drawing["picture_of"]("multihead_attention1")
+    assert picture.arrays["past_key"].tolist() == [[[[9, 0], [0, 0], [0, 0]]]]
+    assert picture.results["present_key"].tolist() == [[[[9, 0], [0, 9], [0, 0]]]]
 
 
 def test_a_function_of_one_number_is_drawn_as_a_curve(drawing: Any) -> None:

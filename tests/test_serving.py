@@ -22,6 +22,7 @@ from dmljax.foundation.extras import command_for
 
 parser = pytest.importorskip("onnx.parser", reason="the extra `onnx` is not installed")
 
+GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
 PAGE = MODELS.parent / "serving.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 WITHOUT = "import sys; sys.modules['dmljax'] = None\n"
@@ -41,7 +42,7 @@ def printed_without_dmljax(code: str, folder: Path) -> list[str]:
 
 def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("notebooks").symlink_to(MODELS.parent)
+    Path("dmljax").symlink_to(GPT.parents[1])
     with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(BLOCKS[0], {})
     assert output.getvalue().splitlines() == said(BLOCKS[0])
@@ -50,7 +51,7 @@ def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "gpt.stablehlo")
-    assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
+    assert main(["compile", str(GPT), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["platforms"] == ["cpu", "cuda"]
     assert told["inputs"] == [f"int{64 if X64 else 32}[batch,length]"]
@@ -140,12 +141,12 @@ np.save("logits.npy", logits)
 
 def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("notebooks").symlink_to(MODELS.parent)
+    Path("dmljax").symlink_to(GPT.parents[1])
     (command,) = re.findall(r"^\$ dmljax (.*)$", PAGE.read_text(), re.MULTILINE)
     assert main(command.split()) == 0
     printed = printed_without_dmljax(ON_EIGHT_DEVICES + BLOCKS[2] + SAVED, tmp_path)
     assert printed == [*said(BLOCKS[2]), "0.25"]
-    expected = dmljax.onnx.load(MODELS / "gpt.onnx")(np.ones((4, 8), "int64"))
+    expected = dmljax.onnx.load(GPT)(np.ones((4, 8), "int64"))
     np.testing.assert_allclose(np.load("logits.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -213,7 +214,8 @@ def test_a_model_that_cannot_be_compiled_gives_a_one_line_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model, *options = arguments.split()
-    assert main(["compile", str(MODELS / model), "-o", "file.stablehlo", *options]) == 2
+    path = GPT if model == GPT.name else MODELS / model
+    assert main(["compile", str(path), "-o", "file.stablehlo", *options]) == 2
     assert re.search(f"^error: {message}", capsys.readouterr().err, re.MULTILINE)
     assert not [*tmp_path.iterdir()]
 
@@ -223,7 +225,7 @@ def test_weights_that_an_artifact_cannot_hold_are_refused(
 ) -> None:
     monkeypatch.setattr(artifacts, "MAX_BYTES", 1000)
     path = str(tmp_path / "gpt.stablehlo")
-    assert main(["compile", str(MODELS / "gpt.onnx"), "--for", "cpu", "-o", path]) == 2
+    assert main(["compile", str(GPT), "--for", "cpu", "-o", path]) == 2
     error, tip = capsys.readouterr().err.splitlines()[-2:]
     assert error.startswith("error: compile: weights in a file must take at most 1000 bytes; got ")
     assert tip == "tip: compile for several chips, or export model.apply, which takes the weights as an argument"

@@ -9,8 +9,8 @@ Args:
     output_sizes: Shape of the result; None means what `scales` give, rounded down.
     scales: Factor of each dimension, or of all spatial ones; None means what `output_sizes` give.
     rounding_direction: Whether the position of the nearest element is rounded down (decreasing) or up.
-    input_pixel_offsets: Added to positions in the input, before `scales`: one for each dimension, or for the spatial ones.
-    output_pixel_offsets: Added to positions in the result, after `scales`: one for each dimension, or for the spatial ones.
+    input_pixel_offsets: Added to positions in the input before `scales`, for each dimension or all spatial ones.
+    output_pixel_offsets: Added to positions in the result after `scales`, for each dimension or all spatial ones.
 
 Returns:
     Array of the shape `output_sizes`, in the type of `input`.

@@ -1,4 +1,4 @@
-"""Writes gpt.onnx: a small GPT in PyTorch, trained to sort six digits as minGPT's demonstration does.
+"""Writes dmljax/examples/gpt.onnx: a small GPT in PyTorch, trained to sort six digits as minGPT's demonstration does.
 
 Run `python notebooks/models/gpt.py` with torch and onnxscript installed; it takes a minute.
 """
@@ -77,8 +77,10 @@ def main(path: Path) -> None:
         dynamo=True,
         optimize=False,  # which would give weights new names where it transposes them
     )
+    for node in program.model.graph:
+        node.metadata_props.clear()  # PyTorch's stack traces, as long as the weights
     program.save(path)
 
 
 if __name__ == "__main__":
-    main(Path(__file__).with_name("gpt.onnx"))
+    main(Path(__file__).parents[2] / "dmljax" / "examples" / "gpt.onnx")

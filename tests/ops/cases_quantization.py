@@ -194,7 +194,10 @@ CASES = {
         scales=SCALES,
     ),
     "DYNAMIC_QUANTIZE_LINEAR": DynamicCase(
-        ("input", "output"), dynamic_desc, lambda desc, input: dynamically_quantized(input, desc.output.dtype)
+        ("input", "output"),
+        dynamic_desc,
+        lambda desc, input: dynamically_quantized(input, desc.output.dtype),
+        domain=(-0.9, 0.9),
     ),
     "ELEMENT_WISE_QUANTIZE_LINEAR": Case(
         ("input", "output"),

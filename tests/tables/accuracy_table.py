@@ -47,23 +47,20 @@ functions:
 
 ## Elementwise operators
 
-The table lists the largest errors in ULP that `pytest tests/test_accuracy.py --accuracy-table notebooks/accuracy.md`
-found. In FLOAT32, all three libraries compute with the same attributes and the same 400,000 operands, without
-subnormals, infinities and NaNs; the functions of JAX and PyTorch are in `tests/benchmarks/idioms.py` and
-`tests/test_peers_elementwise.py`. An error of 1e+06 or more is a normal number that became 0, as in GELU below -13 and
-swish below -87. An infinite error is an intermediate result that overflows where the exact result does not. In FLOAT16,
-the tests try all operands; with two inputs, they pair each value of one input with one value of the other. They also
-search for the worst operands and attributes, and hold them to the same bounds. ELEMENT_WISE_POW and ELEMENT_WISE_ADD1
-have tests of their own.
+The table lists the largest errors that the tests found, in ULP. In FLOAT32, all three libraries compute with the same
+attributes and the same 400,000 operands, without subnormals, infinities and NaNs. An error of 1e+06 or more is a normal
+number that became 0, as in GELU below -13 and swish below -87. An infinite error is an intermediate result that
+overflows where the exact result does not. In FLOAT16, the tests try all operands; with two inputs, they pair each value
+of one input with one value of the other. They also search for the worst operands and attributes, and hold them to the
+same bounds. ELEMENT_WISE_POW and ELEMENT_WISE_ADD1 have tests of their own.
 
 {elementwise}
 
 ## Sums
 
 The operators' pages bound the error of sums relative to the sum of the magnitudes. Softmax also rounds each element's
-distance from the largest of its row before the exponential. The table lists the largest errors for the float32
-workloads of `tests/benchmarks/every.py`, in ULP of the largest result; workloads of whole numbers use normally
-distributed ones here.
+distance from the largest of its row before the exponential. The table lists the largest errors for one float32 workload
+of each operator, in ULP of the largest result.
 
 {sums}
 """

@@ -33,8 +33,7 @@ COPIES = re.compile("MAX_|QUANTIZED|UNFOLD|ROI_POOLING")
 TEXT = """\
 # At a glance
 
-{coverage}, family by family. `python tests/generated.py` writes this page from the support tables,
-the tests' cases, [the table of accuracy](accuracy.md) and what `python tests/benchmarks/results.py` measured.
+{coverage}, family by family. `dmljax explain NAME` prints the rules and tables of one operator.
 
 - **data types**: what the newest support table lists for all tensors. Functions also take bfloat16, float64 and 64-bit
   integers where the computation makes sense for them.

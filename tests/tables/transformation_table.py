@@ -12,9 +12,8 @@ import pytest
 PAGE = """\
 # Transformations
 
-All {count} operators work under these transformations, except where one does not apply (see below).
-`pytest --transformation-table notebooks/transformations.md` writes this page from the results of the tests in
-`tests/test_every_operator.py`, on a CPU with eight devices.
+All {count} operators work under these transformations of JAX, except where one does not apply (see below). The
+tests try each transformation with each operator, on a CPU with eight devices.
 
 {tried}
 
