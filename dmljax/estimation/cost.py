@@ -17,11 +17,13 @@ def _opcodes(words: str) -> frozenset[str]:
 FREE = _opcodes(
     "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
     " partition-id replica-id copy-start slice-start async-update async-done"
-    " all-reduce-done all-gather-done collective-permute-done"
+    " all-reduce-done all-gather-done reduce-scatter-done all-to-all-done collective-permute-done"
 )
 # Instructions that exchange data between devices, which wait for each other
-GATHERING = _opcodes("all-gather all-gather-start reduce-scatter")
-EXCHANGING = GATHERING | _opcodes("all-reduce all-reduce-start all-to-all collective-permute collective-permute-start")
+GATHERING = _opcodes("all-gather all-gather-start reduce-scatter reduce-scatter-start")
+EXCHANGING = GATHERING | _opcodes(
+    "all-reduce all-reduce-start all-to-all all-to-all-start collective-permute collective-permute-start"
+)
 # Instructions that only move elements, and products, which run on separate units
 MOVING = (
     FREE
@@ -298,9 +300,9 @@ def _read(user: Instruction, position: int, computation: Computation, module: Mo
 
 
 def _uses(instruction: Instruction, computation: Computation) -> Iterator[tuple[Instruction, int]]:
-    """Yields the instructions that read a result, and its positions among their operands."""
+    """Yields the instructions that read a result, among them a bitcast that is the last, and its positions there."""
     for user in {user.name: user for user in computation.users[instruction.name]}.values():
-        if user.opcode == "bitcast":
+        if user.opcode == "bitcast" and not user.is_root:
             yield from _uses(user, computation)
         else:
             yield from ((user, i) for i, name in enumerate(user.operands) if name == instruction.name)

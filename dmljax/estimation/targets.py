@@ -36,7 +36,7 @@ PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
 
 GPUS = 8  # of a machine
 
-SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU
+SECONDS_PER_KERNEL = 1.5e-6  # launch overhead on a GPU; an H100 took 1e-6 in a chain of 100 kernels
 COPIED = 2.8 / 3.35232  # the fraction of a GPU's memory bandwidth that copies reach
 SUSTAINED = 1.7 / 1.98  # the fraction of its boost clock that it keeps
 
@@ -118,8 +118,7 @@ class Target:
 
 # GPUs: as XLA describes the H100 SXM, the A100 SXM and the B200 (openxla/xla, xla/backends/gpu/target_config/specs).
 # The rates of their matrix products follow from that, without sparsity: 132 cores x 4 units x 1024 operations x 1.8295
-# GHz on an H100, 148 x 4 x 2048 x 1.8353 GHz on a B200, 108 x 4 x 512 x 1.41 GHz on an A100. NVIDIA gives 2250e12, 8
-# TB/s and 180 GB for a B200. NVLink has 18 links of 25 GB/s, 12 of 25 and 18 of 50
+# GHz on an H100, and 108 x 4 x 512 x 1.41 GHz on an A100; those of a B200 and of its memory are NVIDIA's. NVLink has 18 links of 25 GB/s, 12 of 25 and 18 of 50
 # (https://jax-ml.github.io/scaling-book/gpus).
 # TPUs: as Google gives them (https://docs.cloud.google.com/tpu/docs/v5e, v5p and v6e), except for the memory, which is
 # what libtpu leaves to a program. The clocks of v5p and v6e follow from their peak rates and the sizes of their matrix
@@ -146,8 +145,8 @@ TARGETS: Mapping[str, Target] = {
     "b200": Target(
         *("cuda", "1x1x1"),
         memory=191514411008,
-        bytes_per_second=7.67232e12,
-        halves_per_second=2225.2e12,
+        bytes_per_second=8e12,
+        halves_per_second=2250e12,
         exchanged_per_second=900e9,
         clock=1.965e9,
         gpu=Gpu("NVIDIA B200", 148, 128, shared_kib=228, cache_mib=126.5, major=10),

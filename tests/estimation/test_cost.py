@@ -81,6 +81,22 @@ def test_only_the_slice_of_a_sliced_operand_is_read() -> None:
     assert found.bytes == 32 + 4 + 32
 
 
+def test_an_operand_that_a_nested_fusion_only_renames_is_read() -> None:
+    found = cost(
+        """inner (p: f32[100,8]) -> f32[800]
+        %p = f32[100,8]{1,0} parameter(0)
+        ROOT %flat = f32[800]{0} bitcast(%p)""",
+        """outer (p: f32[100,8]) -> f32[800]
+        %p = f32[100,8]{1,0} parameter(0)
+        %flat = f32[800]{0} fusion(%p), kind=kLoop, calls=%inner
+        ROOT %r = f32[800]{0} negate(%flat)""",
+        """main (x: f32[100,8]) -> f32[800]
+        %x = f32[100,8]{1,0} parameter(0)
+        ROOT %f = f32[800]{0} fusion(%x), kind=kLoop, calls=%outer""",
+    )
+    assert found.bytes == 2 * 3200
+
+
 def test_only_the_update_of_an_in_place_update_is_written() -> None:
     found = cost(
         """fused (p: f32[100,8], u: f32[1,8], i: s32[]) -> f32[100,8]
@@ -289,11 +305,14 @@ def test_devices_receive_only_the_bytes_they_lack() -> None:
         ("f32[32]{0} all-gather(%x), dimensions={0}", 96),
         ("(f32[8]{0}, f32[32]{0}) all-gather-start(%x), dimensions={0}", 96),
         ("f32[2]{0} reduce-scatter(%x), dimensions={0}, to_apply=%add", 24),
+        ("(f32[8]{0}, f32[2]{0}) reduce-scatter-start(%x), dimensions={0}, to_apply=%add", 24),
+        ("((f32[8]{0}), f32[8]{0}) all-to-all-start(%x), dimensions={0}", 32),
         ("(f32[8]{0}, f32[8]{0}, u32[], u32[]) collective-permute-start(%x)", 32),
     ):
         found = product((x, y), instruction)
         assert (found.exchanged, found.kernels, found.element_operations) == (received, 1, 0)
-        assert product((x, y), "f32[8]{0} all-reduce-done(%x)") == Cost()
+    for done in ("all-reduce-done", "reduce-scatter-done", "all-to-all-done"):
+        assert product((x, y), f"f32[8]{{0}} {done}(%x)") == Cost()
 
 
 def test_each_kernel_is_known_by_what_it_computes_or_reads() -> None:
