@@ -118,8 +118,8 @@ class Target:
 
 # GPUs: as XLA describes the H100 SXM, the A100 SXM and the B200 (openxla/xla, xla/backends/gpu/target_config/specs).
 # The rates of their matrix products follow from that, without sparsity: 132 cores x 4 units x 1024 operations x 1.8295
-# GHz on an H100, and 108 x 4 x 512 x 1.41 GHz on an A100; those of a B200 and of its memory are NVIDIA's. NVLink has 18 links of 25 GB/s, 12 of 25 and 18 of 50
-# (https://jax-ml.github.io/scaling-book/gpus).
+# GHz on an H100, and 108 x 4 x 512 x 1.41 GHz on an A100; those of a B200 and of its memory are NVIDIA's. NVLink has 18
+# links of 25 GB/s, 12 of 25 and 18 of 50 (https://jax-ml.github.io/scaling-book/gpus).
 # TPUs: as Google gives them (https://docs.cloud.google.com/tpu/docs/v5e, v5p and v6e), except for the memory, which is
 # what libtpu leaves to a program. The clocks of v5p and v6e follow from their peak rates and the sizes of their matrix
 # units.
