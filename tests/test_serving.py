@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import X64
-from models import MODELS
+from models import GPT, MODELS
 
 import dmljax
 from dmljax.command_line.cli import main
@@ -22,7 +22,6 @@ from dmljax.foundation.extras import command_for
 
 parser = pytest.importorskip("onnx.parser", reason="the extra `onnx` is not installed")
 
-GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
 PAGE = MODELS.parent / "serving.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 WITHOUT = "import sys; sys.modules['dmljax'] = None\n"

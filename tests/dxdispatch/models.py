@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dmljax
 from dmljax.dxdispatch.execution import Execution
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.reader import load
 
 MODELS = Path(__file__).parents[2] / "notebooks" / "models"
+GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
 
 
 def tensor(data_type: str, *sizes: int, **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from models import MODELS
+from models import GPT, MODELS
 from onnx import helper
 from onnx_models import FLOAT, model, small_network, value
 
@@ -78,14 +78,13 @@ def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: py
 
 
 def test_open_sizes_must_be_given_and_spelled_right(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    gpt = str(MODELS / "gpt.onnx")
     refused = {
         (): "sizes that the model leaves open must be given; got tokens: int64[batch, length]\ntip: -f length:256",
         ("-f", "lenght:8"): "-f must name an open size of the inputs, tokens: int64[batch, length]; got 'lenght'\n"
         "tip: did you mean length?",
     }
     for options, message in refused.items():
-        assert main(["estimate", gpt, "--for", "h100", *options]) == 2
+        assert main(["estimate", str(GPT), "--for", "h100", *options]) == 2
         assert capsys.readouterr().err == f"error: {message}\n"
     image = value("x", FLOAT, [None, 3, None, "width"])
     Path(path).write_bytes(model([helper.make_node("Relu", ["x"], ["y"])], [image], ["y"]).SerializeToString())
