@@ -21,15 +21,18 @@ _CALLED_HERE: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("dilation", "rhs_dilation", "kernel_dilation", "window_dilation"), (("dilations",),)),
     **dict.fromkeys(("groups", "num_groups", "feature_group_count"), (("group_count",),)),
     **dict.fromkeys(("num_heads", "n_heads", "heads"), (("head_count",), ("query_head_count",))),
+    **dict.fromkeys(("num_kv_heads", "kv_num_heads", "num_key_value_heads"), (("key_value_head_count",),)),
     **dict.fromkeys(("x", "operand", "arr", "array"), (("input",), ("a",))),
     **dict.fromkeys(("y", "other"), (("b",),)),
     **dict.fromkeys(("kernel", "rhs", "weight", "weights", "w"), (("filter",), ("weight",), ("scale",))),
     **dict.fromkeys(("gamma", "scales"), (("scale",), ("scales",))),
     **dict.fromkeys(("beta",), (("bias",),)),
+    "b1": (("beta1",),),
+    "b2": (("beta2",),),
     **dict.fromkeys(("eps",), (("epsilon",),)),
     **dict.fromkeys(("var",), (("variance",),)),
     **dict.fromkeys(("reps", "multiples"), (("repeats",),)),
-    **dict.fromkeys(("largest", "descending", "reverse", "select_last_index"), (("axis_direction",),)),
+    "select_last_index": (("axis_direction",),),
     **dict.fromkeys(("exclusive",), (("has_exclusive_sum",), ("has_exclusive_product",))),
     **dict.fromkeys(("attn_mask", "attention_mask"), (("mask",),)),
     **dict.fromkeys(("causal",), (("is_causal",),)),
@@ -79,6 +82,8 @@ _REMEDIES = (
         "sizes lists the size of each part along axis, such as (2, 2, 4)",
     ),
     ("hidden_size hidden_units", "recurrence", "the last size of recurrence is the hidden size"),
+    ("reverse", "axis axis_direction", "axis_direction='decreasing' begins at the end"),
+    ("largest descending", "axis axis_direction", "axis_direction='increasing' selects the smallest"),
     (
         "axis",
         "scale zero_point",
@@ -118,7 +123,7 @@ def remedy_for(
             return f"{twin} takes {join_words(there)}"
     longer = [parameter for parameter in parameters if parameter.startswith(f"{name}_")]
     near = longer or get_close_matches(name, parameters, n=1)
-    return f"did you mean {near[0]} for {name}?" if near else None
+    return f"did you mean {join_words(near)} for {name}?" if near else None
 
 
 def _names_here(name: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ tests try each transformation with each operator, on a CPU with eight devices.
 
 {exceptions}
 
-`jax.linear_transpose` fails for linear operators with a derivative rule of their own: quotients, means,
+`jax.linear_transpose` fails for linear operators with a rule of their own: convolutions, scatters, quotients, means,
 `activation_linear`, operators with a ScaleBias, and copies of bfloat16. `jax.vjp` works for all operators.
 """
 PASSED = "passed"
