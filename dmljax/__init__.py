@@ -31,7 +31,9 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
             globals().update({one: getattr(functions, one) for one in [*functions.__all__, "__all__"]})
             return globals()[name]
         if hasattr(functions.directml, name):
-            raise AttributeError(f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?")
+            raise AttributeError(
+                f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?", name=name
+            )
         from dmljax.descriptors.search import hint
 
-        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}")
+        raise AttributeError(f"module 'dmljax' has no attribute {name!r}{hint(name)}", name=name)

@@ -156,4 +156,4 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
     def __getattr__(name):
         from dmljax.descriptors.spellings import hint
 
-        raise AttributeError(f"module 'dmljax.directml' has no attribute {name!r}{hint(name, __all__)}")
+        raise AttributeError(f"module 'dmljax.directml' has no attribute {name!r}{hint(name, __all__)}", name=name)

@@ -120,7 +120,9 @@ def require_match(where: Path, tensor: TensorDesc, x: Any) -> Any:
     if x.dtype != tensor.dtype:
         raise InvalidType(Problem(where, f"must be of {tensor.dtype}, like its desc", x.dtype))
     if x.shape != tensor.sizes:
-        raise InvalidDesc(Problem(where, f"must have Sizes {join_sizes(tensor.sizes)}", join_sizes(x.shape)))
+        remedy = "its strides describe buffers: `TensorDesc.read` makes an array of one" if tensor.strides else None
+        rule = f"must have Sizes {join_sizes(tensor.sizes)}"
+        raise InvalidDesc(Problem(where, rule, join_sizes(x.shape), remedy=remedy))
     return x
 
 

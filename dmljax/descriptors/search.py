@@ -202,7 +202,9 @@ def _functions() -> list[str]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]", "", name.lower())
+    """Lowercase letters, digits and points of a name, which may be that of a struct or of a function of DMLX."""
+    inner = re.sub(r"^dml::|^dml_(\w+)_operator_desc$", r"\1", name.lower())
+    return re.sub(r"[\s_-]", "", inner)
 
 
 def _without_prefix(function: str) -> str:

@@ -106,7 +106,7 @@ def _document(file: Path, read: Callable[[], bytes]) -> Document:
     except InvalidJson as error:
         (wrong,) = error.problems
         if (error.line, error.column) == (1, 1):
-            wrong = replace(wrong, remedy="models are .json, .onnx or .bin")
+            wrong = replace(wrong, remedy="models are .json, .onnx or .bin; `python -m dmljax.run` runs programs")
         raise UnreadableModel([Finding(str(file), error.line, wrong, error.column)]) from None
     except DmlError as error:
         (refused,) = error.problems

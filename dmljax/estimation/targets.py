@@ -214,7 +214,7 @@ def place_of(name: str) -> Place:
     module = MODULES[target.platform]
     if find_spec(module) is None:
         rule = f"the compiler for {chip} is not installed: no {module}"
-        raise Unsupported(Problem((), rule, remedy=command_for("accelerators")))
+        raise Unsupported(Problem((), rule, remedy=f"{command_for('accelerators')}, in an environment of its own"))
     jax.default_backend()  # JAX looks for the chips of this machine before the environment changes
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)

@@ -52,4 +52,4 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
     def __getattr__(name):
         from dmljax.pydirectml.names import hint
 
-        raise AttributeError(f"module 'dmljax.pydirectml' has no attribute {name!r}{hint(name, __all__)}")
+        raise AttributeError(f"module 'dmljax.pydirectml' has no attribute {name!r}{hint(name, __all__)}", name=name)
