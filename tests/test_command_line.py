@@ -665,7 +665,8 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
         (["check", "none.json"], "error: none.json: no such file\n"),
         (
             ["run", "notes.md"],
-            "notes.md:1:1: expected a value; got '# notes' (models are .json, .onnx or .bin; `python -m dmljax.run` runs programs)\n",
+            "notes.md:1:1: expected a value; got '# notes' "
+            "(models are .json, .onnx or .bin; `python -m dmljax.run` runs programs)\n",
         ),
         (["run", "notes.onnx"], "error: onnx: not an ONNX model in protobuf; got 7 bytes in 'notes.onnx'\n"),
         (
