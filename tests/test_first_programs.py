@@ -1,4 +1,4 @@
-"""Ten programs as users might write them on the first try, each compared with plain JAX or NumPy."""
+"""Fifteen programs as users might write them on the first try, each compared with plain JAX or NumPy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,6 +190,90 @@ def test_a_quantized_layer_is_trained_through_its_rounding() -> None:
     about = (np.asarray(quantized).astype(np.float32) - float(x_zero)) * float(x_scale)
     require_close(result, about @ rounded)
     np.testing.assert_allclose(result, x @ rounded, atol=0.1)
+
+
+def test_causal_attention_is_mapped_over_examples_and_differentiated() -> None:
+    query, key, value = random(3, 4, 6, 16)
+
+    def loss(query: Any, key: Any, value: Any) -> Any:
+        return dmljax.multihead_attention(query[None], key[None], value[None], head_count=2, is_causal=True).sum()
+
+    def plain(query: Any, key: Any, value: Any) -> Any:
+        heads = (x.reshape(6, 2, 8) for x in (query, key, value))
+        return jax.nn.dot_product_attention(*heads, is_causal=True).sum()
+
+    found, expected = (jax.jit(jax.vmap(jax.grad(one, argnums=(0, 1, 2))))(query, key, value) for one in (loss, plain))
+    for slope, other in zip(found, expected, strict=True):
+        require_close(slope, other)
+
+
+def test_a_tree_of_parameters_takes_a_step_of_adam() -> None:
+    parameters = {"w": random(3, 2), "b": random(2)}
+    zeros, slopes = jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.cos, parameters)
+
+    @jax.jit
+    def update(parameters: Any, first: Any, second: Any, slopes: Any) -> Any:
+        results = jax.tree.map(
+            lambda p, m, v, g: dmljax.adam_optimizer(
+                p, m, v, g, 1, learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8
+            ),
+            *(parameters, first, second, slopes),
+        )
+        return jax.tree.map(lambda result: result.parameters, results, is_leaf=lambda one: hasattr(one, "parameters"))
+
+    adam = optax.adam(1e-3)
+    steps, _ = adam.update(slopes, adam.init(parameters))
+    jax.tree.map(require_close, update(parameters, zeros, zeros, slopes), optax.apply_updates(parameters, steps))
+
+
+def test_weights_of_4_bits_in_blocks_are_multiplied() -> None:
+    weights, x = random(64, 32), random(1, 32, seed=1)
+    scale = np.abs(weights.reshape(64, 2, 16)).max(-1) / 7
+    codes = dmljax.quantize(weights, scale, dtype=jnp.int4)
+    result = jax.jit(lambda x, codes, scale: dmljax.gemm(x, dmljax.dequantize(codes, scale), transpose_b=True))(
+        x, codes, scale
+    )
+    wide = np.repeat(scale, 16, axis=1)
+    np.testing.assert_allclose(result, x @ (np.round(weights / wide) * wide).T, rtol=1e-4, atol=1e-4)
+
+
+def test_tokens_learn_their_places_in_the_queues_of_experts() -> None:
+    logits = random(6, 3)
+
+    @jax.jit
+    def places(logits: Any) -> Any:
+        choice = dmljax.activation_hardmax(logits)
+        before = dmljax.cumulative_summation(choice, axis=0, has_exclusive_sum=True)
+        return dmljax.reduce(before * choice, "sum", axes=1)[:, 0]
+
+    chosen = logits.argmax(1)
+    assert places(logits).tolist() == [int((chosen[:i] == one).sum()) for i, one in enumerate(chosen)]
+
+
+def test_a_descriptor_with_a_fused_activation_is_lowered() -> None:
+    image, filters, bias = random(1, 3, 8, 8), random(4, 3, 3, 3, seed=1), random(1, 4, 1, 1, seed=2)
+    x, w, b, y = (
+        directml.TensorDesc("FLOAT32", sizes) for sizes in (image.shape, filters.shape, bias.shape, (1, 4, 8, 8))
+    )
+    convolve = directml.lower(
+        directml.ConvolutionDesc(
+            input=x,
+            filter=w,
+            bias=b,
+            output=y,
+            mode="CROSS_CORRELATION",
+            direction="FORWARD",
+            strides=(1, 1),
+            dilations=(1, 1),
+            start_padding=(1, 1),
+            end_padding=(1, 1),
+            output_padding=(0, 0),
+            group_count=1,
+            fused_activation=directml.ActivationReluDesc(),
+        )
+    )
+    plain = jax.lax.conv_general_dilated(image, filters, (1, 1), [(1, 1)] * 2) + bias
+    np.testing.assert_allclose(jax.jit(convolve)(image, filters, bias), jax.nn.relu(plain), rtol=1e-4, atol=1e-4)
 
 
 def test_a_graph_of_a_cpp_program_is_written_in_python() -> None:
