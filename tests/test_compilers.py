@@ -3,10 +3,12 @@
 Needs the extras `accelerators` and `benchmarks`.
 """
 
+import dataclasses
 import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from helpers import few_of
 from jax.sharding import SingleDeviceSharding
 
 import dmljax
-from dmljax.estimation import compile_for
+from dmljax.estimation import compile_for, targets
 from dmljax.estimation.targets import place_of
 
 for module in ("libtpu", "jax_cuda12_plugin"):
@@ -73,6 +75,18 @@ def test_attention_is_one_kernel(target: str) -> None:
     assert compile_for(target, attended, x).cost.kernels == 1
     slopes = compile_for(target, jax.grad(lambda x: attended(x).sum()), x).cost
     assert slopes.bytes < 3 * (4 * 4 * 1024**2)  # the formula moves the scores more often
+
+
+def test_kernels_fit_the_shared_memory_of_smaller_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = targets.Gpu("NVIDIA L4", 58, 128, shared_kib=100, cache_mib=48, major=8, features="NONE")
+    l4 = dataclasses.replace(targets.TARGETS["a100"], gpu=gpu)
+    monkeypatch.setattr(targets, "TARGETS", {**targets.TARGETS, "l4": l4})
+    for dtype in ("float32", "bfloat16"):
+        heads = jax.ShapeDtypeStruct((1, 256, 2 * 128), dtype)
+        attended = compile_for("l4", partial(dmljax.multihead_attention, head_count=2), *[heads] * 3)
+        assert "attention" in attended.called
+        product = import_module("real_sizes").product_of_4_bits(64, 512, 256, dtype)
+        assert compile_for("l4", product.dmljax, *product.inputs).called == ("product_with_few_bits",)
 
 
 def test_keys_are_written_into_caches_of_a_tpu_without_copies() -> None:
