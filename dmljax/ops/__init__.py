@@ -5,9 +5,9 @@ Args:
     a: First array; `a` and `b` broadcast to one shape.
     b: Second array.
     scale_bias: `input * scale + bias` is computed first; None leaves `input` as it is.
-    input_gradient: Gradient with respect to the result of the forward operator, in its shape.
+    input_gradient: Gradient with respect to the forward operator's result, in its shape (`grad_output`).
     output_sizes: Shape of the result.
-    fused_activation: Applied to the result: a name such as "relu", a function, a partial of it or a descriptor.
+    fused_activation: Applied to the result: a name such as "relu", dmljax's function, its partial, or a descriptor.
     precision: Precision of the products, as in `jax.lax.dot`; None follows `jax_default_matmul_precision`.
     window_sizes: Sizes of a window: one number for all spatial dimensions, or one for each.
     strides: Distances between windows: one number for all spatial dimensions, or one for each.

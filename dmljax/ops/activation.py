@@ -376,7 +376,7 @@ def activation_hard_sigmoid(input: ArrayLike, alpha: calls.FloatNumber = 0.2, be
 
     Args:
         alpha: Slope at zero.
-        beta: Result at zero.
+        beta: Result at zero, before it is clipped.
 
     >>> activation_hard_sigmoid(jnp.array([-9.0, 1.0, 9.0]), 0.25, 0.5).tolist()
     [0.0, 0.75, 1.0]

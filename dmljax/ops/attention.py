@@ -19,9 +19,9 @@ Args:
     past_value: Values before the new ones, (batch, key heads, positions, value size); None if there are none.
     scale: Factor of the scores; None means 1 / sqrt(head size).
     mask_filter_value: Added to the scores of hidden keys; -inf hides them for certain.
-    mask_type: Whether `mask` holds booleans, or lengths or bounds of the keys in each batch.
+    mask_type: Whether `mask` holds booleans, or lengths or bounds of the keys of each example.
     has_present: Whether to return also all keys and values, to pass as past ones to the next call.
-    is_causal: Whether a query sees no key after its own position, which follows the past positions.
+    is_causal: Whether keys after a query's own position get `mask_filter_value`, too; past keys come first.
     axis_name: Mesh axis over which the positions are spread; None if one device has them all.
 
 Returns:

@@ -148,8 +148,11 @@ def convolution(
         bias: Added to the result, one number for each output channel; None adds nothing.
         mode: Whether the filters are flipped (convolution) or not (cross-correlation).
         direction: Forward, or backward for the transposed convolution.
+        strides: Distances between windows; backward, these lie in the result.
+        start_padding: Padding before each spatial dimension; backward, elements to remove from the result.
+        end_padding: Padding after each spatial dimension; backward, elements to remove from the result.
         output_padding: Elements to append to each spatial dimension of the result: one number, or one for each.
-        output_sizes: Shape of the result; None means the smallest that holds all windows.
+        output_sizes: Shape of the result; None means the smallest that holds all windows, forward the only one.
 
     Returns:
         Array of (batch, output channels, spatial dimensions), in the type of `input`.

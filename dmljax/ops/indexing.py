@@ -47,7 +47,7 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
 
     Args:
         indices: Integers, of size 1 along `axis`; a negative index counts from the end.
-        values: What to write elsewhere, and then what to write at the index.
+        values: Two numbers: what to write elsewhere, and then what to write at the index.
         axis: Axis of the encoding; a negative axis counts from the end.
         depth: Size of the result along `axis`.
 

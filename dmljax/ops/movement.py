@@ -8,9 +8,9 @@ Args:
     starts: Position where the window begins in each dimension.
     sizes: Size of the window in each dimension.
     strides: Distance between the elements in each dimension; None means 1.
-    axis: Axis to divide or to join along; a negative axis counts from the end.
+    axis: Axis along which arrays are divided or joined; a negative axis counts from the end.
     block_size: Height and width of a block.
-    order: Whether positions in the block or channels vary fastest.
+    order: Whether the larger image's channels (depth_column_row) or positions in its blocks vary fastest.
 """
 
 import math

@@ -179,7 +179,9 @@ def batch_normalization_grad(
     """Computes the gradients of `batch_normalization` with respect to its input, its scale and its bias.
 
     `mean`, `variance` and `scale` must have the same shape; the gradients with respect to scale and bias are summed
-    along the dimensions of size 1 in it.
+    along the dimensions of size 1 in it. With `n = (input - mean) / sqrt(variance + epsilon)`, these are the sums of
+    `input_gradient * n` and of `input_gradient`. The gradient with respect to the input is
+    `scale * input_gradient / sqrt(variance + epsilon)`.
 
     Args:
         input: What `batch_normalization` took.
@@ -289,8 +291,8 @@ def batch_normalization_training(
     and `bias` have the shape (C,) or (C, 1, 1), mean and variance are computed for each channel of images in the layout
     NCHW, and returned in that shape. In general, `scale` and `bias` have one shape that broadcasts to the shape of
     `input`, and mean and variance are computed along the dimensions of size 1 in it. Without `scale` and `bias`, the
-    result is only normalized, and mean and variance have the shape (C,). The variance is the population variance of the
-    batch, the mean of squares.
+    result is only normalized, and mean and variance have the shape (C,). The variance is that of the whole batch, the
+    mean of the squared distances from the mean.
 
     Args:
         fused_add: Added before the activation, in the shape of `input`; None adds nothing.
@@ -361,8 +363,11 @@ def batch_normalization_training_grad(
 ) -> BatchNormalizationGradients:
     """Computes the gradients of `batch_normalization_training` with respect to its input, its scale and its bias.
 
-    `input_gradient` is the gradient with respect to the output, before the activation. The gradient with respect to the
-    input also passes through the mean and the variance.
+    `input_gradient` is the gradient with respect to the output, before the activation. With
+    `n = (input - mean) / sqrt(variance + epsilon)`, the gradients with respect to scale and bias are the sums of
+    `input_gradient * n` and of `input_gradient`. The one with respect to the input also passes through the mean and the
+    variance: with means over the batch, it is
+    `scale / sqrt(variance + epsilon) * (input_gradient - mean(input_gradient) - n * mean(input_gradient * n))`.
 
     Args:
         input: What `batch_normalization_training` took.
@@ -403,8 +408,9 @@ def mean_variance_normalization(
 ) -> Array:
     """Normalizes each channel of each image by its own mean and variance, or, with `cross_channel`, each image.
 
-    The result is `scale * (input - mean) / sqrt(variance + epsilon) + bias`. The variance is the mean of squares. In
-    float32, the squares overflow where elements are 1.8e19 from the mean, and the row becomes 0.
+    The result is `scale * (input - mean) / sqrt(variance + epsilon) + bias`. The variance is the mean of
+    the squared distances from the mean. In float32, the squares overflow where elements are 1.8e19 from the mean, and
+    the row becomes 0.
 
     Args:
         input: Images, (batch, channels, spatial dimensions), as floats.
@@ -435,8 +441,8 @@ def mean_variance_normalization1(
 ) -> Array:
     """Normalizes by the mean and variance along `axes`: `scale * (input - mean) / sqrt(variance + epsilon) + bias`.
 
-    The variance is the mean of squares. In float32, the squares overflow where elements are 1.8e19 from the mean, and
-    the row becomes 0.
+    The variance is the mean of the squared distances from the mean. In float32, the squares overflow where elements are
+    1.8e19 from the mean, and the row becomes 0.
 
     Use `mean_variance_normalization2` for the root of the mean square (RMS). Different axes give layer, instance and
     group normalization.

@@ -65,7 +65,7 @@ def padding(
 
     Args:
         padding_value: What CONSTANT pads with; a Python number is truncated to an integer type.
-        padding_mode: Whether to pad with a number, or with which elements of the row.
+        padding_mode: What 2 elements before [1, 2, 3] are: a number, or edge 1 1, reflection 3 2, symmetric 2 1.
         start_padding: Number of elements before each dimension; a negative number crops.
         end_padding: Number of elements after each dimension; a negative number crops.
 
