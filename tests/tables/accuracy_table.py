@@ -34,8 +34,8 @@ respect to the exponent is 0, as in JAX and PyTorch.
 
 ## On a GPU and a TPU
 
-All errors on this page were measured on a CPU. We have run dmljax on one H100
-([results](../tests/benchmarks/RESULTS.md)) and on no TPU. The platforms use these functions:
+All errors on this page were measured on a CPU. We have run dmljax on one H100 and on
+no TPU. The platforms use these functions:
 
 | computation | CPU | GPU | TPU |
 | --- | --- | --- | --- |

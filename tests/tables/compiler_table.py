@@ -28,9 +28,9 @@ CHIPS = {"h100": "NVIDIA H100", "v5e": "TPU v5e"}
 TEXT = """\
 # On a GPU and a TPU
 
-These are estimates; [RESULTS](../tests/benchmarks/RESULTS.md) has what an H100 measured, and nobody has run dmljax on a
-TPU. XLA's compilers for both run on any x86-64 CPU, and a compiled program shows how many kernels it launches and how
-many bytes they move. This page compares a workload for every operator with the idiom: what a JAX user would write
+These are estimates; `tests/benchmarks/RESULTS.md` in the repository has what an H100 measured, and nobody has run
+dmljax on a TPU. XLA's compilers for both run on any x86-64 CPU, and a compiled program shows how many kernels it
+launches and how many bytes they move. This page compares a workload for every operator with the idiom: what a JAX user would write
 instead, with no setting. For your own model, `dmljax estimate MODEL.onnx --for h100 --for v5e` prints [such
 estimates](command-line.md).
 
