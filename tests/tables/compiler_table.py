@@ -30,8 +30,8 @@ TEXT = """\
 
 These are estimates; `tests/benchmarks/RESULTS.md` in the repository has what an H100 measured, and nobody has run
 dmljax on a TPU. XLA's compilers for both run on any x86-64 CPU, and a compiled program shows how many kernels it
-launches and how many bytes they move. This page compares a workload for every operator with the idiom: what a JAX user would write
-instead, with no setting. For your own model, `dmljax estimate MODEL.onnx --for h100 --for v5e` prints [such
+launches and how many bytes they move. This page compares a workload for every operator with the idiom: what a JAX user
+would write instead, with no setting. For your own model, `dmljax estimate MODEL.onnx --for h100 --for v5e` prints [such
 estimates](command-line.md).
 
 {summary}
