@@ -99,7 +99,7 @@ def functions_called(name: str) -> list[str]:
 
 
 def call_for(name: str) -> str | None:
-    """What to write for a name elsewhere that no function of dmljax stands for; None if the table has no such name.
+    """Returns what to write for a foreign name without a function of its own here; None if the table lacks it.
 
     >>> from dmljax.descriptors.search import call_for
     >>> call_for("transpose"), call_for("torch.nn.functional.relu6"), call_for("relu")
@@ -202,7 +202,7 @@ def _functions() -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """Lowercase letters, digits and points of a name, which may be that of a struct or of a function of DMLX."""
+    """Lowercases a name, which may be a C++ struct or a DMLX function, and drops spaces, hyphens and underscores."""
     inner = re.sub(r"^dml::|^dml_(\w+)_operator_desc$", r"\1", name.lower())
     return re.sub(r"[\s_-]", "", inner)
 

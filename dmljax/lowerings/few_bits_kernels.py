@@ -14,8 +14,8 @@ from jax.experimental.pallas import tpu as mosaic, triton
 
 # GPUs: programs multiply a part of the rows with a few columns
 
-# What a program multiplies at once: a quarter of it takes an H100 twice as long, and twice as much does not fit in the
-# 99 KiB of smaller GPUs
+# The columns and bytes that a program multiplies at once. An H100 takes about twice as long with 16 columns; 128 bytes
+# for float32 exceed the 99 KiB of smaller GPUs.
 _COLUMNS = 64
 _BYTES = {2: 128, 4: 32}  # by the bytes of a factor
 _FEWEST_PROGRAMS = 256  # two for each processor of a large GPU

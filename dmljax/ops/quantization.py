@@ -108,7 +108,7 @@ def _or_zero(x: Array) -> Array:
 
 
 def _bits_of(number: Array) -> Array:
-    """Returns an int32 whose last bits are those of the nearest integer, halves to even: for a CPU.
+    """Rounds on a CPU: returns an int32 whose last bits are those of the nearest integer, halves to even.
 
     A float32 from 2^23 to 2^24 is an integer whose last bit is worth 1. An H100 (JAX 0.11.2) narrows such bits to bytes
     of ones.
