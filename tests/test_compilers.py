@@ -79,7 +79,7 @@ def test_attention_is_one_kernel(target: str) -> None:
 
 def test_kernels_fit_the_shared_memory_of_smaller_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = targets.Gpu("NVIDIA L4", 58, 128, shared_kib=100, cache_mib=48, major=8, features="NONE")
-    l4 = dataclasses.replace(targets.TARGETS["a100"], gpu=gpu)
+    l4 = dataclasses.replace(targets.TARGETS["a100"], kind=gpu)
     monkeypatch.setattr(targets, "TARGETS", {**targets.TARGETS, "l4": l4})
     for dtype in ("float32", "bfloat16"):
         heads = jax.ShapeDtypeStruct((1, 256, 2 * 128), dtype)

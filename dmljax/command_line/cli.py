@@ -104,6 +104,7 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate network.onnx --for h100 --for v5e  # a column for each chip
   dmljax estimate network.onnx --for v5e:4x4 --for h100:8 --batch 16 64 --gradient
   dmljax estimate network.onnx --for v5e:16x16 --mesh data=32,model=8 --batch 256
+  dmljax estimate network.onnx --for h200:8 --optimizer adamw --dtype bfloat16
   dmljax estimate model.json --for h100              # each operator and graph of a DxDispatch model
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
   dmljax estimate phi-3-mini-directml --for h100 --prompt 2048 --generate 256 --batch 1 16
@@ -290,6 +291,9 @@ def _parser() -> argparse.ArgumentParser:
         ("--prompt", "tokens of each prompt of a language model (default: 512)", _COUNT | {"default": None}),
         ("--generate", "tokens that a language model adds to each prompt (default: 128)", _COUNT | {"default": None}),
         ("--gradient", "estimate the gradient of the weights, or of the inputs if there are none", _FLAG),
+        ("--optimizer", "estimate a step of training, with the state of sgd, momentum or adamw", {"metavar": "NAME"}),
+        ("--precision", "default, high or highest: of products of float32 (default: JAX's)", {"metavar": "NAME"}),
+        ("--dtype", "bfloat16 or float16, for float32 in the file (default: the file's)", {"metavar": "TYPE"}),
         _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)

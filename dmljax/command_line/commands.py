@@ -42,7 +42,7 @@ from dmljax.dxdispatch.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
 from dmljax.estimation import artifacts, generation, table as estimate_table
 from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
-from dmljax.estimation.programs import prepared
+from dmljax.estimation.programs import prepared, require_choices
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
 from dmljax.foundation.files import require_picture, write_picture
@@ -374,6 +374,8 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
 def estimate(options: argparse.Namespace) -> int:
     """Estimates the cost of DxDispatch and ONNX models on GPUs and TPUs that you do not have."""
     jax.config.update("jax_platforms", "cpu")  # or else JAX would look for the chips of the installed compilers
+    with within("estimate"):
+        require_choices(options.precision, options.dtype, options.optimizer)
     for target in options.targets:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
@@ -394,15 +396,16 @@ def estimate(options: argparse.Namespace) -> int:
             mesh = dict(options.mesh) or None
             inputs = [inputs_of(place_of(target), batch) for batch, target in columns]
             # All are prepared before the first is compiled, which may take minutes.
+            numbers = {"precision": options.precision, "dtype": options.dtype}
             all_prepared = [
-                prepared(function, (*types.values(),), target, mesh=mesh)
+                prepared(function, (*types.values(),), target, mesh=mesh, **numbers)
                 for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
             for (batch, target), types, program in zip(columns, inputs, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
                 with telling(f"compiling {title}{of_batch} for {target}"):
-                    estimates.append(program.estimate(gradient=options.gradient))
+                    estimates.append(program.estimate(gradient=options.gradient, optimizer=options.optimizer))
                 shapes = {name: jax.typeof(type_).str_short() for name, type_ in types.items()}
                 listed.append({"program": title, "batch": batch, "inputs": shapes, **estimates[-1].to_json()})
                 is_well &= estimates[-1].fits
@@ -427,8 +430,8 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     from dmljax.onnx import language_model
     from dmljax.onnx.language import parts
 
-    _refuse_model_options(path, options, gradient=options.gradient)
-    model = language_model(path)
+    _refuse_model_options(path, options, gradient=options.gradient, optimizer=options.optimizer)
+    model = language_model(path, dtype=options.dtype)
     prompt, generated = options.prompt or _PROMPT, options.generate or _GENERATED
     room, context = prompt + generated, model.settings.context_length
     rule = f"and --generate must be at most {context} tokens in all, the model's context"
@@ -436,11 +439,12 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     prepared = []
     for batch, target in product(options.batch or [1], options.targets):
         reading, step = (
-            Program(part.function, model.weights, part.inputs, model.partition, updates=True)
+            Program(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
             for part in parts(model, batch, prompt, room)
         )
         work = generation.Work(batch, prompt, generated)
-        prepared.append(generation.prepared_generation(reading, step, work, target, dict(options.mesh)))
+        mesh = dict(options.mesh)
+        prepared.append(generation.prepared_generation(reading, step, work, target, mesh, options.precision))
     found = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"

@@ -5,9 +5,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 from typing import Any
 
 FINDINGS, REFUSED, INTERRUPTED = 1, 2, 130  # exit statuses; a shell command exits with 130 after Ctrl-C
@@ -35,18 +36,30 @@ def quiet() -> Iterator[None]:
 
 
 PATIENCE = 2.0  # seconds before a user wants to know
+SIGN_OF_LIFE = 10.0  # seconds between signs that it goes on
 
 
 @contextmanager
 def telling(text: str) -> Iterator[None]:
-    """Says what takes longer than users wait, if the standard error is a terminal."""
-    timer = Timer(PATIENCE, lambda: print(text, file=sys.stderr, flush=True))
+    """Says what takes longer than users wait, and then how long it has taken, if the standard error is a terminal."""
+    done = Event()
+
+    def tell() -> None:
+        start, wait = time.monotonic(), PATIENCE
+        while not done.wait(wait):
+            taken = time.monotonic() - start
+            print(text if wait == PATIENCE else f"{text}: {taken:.0f} s", file=sys.stderr, flush=True)
+            wait = SIGN_OF_LIFE
+
+    teller = Thread(target=tell, daemon=True)
     if sys.stderr.isatty():
-        timer.start()
+        teller.start()
     try:
         yield
     finally:
-        timer.cancel()
+        done.set()
+        if teller.is_alive():
+            teller.join()
 
 
 _PROGRAM = """

@@ -2,10 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
+from dmljax.estimation.convolutions import Extent, multiplications
+from dmljax.estimation.exchange import EXCHANGING, Exchange, exchange_of
 from dmljax.estimation.hlo import Computation, Instruction, Module, Tensor, parse
 
 
@@ -18,11 +20,6 @@ FREE = _opcodes(
     "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
     " partition-id replica-id copy-start slice-start async-update async-done"
     " all-reduce-done all-gather-done reduce-scatter-done all-to-all-done collective-permute-done"
-)
-# Instructions that exchange data between devices, which wait for each other
-GATHERING = _opcodes("all-gather all-gather-start reduce-scatter reduce-scatter-start")
-EXCHANGING = GATHERING | _opcodes(
-    "all-reduce all-reduce-start all-to-all all-to-all-start collective-permute collective-permute-start"
 )
 # Instructions that only move elements, and products, which run on separate units
 MOVING = (
@@ -46,19 +43,25 @@ class Cost:
 
     kernels: int = 0
     bytes: int = 0  # read from and written to the chip's main memory
+    copied: int = 0  # those of copies that a TPU makes while kernels run
     element_operations: int = 0  # excluding matrix products and convolutions
     gathered: int = 0  # elements gathered or scattered individually
     cycles: int = 0  # the TPU compiler's estimate
     unestimated_bytes: int = 0  # bytes of kernels without an estimate from the TPU compiler
     declared: int = 0  # operations that these kernels declare themselves
+    undeclared: int = 0  # custom calls that declare no cost, and count with their operands and results
+    iterations: int = 0  # of loops
     loops: int = 0
     unbounded_loops: int = 0  # loops counted as one iteration, because their length is unknown
     conditionals: int = 0
     sorts: int = 0
     products: int = 0  # operations of matrix products and convolutions; a multiply-add counts as two
     full_products: int = 0  # those in float32 or float64 at full precision
+    doubles: int = 0  # those in float64
     halves: int = 0  # the others, in 16-bit operations: a 32-bit operation counts as two, an 8-bit operation as half
+    passes: int = 0  # all of them, in a TPU's 16-bit operations: an 8-bit operation counts as half, a full one as six
     exchanged: int = 0  # lower bound of bytes that a device receives from others
+    linked: float = 0  # the bytes that all of its links could carry meanwhile
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Cost)))
@@ -70,6 +73,9 @@ class Cost:
 
 STRUCTURE = ("loops", "unbounded_loops", "conditionals", "sorts")
 REPEATED = tuple(field.name for field in fields(Cost) if field.name not in STRUCTURE)
+
+
+Links = Callable[[Exchange], float]  # the bytes that all links of a chip could carry during an exchange
 
 
 def cost_of(text: str) -> Cost:
@@ -91,49 +97,61 @@ class Step(NamedTuple):
 
     name: str
     cost: Cost
+    kernel: str = ""  # of Pallas
+    custom_call: str = ""  # that declares no cost
 
 
-def steps_of(text: str) -> list[Step]:
+class _Reading(NamedTuple):
+    """A module, and the costs of its computations so far."""
+
+    module: Module
+    links: Links
+    scheduled: dict[str, list[Step]]  # for computations that run as sequences of kernels
+    fused: dict[str, Cost]  # for computations that run inside one kernel
+
+
+def steps_of(text: str, links: Links = Exchange.received) -> list[Step]:
     """The kernels of a module in execution order, including those of its loops and conditionals."""
     module = parse(text)
-    scheduled: dict[str, list[Step]] = {}  # for computations that run as sequences of kernels
-    fused: dict[str, Cost] = {}  # for computations that run inside one kernel
+    reading = _Reading(module, links, {}, {})
     for name, computation in module.computations.items():
-        fused[name] = _total(_computed(instruction, computation, fused) for instruction in computation)
-        scheduled[name] = [
-            step
-            for instruction in computation
-            for step in _scheduled(instruction, computation, module, scheduled, fused)
+        reading.fused[name] = _total(_computed(instruction, computation, reading) for instruction in computation)
+        reading.scheduled[name] = [
+            step for instruction in computation for step in _scheduled(instruction, computation, reading)
         ]
-    return scheduled[module.entry]
+    return reading.scheduled[module.entry]
 
 
 def _total(costs: Iterable[Cost]) -> Cost:
     return sum(costs, Cost())
 
 
-_PALLAS = re.compile(r"([^/()]+)\)*/pallas_call$")
-
-
 def called_kernels(steps: Iterable[Step]) -> tuple[str, ...]:
     """The names of the Pallas kernels that a program calls, in the order of their first calls."""
-    return tuple(dict.fromkeys(found[1] for step in steps if (found := _PALLAS.search(step.name))))
+    return tuple(dict.fromkeys(step.kernel for step in steps if step.kernel))
 
 
-Steps = Mapping[str, list[Step]]
-
-
-def _scheduled(
-    instruction: Instruction, computation: Computation, module: Module, scheduled: Steps, fused: Mapping[str, Cost]
-) -> list[Step]:
+def _scheduled(instruction: Instruction, computation: Computation, reading: _Reading) -> list[Step]:
     """The steps that an instruction of a sequence runs."""
     if instruction.opcode == "while":
-        return _loop(instruction, module, scheduled)
+        return _loop(instruction, reading)
     if instruction.opcode == "conditional":
-        return _conditional([scheduled[name] for name in instruction.callees])
+        return _conditional([reading.scheduled[name] for name in instruction.callees])
     if instruction.opcode in ("call", "async-start"):
-        return [step for name in instruction.callees for step in scheduled[name]]
-    return [Step(_name(instruction, computation, module), _kernel(instruction, computation, module, fused))]
+        return [step for name in instruction.callees for step in reading.scheduled[name]]
+    name, cost = _name(instruction, computation, reading.module), _kernel(instruction, computation, reading)
+    if instruction.opcode != "custom-call":
+        return [Step(name, cost)]
+    custom_call = instruction.custom_call_target if cost.undeclared else ""
+    return [Step(name, cost, _pallas_kernel(instruction), custom_call or "")]
+
+
+def _pallas_kernel(instruction: Instruction) -> str:
+    """The name of the Pallas kernel that a custom call runs; a GPU's has it, a TPU's is in JAX's name."""
+    found = re.search(r'\bname = "([^"]+)"', instruction.attributes) or re.search(
+        r"([^/()]+)\)*/pallas_call$", instruction.op_name
+    )
+    return found[1] if found else ""
 
 
 def _name(instruction: Instruction, computation: Computation, module: Module) -> str:
@@ -153,19 +171,20 @@ def _own_name(instruction: Instruction, module: Module) -> str:
     return next(filter(None, (part.op_name for part in (instruction, *reversed(parts)))), "")
 
 
-def _kernel(instruction: Instruction, computation: Computation, module: Module, fused: Mapping[str, Cost]) -> Cost:
+def _kernel(instruction: Instruction, computation: Computation, reading: _Reading) -> Cost:
     cycles = instruction.number('"estimated_cycles":') or 0
-    if instruction.opcode in ("copy-done", "slice-done"):  # overlaps with kernels
-        return Cost(bytes=instruction.results[0].bytes, cycles=cycles)
+    if instruction.opcode in ("copy-done", "slice-done"):
+        amount = instruction.results[0].bytes
+        return Cost(bytes=amount, copied=amount, cycles=cycles)
     if instruction.opcode in FREE or instruction.custom_call_target == "AllocateBuffer":
         return Cost(cycles=cycles)
-    every, main = _moved(instruction, computation, module)
+    every, main = _moved(instruction, computation, reading.module)
     if declared := _declared(instruction):
         amount = declared.bytes or every
         prefetched = every - main  # into the core's memory, where copies have counted them
         return replace(declared, kernels=1, bytes=max(amount - prefetched, 0), unestimated_bytes=amount)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
-    return kernel + _computed(instruction, computation, fused)
+    return kernel + _computed(instruction, computation, reading)
 
 
 _DECLARED = re.compile(r'"cost_estimate":\{([^}]*)\}')
@@ -182,16 +201,19 @@ def _declared(instruction: Instruction) -> Cost | None:
         element_operations=figures.get("transcendentals", 0),
         products=operations,
         halves=operations,
+        passes=operations,
         declared=operations,
     )
 
 
-def _loop(instruction: Instruction, module: Module, scheduled: Steps) -> list[Step]:
+def _loop(instruction: Instruction, reading: _Reading) -> list[Step]:
     known = instruction.number('known_trip_count":{"n":')
-    count = _bound(module.computations[instruction.callee("condition") or ""]) if known is None else known
-    turn = [step for name in instruction.callees for step in scheduled[name]]
-    turns = [Step(step.name, step.cost.times(1 if count is None else count)) for step in turn]
-    return [*turns, Step(instruction.op_name, Cost(loops=1, unbounded_loops=int(count is None)))]
+    count = _bound(reading.module.computations[instruction.callee("condition") or ""]) if known is None else known
+    turn = [step for name in instruction.callees for step in reading.scheduled[name]]
+    iterations = 1 if count is None else count
+    turns = [step._replace(cost=step.cost.times(iterations)) for step in turn]
+    own = Cost(iterations=iterations, loops=1, unbounded_loops=int(count is None))
+    return [*turns, Step(instruction.op_name, own)]
 
 
 def _bound(condition: Computation) -> int | None:
@@ -207,20 +229,27 @@ def _conditional(branches: Sequence[list[Step]]) -> list[Step]:
     totals = [_total(step.cost for step in branch) for branch in branches]
     structure = {name: sum(getattr(total, name) for total in totals) for name in STRUCTURE}
     dearest = max(range(len(branches)), key=lambda i: (totals[i].cycles, totals[i].bytes, totals[i].kernels))
-    steps = [Step(name, replace(cost, **dict.fromkeys(STRUCTURE, 0))) for name, cost in branches[dearest]]
+    steps = [step._replace(cost=replace(step.cost, **dict.fromkeys(STRUCTURE, 0))) for step in branches[dearest]]
     return [*steps, Step("", Cost(**structure) + Cost(conditionals=1))]
 
 
-def _computed(instruction: Instruction, computation: Computation, fused: Mapping[str, Cost]) -> Cost:
+def _computed(instruction: Instruction, computation: Computation, reading: _Reading) -> Cost:
     """The cost of an instruction's computation, whether it is a kernel or part of a kernel."""
     if instruction.opcode in ("fusion", "call"):
-        return _total(fused[name] for name in instruction.callees)
+        return _total(reading.fused[name] for name in instruction.callees)
     if instruction.opcode in EXCHANGING:
-        return Cost(exchanged=_exchanged(instruction, computation))
+        exchange = exchange_of(instruction, computation, reading.module.devices)
+        return Cost(exchanged=round(exchange.received()), linked=reading.links(exchange))
     if instruction.opcode in ("dot", "convolution") or _PRODUCT.match(instruction.custom_call_target or ""):
         return _product(instruction, computation)
+    if 'op_name="online-softmax"' in instruction.attributes:  # XLA's kernel for softmax(scores) @ values on a TPU
+        scores = computation.operands(instruction)[0].results[0]
+        operations = 2 * instruction.elements * scores.sizes[-1]
+        return Cost(products=operations, halves=operations, passes=operations, element_operations=scores.elements)
+    if instruction.opcode == "custom-call":
+        return Cost(sorts=int("Sort" in (instruction.custom_call_target or "")), undeclared=1)
     if instruction.opcode in MOVING:
-        return Cost(sorts=int(instruction.opcode == "custom-call" and "Sort" in (instruction.custom_call_target or "")))
+        return Cost()
     if instruction.opcode == "gather":
         return Cost(gathered=instruction.elements)
     operands = computation.operands(instruction)
@@ -232,48 +261,83 @@ def _computed(instruction: Instruction, computation: Computation, fused: Mapping
         return Cost(element_operations=instruction.elements * steps, sorts=1)
     if instruction.opcode in ("reduce", "select-and-scatter"):  # the operands are the arrays, then the initial values
         return Cost(element_operations=sum(operand.elements for operand in operands[: len(operands) // 2 or 1]))
-    return Cost(element_operations=instruction.elements * instruction.window_elements)
+    if instruction.opcode == "reduce-window":
+        return Cost(element_operations=_operations_of_windows(instruction, operands[0].results[0]))
+    return Cost(element_operations=instruction.elements)
+
+
+def _operations_of_windows(instruction: Instruction, image: Tensor) -> int:
+    """Counts the elements that windows reduce, without padding; where every window sees all of them, they count once.
+
+    XLA writes a reduction and the broadcast of its result that way.
+    """
+    operations = len(instruction.results)
+    for axis, (size, output) in enumerate(zip(image.sizes, instruction.results[0].sizes, strict=True)):
+        window, stride, padding, *dilations = (
+            _along(axis, instruction, name) for name in ("size", "stride", "pad", *_DILATIONS)
+        )
+        met = multiplications(Extent(size, window, output, stride, padding, *dilations))
+        operations *= size if met == size * output else met
+    return operations
 
 
 _PRODUCT = re.compile(r"__cublas\$.*matmul|__cublas\$gemm|__cudnn\$conv")
 _CONTRACTED = re.compile(r'\blhs_contracting_dim(?:ension)?s"?[=:][\[{]([\d",]*)')
-_LABELS = re.compile(r"\bdim_labels=\w+_(\w+)->")
-_DILATION = re.compile(r"\blhs_dilate=([\dx]+)")
+_LABELS = re.compile(r"\bdim_labels=(\w+)_(\w+)->(\w+)")
+_PRECISION = re.compile(r"operand_precision[\"=:{\[]*([\w\",]+)")
+_PASSES = {"HIGHEST": 6, "HIGH": 3}  # that multiply parts of float32 factors on a TPU
 
 
 def _product(instruction: Instruction, computation: Computation) -> Cost:
     """Counts the operations of a matrix product or a convolution."""
     operands = [operand.results[0] for operand in computation.operands(instruction)]
     if labels := _LABELS.search(instruction.attributes):
-        target = instruction.custom_call_target or ""
-        filters = instruction.results[0] if target.endswith("BackwardFilter") else operands[1]
-        images = operands[int(target.endswith("Filter"))] if "Backward" in target else instruction.results[0]
-        # If the input is dilated, as in batched matrix products on a TPU, most of the filter meets zeros.
-        dilation = _DILATION.search(instruction.attributes)
-        zeros = math.prod(map(int, dilation[1].split("x"))) if dilation else 1
-        operations = 2 * images.elements * filters.elements // filters.sizes[labels[1].index("o")] // zeros
+        operations = _operations_of_convolution(instruction, operands, labels.groups())
     else:
         contracted = _CONTRACTED.search(instruction.attributes)
         axes = map(int, re.findall(r"\d+", contracted[1])) if contracted else ()
         operations = 2 * instruction.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
     bits = 8 * max(Tensor(operand.dtype, ()).bytes for operand in operands[:2])
-    is_full = bits > 32 or (bits == 32 and re.search("highest", instruction.attributes, re.IGNORECASE) is not None)
+    found = _PRECISION.search(instruction.attributes)
+    precision = max(re.findall(r"\w+", found[1].upper()), key=lambda word: _PASSES.get(word, 1)) if found else ""
+    is_full = bits > 32 or (bits == 32 and precision == "HIGHEST")
+    passes = _PASSES.get(precision, 1) if bits == 32 else 1
     return Cost(
         products=operations,
         full_products=operations * is_full,
+        doubles=operations * (bits > 32),
         halves=0 if is_full else operations * bits // 16,
+        passes=operations // 2 if bits <= 8 else operations * passes,
     )
 
 
-def _exchanged(instruction: Instruction, computation: Computation) -> int:
-    """The bytes that a device receives: its results, minus its own part of gathered arrays."""
-    operands = [tensor for operand in computation.operands(instruction) for tensor in operand.results]
-    is_started = instruction.opcode.endswith("-start") and len(instruction.results) > len(
-        operands
-    )  # the operands come first
-    results = instruction.results[len(operands) : 2 * len(operands)] if is_started else instruction.results
-    received = sum(tensor.bytes for tensor in results)
-    return abs(received - sum(tensor.bytes for tensor in operands)) if instruction.opcode in GATHERING else received
+def _operations_of_convolution(instruction: Instruction, operands: Sequence[Tensor], labels: Sequence[str]) -> int:
+    """Counts what elements of filters and images do, without padding and dilation; a multiply-add counts as two."""
+    target, result = instruction.custom_call_target or "", instruction.results[0]
+    if target.endswith("BackwardFilter"):
+        images, outputs, filters = operands[0], operands[1], result
+    elif target.endswith("BackwardInput"):
+        outputs, filters, images = operands[0], operands[1], result
+    else:
+        (images, filters), outputs = operands[:2], result
+    of_images, of_filters, of_outputs = labels
+    operations = 2 * outputs.sizes[of_outputs.index("b")]
+    operations *= filters.sizes[of_filters.index("o")] * filters.sizes[of_filters.index("i")]
+    for axis in filter(str.isdigit, of_images):
+        arrays = ((images, of_images), (filters, of_filters), (outputs, of_outputs))
+        size, taps, output = (tensor.sizes[names.index(axis)] for tensor, names in arrays)
+        stride, padding, *dilations = (_along(int(axis), instruction, name) for name in ("stride", "pad", *_DILATIONS))
+        operations *= multiplications(Extent(size, taps, output, stride, padding, *dilations))
+    return operations
+
+
+_DILATIONS = ("lhs_dilate", "rhs_dilate")
+
+
+def _along(axis: int, instruction: Instruction, name: str) -> int:
+    """A number of an instruction's window along an axis; of the padding, the number before the image."""
+    found = re.search(rf"\bwindow=\{{[^}}]*\b{name}=([-\dx_]+)", instruction.attributes)
+    return int(found[1].split("x")[axis].partition("_")[0]) if found else int(name != "pad")
 
 
 def _moved(instruction: Instruction, computation: Computation, module: Module) -> tuple[int, int]:

@@ -101,7 +101,12 @@ class PreparedGeneration(NamedTuple):
 
 
 def prepared_generation(
-    prompt: Program, token: Program, work: Work, target: str, mesh: Mapping[str, int] | None
+    prompt: Program,
+    token: Program,
+    work: Work,
+    target: str,
+    mesh: Mapping[str, int] | None,
+    precision: str | None = None,
 ) -> PreparedGeneration:
     """Places two programs on chips, which by default all divide the weights.
 
@@ -116,7 +121,7 @@ def prepared_generation(
 
         def prepared(program: Program) -> Prepared:
             inputs = jax.tree.map(lambda leaf: _divided(leaf, axes, batch_axis), program.inputs)
-            return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place)
+            return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place, precision)
 
         return PreparedGeneration(work, prepared(prompt), prepared(token), axes[first] if batch_axis else 1)
 

@@ -92,12 +92,6 @@ class Instruction:
     def elements(self) -> int:
         return sum(tensor.elements for tensor in self.results)
 
-    @property
-    def window_elements(self) -> int:
-        """The number of elements that a window covers; 1 if the instruction has no window."""
-        found = re.search(r"\bwindow=\{size=([\dx]+)", self.attributes)
-        return math.prod(map(int, found[1].split("x"))) if found else 1
-
 
 @dataclass(frozen=True)
 class Computation:
@@ -137,10 +131,11 @@ class Computation:
 
 @dataclass(frozen=True)
 class Module:
-    """Computations, each after the ones it calls."""
+    """Computations, each after the ones it calls, for a number of devices."""
 
     computations: dict[str, Computation]
     entry: str
+    devices: int = 1
 
 
 def parse(text: str) -> Module:
@@ -167,7 +162,8 @@ def parse(text: str) -> Module:
             current = None
         elif instruction := _instruction(line):
             current.instructions[instruction.name] = instruction
-    return Module(computations, entry)
+    counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", text.partition("\n")[0])
+    return Module(computations, entry, math.prod(map(int, counts)))
 
 
 def _instruction(line: str) -> Instruction | None:

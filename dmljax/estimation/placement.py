@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.stages import Wrapped
 
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
@@ -25,13 +26,15 @@ MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weight
 class Program(NamedTuple):
     """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh.
 
-    If `updates`, the program returns its first input with new values, in the same memory.
+    Results may take the memory of the arguments in `donated`, by their positions; the weights have position 0. If
+    `updates`, the program returns its first input with new values.
     """
 
     function: Callable[..., Any]
     weights: Any
     inputs: tuple[Any, ...]
     partition: Callable[[Any], Any] | None = None
+    donated: tuple[int, ...] = ()
     updates: bool = False
 
 
@@ -53,8 +56,31 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
             apply = partial(apply, key=jax.random.key(0))
         return Program(apply, function.weights, inputs, getattr(function, "partition", None))
     if weights is None:
-        return Program(lambda _, *arrays: function(*arrays), None, inputs)
-    return Program(function, weights, inputs)
+        donated = tuple(i + 1 for i in _donated(function, inputs))
+        return Program(lambda _, *arrays: function(*arrays), None, inputs, donated=donated)
+    return Program(function, weights, inputs, donated=_donated(function, (weights, *inputs)))
+
+
+def _donated(function: Any, arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """The positions of arguments that a function of `jax.jit` donates, which JAX forgets inside another program."""
+    if not isinstance(function, Wrapped):
+        return ()
+    positional, _ = function.trace(*arguments).args_info
+    donates = (any(leaf.donated for leaf in jax.tree.leaves(argument)) for argument in positional)
+    return tuple(i for i, is_donated in enumerate(donates) if is_donated)
+
+
+def in_type(program: Program, dtype: str) -> Program:
+    """A program whose float32 and float64 weights and inputs have another type of floats."""
+    wide = (jnp.float32, jnp.float64)
+
+    def convert(leaf: Any) -> Any:
+        if leaf.dtype not in wide:
+            return leaf
+        return jax.ShapeDtypeStruct(leaf.shape, dtype, sharding=getattr(leaf, "sharding", None))
+
+    weights, inputs = jax.tree.map(convert, (program.weights, program.inputs))
+    return program._replace(weights=weights, inputs=inputs)
 
 
 def _program_of_all(descs: Mapping[str, Any]) -> Program:

@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,12 +12,14 @@ import jax.numpy as jnp
 
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
-from dmljax.estimation.placement import Placed, Program, placed, program_of
+from dmljax.estimation.declared import with_declared
+from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
-from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost
-from dmljax.estimation.roof import roof_of
-from dmljax.estimation.targets import Place, Target, Times, place_of
-from dmljax.text import show
+from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost, Work
+from dmljax.estimation.roof import roof_of, seconds_of_products
+from dmljax.estimation.targets import Place, Target, Times, place_of, sum_of_times
+from dmljax.estimation.training import gradient_of, optimizer_of, training_step
+from dmljax.text import join_words, show
 
 
 def estimate(
@@ -25,29 +28,37 @@ def estimate(
     target: str,
     weights: Any = None,
     gradient: bool = False,
+    optimizer: Any = None,
+    precision: str | None = None,
+    dtype: str | None = None,
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
 ) -> Estimate:
     """Estimates a function's cost on a chip that you do not have, from what XLA compiles for it on this CPU.
 
     `function` takes the `weights`, if any, and the `inputs`; only their shapes and types matter. A model of
-    `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs.
-    `target` is h100, a100, b200, v5e, v5p or v6e, or several chips such as `h100:8`, `v5e:16` or `v5e:4x4`. `gradient`
-    estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
+    `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs. A
+    function of `jax.jit` donates the arguments that it says. `target` is a chip of `dmljax.estimation.TARGETS`, such as
+    h100 or v5e, or several such as `h100:8`, `v5e:16` or `v5e:4x4`.
+
+    `gradient` estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
+    `optimizer`, one of optax's or "sgd", "momentum" or "adamw", estimates a step of training instead, with its state.
+    `precision` is that of products, as in `jax.default_matmul_precision`. `dtype`, such as "bfloat16", replaces the
+    type of float32 weights and inputs.
 
     Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
     axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
     `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
 
     The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
-    exchange at the published rates, or on a TPU the cycles that its compiler expects. The extra `accelerators` installs
-    the compilers.
+    exchange at the chip's peak rates. The extra `accelerators` installs the compilers.
 
     >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
     Traceback (most recent call last):
     dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
-    return prepared(function, inputs, target, weights, mesh, specs).estimate(gradient=gradient)
+    made = prepared(function, inputs, target, weights, mesh, specs, precision=precision, dtype=dtype)
+    return made.estimate(gradient=gradient, optimizer=optimizer)
 
 
 class Prepared(NamedTuple):
@@ -56,11 +67,39 @@ class Prepared(NamedTuple):
     program: Program
     arguments: Placed
     place: Place
+    precision: str | None = None
 
-    def estimate(self, *, gradient: bool = False) -> Estimate:
-        with within("estimate"):
-            program = self.program._replace(function=_gradient(self.program)) if gradient else self.program
-            return _estimated(program, self.arguments, self.place, gradient=gradient)
+    def estimate(self, *, gradient: bool = False, optimizer: Any = None) -> Estimate:
+        precision = self.precision or jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+        with within("estimate"), jax.default_matmul_precision(precision):
+            program, arguments = self.program, self.arguments
+            weights, slopes, state = arguments.weights, (), ()
+            updated = arguments.inputs[0] if program.updates else None
+            if optimizer is not None:
+                program, arguments = training_step(program, arguments, optimizer_of(optimizer))
+                updated = arguments.weights
+                state = updated[1]
+            elif gradient:
+                program, updated, slopes = gradient_of(program), weights, weights
+            found = _estimated(program, arguments, self.place, updated)
+            return found._replace(
+                weight_bytes=_bytes_in(weights),
+                state_bytes=_bytes_in(state),
+                fixed_bytes=_bytes_in((weights, slopes, state)),
+                work=_work_of(arguments) if jax.tree.leaves(weights) else Work(),
+            )
+
+
+_CHOICES = {"precision": ("default", "high", "highest"), "dtype": ("bfloat16", "float16", "float32")}
+
+
+def require_choices(precision: str | None, dtype: str | None, optimizer: Any = None) -> None:
+    """Refuses unknown names, before anything is compiled."""
+    for name, value in (("precision", precision), ("dtype", dtype)):
+        known = _CHOICES[name]
+        require(name, value is None or value in known, f"must be {join_words(known, 'or')}", show(value))
+    if optimizer is not None:
+        optimizer_of(optimizer)
 
 
 def prepared(
@@ -70,49 +109,32 @@ def prepared(
     weights: Any = None,
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
+    *,
+    precision: str | None = None,
+    dtype: str | None = None,
 ) -> Prepared:
     """Places a program on chips; refuses a program that does not fit, without compiling it."""
     with within("estimate"):
         require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
+        require_choices(precision, dtype)
         place = place_of(target)
         program = program_of(function, inputs, weights)
-        return Prepared(program, placed(program, place, mesh, specs), place)
+        program = in_type(program, dtype) if dtype else program
+        return Prepared(program, placed(program, place, mesh, specs), place, precision)
 
 
-def _gradient(program: Program) -> Callable[..., Any]:
-    def loss(weights: Any, *inputs: Any) -> Any:
-        results = jax.tree.leaves(program.function(weights, *inputs))
-        floats = [result.astype(jnp.float32) for result in results if jnp.issubdtype(result.dtype, jnp.floating)]
-        require("gradient", bool(floats), "needs a result of floats", _types_in(results))
-        return sum(jnp.vdot(x, x) for x in floats) / 2
-
-    arguments = (program.weights, *program.inputs)
-    floats = tuple(
-        i
-        for i, argument in enumerate(arguments)
-        if any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(argument))
-    )
-    require("gradient", bool(floats), "needs weights or inputs of floats", _types_in(arguments))
-    return jax.grad(loss, 0 if 0 in floats else floats, allow_int=True)
-
-
-def _types_in(arrays: Any) -> str:
-    return ", ".join(jax.typeof(leaf).str_short() for leaf in jax.tree.leaves(arrays)) or "none"
-
-
-def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bool) -> Estimate:
-    # Shard gradients like weights, and updated inputs like inputs; other results stay where they are computed.
+def _estimated(source: Program, arguments: Placed, place: Place, updated: Any) -> Estimate:
+    """The estimate of a program that returns new values of `updated`, sharded as it is, if it is not None."""
     results: Any = arguments.default
-    alike = arguments.weights if gradient else arguments.inputs[0] if source.updates else None
-    if results is None and jax.tree.leaves(alike):
-        results = jax.tree.map(lambda leaf: leaf.sharding, alike)
+    if results is None and jax.tree.leaves(updated):  # other results stay where they are computed
+        results = jax.tree.map(lambda leaf: leaf.sharding, updated)
     start = time.perf_counter()
     with jax.disable_jit(False):
         # Wrap in a new function, because JAX caches lowered code by function, even for another chip.
         program = jax.jit(
             lambda weights, *inputs: source.function(weights, *inputs),
             out_shardings=results,
-            donate_argnums=1 if source.updates else (),
+            donate_argnums=source.donated,
         )
         traced = _traced(program, arguments)
         compiled: list[jax.stages.Compiled] = []
@@ -120,25 +142,31 @@ def _estimated(source: Program, arguments: Placed, place: Place, *, gradient: bo
         if message:
             return _refused(message, traced, arguments, place, time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    steps = steps_of(compiled[0].as_text() or "")
+    devices = len(place.devices)
+    steps = steps_of(compiled[0].as_text() or "", place.links)
+    steps = with_declared(steps, traced.jaxpr.jaxpr, place.target.platform, devices)
     memory: Any = compiled[0].memory_analysis()
-    times = [_longest(place.target, step) for step in steps]
+    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    needed = [step.cost for step in steps]
+    spent = _spent(place.target, needed)
+    times = sum_of_times(spent)
+    exchange = sum(place.target.times(cost).exchange for cost in needed)
     return Estimate(
         target=place.name,
-        devices=len(place.devices),
+        devices=devices,
         reason="",
         compile_seconds=seconds,
-        weight_bytes=sum(map(bytes_on_a_chip, jax.tree.leaves(arguments.weights))),
-        peak_bytes=memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        + memory.temp_size_in_bytes
-        - memory.alias_size_in_bytes,
-        memory_bytes=int(place.target.memory),
-        cost=sum((step.cost for step in steps), Cost()),
-        times=Times(*map(sum, zip(*times, strict=True))) if times else Times(),
-        nodes=_dearest(steps, times),
-        roof=roof_of(traced.jaxpr, place.target) / len(place.devices),  # if they divide all of the work
+        peak_bytes=kept + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        memory_bytes=place.target.usable_memory,
+        cost=sum(needed, Cost()),
+        times=times,
+        overlapped_seconds=max(sum(times) - times.exchange, exchange),
+        expected_seconds=0 if place.target.gpu else sum(map(place.target.seconds, needed)),
+        product_seconds=seconds_of_products(traced.jaxpr, place.target) / devices,  # if they divide all of the work
+        roof=roof_of(traced.jaxpr, place.target) / devices,
+        nodes=_dearest(steps, spent),
         called=called_kernels(steps),
+        custom_calls=tuple(dict.fromkeys(step.custom_call for step in steps if step.custom_call)),
     )
 
 
@@ -159,9 +187,23 @@ def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
     return lowered.compile()
 
 
+def _bytes_in(arrays: Any) -> int:
+    return sum(map(bytes_on_a_chip, jax.tree.leaves(arrays)))
+
+
 def bytes_on_a_chip(array: Any) -> int:
     """The bytes of a sharded array that one chip holds."""
     return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
+
+
+def _work_of(arguments: Placed) -> Work:
+    """The examples in the first input, and the tokens if it is a matrix of them."""
+    first: Any = next((leaf for leaf in jax.tree.leaves(arguments.inputs) if leaf.ndim), None)
+    if first is None:
+        return Work()
+    are_tokens = first.ndim == 2 and jnp.issubdtype(first.dtype, jnp.integer)
+    shares = first.shape[0] // first.sharding.shard_shape(first.shape)[0] if first.shape[0] else 1
+    return Work(first.shape[0], math.prod(first.shape) if are_tokens else 0, shares)
 
 
 def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds: float) -> Estimate:
@@ -180,21 +222,37 @@ def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds
     return Estimate(place.name, len(place.devices), reason, seconds, refused=node_of(name) if name else "")
 
 
-def _longest(target: Target, step: Step) -> Times:
-    """The time of a kernel, attributed to what bounds it."""
-    times = target.times(step.cost)
+def _spent(target: Target, costs: Sequence[Cost]) -> list[Times]:
+    """The time of each kernel, attributed to what bounds it.
+
+    Copies that a TPU makes while kernels run take what the memory needs beyond the kernels' time.
+    """
+    times = [target.times(cost) for cost in costs]
+    spent = [Times() if cost.copied else _longest(own) for cost, own in zip(costs, times, strict=True)]
+    copied = sum(cost.copied for cost in costs)
+    more = sum(own.memory for own in times) - sum(map(sum, spent))
+    if copied and more > 0:
+        spent = [
+            Times(memory=more * cost.copied / copied) if cost.copied else own
+            for cost, own in zip(costs, spent, strict=True)
+        ]
+    return spent
+
+
+def _longest(times: Times) -> Times:
     longest = times.index(max(times))
     return Times(*(seconds if i == longest else 0 for i, seconds in enumerate(times)))
 
 
-def _dearest(steps: Sequence[Step], times: Sequence[Times]) -> tuple[NodeCost, ...]:
-    nodes: dict[str, NodeCost] = {}
-    for step, spent in zip(steps, times, strict=True):
+def _dearest(steps: Sequence[Step], spent: Sequence[Times]) -> tuple[NodeCost, ...]:
+    costs: dict[str, Cost] = defaultdict(Cost)
+    times: dict[str, Times] = defaultdict(Times)
+    for step, own in zip(steps, spent, strict=True):
         name = node_of(step.name)
-        so_far = nodes.get(name, NodeCost(name, 0, 0))
-        nodes[name] = NodeCost(name, so_far.seconds + sum(spent), so_far.kernels + step.cost.kernels)
-    by_cost = sorted(nodes.values(), key=lambda node: node.seconds, reverse=True)
-    return tuple(node for node in by_cost if node.seconds)
+        costs[name] += step.cost
+        times[name] = sum_of_times((times[name], own))
+    by_time = sorted(times, key=lambda name: sum(times[name]), reverse=True)
+    return tuple(NodeCost.of(name, costs[name], times[name]) for name in by_time if sum(times[name]))
 
 
 _NODE = re.compile(r"(?<![^/(])\[((?:[^\[\]]|\[[^\]]*\])*)\]")  # names may contain brackets

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from dmljax.estimation.convolutions import Extent, multiplications
 from dmljax.estimation.targets import TARGETS, Target, chips_of
 from dmljax.types import bits_of
 
@@ -34,9 +35,12 @@ def roof(target: str, function: Callable[..., Any], *inputs: Any, share: float =
 
 def roof_of(program: ClosedJaxpr, chip: Target, share: float = 1) -> float:
     """The roof of a traced program."""
-    products = products_of(program.jaxpr).items()
-    operations = sum(count / chip.products_per_second(*factors) for factors, count in products)
-    return max(bytes_of(program) / chip.bytes_per_second, share * operations)
+    return max(bytes_of(program) / chip.bytes_per_second, share * seconds_of_products(program, chip))
+
+
+def seconds_of_products(program: ClosedJaxpr, chip: Target) -> float:
+    """The seconds that a program's products take at the chip's peak rates."""
+    return sum(count / chip.products_per_second(*factors) for factors, count in products_of(program.jaxpr).items())
 
 
 def bytes_of(program: ClosedJaxpr) -> float:
@@ -56,10 +60,9 @@ def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
     """
     total: Counter[Factors] = Counter()
     for equation in jaxpr.eqns:
-        found = [products_of(inner) for inner in _jaxprs(equation.params)]
-        if equation.primitive.name in _TERMS:
-            result: Any = equation.outvars[0].aval
-            total[_factors(equation)] += 2 * result.size * _TERMS[equation.primitive.name](equation)
+        found = [products_of(inner) for inner in jaxprs_in(equation.params)]
+        if operations := _OPERATIONS.get(equation.primitive.name):
+            total[_factors(equation)] += operations(equation)
         elif declared := equation.params.get("cost_estimate"):
             total[_factors(equation)] += declared.flops
         elif equation.primitive.name == "cond":
@@ -78,7 +81,8 @@ def _grid(equation: Any) -> int:
     return math.prod(size for size in grid if isinstance(size, int))
 
 
-def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
+def jaxprs_in(parameters: Any) -> Iterator[Jaxpr]:
+    """Yields the programs among an equation's parameters."""
     values = parameters.values() if isinstance(parameters, dict) else parameters
     for value in values:
         if isinstance(value, Jaxpr):
@@ -86,22 +90,34 @@ def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
         elif isinstance(value, ClosedJaxpr):
             yield value.jaxpr
         elif isinstance(value, (tuple, list)):
-            yield from _jaxprs(value)
+            yield from jaxprs_in(value)
 
 
-def _terms_of_product(equation: Any) -> int:
+def _operations_of_product(equation: Any) -> int:
     (contracted, _), _ = equation.params["dimension_numbers"]
-    return math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+    terms = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+    return int(2 * equation.outvars[0].aval.size * terms)
 
 
-def _terms_of_convolution(equation: Any) -> int:
-    """Counts the elements of a filter that meet the image, excluding the zeros of a dilated image."""
-    filters = equation.invars[1].aval
-    outputs = filters.shape[equation.params["dimension_numbers"].rhs_spec[0]]
-    return int(filters.size // outputs // math.prod(equation.params["lhs_dilation"]))
+def _operations_of_convolution(equation: Any) -> int:
+    """Counts the multiplications and additions where a filter meets an image, not its padding or zeros between."""
+    image, filter_, output = (variable.aval.shape for variable in (*equation.invars, *equation.outvars))
+    names, settings = equation.params["dimension_numbers"], equation.params
+    extents = map(
+        Extent,
+        (image[axis] for axis in names.lhs_spec[2:]),
+        (filter_[axis] for axis in names.rhs_spec[2:]),
+        (output[axis] for axis in names.out_spec[2:]),
+        settings["window_strides"],
+        (before for before, _ in settings["padding"]),
+        settings["lhs_dilation"],
+        settings["rhs_dilation"],
+    )
+    channels = filter_[names.rhs_spec[0]] * filter_[names.rhs_spec[1]]
+    return int(2 * output[names.out_spec[0]] * channels * math.prod(map(multiplications, extents)))
 
 
-_TERMS = {"dot_general": _terms_of_product, "conv_general_dilated": _terms_of_convolution}
+_OPERATIONS = {"dot_general": _operations_of_product, "conv_general_dilated": _operations_of_convolution}
 
 
 def _factors(equation: Any) -> Factors:

@@ -8,7 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -19,6 +19,16 @@ from jax.interpreters import ad, mlir
 from jax.sharding import AbstractMesh
 
 Compute = Callable[..., list[Array]]
+
+
+class Kernel(NamedTuple):
+    """A kernel, and the chip for which it is, which follows from the operation's parameters."""
+
+    compute: Compute
+    chip_of: Callable[..., str | None]
+
+
+KERNELS: dict[Primitive, Kernel] = {}  # of the operations that are registered
 
 CHIPS = {"cuda": "gpu", "tpu": "tpu"}  # by platform; AMD's GPUs have too little memory for the blocks
 
@@ -70,6 +80,7 @@ def register(
     that function; in branches that a program for several platforms has for others, which never run; and for GPUs that
     Triton does not compile for.
     """
+    KERNELS[operation] = Kernel(kernel, chip_of)
     for platform in ("cpu", "rocm", *CHIPS):
         rule = partial(_lowered, kernel, formula, divided, chip_of, platform)
         mlir.register_lowering(operation, rule, platform=platform)

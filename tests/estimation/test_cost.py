@@ -64,6 +64,19 @@ def test_a_window_takes_an_operation_for_each_of_its_elements() -> None:
     assert found.element_operations == 18
 
 
+def test_padding_takes_no_operations_and_windows_that_see_every_element_reduce_once() -> None:
+    for result, window, operations in (
+        ("f32[8]", "size=3 pad=1_1", 8 * 3 - 2),
+        ("f32[4]", "size=3 stride=2 pad=0_1", 4 * 3 - 1),
+        ("f32[8]", "size=15 pad=7_7", 8),  # as XLA for a TPU writes a sum that is broadcast
+    ):
+        found = cost(f"""main (x: f32[8]) -> {result}
+            %x = f32[8]{{0}} parameter(0)
+            %zero = f32[] constant(0)
+            ROOT %r = {result}{{0}} reduce-window(%x, %zero), window={{{window}}}, to_apply=%add""")
+        assert found.element_operations == operations
+
+
 def test_only_the_slice_of_a_sliced_operand_is_read() -> None:
     found = cost(
         """fused (p: f32[100,8], i: s32[]) -> f32[8]
@@ -152,7 +165,7 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
         (loop("compare(%i, %ten), direction=LT"), 10),
     ):
         assert (found.kernels, found.bytes) == (2 * times, (64 + 9) * times)
-        assert (found.loops, found.unbounded_loops) == (1, 0)
+        assert (found.loops, found.unbounded_loops, found.iterations) == (1, 0, times)
 
 
 def test_a_loop_of_unknown_length_counts_once_and_says_so() -> None:
@@ -215,6 +228,7 @@ def test_tpu_costs_use_main_memory_bytes_and_compiler_cycles() -> None:
         %y = f32[8]{0:T(8,128)S(1)} negate(%near), backend_config={"estimated_cycles":"70"}
         ROOT %z = f32[8]{0:T(8,128)} sine(%y)""")
     assert (found.kernels, found.bytes, found.cycles, found.unestimated_bytes) == (2, 64, 70, 64)
+    assert found.copied == 32
 
 
 def kernel(config: str) -> Cost:
@@ -230,23 +244,40 @@ def test_a_pallas_kernel_costs_what_it_declares_or_else_its_operands_and_results
     found = kernel(f'{{"custom_call_config":{{"body":"TUz","flops":1,{declared}}}}}')
     # Of what it reads, a copy into the core's memory has counted the 32 bytes of y.
     expected = Cost(kernels=1, bytes=9000 - 32, unestimated_bytes=9000, element_operations=30)
-    assert found == dataclasses.replace(expected, products=700, halves=700, declared=700)
+    assert found == dataclasses.replace(expected, products=700, halves=700, passes=700, declared=700)
     for config in ('{"custom_call_config":{"body":"TUz"}}', '{grid_x = 4 : i32, name = "mha_forward"}'):
-        assert kernel(config) == Cost(kernels=1, bytes=64, unestimated_bytes=96)
+        assert kernel(config) == Cost(kernels=1, bytes=64, unestimated_bytes=96, undeclared=1)
     nothing = '"cost_estimate":{"flops":"0","transcendentals":"0","bytes_accessed":"0"}'
     assert kernel(f"{{{nothing}}}") == Cost(kernels=1, bytes=64, unestimated_bytes=96)
 
 
+def called(attributes: str) -> list[Step]:
+    lines = ["ENTRY %main (x: f32[8]) -> f32[8] {", "  %x = f32[8]{0} parameter(0)"]
+    lines += [f'  ROOT %y = f32[8]{{0}} custom-call(%x), custom_call_target="some", {attributes}', "}"]
+    return steps_of("\n".join(lines))
+
+
 def test_pallas_kernels_are_known_by_their_functions() -> None:
-    names = (
-        "jit(f)/jit(flash_attention)/pallas_call",
-        "jit(f)/transpose(jvp(jit(attention)))/flash_dq_block=512/pallas_call",
-        "jit(f)/transpose(jvp(mha_backward))/pallas_call",
-        "jit(f)/tanh",
-        "jit(f)/jit(flash_attention)/pallas_call",
-    )
-    expected = ("flash_attention", "flash_dq_block=512", "mha_backward")
-    assert called_kernels(Step(name, Cost()) for name in names) == expected
+    for attributes, name in {
+        'metadata={op_name="jit(f)/jit(flash_attention)/pallas_call"}': "flash_attention",
+        'metadata={op_name="jit(f)/jvp(jit(attention))/flash_dq_block=512/pallas_call"}': "flash_dq_block=512",
+        'metadata={op_name="jit(f)/transpose(jvp(mha_backward))/pallas_call"}': "mha_backward",
+        'metadata={op_name="f/custom_partitioning"}, backend_config={name = "mha_forward", x = 1}': "mha_forward",
+    }.items():
+        assert called_kernels(called(attributes)) == (name,)
+    assert called_kernels(called('metadata={op_name="jit(f)/tanh"}')) == ()
+
+
+def test_custom_calls_that_declare_no_cost_are_named() -> None:
+    assert [step.custom_call for step in called("")] == ["", "some"]
+    declared = '"cost_estimate":{"flops":"7","transcendentals":"3","bytes_accessed":"9"}'
+    assert [step.custom_call for step in called(f"backend_config={{{declared}}}")] == ["", ""]
+
+
+def test_a_tpus_own_kernel_for_attention_multiplies_scores_by_values() -> None:
+    call = 'f32[2,4,6,3]{3,2,1,0} custom-call(%x, %y), custom_call_target="tpu_custom_call", metadata={op_name='
+    found = product(("f32[2,4,6,5]{3,2,1,0}", "f32[2,4,5,3]{3,2,1,0}"), call + '"online-softmax"}')
+    assert (found.products, found.passes, found.undeclared) == (2 * 2 * 4 * 6 * 5 * 3, 2 * 2 * 4 * 6 * 5 * 3, 0)
 
 
 def product(operands: tuple[str, str], instruction: str) -> Cost:
@@ -263,7 +294,13 @@ def test_a_product_takes_two_operations_for_each_of_its_terms() -> None:
     found = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot)
     assert (found.products, found.full_products, found.halves, found.element_operations) == (120, 0, 240, 0)
     exact = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot + ", operand_precision={highest,highest}")
-    assert (exact.products, exact.full_products, exact.halves) == (120, 120, 0)
+    assert (exact.products, exact.full_products, exact.doubles, exact.halves, exact.passes) == (120, 120, 0, 0, 720)
+    high = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot + ", operand_precision={default,high}")
+    assert (high.full_products, high.halves, high.passes) == (0, 240, 360)
+    double = product(("f64[3,5]{1,0}", "f64[5,4]{1,0}"), dot)
+    assert (double.full_products, double.doubles) == (120, 120)
+    bytes_ = product(("s8[3,5]{1,0}", "s8[5,4]{1,0}"), dot)
+    assert (bytes_.products, bytes_.halves, bytes_.passes) == (120, 60, 60)
     halves = product(("bf16[3,5]{1,0}", "bf16[5,4]{1,0}"), dot)
     assert (halves.products, halves.full_products, halves.halves) == (120, 0, 120)
 
@@ -279,7 +316,7 @@ def test_a_product_of_a_gpus_library_counts() -> None:
 def test_a_convolution_multiplies_each_result_by_the_filter_of_its_channel() -> None:
     x, y = "f32[8,16,16,2]{3,2,1,0}", "f32[4,3,3,2]{3,2,1,0}"
     window = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f"
-    terms = 2 * (8 * 16 * 16 * 4) * (3 * 3 * 2)
+    terms = 2 * (8 * 4 * 2) * (16 * 3 - 2) ** 2  # two of each axis's products read the padding
     images = "f32[8,16,16,4]{3,2,1,0}"
     assert product((x, y), f"{images} convolution(%x, %y), {window}").products == terms
     for name, operands, result in (
@@ -299,18 +336,22 @@ def test_a_tpus_batched_product_is_not_counted_as_a_longer_convolution() -> None
 
 def test_devices_receive_only_the_bytes_they_lack() -> None:
     x, y = "f32[8]{0}", "f32[8]{0}"
+    groups = "replica_groups={{0,1,2,3}}"
     for instruction, received in (
-        ("f32[8]{0} all-reduce(%x), to_apply=%add", 32),
-        ("f32[8]{0} all-reduce-start(%x), to_apply=%add", 32),
+        ("f32[8]{0} all-reduce(%x), to_apply=%add", 48),  # a ring adds three quarters, and hands out three quarters
+        ("f32[8]{0} all-reduce-start(%x), to_apply=%add", 48),
         ("f32[32]{0} all-gather(%x), dimensions={0}", 96),
         ("(f32[8]{0}, f32[32]{0}) all-gather-start(%x), dimensions={0}", 96),
         ("f32[2]{0} reduce-scatter(%x), dimensions={0}, to_apply=%add", 24),
         ("(f32[8]{0}, f32[2]{0}) reduce-scatter-start(%x), dimensions={0}, to_apply=%add", 24),
-        ("((f32[8]{0}), f32[8]{0}) all-to-all-start(%x), dimensions={0}", 32),
-        ("(f32[8]{0}, f32[8]{0}, u32[], u32[]) collective-permute-start(%x)", 32),
+        ("((f32[8]{0}), f32[8]{0}) all-to-all-start(%x), dimensions={0}", 24),
     ):
-        found = product((x, y), instruction)
+        found = product((x, y), f"{instruction}, {groups}")
         assert (found.exchanged, found.kernels, found.element_operations) == (received, 1, 0)
+    pairs = "source_target_pairs={{0,0},{1,2},{2,1}}"
+    moved = product((x, y), f"(f32[8]{{0}}, f32[8]{{0}}, u32[], u32[]) collective-permute-start(%x), {pairs}")
+    assert moved.exchanged == 32
+    assert product((x, y), "f32[8]{0} all-reduce(%x), replica_groups={{0},{1}}, to_apply=%add").exchanged == 0
     for done in ("all-reduce-done", "reduce-scatter-done", "all-to-all-done"):
         assert product((x, y), f"f32[8]{{0}} {done}(%x)") == Cost()
 

@@ -32,7 +32,8 @@ def instruction(name: str) -> Instruction:
 def test_computations_keep_their_order_and_the_entry_is_known() -> None:
     module = parse(TEXT)
     assert list(module.computations) == ["add", "main.7"]
-    assert module.entry == "main.7"
+    assert (module.entry, module.devices) == ("main.7", 1)
+    assert parse(TEXT.replace(", entry", ", num_partitions=4, replica_count=2, entry", 1)).devices == 8
 
 
 def test_a_tensor_has_a_type_sizes_and_a_memory() -> None:
@@ -58,8 +59,6 @@ def test_operands_and_callees_are_names() -> None:
     assert window.callees == ("add",)
     assert window.callee("to_apply") == "add"
     assert window.callee("body") is None
-    assert window.window_elements == 6
-    assert instruction("name.2").window_elements == 1
 
 
 def test_every_branch_of_a_conditional_is_a_callee() -> None:

@@ -3,9 +3,11 @@
 from importlib import import_module
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from helpers import f32
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
@@ -14,9 +16,10 @@ from models import MODELS
 import dmljax
 from dmljax import directml, dxdispatch
 from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, programs, table
-from dmljax.estimation.cost import Step
 from dmljax.estimation.programs import node_of
+from dmljax.estimation.report import Work
 from dmljax.estimation.targets import Times
+from dmljax.estimation.training import OPTIMIZERS
 
 
 @pytest.fixture
@@ -46,8 +49,10 @@ def test_each_chip_has_all_weights_and_its_part_of_the_inputs(target: str, devic
     assert found.weight_bytes + 64 * (256 + 512) * 4 // devices <= found.peak_bytes < found.memory_bytes
     assert found.cost.products == 2 * 64 * 256 * 512 // devices
     assert found.cost.exchanged == 0
-    assert 0 < found.roof < found.seconds < 1e-4
-    assert found.seconds > 1e-7
+    assert 0 < found.roof <= found.seconds < 1e-4
+    assert (found.expected_seconds > found.seconds) == target.startswith("v")
+    assert found.work == Work(64, 0, devices)
+    assert found.examples_per_second == 64 / found.seconds
     assert any("dot_general" in node.name for node in found.nodes)
     assert sum(node.seconds for node in found.nodes) == pytest.approx(found.seconds)
 
@@ -64,19 +69,148 @@ def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
     assert (found.cost.kernels, found.cost.bytes) == (1, 4 * 2 * 512 * 128 * 2)
     assert found.cost.products >= 2 * 2 * 2 * 512**2 * 128
     assert found.seconds == pytest.approx(max(found.cost.products / 197e12, found.cost.bytes / 819e9))
+    assert found.custom_calls == ()
     q = jax.ShapeDtypeStruct((1, 512, 2, 128), jnp.bfloat16)
     found = dmljax.estimate(lambda *qkv: on_gpu.mha(*qkv, None), q, q, q, target="h100")
     assert (found.called, found.cost.kernels, found.cost.bytes) == (("mha_forward",), 1, 4 * 2 * 512 * 128 * 2)
-    assert found.seconds > 0
+    assert found.custom_calls == ("__gpu$xla.gpu.triton",)
+    assert "h100 custom calls that declare no cost count with their operands and results: __gpu$xla" in str(found)
+
+
+@pytest.mark.parametrize("target", ["h100", "h100:2", "v5e"])
+@pytest.mark.usefixtures("compilers")
+def test_kernels_of_dmljax_cost_what_they_declare_on_every_chip(target: str) -> None:
+    q = jax.ShapeDtypeStruct((2, 512, 256), jnp.bfloat16)
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return dmljax.multihead_attention(q, k, v, head_count=2)
+
+    found = dmljax.estimate(attend, q, q, q, target=target)
+    products = 2 * 2 * 2 * 2 * 512 * 512 * 128 // found.devices
+    assert (found.cost.products, found.called, found.custom_calls) == (products, ("attention",), ())
+    slopes = dmljax.estimate(attend, q, q, q, target=target, gradient=True)
+    assert slopes.cost.products > 2.9 * products
+    assert slopes.custom_calls == ()
+
+
+@pytest.mark.usefixtures("compilers")
+def test_a_loop_of_unknown_length_is_told() -> None:
+    def until(x: Any) -> Any:
+        return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: x * 2, x)
+
+    found = dmljax.estimate(until, array(8), target="h100")
+    assert found.cost.unbounded_loops == 1
+    assert "h100 a loop of unknown length counted as one iteration" in str(found).splitlines()
+
+
+def training_step(weights: Any, moments: Any, x: Any) -> Any:
+    slopes = jax.grad(lambda weights: jnp.sum(layer(weights, x) ** 2))(weights)
+    moments = jax.tree.map(lambda moment, slope: 0.9 * moment + slope, moments, slopes)
+    return jax.tree.map(lambda weight, moment: weight - 1e-3 * moment, weights, moments), moments
+
+
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+@pytest.mark.usefixtures("compilers")
+def test_donated_arguments_leave_their_memory_to_results(target: str) -> None:
+    weights = {"w": array(2048, 2048)}
+    plain, donating = (
+        dmljax.estimate(
+            jax.jit(training_step, donate_argnums=donated), weights, weights, array(64, 2048), target=target
+        )
+        for donated in ((), (0, 1))
+    )
+    assert plain.peak_bytes - donating.peak_bytes > 0.9 * 2048**2 * 4
+    given = jax.jit(training_step, donate_argnames=("weights", "moments"))
+    again = dmljax.estimate(given, weights, array(64, 2048), target=target, weights=weights)
+    assert again.peak_bytes == donating.peak_bytes
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adamw"])
+def test_the_named_optimizers_are_those_of_optax(name: str) -> None:
+    made = {"sgd": optax.sgd(1e-3), "momentum": optax.sgd(1e-3, 0.9), "adamw": optax.adamw(1e-3)}[name]
+    weights = {"w": jnp.arange(6.0).reshape(2, 3), "b": jnp.ones(3)}
+    state, expected = OPTIMIZERS[name].init(weights), made.init(weights)
+    for scale in (1.0, -0.5):
+        slopes = jax.tree.map(jnp.cos, jax.tree.map(lambda x, scale=scale: scale * x, weights))
+        updates, state = OPTIMIZERS[name].update(slopes, state, weights)
+        with jax.numpy_dtype_promotion("standard"):
+            wanted, expected = made.update(slopes, expected, weights)
+        chex.assert_trees_all_close(updates, wanted, rtol=1e-4)
+    weigh = lambda tree: sum(leaf.nbytes for leaf in jax.tree.leaves(tree))  # noqa: E731
+    assert weigh(state) == weigh(expected)
+
+
+@pytest.mark.usefixtures("compilers")
+def test_a_step_of_training_holds_the_optimizers_state_and_updates_the_weights_in_place() -> None:
+    weights, x = {"w": array(2048, 2048), "table": jax.ShapeDtypeStruct((9,), jnp.int8)}, array(64, 2048)
+
+    def model(weights: Any, x: Any) -> Any:
+        return layer(weights, x) * weights["table"].astype(x.dtype).sum()
+
+    for optimizer in ("adamw", optax.adamw(1)):
+        with jax.numpy_dtype_promotion("standard"):
+            step = dmljax.estimate(model, x, target="h100", weights=weights, optimizer=optimizer)
+        assert step.state_bytes == 2 * 2048**2 * 4 + 4
+        assert step.fixed_bytes == step.weight_bytes + step.state_bytes
+        assert step.peak_bytes < 1.1 * (4 * 2048**2 * 4)  # weights, two moments and slopes
+        assert "optimizer" in {node.name for node in step.nodes}
+    slopes = dmljax.estimate(model, x, target="h100", weights=weights, gradient=True)
+    assert (slopes.state_bytes, slopes.fixed_bytes) == (0, 2 * slopes.weight_bytes)
+    divided = dmljax.estimate(
+        *(model, x),
+        target="h100:4",
+        weights=weights,
+        optimizer="adamw",
+        mesh={"data": 2, "model": 2},
+        specs={"w": PartitionSpec(None, "model")},
+    )
+    assert divided.state_bytes == 2 * 2048**2 * 4 // 2 + 4
+
+
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+@pytest.mark.usefixtures("compilers")
+def test_precision_and_type_are_those_of_the_programs_products(target: str) -> None:
+    choices: list[dict[str, Any]] = [{}, {"precision": "highest"}, {"dtype": "bfloat16"}]
+    estimates = [
+        dmljax.estimate(layer, array(512, 256), target=target, weights=WEIGHTS, **choice) for choice in choices
+    ]
+    plain, exact, halves = estimates
+    assert [(found.cost.full_products > 0) for found in estimates] == [False, True, False]
+    assert exact.cost.passes == 6 * plain.cost.passes
+    assert halves.weight_bytes == plain.weight_bytes // 2
+    assert halves.cost.halves == plain.cost.halves // 2
+
+
+@pytest.mark.usefixtures("compilers")
+def test_the_largest_batch_fits_and_a_batch_of_twice_its_size_does_not() -> None:
+    def wide(weights: Any, x: Any) -> Any:
+        for _ in range(3):
+            x = jnp.sort(layer(weights, x), 0)
+        return x
+
+    weights = {"w": array(4096, 4096)}
+    most = dmljax.estimate(wide, array(1000, 4096), target="h100", weights=weights).largest_batch
+    assert most > 1000
+    assert dmljax.estimate(wide, array(most, 4096), target="h100", weights=weights).fits
+    assert not dmljax.estimate(wide, array(2 * most, 4096), target="h100", weights=weights).fits
+
+
+@pytest.mark.usefixtures("compilers")
+def test_a_matrix_of_integers_has_tokens() -> None:
+    tokens = jax.ShapeDtypeStruct((4, 16), jnp.int32)
+    found = dmljax.estimate(lambda weights, x: weights["w"][x], tokens, target="h100", weights=WEIGHTS)
+    assert found.work == Work(4, 64, 1)
+    assert found.tokens_per_second == pytest.approx(16 * found.examples_per_second)
 
 
 @pytest.mark.usefixtures("compilers")
 def test_the_gradient_of_weights_is_exchanged() -> None:
     weights = {"w": array(1024, 1024)}
     found = dmljax.estimate(layer, array(64, 1024), target="h100:4", weights=weights, gradient=True)
-    assert found.cost.exchanged == found.weight_bytes
+    assert found.cost.exchanged == 2 * 3 * found.weight_bytes // 4
     assert found.cost.products == 2 * (2 * 64 * 1024 * 1024) // 4
-    assert found.times.exchange > 0
+    assert found.times.exchange == found.cost.exchanged / 450e9
+    assert found.overlapped_seconds == max(found.times.exchange, found.seconds - found.times.exchange)
 
 
 @pytest.mark.usefixtures("compilers")
@@ -187,7 +321,7 @@ def test_a_mesh_divides_weights_as_specs_say() -> None:
     found = dmljax.estimate(pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs)
     assert found.weight_bytes == 2 * 256 * 512 * 4 // 4 + 3 * 4
     assert found.cost.products == 2 * 2 * 64 * 256 * 512 // 8
-    assert found.cost.exchanged == 64 * 256 * 4 // 2
+    assert found.cost.exchanged == 2 * 3 * (64 * 256 * 4 // 2) // 4
     gradient = dmljax.estimate(
         pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs, gradient=True
     )
@@ -256,6 +390,26 @@ def test_what_is_not_compiled_is_refused_in_a_sentence() -> None:
         dmljax.estimate(lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), q, target="h100")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"precision": "hihgest"}, "precision must be default, high or highest; got 'hihgest'"),
+        ({"dtype": "float8"}, "dtype must be bfloat16, float16 or float32; got 'float8'"),
+        (
+            {"optimizer": "adam"},
+            "optimizer must be sgd, momentum or adamw, or one of optax's; got 'adam', did you mean",
+        ),
+        ({"optimizer": 3}, "optimizer must be a name, or have init and update, as optax's do; got 3"),
+        ({"optimizer": "sgd", "weights": None}, "optimizer: needs weights of floats; got none"),
+    ],
+)
+@pytest.mark.usefixtures("compilers")
+def test_unknown_options_are_refused_with_the_known_ones(wrong: dict[str, Any], message: str) -> None:
+    options: Any = {"weights": WEIGHTS, **wrong}
+    with pytest.raises(dmljax.DmlError, match=message):
+        dmljax.estimate(layer if options["weights"] else jnp.sin, array(64, 256), target="h100", **options)
+
+
 def test_an_unknown_chip_is_refused() -> None:
     with pytest.raises(
         directml.InvalidDesc, match=r"estimate: unknown chip 'v5ee', did you mean v5e\? \(choose h100, "
@@ -279,17 +433,35 @@ def test_an_operation_belongs_to_the_outermost_node(op_name: str, node: str) -> 
 
 
 def test_a_kernel_takes_the_longest_of_its_times() -> None:
-    for moved, expected in ((1, Times(launches=1.5e-6)), (33_523_200, Times(memory=1e-5))):
-        assert programs._longest(TARGETS["h100"], Step("", Cost(kernels=1, bytes=moved))) == pytest.approx(expected)
+    costs = [Cost(kernels=1, bytes=3), Cost(kernels=1, bytes=33_523_200)]
+    expected = [Times(launches=1e-6), Times(memory=1e-5)]
+    assert [pytest.approx(times) for times in expected] == programs._spent(TARGETS["h100"], costs)
+
+
+def test_copies_take_time_only_where_the_memory_needs_more_than_kernels_leave() -> None:
+    def spent(copied: int) -> list[Times]:
+        costs = [Cost(bytes=copied, copied=copied), Cost(kernels=1, bytes=819_000, passes=3 * 197_000_000)]
+        return programs._spent(TARGETS["v5e"], costs)
+
+    assert spent(2 * 819_000) == [Times(), pytest.approx(Times(arithmetic=3e-6))]
+    assert spent(5 * 819_000) == [pytest.approx(Times(memory=3e-6)), pytest.approx(Times(arithmetic=3e-6))]
 
 
 def test_an_estimate_prints_itself_and_is_json() -> None:
     made = Estimate(
-        *("h100:8", 8, "", 1.25, 44_700_000, 90_000_000_000, 80_000_000_000),
+        *("h100:8", 8, "", 1.25, 44_700_000),
+        peak_bytes=90_000_000_000,
+        memory_bytes=80_000_000_000,
         cost=Cost(kernels=12, bytes=1_500, products=3_600_000_000, element_operations=12, exchanged=44_700_000),
-        times=Times(launches=1e-6, memory=3e-6),
-        nodes=(NodeCost("/a/very/long/name/of/a/layer/in/a/network/of/layers", 3e-6, 2), NodeCost("relu", 1e-6, 1)),
+        times=Times(launches=1e-6, memory=2e-6, exchange=1e-6),
+        overlapped_seconds=3e-6,
+        product_seconds=1e-6,
+        nodes=(
+            NodeCost("/a/very/long/name/of/a/layer/in/a/network/of/layers", 3e-6, 2, 1000, 2000, "memory"),
+            NodeCost("relu", 1e-6, 1, 500, 0, "launches"),
+        ),
         roof=2e-6,
+        work=Work(16, 2048, 8),
         called=("flash_attention", "mha_forward"),
     )
     assert [" ".join(line.split()) for line in str(made).partition("\n\nThe time")[0].splitlines()] == [
@@ -299,6 +471,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "weights 44.7 MB",
         "peak memory 90 GB",
         "of 80 GB",
+        "largest batch, about 8",
         "kernels 12",
         "moved 1.5 kB",
         "operations: products 3.6 G",
@@ -306,21 +479,27 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "exchanged 44.7 MB",
         "takes at least 4 us",
         "for launches 25%",
-        "for memory 75%",
-        "for arithmetic",
-        "for exchange",
+        "for memory 50%",
+        "for exchange 25%",
+        "if exchange overlaps 3 us",
         "roof 2 us",
-        "nodes",
-        "...ame/of/a/layer/in/a/network/of/layers 75%",
-        "relu 25%",
+        "utilization 25%",
+        "examples per second 4 M",
+        "tokens per second 512 M",
+        "",
+        "nodes of h100:8 time share kernels moved operations bound by",
+        "...ame/of/a/layer/in/a/network/of/layers 3 us 75% 2 1 kB 2 k memory",
+        "relu 1 us 25% 1 500 B 0 launches",
         "",
         f"h100:8 does not fit in memory: 90 GB needed, 80 GB available {REMEDY}",
         "",
         "h100:8 kernels called: flash_attention, mha_forward",
     ]
     json = made.to_json()
-    assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 3e-6, 12)
-    assert json["nodes"][1] == {"name": "relu", "seconds": 1e-6, "kernels": 1}
+    assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 2e-6, 12)
+    assert (json["utilization"], json["examples_per_second"], json["largest_batch"]) == (0.25, 4e6, 8)
+    relu = {"name": "relu", "seconds": 1e-6, "kernels": 1, "bytes": 500, "operations": 0, "bound": "launches"}
+    assert json["nodes"][1] == relu
 
 
 def made_for(target: str, **seconds: float) -> Estimate:
@@ -330,15 +509,18 @@ def made_for(target: str, **seconds: float) -> Estimate:
 
 def test_columns_are_side_by_side_while_they_fit() -> None:
     estimates = [made_for(target, a=1.0) for target in ("h100", "v5e", "v6e")]
-    heads = [line.split() for line in table(estimates, [1, 1, 8], width=40) if "h100" in line or "v6e" in line]
+    lines = [line.split() for line in table(estimates, [1, 1, 8], width=40)]
+    heads = [line for line in lines if {"h100", "v6e"} & {*line} and "nodes" not in line]
     assert heads == [["h100", "v5e"], ["v6e"]]
-    assert [line.split() for line in table(estimates, [1, 1, 8])][:2] == [["h100", "v5e", "v6e"], ["batch", *"118"]]
+    lines = [line.split() for line in table(estimates, [1, 1, 8])]
+    assert lines[:2] == [["h100", "v5e", "v6e"], ["batch", *"118"]]
+    assert "nodes of v6e, batch 8 time share kernels moved operations bound by" in map(" ".join, lines)
 
 
-def test_the_nodes_of_a_table_are_those_with_the_greatest_share_in_any_column() -> None:
-    one = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in range(20)})
-    other = made_for("v5e", last=9.0, n0=1.0)
-    lines = [line.split() for line in table([one, other])]
-    nodes = lines[lines.index(["nodes"]) + 1 : lines.index([])]
-    assert [node[0] for node in nodes] == ["last", "n0", *(f"n{i}" for i in range(19, 11, -1))]
-    assert nodes[:3] == [["last", "90%"], ["n0", "5%", "10%"], ["n19", "5%"]]
+def test_the_costliest_nodes_of_each_estimate_are_listed() -> None:
+    one = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in reversed(range(20))})
+    lines = [line.split() for line in table([one, made_for("v5e", last=9.0, n0=1.0)])]
+    begin = next(i for i, line in enumerate(lines) if line[:3] == ["nodes", "of", "h100"])
+    assert [line[0] for line in lines[begin + 1 : begin + 11]] == [f"n{i}" for i in range(19, 9, -1)]
+    assert lines[begin + 11] == []
+    assert lines[begin + 13][:4] == ["last", "9", "s", "90%"]

@@ -1,0 +1,136 @@
+"""Makes a program's gradient, and a step of training with it."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from dmljax.errors import InvalidType, require
+from dmljax.estimation.placement import Placed, Program
+from dmljax.text import did_you_mean, join_words, show
+
+
+class Optimizer(NamedTuple):
+    """What turns gradients into updates of weights, with a state, as optax's optimizers do."""
+
+    init: Callable[[Any], Any]
+    update: Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+_RATE = 1e-3
+_like = partial(jax.tree.map, jnp.zeros_like)
+
+
+def _momentum(slopes: Any, state: Any, weights: Any) -> tuple[Any, Any]:
+    state = jax.tree.map(lambda mean, slope: 0.9 * mean + slope, state, slopes)
+    return jax.tree.map(lambda mean: -_RATE * mean, state), state
+
+
+def _adam(slopes: Any, state: Any, weights: Any) -> tuple[Any, Any]:
+    count, means, squares = state
+    means = jax.tree.map(lambda mean, slope: 0.9 * mean + 0.1 * slope, means, slopes)
+    squares = jax.tree.map(lambda square, slope: 0.999 * square + 0.001 * slope * slope, squares, slopes)
+    number = (count + 1).astype(jnp.float32)
+    first, second = (1 - decay**number for decay in (0.9, 0.999))
+
+    def update(mean: Any, square: Any, weight: Any) -> Any:
+        mean, square = mean / first.astype(mean.dtype), square / second.astype(square.dtype)
+        return -_RATE * (mean / (jnp.sqrt(square) + 1e-8) + 1e-4 * weight)
+
+    return jax.tree.map(update, means, squares, weights), (count + 1, means, squares)
+
+
+OPTIMIZERS: Mapping[str, Optimizer] = {
+    "sgd": Optimizer(lambda weights: (), lambda slopes, state, _: (jax.tree.map(lambda x: -_RATE * x, slopes), state)),
+    "momentum": Optimizer(_like, _momentum),
+    "adamw": Optimizer(lambda weights: (jnp.zeros((), jnp.int32), _like(weights), _like(weights)), _adam),
+}
+
+
+def optimizer_of(choice: Any) -> Any:
+    """The optimizer of a name; one of optax's is itself."""
+    if not isinstance(choice, str):
+        has_both = hasattr(choice, "init") and hasattr(choice, "update")
+        rule = "must be a name, or have init and update, as optax's do"
+        require("optimizer", has_both, rule, show(choice), InvalidType)
+        return choice
+    rule = f"must be {join_words(OPTIMIZERS, 'or')}, or one of optax's"
+    require("optimizer", choice in OPTIMIZERS, rule, repr(choice) + did_you_mean(choice, OPTIMIZERS))
+    return OPTIMIZERS[choice]
+
+
+def gradient_of(program: Program) -> Program:
+    """The derivative of the outputs' squares by the weights, or by the inputs if there are no weights of floats."""
+    arguments = (program.weights, *program.inputs)
+    floats = tuple(i for i, argument in enumerate(arguments) if any(map(_is_float, jax.tree.leaves(argument))))
+    require("gradient", bool(floats), "needs weights or inputs of floats", _types_in(arguments))
+    by = 0 if 0 in floats else floats
+    return program._replace(function=jax.grad(partial(_loss, program), by, allow_int=True), donated=())
+
+
+def _loss(program: Program, weights: Any, *inputs: Any) -> Any:
+    results = jax.tree.leaves(program.function(weights, *inputs))
+    floats = [result.astype(jnp.float32) for result in results if _is_float(result)]
+    require("gradient", bool(floats), "needs a result of floats", _types_in(results))
+    return sum(jnp.vdot(x, x) for x in floats) / 2
+
+
+def training_step(program: Program, arguments: Placed, optimizer: Any) -> tuple[Program, Placed]:
+    """A step that updates the weights of floats and the optimizer's state, which is placed as they are."""
+    floats = _floats(arguments.weights)
+    require("optimizer", bool(jax.tree.leaves(floats)), "needs weights of floats", _types_in(program.weights))
+
+    def step(weights_and_state: Any, *inputs: Any) -> Any:
+        weights, state = weights_and_state
+
+        def loss(trained: Any) -> Any:
+            return _loss(program, _merged(trained, weights), *inputs)
+
+        trained = _floats(weights)
+        slopes = jax.grad(loss)(trained)
+        with jax.named_scope("[optimizer]"):
+            updates, state = optimizer.update(slopes, state, trained)
+            trained = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), trained, updates)
+        return _merged(trained, weights), state
+
+    state = _placed_alike(jax.eval_shape(optimizer.init, floats), floats)
+    return program._replace(function=step, donated=(0,)), arguments._replace(weights=(arguments.weights, state))
+
+
+def _is_float(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _floats(weights: Any) -> Any:
+    """The weights with None, which is no leaf, where they are not floats."""
+    return jax.tree.map(lambda weight: weight if _is_float(weight) else None, weights)
+
+
+def _merged(trained: Any, weights: Any) -> Any:
+    return jax.tree.map(
+        lambda new, old: old if new is None else new, trained, weights, is_leaf=lambda leaf: leaf is None
+    )
+
+
+def _placed_alike(state: Any, weights: Any) -> Any:
+    """Places each part of a state that is a tree like the weights as they are, and all else whole on each device."""
+    structure: Any = jax.tree.structure(weights)
+    whole = _whole(jax.tree.leaves(weights)[0].sharding)
+
+    def place(part: Any) -> Any:
+        if jax.tree.structure(part) == structure:
+            return jax.tree.map(lambda leaf, weight: leaf.update(sharding=weight.sharding), part, weights)
+        return part.update(sharding=whole)
+
+    return jax.tree.map(place, state, is_leaf=lambda part: jax.tree.structure(part) == structure)
+
+
+def _whole(sharding: Sharding) -> Sharding:
+    return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
+
+
+def _types_in(arrays: Any) -> str:
+    return ", ".join(jax.typeof(leaf).str_short() for leaf in jax.tree.leaves(arrays)) or "none"
