@@ -16,7 +16,8 @@ from dmljax.foundation.checks import array, integer_in
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import saving, sharding
 from dmljax.onnx.directml import directml_graph
-from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
+from dmljax.onnx.equal_layers import Kinds, Layers, find_layers
+from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
 from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
 from dmljax.onnx.interpreter import Program, as_array
@@ -377,6 +378,32 @@ def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Ma
             return plan.run_with_sizes(CallWeights(weights, weights, False), (), inputs)
 
     return compute
+
+
+def graph_in_file(model: Model) -> OnnxGraph:
+    """The graph of a model as its file has it, before nodes were joined."""
+    return model._plan.graph
+
+
+def layers_of(model: Model) -> list[Layers]:
+    """The equal layers of a model, in order."""
+    plan = model._plan
+    return find_layers(plan.graph, Kinds(plan.graph, model.weights, plan.constants))
+
+
+def revised(model: Model, graph: OnnxGraph) -> Model:
+    """A model of a part of a model's graph, with those of its weights and outputs that the part has.
+
+    It shares the weights. `save` does not know it, and would write the whole model.
+    """
+    plan, part = model._plan, copy.copy(model)
+    read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
+    part._plan = plan.with_graphs(graph, joined(graph, plan.program.find), {})
+    part.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in plan.constants)
+    part.defaults = tuple(tensor for tensor in model.defaults if tensor.name in graph.input_names)
+    part.outputs = graph.outputs
+    part.weights = {name: weight for name, weight in model.weights.items() if name in read}
+    return part
 
 
 def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:

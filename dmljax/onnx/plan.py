@@ -91,10 +91,13 @@ class Plan:
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
     def with_graphs(self, graph: OnnxGraph, joined: OnnxGraph, weight_types: Mapping[str, DType]) -> "Plan":
-        """A plan for graphs derived from this plan's, with further inputs and weights; callers pass all weights."""
-        own = self._inputs
+        """A plan for graphs derived from this plan's, with other inputs and weights; callers pass all weights."""
         added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
-        inputs = Inputs((*own.needed, *added), own.defaults)
+        needed, defaults = (
+            tuple(tensor for tensor in own if tensor.name in joined.input_names)
+            for own in (self._inputs.needed, self._inputs.defaults)
+        )
+        inputs = Inputs((*needed, *added), defaults)
         plan = Plan(self.program, graph, joined, inputs, self.constants, self._deciding, {})
         plan.weight_types = {**self.weight_types, **weight_types}
         return plan

@@ -20,6 +20,7 @@ SHORT = 24  # tokens of the sequences for which a model with two tables of angle
 
 def language_proto(
     *,
+    layers: int = LAYERS,
     has_positions: bool = True,
     has_state: bool = False,
     has_tables: bool = False,
@@ -87,7 +88,7 @@ def language_proto(
         return output
 
     x = "x0"
-    for i in range(LAYERS):
+    for i in range(layers):
         rows = node("SimplifiedLayerNormalization", [x, "norm"], f"{i}.rows", epsilon=1e-6)
         parts = [
             product(f"{i}.{kind}", rows, HIDDEN, count * SIZE)
@@ -105,9 +106,9 @@ def language_proto(
     if has_state:
         constants["filter"] = random.uniform(-1, 1, (HIDDEN, 1, TAPS)).astype(np.float32)
         columns = node("Transpose", [x], "columns", perm=[0, 2, 1])
-        inputs, outputs = [columns, "filter", "", f"past.{LAYERS}.conv"], ["convolved", f"present.{LAYERS}.conv"]
+        inputs, outputs = [columns, "filter", "", f"past.{layers}.conv"], ["convolved", f"present.{layers}.conv"]
         nodes.append(helper.make_node("CausalConvWithState", inputs, outputs, domain="com.microsoft"))
-        x = node("Add", [x, node("Transpose", ["convolved"], "convolved_rows", perm=[0, 2, 1])], f"{LAYERS}.x")
+        x = node("Add", [x, node("Transpose", ["convolved"], "convolved_rows", perm=[0, 2, 1])], f"{layers}.x")
     last = node("SimplifiedLayerNormalization", [x, "norm"], "rows", epsilon=1e-6)
     if of_last:
         constants["end"] = np.array(-1, np.int64)
@@ -122,7 +123,7 @@ def language_proto(
     tokens += [value("position_ids", INT64, ["batch", "length"])] if has_positions else []
     caches = [
         value(f"past_key_values.{i}.{kind}", FLOAT, ["batch", KEY_HEADS, "past", SIZE])
-        for i in range(LAYERS)
+        for i in range(layers)
         for kind in ("key", "value")
     ]
     presents_of_all = [
@@ -130,8 +131,8 @@ def language_proto(
         for one in caches
     ]
     if has_state:
-        caches.append(value(f"past.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
-        presents_of_all.append(value(f"present.{LAYERS}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
+        caches.append(value(f"past.{layers}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
+        presents_of_all.append(value(f"present.{layers}.conv", FLOAT, ["batch", HIDDEN, TAPS - 1]))
     logits = value("logits", FLOAT, ["batch", 1 if of_last else "length", VOCABULARY])
     return model(nodes, [*tokens, *caches], [logits, *presents_of_all], constants, domains=DOMAINS)
 
@@ -169,7 +170,9 @@ def write_folder(folder: Path, **options: Any) -> Path:
     folder.mkdir(exist_ok=True)
     onnx.save(language_proto(**options), folder / "model.onnx")
     configuration = copy.deepcopy(CONFIGURATION)
-    configuration["model"]["decoder"]["num_hidden_layers"] += options.get("has_state", False)
+    configuration["model"]["decoder"]["num_hidden_layers"] = options.get("layers", LAYERS) + options.get(
+        "has_state", False
+    )
     (folder / "genai_config.json").write_text(json.dumps(configuration))
     return folder
 
