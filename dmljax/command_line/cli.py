@@ -107,7 +107,7 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate network.onnx --for h200:8 --optimizer adamw --dtype bfloat16
   dmljax estimate model.json --for h100              # each operator and graph of a DxDispatch model
   dmljax estimate graph.bin --for a100               # a graph that DirectML serialized
-  dmljax estimate phi-3-mini-directml --for h100 --prompt 2048 --generate 256 --batch 1 16
+  dmljax estimate phi-3-mini-directml --for h100 --prompt 2048 --generate 256 --batch 1 16 --extrapolate
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
 XLA compiles for the chips on this CPU; the extra accelerators installs the compilers for h100, a100, b200, v5e, v5p and
@@ -294,6 +294,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--optimizer", "estimate a step of training, with the state of sgd, momentum or adamw", {"metavar": "NAME"}),
         ("--precision", "default, high or highest: of products of float32 (default: JAX's)", {"metavar": "NAME"}),
         ("--dtype", "bfloat16 or float16, for float32 in the file (default: the file's)", {"metavar": "TYPE"}),
+        ("--extrapolate", "compile 2 and 4 of a model's equal layers, and extrapolate to all", _FLAG),
         _MESH,
     )
     compile_parser = command("compile", COMPILE_EXAMPLES)

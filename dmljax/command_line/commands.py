@@ -396,9 +396,10 @@ def estimate(options: argparse.Namespace) -> int:
             mesh = dict(options.mesh) or None
             inputs = [inputs_of(place_of(target), batch) for batch, target in columns]
             # All are prepared before the first is compiled, which may take minutes.
-            numbers = {"precision": options.precision, "dtype": options.dtype}
+            names = ("precision", "dtype", "extrapolate")
+            choices = {name: getattr(options, name) for name in names}
             all_prepared = [
-                prepared(function, (*types.values(),), target, mesh=mesh, **numbers)
+                prepared(function, (*types.values(),), target, mesh=mesh, **choices)
                 for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
@@ -436,15 +437,19 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     room, context = prompt + generated, model.settings.context_length
     rule = f"and --generate must be at most {context} tokens in all, the model's context"
     require((), room <= context, f"--prompt {rule}", f"{prompt} and {generated}")
+    choices = {"precision": options.precision, "extrapolate": options.extrapolate}
     prepared = []
     for batch, target in product(options.batch or [1], options.targets):
-        reading, step = (
-            Program(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
-            for part in parts(model, batch, prompt, room)
-        )
+
+        def programs(model: Any, batch: int = batch) -> list[Program]:
+            return [
+                Program(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
+                for part in parts(model, batch, prompt, room)
+            ]
+
         work = generation.Work(batch, prompt, generated)
         mesh = dict(options.mesh)
-        prepared.append(generation.prepared_generation(reading, step, work, target, mesh, options.precision))
+        prepared.append(generation.prepared_generation(model, programs, work, target, mesh, **choices))
     found = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"

@@ -7,6 +7,7 @@ import jax
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import within
+from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
 from dmljax.estimation.report import Estimate, amount, remarks, side_by_side
@@ -90,8 +91,8 @@ class PreparedGeneration(NamedTuple):
     """The programs of a generation, placed on chips."""
 
     work: Work
-    prompt: Prepared
-    token: Prepared
+    prompt: Prepared | PreparedByDepth
+    token: Prepared | PreparedByDepth
     shares: int
 
     def estimate(self) -> Generation:
@@ -101,14 +102,16 @@ class PreparedGeneration(NamedTuple):
 
 
 def prepared_generation(
-    prompt: Program,
-    token: Program,
+    model: Any,
+    programs: Callable[[Any], Sequence[Program]],
     work: Work,
     target: str,
     mesh: Mapping[str, int] | None,
+    *,
     precision: str | None = None,
+    extrapolate: bool = False,
 ) -> PreparedGeneration:
-    """Places two programs on chips, which by default all divide the weights.
+    """Places the two `programs` of a model on chips, which by default all divide the weights.
 
     The first axis of a mesh divides the batch, and `model` the weights and the heads of caches.
     """
@@ -123,7 +126,11 @@ def prepared_generation(
             inputs = jax.tree.map(lambda leaf: _divided(leaf, axes, batch_axis), program.inputs)
             return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place, precision)
 
-        return PreparedGeneration(work, prepared(prompt), prepared(token), axes[first] if batch_axis else 1)
+        def of_part(part: int) -> Prepared | PreparedByDepth:
+            prepare = lambda model: prepared(programs(model)[part])  # noqa: E731
+            return by_depth(model, prepare) if extrapolate else prepare(model)
+
+        return PreparedGeneration(work, of_part(0), of_part(1), axes[first] if batch_axis else 1)
 
 
 def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
 from dmljax.estimation.declared import with_declared
+from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
 from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost, Work
@@ -31,6 +32,7 @@ def estimate(
     optimizer: Any = None,
     precision: str | None = None,
     dtype: str | None = None,
+    extrapolate: bool = False,
     mesh: Mapping[str, int] | None = None,
     specs: Any = None,
 ) -> Estimate:
@@ -44,7 +46,8 @@ def estimate(
     `gradient` estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
     `optimizer`, one of optax's or "sgd", "momentum" or "adamw", estimates a step of training instead, with its state.
     `precision` is that of products, as in `jax.default_matmul_precision`. `dtype`, such as "bfloat16", replaces the
-    type of float32 weights and inputs.
+    type of float32 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4 of its equal layers, and
+    not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
 
     Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
     axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
@@ -57,7 +60,9 @@ def estimate(
     Traceback (most recent call last):
     dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
-    made = prepared(function, inputs, target, weights, mesh, specs, precision=precision, dtype=dtype)
+    made = prepared(
+        *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
+    )
     return made.estimate(gradient=gradient, optimizer=optimizer)
 
 
@@ -112,8 +117,19 @@ def prepared(
     *,
     precision: str | None = None,
     dtype: str | None = None,
-) -> Prepared:
+    extrapolate: bool = False,
+) -> Prepared | PreparedByDepth:
     """Places a program on chips; refuses a program that does not fit, without compiling it."""
+    if extrapolate:
+
+        def with_own_arrays(model: Any) -> Any:
+            names = {tensor.name for tensor in model.inputs}
+            given = (x for tensor, x in zip(function.inputs, inputs, strict=True) if tensor.name in names)
+            is_by_name = isinstance(specs, Mapping) and specs.keys() <= function.weights.keys()
+            own = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
+            return prepared(model, (*given,), target, None, mesh, own, precision=precision, dtype=dtype)
+
+        return by_depth(function, with_own_arrays)
     with within("estimate"):
         require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
         require_choices(precision, dtype)

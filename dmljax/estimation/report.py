@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from dmljax.estimation.cost import Cost
 from dmljax.estimation.targets import Times
+from dmljax.text import join_words
 
 MOST = 10  # nodes to list
+COMPILED = (2, 4)  # layers of the models from which a deep one is extrapolated
 LESS_MEMORY = "use a smaller batch, or a mesh that divides the weights"
 
 NOTE = """\
@@ -89,6 +91,7 @@ class Estimate(NamedTuple):
     work: Work = Work()
     called: tuple[str, ...] = ()
     custom_calls: tuple[str, ...] = ()
+    layers: int = 0  # that are extrapolated
     refused: str = ""
 
     @property
@@ -202,6 +205,9 @@ def _width(column: Sequence[str]) -> int:
 def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
     """Yields a sentence and an empty line about each refusal, lack of memory, kernel of Pallas, and unknown cost."""
     for name, estimate in named:
+        if estimate.layers:
+            compiled = join_words(COMPILED)
+            yield from (f"{name} {estimate.layers} equal layers are extrapolated from models with {compiled}", "")
         if estimate.reason:
             yield from (f"{name} does not compile: {estimate.reason}", "")
         elif not estimate.fits:

@@ -1,0 +1,73 @@
+"""Estimates deep models from two with fewer layers: kernels, bytes and seconds are linear in the depth."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from typing import Any, NamedTuple
+
+from dmljax.errors import require, within
+from dmljax.estimation.cost import Cost
+from dmljax.estimation.placement import Placed
+from dmljax.estimation.report import COMPILED, Estimate
+from dmljax.estimation.targets import Place, Times
+
+
+class PreparedByDepth(NamedTuple):
+    """Programs of a model with all of its layers, which is not compiled, and with few of them, which are."""
+
+    whole: Any
+    shorter: Sequence[Any]
+    layers: int
+
+    @property
+    def arguments(self) -> Placed:
+        placed: Placed = self.whole.arguments
+        return placed
+
+    @property
+    def place(self) -> Place:
+        place: Place = self.whole.place
+        return place
+
+    def estimate(self, **options: Any) -> Estimate:
+        """Extrapolates what the shorter programs cost, or tells why one of them does not compile."""
+        few, more = found = [program.estimate(**options) for program in self.shorter]
+        refused: Estimate | None = next((estimate for estimate in found if estimate.reason), None)
+        return refused or extrapolated(few, more, self.layers)
+
+
+def by_depth(model: Any, prepare: Callable[[Any], Any]) -> PreparedByDepth:
+    """Prepares an ONNX model or a folder's language model by its layers."""
+    # Imported here: the package onnx is an extra.
+    from dmljax.onnx.language import LanguageModel
+    from dmljax.onnx.layers import count_layers, with_layers
+    from dmljax.onnx.model import Model
+
+    count = count_layers(model) if isinstance(model, (Model, LanguageModel)) else 0
+    with within("estimate"):
+        rule, remedy = f"needs an ONNX model with more than {max(COMPILED)} equal layers", "leave it out"
+        require("extrapolate", count > max(COMPILED), rule, count, remedy=remedy)
+    return PreparedByDepth(prepare(model), [prepare(with_layers(model, layers)) for layers in COMPILED], count)
+
+
+def extrapolated(few: Estimate, more: Estimate, layers: int) -> Estimate:
+    """The estimate of many layers, from those of `COMPILED`; lists the nodes of the deeper, and has its shares."""
+    first, second = COMPILED
+    steps = (layers - first) / (second - first)
+
+    def along(start: Any, end: Any) -> Any:
+        if isinstance(start, Cost):
+            return Cost(*map(along, astuple(start), astuple(end)))
+        value = max(start + (end - start) * steps, 0)
+        return round(value) if isinstance(start, int) and isinstance(end, int) else value
+
+    figures = {name: along(getattr(few, name), getattr(more, name)) for name in _LINEAR}
+    seconds = along(few.seconds, more.seconds)
+    times = Times(*(part * seconds / more.seconds for part in more.times)) if more.seconds else more.times
+    compile_seconds = few.compile_seconds + more.compile_seconds
+    return more._replace(**figures, times=times, compile_seconds=compile_seconds, layers=layers)
+
+
+_LINEAR = (
+    *("weight_bytes", "state_bytes", "fixed_bytes", "peak_bytes", "cost"),
+    *("overlapped_seconds", "expected_seconds", "product_seconds", "roof"),
+)
