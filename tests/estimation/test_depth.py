@@ -46,7 +46,7 @@ def test_kernels_bytes_and_seconds_of_all_layers_follow_from_few(options: dict[s
     assert (whole.layers, few.layers) == (0, 9)
     # XLA fuses small kernels of several layers in groups.
     assert few.cost.kernels == pytest.approx(whole.cost.kernels, abs=1)
-    assert few.cost.bytes == pytest.approx(whole.cost.bytes, rel=0.01)
+    assert few.cost.bytes == pytest.approx(whole.cost.bytes, rel=0.05)
     assert few.cost.products == whole.cost.products
     assert few.seconds == pytest.approx(whole.seconds, rel=0.02)
     for name in ("weight_bytes", "state_bytes", "fixed_bytes", "product_seconds", "roof"):
