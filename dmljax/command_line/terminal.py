@@ -45,11 +45,11 @@ def telling(text: str) -> Iterator[None]:
     done = Event()
 
     def tell() -> None:
-        start, wait = time.monotonic(), PATIENCE
-        while not done.wait(wait):
-            taken = time.monotonic() - start
-            print(text if wait == PATIENCE else f"{text}: {taken:.0f} s", file=sys.stderr, flush=True)
-            wait = SIGN_OF_LIFE
+        start = time.monotonic()
+        if not done.wait(PATIENCE):
+            print(text, file=sys.stderr, flush=True)
+        while not done.wait(SIGN_OF_LIFE):
+            print(f"{text}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
     teller = Thread(target=tell, daemon=True)
     if sys.stderr.isatty():

@@ -14,14 +14,11 @@ LESS_MEMORY = "use a smaller batch, or a mesh that divides the weights"
 
 NOTE = """\
 The time is a lower bound computed from XLA's compiled program, not a measurement. Kernels run one after another, and
-each takes the longest of its bytes, operations and exchange at the peak rates that the chip's maker publishes, and on
-a GPU of its launch: 1 us, and 10 us for an iteration of a loop, as an H100 took. Utilization, examples and tokens per
-second are upper bounds. The compiler of a TPU expects another time itself, which may be longer or shorter. The
-largest batch fits if all memory grows with it but that of the weights, their gradient and their optimizer; compile it
-to be sure. All figures are per chip, but for the batch, examples and tokens. JAX takes 75% of a GPU's memory. Chips
-exchange a sum in a ring, where each receives twice its bytes, less a part. A kernel's cost counts toward the node of
-its last operation. The roof is the time for reading the arguments and writing the results once, or for the products
-at the peak rate, whichever is longer."""
+each takes the longest of its launch, bytes, operations and exchange at the chip's peak rates. Utilization, examples
+and tokens per second are upper bounds. The largest batch fits if all memory grows with it but that of weights,
+gradient and optimizer. A kernel's cost counts toward the node of its last operation. All figures are per chip, but
+for the batch, examples and tokens. The roof is the time for reading the arguments and writing the results once, or
+for the products at the peak rate, whichever is longer."""
 
 
 class NodeCost(NamedTuple):
