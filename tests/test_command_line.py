@@ -426,7 +426,15 @@ def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
 def test_what_takes_long_is_told_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "Timer", lambda seconds, tell: SimpleNamespace(start=tell, cancel=lambda: None))
+    def thread(target: Any, **_: Any) -> Any:
+        return SimpleNamespace(start=target, is_alive=lambda: False)
+
+    def event() -> Any:
+        answers = iter([False, True])
+        return SimpleNamespace(wait=lambda seconds: next(answers), set=lambda: None)
+
+    monkeypatch.setattr(terminal, "Thread", thread)
+    monkeypatch.setattr(terminal, "Event", event)
     for is_terminal in (False, True):
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         assert main(["run", str(MODELS / "activation_hardmax.json")]) == 0
