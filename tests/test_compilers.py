@@ -20,7 +20,7 @@ from helpers import few_of
 from jax.sharding import SingleDeviceSharding
 
 import dmljax
-from dmljax.estimation import compile_for, targets
+from dmljax.estimation import chips, compile_for, targets
 from dmljax.estimation.targets import place_of
 
 for module in ("libtpu", "jax_cuda12_plugin"):
@@ -78,9 +78,9 @@ def test_attention_is_one_kernel(target: str) -> None:
 
 
 def test_kernels_fit_the_shared_memory_of_smaller_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = targets.Gpu("NVIDIA L4", 58, 128, shared_kib=100, cache_mib=48, major=8, features="NONE")
-    l4 = dataclasses.replace(targets.TARGETS["a100"], kind=gpu)
-    monkeypatch.setattr(targets, "TARGETS", {**targets.TARGETS, "l4": l4})
+    gpu = chips.Gpu("NVIDIA L4", 58, 128, shared_kib=100, cache_mib=48, major=8, features="NONE")
+    l4 = dataclasses.replace(chips.TARGETS["a100"], kind=gpu)
+    monkeypatch.setattr(targets, "TARGETS", {**chips.TARGETS, "l4": l4})
     for dtype in ("float32", "bfloat16"):
         heads = jax.ShapeDtypeStruct((1, 256, 2 * 128), dtype)
         attended = compile_for("l4", partial(dmljax.multihead_attention, head_count=2), *[heads] * 3)

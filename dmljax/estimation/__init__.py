@@ -4,7 +4,8 @@ from dmljax.estimation.cost import Cost, cost_of
 from dmljax.estimation.programs import estimate
 from dmljax.estimation.report import Estimate, NodeCost, table
 from dmljax.estimation.roof import roof
-from dmljax.estimation.targets import TARGETS, Compiled, Target, compile_for
+from dmljax.estimation.chips import TARGETS, Target
+from dmljax.estimation.targets import Compiled, compile_for
 
 __all__ = [
     "TARGETS",

@@ -13,8 +13,9 @@ from jax import export
 from jax.sharding import AbstractMesh
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
+from dmljax.estimation.chips import TARGETS
 from dmljax.estimation.placement import Program, on_mesh
-from dmljax.estimation.targets import TARGETS, chips_of
+from dmljax.estimation.targets import chips_of
 from dmljax.foundation.extras import command_for
 from dmljax.text import join_words, one_line
 

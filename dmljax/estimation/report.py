@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from dmljax.estimation.chips import Times
 from dmljax.estimation.cost import Cost
-from dmljax.estimation.targets import Times
 from dmljax.text import join_words
 
 MOST = 10  # nodes to list

@@ -18,8 +18,9 @@ import dmljax.onnx
 from dmljax.command_line.cli import main
 from dmljax.directml import InvalidDesc
 from dmljax.estimation import Cost, Estimate, NodeCost
+from dmljax.estimation.chips import Times
 from dmljax.estimation.depth import extrapolated
-from dmljax.estimation.targets import MODULES, Times
+from dmljax.estimation.targets import MODULES
 
 
 @pytest.fixture(autouse=True)

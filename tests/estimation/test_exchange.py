@@ -2,9 +2,10 @@
 
 import pytest
 
+from dmljax.estimation.chips import TARGETS
 from dmljax.estimation.exchange import Exchange, Groups, exchange_of
 from dmljax.estimation.hlo import parse
-from dmljax.estimation.targets import TARGETS, Place
+from dmljax.estimation.targets import Place
 
 
 def groups(attributes: str, devices: int = 8) -> Groups:

@@ -12,8 +12,8 @@ from small_language_models import KEY_HEADS, LAYERS, SIZE, write_folder
 
 from dmljax.command_line.cli import main
 from dmljax.estimation import Estimate
+from dmljax.estimation.chips import Times
 from dmljax.estimation.generation import Generation, PreparedGeneration, Work, table
-from dmljax.estimation.targets import Times
 from dmljax.onnx import language_model
 from dmljax.onnx.language import parts
 

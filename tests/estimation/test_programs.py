@@ -16,9 +16,9 @@ from models import MODELS
 import dmljax
 from dmljax import directml, dxdispatch
 from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, programs, table
+from dmljax.estimation.chips import Times
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.report import Work
-from dmljax.estimation.targets import Times
 from dmljax.estimation.training import OPTIMIZERS
 
 

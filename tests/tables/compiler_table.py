@@ -9,7 +9,7 @@ from typing import Any
 
 from dmljax import directml
 from dmljax.command_line.describe import markdown_table
-from dmljax.estimation.targets import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
+from dmljax.estimation.chips import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
