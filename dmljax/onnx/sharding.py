@@ -31,42 +31,51 @@ _WITH_ALL_FEATURES = frozenset(
 # The inputs at which these nodes read their weights
 _PRODUCTS = {"FusedGemm": 1, "FusedMatMul": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
 _CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "FusedConv": 1, "QLinearConv": 3}
-_EMBEDDINGS = {"EmbedLayerNormalization": (2, 3, 4), "Gather": (0,), "GatherBlockQuantized": (0, 2, 3)}
+# The inputs of each table: numbers of few bits have scales and zero points
+_TABLES = {"EmbedLayerNormalization": ((2,), (3,), (4,)), "Gather": ((0,),), "GatherBlockQuantized": ((0, 2, 3),)}
 # The inputs of mixtures of experts that are divided by an expert's hidden units: as outputs, and as inputs. All devices
 # then share the work of whichever experts are chosen, and no weights move; few experts per token keep few devices busy.
 _EXPERTS = {"MoE": ((2, 3, 6, 7), (4,)), "QMoE": ((2, 3, 4, 8, 9, 10, 11, 13), (5, 6, 12))}
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _OF_CHANNELS = frozenset({"BatchNormalization", "InstanceNormalization"})
 
+# Each device looks up its own rows of a divided table, and one sum over the devices joins them. Beside the sums of this
+# many products that is at most 5 % more to exchange.
+_PRODUCTS_OF_A_LOOKUP = 20
+# A larger part of the weights is divided in any case, so that devices have the memory for it.
+_LARGEST_WHOLE_TABLE = 1 / 8
+
 _LAST = -1  # the features' dimension after a product
 _INSIDE = 0  # a dimension that we do not track, such as heads or flattened images
 
 
 def partition(
-    graph: OnnxGraph, find: Callable[[Node], Handler], shapes: Mapping[str, Sizes], axis: str, count: int
+    graph: OnnxGraph, find: Callable[[Node], Handler], arrays: Mapping[str, Any], axis: str, count: int
 ) -> dict[str, PartitionSpec]:
     """The spec of each weight for `count` devices along `axis`."""
-    weights = _Weights(shapes, count)
+    weights = _Weights(arrays, count)
     places: dict[str, int] = {}  # the dimension of divided features, counted from the end
     for node in graph.nodes:
         place = _place(node, find(node).is_elementwise, weights, places)
         if place is not None:
             places |= {name: place for name in node.outputs if name}
     for node in graph.nodes:  # last, because a table that is also a product's weight is divided as the product needs
-        for name in (_input(node, index) for index in _EMBEDDINGS.get(node.operator, ())):
-            if len(shapes.get(name, ())) > 1:
-                weights.divide(name, _LAST)
+        for inputs in _TABLES.get(node.operator, ()):
+            _divide_table(node, inputs, weights)
     divided = {name: PartitionSpec(*[None] * place, axis) for name, place in weights.divided.items()}
-    return {name: divided.get(name, PartitionSpec()) for name in shapes}
+    return {name: divided.get(name, PartitionSpec()) for name in arrays}
 
 
 class _Weights:
     """The divided dimension of each weight; the first division of a weight is final."""
 
-    def __init__(self, shapes: Mapping[str, Sizes], count: int) -> None:
-        self.shapes, self.count = shapes, count
+    def __init__(self, arrays: Mapping[str, Any], count: int) -> None:
+        self.shapes: dict[str, Sizes] = {name: one.shape for name, one in arrays.items()}
+        self.sizes = {name: one.nbytes for name, one in arrays.items()}
+        self.count = count
         self.divided: dict[str, int] = {}
-        self.views = {name: (name, tuple(range(len(sizes)))) for name, sizes in shapes.items()}
+        self.sums = 0  # the products whose results are sums over the devices
+        self.views = {name: (name, tuple(range(len(sizes)))) for name, sizes in self.shapes.items()}
 
     def add_view(self, node: Node) -> bool:
         """Tracks a weight through a node that at most moves its dimensions."""
@@ -103,6 +112,7 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
         for dimension, inputs in enumerate(_EXPERTS[node.operator], 1):
             for index in inputs:
                 weights.divide(_input(node, index), dimension)
+        weights.sums += 1
         return None
     if node.operator in _CONVOLUTIONS:
         return _of_convolution(node, weights)
@@ -124,10 +134,28 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
     return place
 
 
+def _divide_table(node: Node, inputs: Sequence[int], weights: _Weights) -> None:
+    """Leaves a table whole, or divides it by rows if that exchanges little or saves much memory.
+
+    A table divided by features divides all that is added to its rows, which each block then gathers again.
+    """
+    names = [name for name in (_input(node, index) for index in inputs) if len(weights.shapes.get(name, ())) > 1]
+    is_large = sum(weights.sizes[name] for name in names) > _LARGEST_WHOLE_TABLE * sum(weights.sizes.values())
+    if not is_large and weights.sums < _PRODUCTS_OF_A_LOOKUP:
+        return
+    rows = node.attributes.get("axis", 0) if node.operator == "Gather" else 0
+    for name in names:
+        if not weights.divide(name, rows) and is_large:
+            weights.divide(name, _LAST)
+
+
 def _of_product(node: Node, weights: _Weights, *, is_divided: bool) -> int | None:
     weight = _input(node, _PRODUCTS[node.operator])
     rows, columns = (-1, -2) if node.attributes.get("transB") else (-2, -1)
-    if (is_divided and weights.divide(weight, rows)) or not weights.divide(weight, columns):
+    if is_divided and weights.divide(weight, rows):
+        weights.sums += 1
+        return None
+    if not weights.divide(weight, columns):
         return None
     if node.operator in ("Gemm", "FusedGemm"):
         weights.divide(_input(node, 2), _LAST)
@@ -138,6 +166,7 @@ def _of_blocks(node: Node, weights: _Weights, *, is_divided: bool) -> int | None
     """Divides codes of the shape (columns, blocks of rows, bytes), with the scales and zero points of their blocks."""
     codes, of_blocks = node.inputs[1], node.inputs[2:4]
     if is_divided and weights.divide(codes, 1):
+        weights.sums += 1
         for name in of_blocks:  # stay whole in one dimension, where a column's blocks lie side by side
             weights.divide(name, 1)
         return None

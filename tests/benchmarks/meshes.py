@@ -60,9 +60,9 @@ def plain_spec(name: str, shape: Sequence[int], count: int) -> P:
     layer, _, kind = name.rpartition(".")
     last = layer.rpartition(".")[2]
     is_recurrent = len(shape) == 3 or name.startswith("bias_")
-    if is_recurrent or last in _TABLES or (last in _ROWS and kind == "weight"):
+    if is_recurrent or (last in _ROWS and kind == "weight"):
         dimension = 1
-    elif last in _ROWS or "norm" in last:
+    elif last in _ROWS or last in _TABLES or "norm" in last:
         return P()
     else:
         dimension = 0

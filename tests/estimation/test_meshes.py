@@ -54,12 +54,24 @@ def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target:
     assert 0.99 * weights <= use(name, target, meshes.BATCH, gradient=True).exchanged <= weights
 
 
-@pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (LSTM, False), (LSTM, True)])
+@pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (GPT, True), (LSTM, False), (LSTM, True)])
 def test_divided_weights_exchange_no_more_than_plain_jax(name: str, gradient: bool) -> None:
     own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
     assert own.exchanged <= (0.75 if name == LSTM else 1.05) * plain.exchanged
     # Before an LSTM's loop, a chip holds its weights twice: as stored, and as the steps need them.
     assert own.peak <= {(LSTM, False): 1.11, (LSTM, True): 1.35}.get((name, gradient), 1.05) * plain.peak
+
+
+def test_tables_are_divided_as_exchanges_least() -> None:
+    model, _, input = meshes.rivals(GPT)
+
+    def exchanged(specs: dict[str, P]) -> int:
+        other = model._replace(partition=lambda mesh: model.partition(mesh) | specs)
+        return int(meshes.use_of(meshes.compiled(other, input, "h100:8", meshes.MODEL, gradient=False)).exchanged)
+
+    tables = "tokens.weight", "places.weight"
+    ways = (dict.fromkeys(tables, spec) for spec in (P(), P(meshes.MODEL), P(None, meshes.MODEL)))
+    assert exchanged({}) <= 1.05 * min(map(exchanged, ways))
 
 
 @pytest.mark.parametrize("gradient", [False, True])

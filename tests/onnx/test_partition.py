@@ -18,13 +18,14 @@ MESH = AbstractMesh((4, 2), ("data", "model"))
 RNG = np.random.default_rng(0)
 
 
-def read(inputs: str, weights: str, nodes: str, output: str = "float y") -> dmljax.onnx.Model:
-    """A model in the text of the package onnx, with random weights of the given shapes."""
+def read(inputs: str, weights: str, nodes: str, output: str = "float y", **others: Any) -> dmljax.onnx.Model:
+    """A model in the text of the package onnx, with random weights of the given shapes, and others."""
     text = f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f ({inputs}) => ({output}) {{ {nodes} }}'
     proto = onnx.parser.parse_model(text)
     for one in weights.split():
         name, _, sizes = one.partition(":")
-        array = RNG.standard_normal(tuple(map(int, sizes.split("x")))).astype("float32")
+        others[name] = RNG.standard_normal(tuple(map(int, sizes.split("x")))).astype("float32")
+    for name, array in others.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     return dmljax.onnx.load(proto)
 
@@ -97,12 +98,30 @@ def test_convolutions_have_their_output_channels_divided() -> None:
     assert set(found.values()) == {P("model")}
 
 
-def test_an_embedding_is_divided_by_features_unless_a_product_shares_it() -> None:
+def test_a_table_is_whole_unless_it_is_large_or_shared_or_the_model_deep() -> None:
     nodes = "a = Gather(table, i) t = Transpose(table) y = MatMul(a, t)"
     assert read("int64[N] i", "table:10x6", nodes).partition(MESH) == {"table": P("model")}
     nodes = "a = Gather(table, i) b = Add(a, places) y = MatMul(b, w)"
     found = read("int64[N] i", "table:10x6 places:6 w:6x4", nodes).partition(MESH)
-    assert found == {"table": P(None, "model"), "places": P(), "w": P(None, "model")}
+    assert found == {"table": P("model"), "places": P(), "w": P(None, "model")}, "10 of 15 weights"
+    found = read("int64[N] i", "table:10x6 places:6 w:6x80", nodes).partition(MESH)
+    assert found == {"table": P(), "places": P(), "w": P(None, "model")}, "an eighth of the weights"
+    found = read("int64[N] i", "table:9x6 places:6 w:6x4", nodes).partition(MESH)
+    assert found["table"] == P(None, "model"), "large, and devices cannot share its rows"
+
+
+@pytest.mark.parametrize(("blocks", "spec"), [(19, P()), (20, P("model"))])
+def test_deep_models_divide_tables_by_rows(blocks: int, spec: P) -> None:
+    each = [f"h{i} = MatMul(x{i}, up) x{i + 1} = MatMul(h{i}, down)" for i in range(blocks)]
+    nodes = " ".join(("x0 = Gather(table, i)", *each, f"y = Relu(x{blocks})"))
+    found = read("int64[N] i", "table:4x8 up:8x64 down:64x8", nodes).partition(MESH)
+    assert found == {"table": spec, "up": P(None, "model"), "down": P("model")}
+
+
+def test_tables_of_few_bits_are_divided_with_their_scales() -> None:
+    nodes = "y = com.microsoft.GatherBlockQuantized<bits = 8, block_size = 16>(codes, i, scales)"
+    model = read("int64[N] i", "scales:256x2", nodes, codes=RNG.integers(0, 255, (256, 32)).astype(np.uint8))
+    assert model.partition(MESH) == {"codes": P("model"), "scales": P("model")}
 
 
 def test_recurrent_layers_have_their_gates_divided() -> None:
@@ -213,10 +232,12 @@ RECURRENT = (
     """s, t, u = LSTM<hidden_size = 8, direction = "bidirectional">(x, w, r, b) v = Transpose<perm = [0, 2, 1, 3]>(s)
     rows = Constant<value_ints = [0, 0, -1]>() z = Reshape(v, rows) m = MatMul(z, head) y = Add(m, bias)""",
 )
+LOOKUP = ("int32[N, 6] x", "table:40x8 head:8x6", "e = Gather(table, x) y = MatMul(e, head)")
 NETWORKS = {
     "attention": (ATTENTION, RNG.integers(0, 10, (8, 6)).astype(np.int32), 0),
     "images": (IMAGES, RNG.standard_normal((8, 2, 8, 8), np.float32), 0),
     "recurrent": (RECURRENT, RNG.standard_normal((5, 8, 6), np.float32), 1),
+    "table by rows": (LOOKUP, RNG.integers(0, 40, (8, 6)).astype(np.int32), 0),
 }
 
 
