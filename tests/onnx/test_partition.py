@@ -226,6 +226,13 @@ IMAGES = (
     g = Resize<mode = "linear">(f, , s) h = Concat<axis = 1>(g, d) i = Conv<pads = [1, 1, 1, 1]>(h, z)
     j = Flatten(i) y = Gemm(j, head, bias)""",
 )
+NORMS = (
+    "float[N, 2, 8, 8] x",
+    "w:8x2x3x3 w_bias:8 scale:8 shift:8 v:8x8x3x3 v_bias:8 gamma:8 beta:8 head:8x6",
+    """a = Conv(x, w, w_bias) b = GroupNormalization<num_groups = 4>(a, scale, shift) c = Relu(b) d = Conv(c, v, v_bias)
+    e = com.microsoft.GroupNorm<groups = 2, channels_last = 0, activation = 1>(d, gamma, beta)
+    f = GlobalAveragePool(e) g = Flatten(f) y = Gemm(g, head)""",
+)
 RECURRENT = (
     "float[5, N, 6] x",
     "w:2x32x6 r:2x32x8 b:2x64 head:16x10 bias:10",
@@ -236,6 +243,7 @@ LOOKUP = ("int32[N, 6] x", "table:40x8 head:8x6", "e = Gather(table, x) y = MatM
 NETWORKS = {
     "attention": (ATTENTION, RNG.integers(0, 10, (8, 6)).astype(np.int32), 0),
     "images": (IMAGES, RNG.standard_normal((8, 2, 8, 8), np.float32), 0),
+    "norms of groups": (NORMS, RNG.standard_normal((8, 2, 8, 8), np.float32), 0),
     "recurrent": (RECURRENT, RNG.standard_normal((5, 8, 6), np.float32), 1),
     "table by rows": (LOOKUP, RNG.integers(0, 40, (8, 6)).astype(np.int32), 0),
 }

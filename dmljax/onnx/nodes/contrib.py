@@ -5,6 +5,7 @@ we follow the definition.
 """
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
+from dmljax.lowerings.sharding import reshaped
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes import (
     elementwise as elementwise,
@@ -228,10 +230,10 @@ def _group_norm(x: Images, gamma: Vector, beta: Vector, *, norm: _GroupAttribute
     if groups < 1 or channels % groups:
         raise InvalidDesc(Problem("groups", f"must divide {channels} channels", groups))
     wide = image.astype(promoted(x.dtype, gamma.dtype))
-    parts = wide.reshape(image.shape[0], -1, groups, channels // groups)
+    parts = reshaped(wide, (image.shape[0], math.prod(image.shape[1:-1]), groups, channels // groups))
     parts = dml.mean_variance_normalization1(parts, axes=(1, 3), epsilon=norm.epsilon)
     gamma, beta = gamma.astype(wide.dtype), beta.astype(wide.dtype)
-    result = dml.element_wise_add(dml.element_wise_multiply(parts.reshape(image.shape), gamma), beta)
+    result = dml.element_wise_add(dml.element_wise_multiply(reshaped(parts, image.shape), gamma), beta)
     result = (dml.activation_swish(result) if norm.activation else result).astype(x.dtype)
     return result if norm.channels_last else jnp.moveaxis(result, -1, 1)
 

@@ -1,5 +1,6 @@
 """Normalizations."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import Problem, Unsupported
+from dmljax.lowerings.sharding import reshaped
 from dmljax.onnx.interpreter import promoted
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.parameters import Array, Results
@@ -126,19 +128,25 @@ def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float 
 def _group_normalization(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
-    groups = x.reshape(x.shape[0], num_groups, -1)
-    own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon).reshape(x.shape)
-    return dml.element_wise_add(dml.element_wise_multiply(own, of_channels(scale, x)), of_channels(bias, x))
+    groups = _normalized_groups(x, num_groups, epsilon)
+    scaled = dml.element_wise_multiply(reshaped(groups, x.shape), of_channels(scale, x))
+    return dml.element_wise_add(scaled, of_channels(bias, x))
 
 
 @handles("GroupNormalization", since=18)
 def _group_normalization_by_group(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5
 ) -> Array:
-    groups = x.reshape(x.shape[0], num_groups, -1)
-    own = dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
-    scaled = dml.element_wise_multiply(own, scale.reshape(-1, 1))
-    return dml.element_wise_add(scaled, bias.reshape(-1, 1)).reshape(x.shape)
+    groups = _normalized_groups(x, num_groups, epsilon)
+    scaled = dml.element_wise_multiply(groups, scale.reshape(-1, 1))
+    return reshaped(dml.element_wise_add(scaled, bias.reshape(-1, 1)), x.shape)
+
+
+def _normalized_groups(x: Array, count: int, epsilon: float) -> Array:
+    """Normalizes each of `count` groups of channels, in the shape (batch, groups, elements of a group)."""
+    batch, channels, *space = x.shape
+    groups = reshaped(x, (batch, count, channels // count * math.prod(space)))
+    return dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
 
 
 @handles("LRN")
