@@ -105,7 +105,7 @@ def test_a_table_is_whole_unless_it_is_large_or_shared_or_the_model_deep() -> No
     found = read("int64[N] i", "table:10x6 places:6 w:6x4", nodes).partition(MESH)
     assert found == {"table": P("model"), "places": P(), "w": P(None, "model")}, "10 of 15 weights"
     found = read("int64[N] i", "table:10x6 places:6 w:6x80", nodes).partition(MESH)
-    assert found == {"table": P(), "places": P(), "w": P(None, "model")}, "an eighth of the weights"
+    assert found == {"table": P(), "places": P(), "w": P(None, "model")}, "a ninth of the weights"
     found = read("int64[N] i", "table:9x6 places:6 w:6x4", nodes).partition(MESH)
     assert found["table"] == P(None, "model"), "large, and devices cannot share its rows"
 
