@@ -11,7 +11,7 @@ from dmljax.calls.arguments import (
 )
 from dmljax.calls.arrays import (
     broadcast, float_array, floats_alike, integer_array, normal_axes, normal_axis, number_array, of_floats,
-    operands, quantized_array, real_array, require_holds, require_same_shape, require_type
+    of_one_type, operands, quantized_array, real_array, require_holds, require_same_shape, require_type
 )
 from dmljax.calls.decorator import operator_function, result
 
@@ -20,7 +20,7 @@ __all__ = [
     "IntegerDType", "LowerBound", "Number", "OneEach", "Operand", "OperandOfAnyType", "Precision", "Quantized",
     "QuantizedDType", "Size", "Step", "TruncatedNumber", "UpperBound", "WideFloat", "WideNumber",
     "bring_into_one_type", "broadcast", "float_array", "floats_alike", "integer_array", "normal_axes",
-    "normal_axis", "number_array", "of_floats", "operands", "operator_function", "quantized_array", "real_array",
-    "require_holds", "require_same_shape", "require_type", "result"
+    "normal_axis", "number_array", "of_floats", "of_one_type", "operands", "operator_function", "quantized_array",
+    "real_array", "require_holds", "require_same_shape", "require_type", "result"
 ]
 # fmt: on

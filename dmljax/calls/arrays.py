@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, path_of, require, spell_path
 from dmljax.foundation.sizes import remedy_for_channels, remedy_for_open, require_dimensions
-from dmljax.lowerings.sharding import sharded_alike
+from dmljax.lowerings.sharding import broadcast_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 
@@ -80,21 +80,23 @@ def require_type(where: Where, x: Array, wanted: Any, other: str) -> None:
         raise InvalidType(Problem(where, f"must be of {wanted}, as {other} is", x.dtype, remedy=remedy))
 
 
-def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
-    """The `values` as arrays of one shape; they must be of one type."""
-    arrays = [convert(name, value) for name, value in values.items()]
-    for name, x in zip(values, arrays, strict=True):
-        require_type(name, x, arrays[0].dtype, next(iter(values)))
-    return broadcast(**dict(zip(values, arrays, strict=True)))
-
-
-def floats_alike(**values: ArrayLike | None) -> dict[str, Array]:
-    """The `values` that are present as floats, all of the type of the first."""
-    arrays = {name: float_array(name, value) for name, value in values.items() if value is not None}
+def of_one_type(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> dict[str, Array]:
+    """The `values` as arrays, which must be of one type."""
+    arrays = {name: convert(name, value) for name, value in values.items()}
     for name, x in arrays.items():
         first = next(iter(arrays))
         require_type(name, x, arrays[first].dtype, first)
     return arrays
+
+
+def operands(convert: Callable[[Where, ArrayLike], Array] = real_array, **values: ArrayLike) -> tuple[Array, ...]:
+    """The `values` as arrays of one shape; they must be of one type."""
+    return broadcast(**of_one_type(convert, **values))
+
+
+def floats_alike(**values: ArrayLike | None) -> dict[str, Array]:
+    """The `values` that are present as floats, all of the type of the first."""
+    return of_one_type(float_array, **{name: value for name, value in values.items() if value is not None})
 
 
 def of_floats(function: Callable[..., Array], *numbers: ArrayLike, **values: ArrayLike) -> Array:
@@ -115,7 +117,7 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
         remedies = (remedy_for_channels(sizes, max(shapes, key=len)) for sizes in shapes)
         remedy = next(filter(None, remedies), None) or remedy_for_open(*shapes)
         raise InvalidDesc(Problem((), rule, join_words(shapes), remedy=remedy)) from None
-    return sharded_alike(*(jnp.broadcast_to(x, shape) for x in arrays.values()))
+    return broadcast_alike(shape, *arrays.values())
 
 
 def require_same_shape(**values: ArrayLike) -> None:

@@ -17,7 +17,7 @@ from jax import Array, lax
 from dmljax.errors import Unsupported, require
 from dmljax.foundation.open_sizes import fits
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, sharded_alike
+from dmljax.lowerings.sharding import MeshAxes, broadcast_alike, dimension_axes, may_be_sharded, partitioned
 from dmljax.lowerings.sizes import is_symbolic, number
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
@@ -167,4 +167,4 @@ def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
 def scaled(total: Array, *scales: Array) -> Array:
     """Multiplies `total` by one scale after another and rounds each product, so that platforms agree."""
     shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
-    return reduce(product, sharded_alike(*(jnp.broadcast_to(x, shape) for x in (total, *scales))))
+    return reduce(product, broadcast_alike(shape, total, *scales))

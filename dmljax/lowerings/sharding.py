@@ -71,26 +71,40 @@ def sharded_like(x: Array, new: Array) -> Array:
     return cast(Array, jax.sharding.reshard(new, _sharding(jax.typeof(x).sharding.mesh, axes)))
 
 
-def sharded_alike(*arrays: Array) -> tuple[Array, ...]:
-    """Gives arrays of one shape the same sharding on an explicit mesh.
+def broadcast_alike(sizes: Sequence[int], *arrays: Array) -> tuple[Array, ...]:
+    """Broadcasts arrays to one shape, and to one sharding on an explicit mesh.
 
     Each dimension is sharded as in the first array that shards it.
     """
-    every = [dimension_axes(x) for x in arrays]
-    if all(axes == every[0] for axes in every):
-        return arrays
+    every = [[None] * (len(sizes) - x.ndim) + dimension_axes(x) for x in arrays]
+    if not any(map(any, every)):
+        return tuple(jnp.broadcast_to(x, sizes) for x in arrays)
     mesh = next(jax.typeof(x).sharding.mesh for x, axes in zip(arrays, every, strict=True) if any(axes))
     merged = _sharding(mesh, [next(filter(None, axes), None) for axes in zip(*every, strict=True)])
-    return tuple(jax.sharding.reshard(x, merged) for x in arrays)
+
+    def broadcast(x: Array, axes: list[MeshAxes]) -> Array:
+        if x.shape == tuple(sizes):
+            return x if axes == list(merged.spec) else jax.sharding.reshard(x, merged)
+        # Repeat elements as the result is divided: a device sums its part of the gradient before it exchanges the sum.
+        own = range(len(sizes) - x.ndim, len(sizes))
+        kept = _sharding(mesh, [None if size == 1 else merged.spec[i] for i, size in zip(own, x.shape, strict=True)])
+        return lax.broadcast_in_dim(jax.sharding.reshard(x, kept), sizes, own, out_sharding=merged)
+
+    return tuple(map(broadcast, arrays, every))
 
 
-def sharded_along(x: Array, parameter: Array) -> Array:
-    """Shards `parameter`, which broadcasts to the shape of `x`, like `x` on an explicit mesh, unless a size is 1."""
-    axes = dimension_axes(x)
-    if not any((*axes, *dimension_axes(parameter))):
+def sharded_along(x: Array, parameter: Array, *, may_add: bool = False) -> Array:
+    """Shards `parameter` like `x`, whose rank it has, on an explicit mesh, in the dimensions that the mesh divides.
+
+    If it `may_add` to the sharding of a result, it keeps its own in the dimensions in which `x` has none.
+    """
+    axes, own = dimension_axes(x), dimension_axes(parameter)
+    if not any((*axes, *own)):
         return parameter
     mesh = next(jax.typeof(array).sharding.mesh for array in (x, parameter) if any(dimension_axes(array)))
-    kept = [None if size == 1 else name for size, name in zip(parameter.shape, axes, strict=True)]
+    kept = [dividing_axes(names, size, x) for size, names in zip(parameter.shape, axes, strict=True)]
+    if may_add:
+        kept = [names or of_own for names, of_own in zip(kept, own, strict=True)]
     return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, kept)))
 
 

@@ -303,8 +303,8 @@ def element_wise_if(condition: ArrayLike, a: calls.Operand, b: calls.Operand) ->
     >>> element_wise_if(jnp.array([1, 0, 7]), jnp.array([1.0, 2.0, jnp.nan]), 9.0).tolist()
     [1.0, 9.0, nan]
     """
-    a, b = calls.operands(a=a, b=b)
-    condition, a, b = calls.broadcast(condition=calls.real_array("condition", condition), a=a, b=b)
+    arrays = calls.of_one_type(a=a, b=b)
+    condition, a, b = calls.broadcast(condition=calls.real_array("condition", condition), **arrays)
     return selected(is_nonzero(condition), a, b)
 
 

@@ -25,6 +25,7 @@ from dmljax.foundation.open_sizes import equalities
 from dmljax.foundation.sizes import led, remedy_for_channels
 from dmljax.lowerings.copies import moved
 from dmljax.lowerings.platform import choose
+from dmljax.lowerings.sharding import sharded_along
 from dmljax.lowerings.special import rounded_quotient
 from dmljax.lowerings.workarounds import product
 from dmljax.text import join_sizes
@@ -422,7 +423,8 @@ def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
         pairs = [size for pair in zip(sizes, blocks, strict=True) for size in pair]
         return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(repeated)
 
-    return moved([lax.expand_dims(parameter, range(input.ndim - parameter.ndim))], repeated, repeat)
+    whole = lax.expand_dims(parameter, range(input.ndim - parameter.ndim))
+    return moved([sharded_along(input, whole, may_add=True)], repeated, repeat)
 
 
 def _multiples(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
