@@ -169,9 +169,13 @@ def reshaped_alike(x: Array, other: Array) -> Array:
 
 
 def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
-    """`axes`, if they divide a dimension of `size` evenly on the mesh of `x`, or else None."""
+    """`axes`, if they divide a dimension of `size` into several equal parts on the mesh of `x`, or else None.
+
+    A dimension that names an axis of one device cannot be squeezed later: JAX 0.10 then has no gradient.
+    """
     mesh = jax.typeof(x).sharding.mesh
-    return axes if size % math.prod(mesh.shape[name] for name in _names(axes)) == 0 else None
+    count = math.prod(mesh.shape[name] for name in _names(axes))
+    return axes if count > 1 and size % count == 0 else None
 
 
 def _sharding(mesh: AbstractMesh, dimensions: Sequence[MeshAxes]) -> NamedSharding:

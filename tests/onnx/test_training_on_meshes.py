@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import SAMPLED
+from helpers import SAMPLED, collectives
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 from onnx_models import FLOAT, INT64, model as model_of, small_network, value
 from trained import State, batch, losses_of_processes, losses_on, optimizer, specs_of, step_of, transformer
@@ -120,6 +120,76 @@ def test_a_reshape_keeps_as_much_of_a_sharding_as_possible(before: Any, spec: P,
     result = network(sharded)
     np.testing.assert_array_equal(result, x.reshape(after))
     assert tuple(jax.typeof(result).sharding.spec) == (*expected, *[None] * (len(after) - len(expected)))
+
+
+def slopes_on(mesh: Mesh, text: str, weights: dict[str, Any], specs: dict[str, P], x: Any) -> tuple[Any, Any]:
+    """The compiled gradients by the weights of a network whose batch is divided, and the network."""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in weights.items())
+    network = dmljax.onnx.load(proto)
+    slope = jax.grad(lambda weights, x: jnp.sum(network.apply(weights, x) ** 2))
+    placed = network.shard(mesh, specs)
+    places = {name: one.sharding for name, one in placed.items()}
+    divided = jax.device_put(x, NamedSharding(mesh, P("data")))
+    compiled = jax.jit(slope, out_shardings=places).lower(placed, divided).compile()
+    expected = jax.jit(slope)(network.weights, x)
+    for name, gradient in compiled(placed, divided).items():
+        np.testing.assert_allclose(gradient, expected[name], rtol=1e-4, atol=1e-4)
+    return compiled, network
+
+
+NORMS_AND_BIASES = """
+<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+norms (float[batch, 8, 4, 4] x) => (float[batch, 5] y) <int64[2] rows = {0, -1}>
+{
+  c = Conv <pads = [1, 1, 1, 1]> (x, filter, bias)
+  n = GroupNormalization <num_groups = 2> (c, scale, shift)
+  p = PRelu (n, slope)
+  q = InstanceNormalization (p, own_scale, own_shift)
+  r = Reshape (q, rows)
+  s = LayerNormalization (r, row_scale, row_shift)
+  t = com.microsoft.BiasGelu (s, row)
+  limited = Where (mask, t, other_row)
+  y = Gemm (limited, matrix, last)
+}
+"""
+
+
+def test_norms_and_biases_only_exchange_their_gradients() -> None:
+    rng = np.random.default_rng(0)
+    sizes = {
+        "filter": (8, 8, 3, 3),
+        **dict.fromkeys(("bias", "scale", "shift", "own_scale", "own_shift"), (8,)),
+        "slope": (8, 1, 1),
+        **dict.fromkeys(("row_scale", "row_shift", "row", "other_row"), (128,)),
+        "matrix": (128, 5),
+        "last": (5,),
+    }
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
+    mask, mesh = {"mask": np.arange(128) % 3 > 0}, mesh_of(AxisType.Explicit, data=8, model=1)
+    x = rng.standard_normal((16, 8, 4, 4)).astype(np.float32)
+    compiled, network = slopes_on(mesh, NORMS_AND_BIASES, weights | mask, {}, x)
+    assert [kind for kind, _ in collectives(compiled) if kind != "all-reduce"] == []
+    assert sum(size for _, size in collectives(compiled)) == sum(one.nbytes for one in network.weights.values())
+
+
+FIRST_OF_THREE = """
+<ir_version: 10, opset_import: ["": 21]>
+first (float[batch, 4] x) => (float[batch, 2] y) <int64[3] parts = {0, 3, 2}, int64 number = {0}>
+{
+  rows = MatMul (x, w)
+  three = Reshape (rows, parts)
+  y = Gather <axis = 1> (three, number)
+}
+"""
+
+
+def test_an_axis_of_one_device_prevents_no_gradient() -> None:
+    weights = {"w": np.arange(24, dtype=np.float32).reshape(4, 6)}
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    mesh = mesh_of(AxisType.Explicit, data=8, model=1)
+    compiled, _ = slopes_on(mesh, FIRST_OF_THREE, weights, {"w": P(None, "model")}, x)
+    assert collectives(compiled) == [("all-reduce", 96)]
 
 
 # Weights of another float type than the file's

@@ -131,9 +131,7 @@ def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast:
     if is_inner_broadcast:  # the bias repeats along inner dimensions
         repeated = x.ndim - bias.ndim
         bias = bias if repeated <= 0 else bias.reshape((1,) * repeated + bias.shape)
-    total = dml.element_wise_add(x, bias)
-    rows = total.reshape(*total.shape[:axis], -1)
-    return dml.activation_softmax1(rows, axes=-1).reshape(x.shape)
+    return dml.activation_softmax1(dml.element_wise_add(x, bias), axes=range(axis, x.ndim))
 
 
 @contributed("BiasDropout", draws=lambda node: may_drop(node, 4))

@@ -128,24 +128,21 @@ def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float 
 def _group_normalization(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
-    groups = _normalized_groups(x, num_groups, epsilon)
-    scaled = dml.element_wise_multiply(reshaped(groups, x.shape), of_channels(scale, x))
-    return dml.element_wise_add(scaled, of_channels(bias, x))
+    own = reshaped(_by_group(x, num_groups, epsilon), x.shape)
+    return dml.element_wise_add(dml.element_wise_multiply(own, of_channels(scale, x)), of_channels(bias, x))
 
 
 @handles("GroupNormalization", since=18)
 def _group_normalization_by_group(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5
 ) -> Array:
-    groups = _normalized_groups(x, num_groups, epsilon)
-    scaled = dml.element_wise_multiply(groups, scale.reshape(-1, 1))
+    scaled = dml.element_wise_multiply(_by_group(x, num_groups, epsilon), scale.reshape(-1, 1))
     return reshaped(dml.element_wise_add(scaled, bias.reshape(-1, 1)), x.shape)
 
 
-def _normalized_groups(x: Array, count: int, epsilon: float) -> Array:
-    """Normalizes each of `count` groups of channels, in the shape (batch, groups, elements of a group)."""
-    batch, channels, *space = x.shape
-    groups = reshaped(x, (batch, count, channels // count * math.prod(space)))
+def _by_group(x: Array, count: int, epsilon: float) -> Array:
+    """The normalized groups of channels, in the shape (batch, groups, elements)."""
+    groups = reshaped(x, (x.shape[0], count, math.prod(x.shape[1:]) // count))
     return dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
 
 
