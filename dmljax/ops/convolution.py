@@ -195,12 +195,17 @@ def convolution(
 def _partitioned(
     compute: Callable[..., Array], input: Array, filter: Array, sizes: Sequence[int], *others: Array, is_forward: bool
 ) -> Array:
-    batch, _, *space = axes = dimension_axes(input)
+    batch, summed, *space = dimension_axes(input)
     filter_axes = dimension_axes(filter)
     # A backward filter counts the output channels of a group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
     kept = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
-    operands = [(input, axes), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
+    if is_forward and filter.shape[1] == input.shape[1]:
+        # XLA does so on an auto mesh: several convolutions of an input share all of its channels, and a filter that is
+        # not divided has its gradient by the channels of each device.
+        filter_axes[1] = summed or filter_axes[1]
+        summed = None if summed == channels else summed
+    operands = [(input, [batch, summed, *space]), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
     return partitioned(compute, operands, [batch, channels, *kept])
 
 

@@ -1,9 +1,11 @@
 """ONNX networks and the same ones in plain JAX on several chips: what the chips exchange, and the memory of each.
 
 `python tests/benchmarks/compilers.py --meshes` prints them. By batch, each chip has all weights and a part of the
-inputs; by model, all inputs and its part of the weights, as `Model.partition` divides them.
+inputs; by model, all inputs and its part of the weights, as `Model.partition` divides them. ONNX networks also run on
+explicit meshes, where JAX refuses plain networks that do not give shardings to reshapes and lookups.
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -103,21 +105,27 @@ def use_of(compiled: Any) -> Use:
 
 def rows(words: Sequence[str]) -> Iterator[str]:
     """A table in Markdown, line by line, and the geometric means of its ratios."""
-    yield "| network | chips | divided by | exchanged | in plain JAX | memory of a chip | in plain JAX |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield (
+        "| network | chips | divided by | exchanged | on an explicit mesh | in plain JAX | memory of a chip | "
+        "on an explicit mesh | in plain JAX |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     ratios: list[tuple[float, float]] = []
     for name in NETWORKS:
         if words and not any(word.upper() in name.upper() for word in words):
             continue
         ours, plain, input = rivals(name)
-        for target in TARGETS:
-            for way in (BATCH, MODEL):
-                for gradient in (False, True):
-                    own, other = (use_of(compiled(one, input, target, way, gradient=gradient)) for one in (ours, plain))
-                    ratios.append(((own.exchanged + 1) / (other.exchanged + 1), own.peak / other.peak))
-                    what = f"{name}, gradient" if gradient else name
-                    exchanged = f"{own.exchanged} | {_of(own.exchanged, other.exchanged)}"
-                    yield f"| {what} | {target} | {way} | {exchanged} | {own.peak} | {_of(own.peak, other.peak)} |"
+        for target, way, gradient in itertools.product(TARGETS, (BATCH, MODEL), (False, True)):
+            own, explicit, other = (
+                use_of(compiled(one, input, target, way, gradient=gradient, axis_type=axis_type))
+                for one, axis_type in ((ours, AxisType.Auto), (ours, AxisType.Explicit), (plain, AxisType.Auto))
+            )
+            ratios.append(((own.exchanged + 1) / (other.exchanged + 1), own.peak / other.peak))
+            exchanged, peak = (
+                f"{one} | {_of(one, explicit_one)} | {_of(one, plain_one)}"
+                for one, explicit_one, plain_one in zip(own, explicit, other, strict=True)
+            )
+            yield f"| {name}{', gradient' if gradient else ''} | {target} | {way} | {exchanged} | {peak} |"
     means = (f"{statistics.geometric_mean(each):.2f}" for each in zip(*ratios, strict=True))
     yield "geometric means, exchanged and memory: " + ", ".join(means)
 

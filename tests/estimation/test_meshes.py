@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import FULL
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from dmljax import multihead_attention
@@ -23,7 +24,7 @@ for module in ("torch", "onnxruntime", "onnx", "optax"):
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 meshes: Any = import_module("meshes")
-GPT, LSTM, UNET = "GPT of 4 layers", "LSTM of 2 layers", "U-Net"
+GPT, LSTM, UNET, RESNET = "GPT of 4 layers", "LSTM of 2 layers", "U-Net", "ResNet-18"
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,7 @@ def as_the_benchmark() -> Iterator[None]:
         yield
 
 
+@cache
 def use(name: str, target: str, way: str, *, of: int = 0, **options: Any) -> Any:
     *rivals, input = meshes.rivals(name)
     return meshes.use_of(meshes.compiled(rivals[of], input, target, way, **options))
@@ -46,12 +48,37 @@ def test_nothing_is_exchanged_by_batch(name: str, target: str, axis_type: AxisTy
     assert use(name, target, meshes.BATCH, gradient=False, axis_type=axis_type).exchanged == 0
 
 
-@pytest.mark.parametrize(("name", "target"), [(GPT, "h100:8"), (LSTM, "v5e:4x4")])
-def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "target", "axis_type"),
+    [
+        (GPT, "h100:8", AxisType.Auto),
+        (LSTM, "v5e:4x4", AxisType.Auto),
+        (GPT, "h100:8", AxisType.Explicit),
+        *(pytest.param(name, "h100:8", AxisType.Explicit, marks=FULL) for name in (LSTM, UNET, RESNET)),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target: str, axis_type: AxisType) -> None:
     model, _, _ = meshes.rivals(name)
     weights = sum(one.nbytes for one in model.weights.values())
     # Some rows of a table have no gradient, and two biases that are added up have one.
-    assert 0.99 * weights <= use(name, target, meshes.BATCH, gradient=True).exchanged <= weights
+    assert 0.99 * weights <= use(name, target, meshes.BATCH, gradient=True, axis_type=axis_type).exchanged <= weights
+
+
+@pytest.mark.parametrize(
+    ("name", "gradient"),
+    [
+        *((RESNET, False), (UNET, True)),
+        *(pytest.param(*case, marks=FULL) for case in ((RESNET, True), (UNET, False))),
+        *(pytest.param(name, gradient, marks=FULL) for name in (GPT, LSTM) for gradient in (False, True)),
+    ],
+)
+def test_divided_weights_exchange_no_more_on_an_explicit_mesh_than_on_an_auto_one(name: str, gradient: bool) -> None:
+    explicit, auto, plain = (
+        use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient, axis_type=axis_type).exchanged
+        for of, axis_type in ((0, AxisType.Explicit), (0, AxisType.Auto), (1, AxisType.Auto))
+    )
+    assert explicit <= 1.05 * min(auto, plain)
 
 
 @pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (GPT, True), (LSTM, False), (LSTM, True)])
