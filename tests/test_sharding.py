@@ -597,6 +597,13 @@ def test_gradients_work_on_a_mesh(axis_type: AxisType) -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(*sharded), expected, rtol=1e-6)
 
 
+def test_products_have_gradients_on_an_explicit_mesh() -> None:
+    slope = jax.grad(lambda x: jnp.sum(dmljax.reduce(x, "multiply", axes=(0, 2))))
+    numbers = CUBE + 0.5
+    sharded = jax.device_put(numbers, NamedSharding(mesh_of(AxisType.Explicit, rows=8), P(None, "rows")))
+    np.testing.assert_allclose(jax.jit(slope)(sharded), slope(numbers), rtol=1e-4)
+
+
 def row(*shape: int) -> Any:
     return RNG.random(shape, np.float32) + 0.5
 

@@ -31,6 +31,7 @@ from dmljax.lowerings.along_axes import extreme, extreme_position, positions_alo
 from dmljax.lowerings.conversion import positions_as
 from dmljax.lowerings.norms import magnitude, norm
 from dmljax.lowerings.scans import running_product
+from dmljax.lowerings.sharding import dimension_axes, partitioned
 from dmljax.lowerings.sizes import is_symbolic, largest_size, number
 from dmljax.lowerings.workarounds import quotient
 from dmljax.types import (
@@ -235,7 +236,10 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
     wide = x.astype(widened(x.dtype))
     if x.dtype in FLOATS and any(map(is_symbolic, x.shape)):  # JAX's derivative needs known sizes
         return functools.reduce(_product_along, axes, wide)
-    return jnp.prod(wide, axis=axes, keepdims=True, dtype=wide.dtype)
+    names = dimension_axes(wide)
+    kept = [None if axis in axes else name for axis, name in enumerate(names)]
+    # JAX's derivative reshapes, which an explicit mesh refuses.
+    return partitioned(partial(jnp.prod, axis=axes, keepdims=True, dtype=wide.dtype), [(wide, names)], kept)
 
 
 def _product_along(x: Array, axis: int) -> Array:
