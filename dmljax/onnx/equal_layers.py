@@ -4,7 +4,7 @@ Layers are equal if their nodes are, with the same connections, and their weight
 reads results of the layer before it, its own weights and inputs, such as its past keys, and values that all share.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -51,8 +51,7 @@ class Layers(NamedTuple):
 
     def results(self) -> dict[str, tuple[int, Place]]:
         """The layer and the place of each result by name."""
-        places = ((k, i, node) for k, block in enumerate(self.blocks) for i, node in enumerate(block))
-        return {name: (k, (i, j)) for k, i, node in places for j, name in enumerate(node.outputs) if name}
+        return {name: (k, place) for k, block in enumerate(self.blocks) for name, place in _places(block).items()}
 
     @property
     def saved(self) -> int:
@@ -60,11 +59,22 @@ class Layers(NamedTuple):
         return sum(map(len, self.blocks[1:]))
 
 
-class Kinds:
-    """What makes the values of a graph equal: `types` are of weights, and `constants` are other stored arrays."""
+def _places(block: Sequence[Node]) -> dict[str, Place]:
+    """The places of a layer's results by name."""
+    return {name: (i, j) for i, node in enumerate(block) for j, name in enumerate(node.outputs) if name}
 
-    def __init__(self, graph: OnnxGraph, types: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+
+class Kinds:
+    """What makes the values and nodes of a graph equal.
+
+    `types` are of weights, and `constants` are other stored arrays. Nodes that are `apart` equal no others.
+    """
+
+    def __init__(
+        self, graph: OnnxGraph, types: Mapping[str, Any], constants: Mapping[str, Any], apart: Collection[Node] = ()
+    ) -> None:
         self._types, self._inputs = types, {tensor.name: tensor for tensor in graph.inputs}
+        self._apart = apart
         self._constants: dict[str, Hashable] = {name: _frozen(np.asarray(value)) for name, value in constants.items()}
         self._sources: dict[str, str] = {}
         self.is_stored = {node for node in graph.nodes if self._stores(node)}
@@ -102,6 +112,8 @@ class Kinds:
 
     def label(self, node: Node) -> Hashable:
         """What equal nodes have in common, except the computed values that they read."""
+        if node in self._apart:
+            return node
 
         def told(name: str) -> Hashable:
             source, key = self.source(name), self.key(name)
@@ -176,9 +188,11 @@ def find_layers(graph: OnnxGraph, kinds: Kinds) -> list[Layers]:
 
 def _found(graph: OnnxGraph, kinds: Kinds, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
     for first, period, length in _repeated(labels):
-        best = _best(kinds, nodes[first : first + length], period)
-        if best is not None:
-            start, end = nodes.index(best.blocks[0][0]), nodes.index(best.blocks[-1][-1]) + 1
+        found = _layers_in(kinds, nodes[first : first + length], period)
+        longer = [_with_layer_before(graph, kinds, layers, nodes) or layers for layers in found]
+        if longer:
+            best = max(longer, key=lambda layers: (len(layers.blocks), -len(layers.carried)))
+            start, end = min(map(nodes.index, best.blocks[0])), max(map(nodes.index, best.blocks[-1])) + 1
             yield from _found(graph, kinds, nodes[:start], labels[:start])
             yield best
             yield from _found(graph, kinds, nodes[end:], labels[end:])
@@ -197,15 +211,14 @@ def _repeated(labels: Any) -> list[tuple[int, int, int]]:
     return sorted(found, key=lambda one: (one[1] * (one[2] // one[1] - 1), -one[1]), reverse=True)
 
 
-def _best(kinds: Kinds, nodes: Sequence[Node], period: int) -> Layers | None:
-    """The layers of a repetition, as many as are connected equally, that carry the fewest values."""
+def _layers_in(kinds: Kinds, nodes: Sequence[Node], period: int) -> list[Layers]:
+    """The layers of a repetition for each place where they may begin; all of them, or as many as are connected."""
 
     def blocks(start: int) -> list[Sequence[Node]]:
         return [nodes[i : i + period] for i in range(start, len(nodes) - period + 1, period)]
 
     whole = [_connected(kinds, blocks(start)) for start in range(len(nodes) % period + 1)]
-    found = [*filter(None, whole)] or [*filter(None, (_chain(kinds, blocks(start)) for start in range(period)))]
-    return max(found, key=lambda layers: (len(layers.blocks), -len(layers.carried)), default=None)
+    return [*filter(None, whole)] or [*filter(None, (_chain(kinds, blocks(start)) for start in range(period)))]
 
 
 def _chain(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
@@ -222,10 +235,7 @@ def _chain(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
 
 def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The connections of nodes with equal labels; None if they differ between layers."""
-    made = [
-        {name: (i, j) for i, node in enumerate(block) for j, name in enumerate(node.outputs) if name}
-        for block in blocks
-    ]
+    made = [*map(_places, blocks)]
     names = [[name for node in block for name in reads(node)] for block in blocks]
     everywhere = {name for own in made for name in own}
     template = max(range(len(blocks)), key=lambda k: len(made[k]) + len({*names[k]}))
@@ -256,6 +266,72 @@ def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     return Layers(tuple(map(tuple, blocks)), template, carried, own) if own and is_clear else None
 
 
+def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Sequence[Node]) -> Layers | None:
+    """The layers with one more of `nodes` before them, between whose nodes there are some that all layers read.
+
+    Exporters compute what is the same in all layers only once, in the first layer.
+    """
+    first, *_ = layers.blocks
+    made = _places(first)
+    labels = [*map(kinds.label, first)]
+    found: dict[int, Node] = {}
+    before = nodes[: nodes.index(first[0])]
+    makers = {name: node for node in before for name in node.outputs}
+    waiting = [*layers.carried.items()]
+    while waiting:
+        (i, j), name = waiting.pop()
+        node = makers.get(name)
+        if node is None or node.outputs.index(name) != j or found.get(i, node) is not node:
+            return None
+        if i not in found:
+            if kinds.label(node) != labels[i]:
+                return None
+            found[i] = node
+            waiting += (
+                (made[one], other) for one, other in zip(reads(first[i]), reads(node), strict=True) if one in made
+            )
+    if len(found) < len(first):
+        found |= _unread(kinds, before, first, made, found)
+    if found.keys() != {*range(len(first))}:
+        return None
+    longer = _connected(kinds, [[found[i] for i in range(len(first))], *layers.blocks])
+    return longer if longer is not None and not _reads_itself(graph, longer) else None
+
+
+def _unread(
+    kinds: Kinds,
+    nodes: Sequence[Node],
+    block: Sequence[Node],
+    made: Mapping[str, Place],
+    found: Mapping[int, Node],
+) -> dict[int, Node]:
+    """The counterparts among `nodes` of a block's nodes that lead to nothing in it, but to outputs of the graph."""
+    others, taken = dict(found), {*found.values()}
+    for i, node in enumerate(block):
+        if i not in others:
+            places = [made.get(name) for name in reads(node)]
+            if any(place is not None and place[0] not in others for place in places):
+                return {}
+            names = [None if place is None else others[place[0]].outputs[place[1]] for place in places]
+            alike = (one for one in nodes if one not in taken and kinds.label(one) == kinds.label(node))
+            fitting = (one for one in alike if all(a in (None, b) for a, b in zip(names, reads(one), strict=True)))
+            if (counterpart := next(fitting, None)) is None:
+                return {}
+            others[i] = counterpart
+            taken.add(counterpart)
+    return others
+
+
+def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
+    """Whether layers read, through other nodes, results of layers that are not carried."""
+    results, computed = layers.results(), set[str]()
+    inside = {node for block in layers.blocks for node in block}
+    for node in graph.nodes:
+        if node not in inside and any(name in results or name in computed for name in names_read(node)):
+            computed |= {*node.outputs}
+    return any(name in computed for node in inside for name in reads(node))
+
+
 # Fewer layers
 
 
@@ -278,6 +354,7 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     def remains(found: Iterable[_Reading]) -> bool:
         return all(one.layer < count or (one.layer == last and one.key not in regular) for one in found)
 
+    end = max(layers.blocks[count - 1], key=graph.nodes.index)
     nodes: list[Node] = []
     gone: set[str] = set()
     for node in graph.nodes:
@@ -285,7 +362,7 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
             gone |= {*node.outputs} if node in after else set()
             continue
         nodes.append(node)
-        if node is layers.blocks[count - 1][-1]:
+        if node is end:
             pairs = ((layers.result(count - 1, place), layers.result(last, place)) for place in sorted(final))
             nodes += (Node("Identity", MAIN, _VERSION, "", (own,), (name,), {}) for own, name in pairs)
     outputs = tuple(one for one in graph.outputs if one.name not in gone and remains(given.get(one.name, ())))

@@ -114,6 +114,33 @@ def test_layers_differ_by_the_sizes_of_weights_and_by_numbers() -> None:
     assert alike("4", "3") == 1
 
 
+def test_the_first_layer_may_compute_what_all_share() -> None:
+    """As exporters write it that compute equal values only once."""
+    shared = ("s0 = Mul(p0, scale)", "half = Sqrt(scale)  r0 = Neg(p0)  s0 = Mul(p0, half)")
+    model = perceptron(4, outputs=", r0, r1, r2, r3", change=shared)
+    for node in [*model.graph.node]:
+        if node.op_type == "Mul":
+            node.input[1] = "half"
+            if node.input[0] != "p0":
+                model.graph.node.add(op_type="Neg", input=[node.input[0]], output=[node.input[0].replace("p", "r")])
+    loaded = dmljax.onnx.load(model)
+    assert count_layers(loaded) == 4
+    short = with_layers(loaded, 1)
+    result, product = short(X, SCALE)
+    np.testing.assert_array_equal(product, loaded(X, SCALE)[1])
+    state = np.tanh(-np.asarray(product) * np.sqrt(SCALE))
+    np.testing.assert_allclose(result, state @ loaded.weights["head"], rtol=1e-5)
+
+
+def test_a_first_layer_on_which_all_depend_differs() -> None:
+    shared = ("s0 = Mul(p0, scale)", "half = Sqrt(p0)  s0 = Mul(p0, half)")
+    model = perceptron(4, change=shared)
+    for node in model.graph.node:
+        if node.op_type == "Mul":
+            node.input[1] = "half"
+    assert count_layers(dmljax.onnx.load(model)) == 3
+
+
 def test_a_model_without_equal_layers_is_refused() -> None:
     model = dmljax.onnx.load(parsed("(float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Relu(h) }"))
     assert count_layers(model) == 1
@@ -175,7 +202,7 @@ def test_a_short_model_has_gradients_and_additions() -> None:
 # Language models
 
 
-@pytest.mark.parametrize("options", [{}, {"has_state": True}, {"has_tables": True}, {"has_positions": False}])
+@pytest.mark.parametrize("options", [{"has_tables": True}, {"has_state": True}])
 def test_a_language_model_loses_the_caches_of_its_layers(tmp_path: Path, options: dict[str, bool]) -> None:
     model = dmljax.onnx.language_model(write_folder(tmp_path / "five", layers=5, **options))
     short = with_layers(model, 2)
