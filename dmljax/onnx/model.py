@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, inside, within
-from dmljax.foundation.checks import array, integer_in
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import saving, sharding
 from dmljax.onnx.directml import directml_graph
@@ -48,6 +48,7 @@ def load(
     *,
     constants: Mapping[str, Any] | None = None,
     maximum_sizes: Mapping[str, int] | Literal["largest"] | None = None,
+    scan_layers: bool = False,
 ) -> "Model":
     """Loads an ONNX model as a function of its inputs.
 
@@ -57,9 +58,12 @@ def load(
     `maximum_sizes` give results of operators such as NonZero a static size under `jax.jit`: a mapping from output names
     to sizes, or "largest" for the largest possible sizes. Later nodes compute with the true sizes, which
     `Model.with_sizes` returns; elements beyond a bound that is too small are lost.
+
+    `scan_layers` computes equal layers in a loop.
     """
     with within("onnx"):
-        return Model(source, constants or {}, maximum_sizes or {})
+        scan_layers = boolean("scan_layers", scan_layers)
+        return Model(source, constants or {}, maximum_sizes or {}, scan_layers=scan_layers)
 
 
 class Model:
@@ -89,6 +93,8 @@ class Model:
         constants: Mapping[str, Any],
         maximum_sizes: Mapping[str, int] | str,
         revise: Callable[[OnnxGraph], Revision] = Revision,
+        *,
+        scan_layers: bool = False,
     ) -> None:
         proto, folder = read_model(source)
         reader = Reader(proto, folder)
@@ -123,7 +129,13 @@ class Model:
         with jax.ensure_compile_time_eval():
             self.weights = {name: as_array(known.pop(name)) for name in names}
         inputs = Inputs(self.inputs, self.defaults)
-        self._plan = Plan(program, graph, whole, inputs, known, deciding, dict(self.weights))
+        types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in self.weights.items()}
+        weights = dict(self.weights)
+        self._plan = Plan(program, graph, whole, inputs, known, deciding, weights, types, scan_layers=scan_layers)
+        if scan_layers and self._plan.running is whole:
+            raise Unsupported(
+                Problem("scan_layers", "the model has no two equal layers in a row", remedy="leave scan_layers out")
+            )
 
     def __repr__(self) -> str:
         inputs, outputs = ("; ".join(map(str, side)) for side in (self.inputs, self.outputs))
@@ -271,7 +283,7 @@ class Model:
             known |= {name: Matrix(weight.shape, types[name]) for name, weight in self.weights.items()}
             added = additions(plan.joined, known, rank, names)
             tuned = copy.copy(self)
-            own = {name: matrix.dtype for name, matrix in added.weights.items()}
+            own = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
             tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), own)
             tuned._file = _copied(self._file)
             added.in_file(tuned._file)
@@ -371,7 +383,7 @@ def finder_of(model: Model) -> Callable[[Node], Handler]:
 
 def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
     """A function of weights and of inputs by name that computes a graph made of a model's."""
-    plan = model._plan.with_graphs(graph, graph, {})
+    plan = model._plan.with_graphs(graph, graph)
 
     def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
         with within("onnx"):
@@ -398,7 +410,7 @@ def revised(model: Model, graph: OnnxGraph) -> Model:
     """
     plan, part = model._plan, copy.copy(model)
     read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
-    part._plan = plan.with_graphs(graph, joined(graph, plan.program.find), {})
+    part._plan = plan.with_graphs(graph, joined(graph, plan.program.find))
     part.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in plan.constants)
     part.defaults = tuple(tensor for tensor in model.defaults if tensor.name in graph.input_names)
     part.outputs = graph.outputs
@@ -430,7 +442,7 @@ def file_of(model: Model) -> onnx.ModelProto:
 
 def types_of_weights(model: Model) -> Mapping[str, DType]:
     """The types that the weights of a model have in its file."""
-    return model._plan.weight_types
+    return {name: kind.dtype for name, kind in model._plan.types.items()}
 
 
 def _are_keys(value: Any) -> bool:

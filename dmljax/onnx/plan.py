@@ -18,6 +18,7 @@ from dmljax.onnx.inputs import Inputs, is_text
 from dmljax.onnx.interpreter import KEY, Program, as_array, is_known, weights_of_types
 from dmljax.onnx.padded import Padded, is_padded_array
 from dmljax.onnx.parameters import Array, DType, Elements, Value
+from dmljax.onnx.scanned_layers import with_scanned_layers
 from dmljax.onnx.static_part import KeyedArray, StaticPart
 from dmljax.text import join_words
 from dmljax.types import FLOATS
@@ -60,7 +61,8 @@ class CallWeights(NamedTuple):
 class Plan:
     """Computes a model; `constants` are the graph's known values that are not weights.
 
-    `joined` is the graph that runs: the file's, with each attention as a single node. `weight_types` are the file's.
+    `joined` is the file's graph with each attention as a single node, and `running` the graph that runs, which may scan
+    the layers of `joined`. `types` are those of the weights in the file.
 
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
@@ -75,22 +77,28 @@ class Plan:
         constants: Mapping[str, Elements],
         deciding: frozenset[str],
         weights: Mapping[str, Any],
+        types: Mapping[str, jax.ShapeDtypeStruct],
+        *,
+        scan_layers: bool = False,
     ) -> None:
         self.program, self.graph, self.constants = program, graph, constants
-        self.joined = joined
+        self.joined, self.scan_layers = joined, scan_layers
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
-        self.weight_types: Mapping[str, DType] = {name: weight.dtype for name, weight in weights.items()}
+        self.types = types
+        self.running = with_scanned_layers(joined, types, constants, program.find) if scan_layers else joined
         self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Program(program.find, {}, program.leading), joined)
+        self._static_part = StaticPart(Program(program.find, {}, program.leading), self.running)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(tensor.name in deciding or tensor.kind != "tensor" for tensor in inputs.needed)
         self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
 
-    def with_graphs(self, graph: OnnxGraph, joined: OnnxGraph, weight_types: Mapping[str, DType]) -> "Plan":
+    def with_graphs(
+        self, graph: OnnxGraph, joined: OnnxGraph, types: Mapping[str, jax.ShapeDtypeStruct] | None = None
+    ) -> "Plan":
         """A plan for graphs derived from this plan's, with other inputs and weights; callers pass all weights."""
         added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
         needed, defaults = (
@@ -98,9 +106,9 @@ class Plan:
             for own in (self._inputs.needed, self._inputs.defaults)
         )
         inputs = Inputs((*needed, *added), defaults)
-        plan = Plan(self.program, graph, joined, inputs, self.constants, self._deciding, {})
-        plan.weight_types = {**self.weight_types, **weight_types}
-        return plan
+        own = {**self.types, **(types or {})}
+        constants, deciding = self.constants, self._deciding
+        return Plan(self.program, graph, joined, inputs, constants, deciding, {}, own, scan_layers=self.scan_layers)
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
@@ -139,7 +147,7 @@ class Plan:
         """The float types of weights that differ from the file's."""
         if call.is_of_own:
             return frozenset()
-        types = {(weight.dtype, self.weight_types[name]) for name, weight in call.weights.items() if name != KEY}
+        types = {(weight.dtype, self.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
         return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
 
     @functools.cached_property
@@ -147,7 +155,7 @@ class Plan:
         defaults = {tensor.name for tensor in self._inputs.defaults}
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.program, self.joined, constants, self._loaded)
+            folded = fold(self.program, self.running, constants, self._loaded)
         loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: value for name, value in loaded.items() if name in read}, **folded.values}
@@ -211,7 +219,7 @@ class Plan:
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.joined, {})
+        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.running, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
         self.program.left_open.clear()
         with self.program.traced(graph), weights_of_types(self._call_types(arguments)):
@@ -224,7 +232,7 @@ class Plan:
     def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to the types of a call's weights, where they differ."""
         types: dict[DType, DType] = {}
-        for name, own in self.weight_types.items():
+        for name, own in ((name, kind.dtype) for name, kind in self.types.items()):
             dtype = weights[name].dtype if name in weights else own
             if dtype != own and {dtype, own} <= FLOATS and types.setdefault(own, dtype) != dtype:
                 rule = f"must be of {own}, or of {types[own]} as others are"

@@ -14,6 +14,7 @@ from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import OnnxGraph
 from dmljax.onnx.interpreter import as_array, as_known, is_known
+from dmljax.onnx.joining import JOINED
 from dmljax.onnx.nodes.indexing import counting_type
 from dmljax.onnx.nodes.shapes import normal
 from dmljax.onnx.padded import Either, Padded, is_padded, is_padded_array
@@ -333,6 +334,16 @@ def _scan(
     for result, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
         finished.append(jnp.moveaxis(jnp.flip(result, 0) if is_reverse else result, 0, normal(axis, result.ndim)))
     return *after, *finished
+
+
+@handles("Stack", domain=JOINED)
+def _stack(*inputs: Array) -> Results:
+    return jnp.stack(inputs)
+
+
+@handles("Unstack", domain=JOINED)
+def _unstack(rows: Array, *, call: Call) -> Results:
+    return tuple(row if call.wants(i) else None for i, row in enumerate(rows))
 
 
 def _each(name: str, numbers: Sequence[int], count: int) -> Sequence[int]:
