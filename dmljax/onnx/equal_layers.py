@@ -34,8 +34,8 @@ class Layers(NamedTuple):
     """Equal layers, from the first: the nodes of each, and how they are connected.
 
     `carried` has the results that the next layer reads, with what the first layer reads in their place. `own` has the
-    names that each layer reads in the same places, by the names that the layer `template` reads there; other values
-    from outside are common to all layers. That layer has all outputs, and the fewest names for several values.
+    names that the layers read in the same places, by the names there in the layer `template`; other values from outside
+    are common to all layers. Values that differ in any layer have different names in the template.
     """
 
     blocks: tuple[tuple[Node, ...], ...]
@@ -48,6 +48,10 @@ class Layers(NamedTuple):
         node, output = place
         names = self.blocks[layer][node].outputs
         return names[output] if output < len(names) else ""
+
+    @property
+    def nodes(self) -> set[Node]:
+        return {node for block in self.blocks for node in block}
 
     def results(self) -> dict[str, tuple[int, Place]]:
         """The layer and the place of each result by name."""
@@ -77,7 +81,7 @@ class Kinds:
         self._apart = apart
         self._constants: dict[str, Hashable] = {name: _frozen(np.asarray(value)) for name, value in constants.items()}
         self._sources: dict[str, str] = {}
-        self.is_stored = {node for node in graph.nodes if self._stores(node)}
+        self.stored = {node for node in graph.nodes if self._stores(node)}
 
     def _stores(self, node: Node) -> bool:
         """Whether a node gives a stored value."""
@@ -127,7 +131,8 @@ def reads(node: Node) -> list[str]:
     """The names that a node and its subgraphs read from outside, in an order that equal nodes share."""
     names = [] if isinstance(node, JoinedNode) else [*node.inputs]
     for graph in _graphs(node):
-        names += (name for name in _reads_in(graph) if name not in _own_names(graph))
+        own = _own_names(graph)
+        names += (name for name in _reads_in(graph) if name not in own)
     return names
 
 
@@ -180,7 +185,7 @@ def _frozen(value: Any) -> Hashable:
 
 def find_layers(graph: OnnxGraph, kinds: Kinds) -> list[Layers]:
     """The equal layers of a graph, in order; a graph may have several sequences of them."""
-    nodes = [node for node in graph.nodes if node not in kinds.is_stored]
+    nodes = [node for node in graph.nodes if node not in kinds.stored]
     numbers: dict[Hashable, int] = {}
     labels = np.array([numbers.setdefault(kinds.label(node), len(numbers)) for node in nodes])
     return [*_found(graph, kinds, nodes, labels)]
@@ -325,7 +330,7 @@ def _unread(
 def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
     """Whether layers read, through other nodes, results of layers that are not carried."""
     results, computed = layers.results(), set[str]()
-    inside = {node for block in layers.blocks for node in block}
+    inside = layers.nodes
     for node in graph.nodes:
         if node not in inside and any(name in results or name in computed for name in names_read(node)):
             computed |= {*node.outputs}
@@ -340,12 +345,10 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     last = len(layers.blocks) - 1
     if count > last:
         return graph
-    inside, dropped = (
-        {node for block in blocks for node in block} for blocks in (layers.blocks, layers.blocks[count:])
-    )
-    results = layers.results()
+    inside, results = layers.nodes, layers.results()
+    dropped = {node for block in layers.blocks[count:] for node in block}
     after = {node: [*_readings(node, results)] for node in graph.nodes if node not in inside}
-    given = {name: [_Reading(results[name], None)] for name in graph.output_names if name in results}
+    given = {name: [_Reading(*results[name], None)] for name in graph.output_names if name in results}
     # A reader with counterparts in other layers belongs to its layer; any other continues after the last layer.
     every = [one for found in (*after.values(), *given.values()) for one in found]
     regular = {one.key for one in every if one.layer < last}
@@ -375,18 +378,11 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
 
 
 class _Reading(NamedTuple):
-    """A result of a layer that a node after it reads; outputs of the graph have no reader."""
+    """A result of a layer that a node after it reads; None instead of a reader for outputs of the graph."""
 
-    result: tuple[int, Place]
+    layer: int
+    place: Place
     reader: Hashable
-
-    @property
-    def layer(self) -> int:
-        return self.result[0]
-
-    @property
-    def place(self) -> Place:
-        return self.result[1]
 
     @property
     def key(self) -> Hashable:
@@ -395,6 +391,6 @@ class _Reading(NamedTuple):
 
 
 def _readings(node: Node, results: Mapping[str, tuple[int, Place]]) -> Iterator[_Reading]:
-    names = [(i, name) for i, name in enumerate(reads(node)) if name in results]
-    for i, name in names:
-        yield _Reading(results[name], (i, _written(node)))
+    for i, name in enumerate(reads(node)):
+        if name in results:
+            yield _Reading(*results[name], (i, _written(node)))

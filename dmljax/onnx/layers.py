@@ -28,8 +28,9 @@ def with_layers(model: M, count: int) -> M:
     """Makes a model with only the first `count` of its equal layers, as `count_layers` counts them.
 
     What follows the last layer reads the results of layer `count` instead. The inputs, outputs and weights that only
-    the other layers have are gone, and the rest of the weights are shared. The model is for estimates: the kernels,
-    bytes and seconds of two numbers of layers give those of any number. Do not save it.
+    the other layers have are gone, and the rest of the weights are shared. The model is for estimates: kernels, bytes
+    and seconds are linear in the number of layers. Do not save it. Where a layer ends with the norm of the next, as in
+    models of ONNX Runtime GenAI, the last norm has that layer's weights.
     """
     with within("onnx"):
         decoder = _decoder(model)

@@ -59,8 +59,8 @@ def load(
     to sizes, or "largest" for the largest possible sizes. Later nodes compute with the true sizes, which
     `Model.with_sizes` returns; elements beyond a bound that is too small are lost.
 
-    `scan_layers` makes programs slower, but compiles only one of the equal layers in a row, such as a transformer's, and
-    runs it in a loop. The loop reads a copy of their weights in memory, which each call of `apply` makes.
+    `scan_layers` makes programs slower, but compiles only one of several equal layers in a row, such as a
+    transformer's, and runs it in a loop. It needs memory for a copy of their weights, which each `apply` makes.
     """
     with within("onnx"):
         scan_layers = boolean("scan_layers", scan_layers)

@@ -27,7 +27,7 @@ def with_scanned_layers(
 
 
 def _scanned(graph: OnnxGraph, layers: Layers) -> OnnxGraph:
-    inside, results = {node for block in layers.blocks for node in block}, layers.results()
+    inside, results = layers.nodes, layers.results()
     outside = [node for node in graph.nodes if node not in inside]
     read = results.keys() & {*graph.output_names, *(name for node in outside for name in names_read(node))}
     depending: set[str] = {*results}
