@@ -1,6 +1,7 @@
 """Programs run where dmljax is not installed: the page's code prints what it says, and `dmljax compile` works."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +18,7 @@ from helpers import X64
 from models import GPT, MODELS
 
 import dmljax
+from dmljax import directml
 from dmljax.command_line.cli import main
 from dmljax.estimation import artifacts
 from dmljax.foundation.extras import command_for
@@ -141,8 +144,7 @@ np.save("logits.npy", logits)
 def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("dmljax").symlink_to(GPT.parents[1])
-    (command,) = re.findall(r"^\$ dmljax (.*)$", PAGE.read_text(), re.MULTILINE)
-    assert main(command.split()) == 0
+    compile_divided(tmp_path)
     printed = printed_without_dmljax(ON_EIGHT_DEVICES + BLOCKS[2] + SAVED, tmp_path)
     assert printed == [*said(BLOCKS[2]), "0.25"]
     expected = dmljax.onnx.load(GPT)(np.ones((4, 8), "int64"))
@@ -164,6 +166,149 @@ def test_several_chips_share_batches_and_take_the_weights_from_a_file(
     assert (told["inputs"], told["outputs"]) == (["bfloat16[4*N,2]"], ["bfloat16[4*N,2]"])
     weight = np.load(f"{path}.npz")["file"]
     assert weight.view(jax.numpy.bfloat16).tolist() == [[1, 2], [3, 4]]
+
+
+def compile_divided(folder: Path) -> None:
+    """Runs the page's command in a folder, the current one; its weights are those whose SHA-256 the page has."""
+    (command,) = re.findall(r"^\$ dmljax (compile .*)$", PAGE.read_text(), re.MULTILINE)
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main(command.split()) == 0
+    (told,) = re.findall(r"^gpt8.stablehlo.npz: .*$", output.getvalue(), re.MULTILINE)
+    assert told in PAGE.read_text().splitlines()
+
+
+def test_the_page_refuses_other_weights_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dmljax").symlink_to(GPT.parents[1])
+    compile_divided(tmp_path)
+    weights = dict(np.load("gpt8.stablehlo.npz"))
+    np.savez("gpt8.stablehlo.npz", **{name: weight + 1 for name, weight in weights.items()})
+    with pytest.raises(AssertionError, match=r"ValueError: gpt8\.stablehlo\.npz: not the artifact's weights"):
+        printed_without_dmljax(ON_EIGHT_DEVICES + BLOCKS[2], tmp_path)
+
+
+DIVIDED = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x) => (float[N, 2] y)
+<float[2, 2] layer_weight = {1, 2, 3, 4}, bfloat16[2] scale = {16256, 16384}, float[2] shift = {1, 2}> {
+    product = MatMul(x, layer_weight)
+    shifted = Add(product, shift)
+    s = Cast<to = 1>(scale)
+    y = Mul(shifted, s)
+}"""
+
+
+@pytest.fixture
+def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The weights of an artifact for two devices, `model`, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").write_bytes(parser.parse_model(DIVIDED).SerializeToString())
+    assert main(["compile", "model.onnx", "--for", "cpu:2", "-o", "model", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["weights_sha256"] == hashlib.sha256(Path("model.npz").read_bytes()).hexdigest()
+    return dict(np.load("model.npz"))
+
+
+def checked(weights: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What `dmljax check` finds in other weights, and in JSON the same."""
+    np.savez("other.npz", **weights)
+    command = ["check", "model", "--weights", "other.npz"]
+    assert main(command) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert main([*command, "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert lines == [f"other.npz: {finding}" for finding in findings]
+    assert last == f"other.npz: {len(lines)} finding{'s' * (len(lines) > 1)} as the weights of model"
+    return list(findings)
+
+
+def test_the_weights_of_an_artifact_are_accepted(divided: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "model", "--weights", "model.npz"]) == 0
+    assert capsys.readouterr().out == "model.npz: no findings as the weights of model\n"
+    first = Path("model.npz").read_bytes()
+    assert main(["compile", "model.onnx", "--for", "cpu:2", "-o", "model"]) == 0
+    assert Path("model.npz").read_bytes() == first
+
+
+def test_weights_of_other_names_and_types_are_named(divided: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    renamed = {"layer.weight": divided["layer_weight"], "shift": divided["shift"].astype("float16")}
+    assert checked(renamed, capsys) == [
+        "weights.layer_weight: is missing, did you mean layer.weight?",
+        "weights.scale: is missing",
+        'weights["layer.weight"]: is no weight of the artifact, did you mean layer_weight?',
+        "weights.shift must be float32[2]; got float16[2]",
+    ]
+    assert checked(divided | {"scale": divided["scale"][:1]}, capsys) == [
+        "weights.scale must be bfloat16[2]; got void16[1]"
+    ]
+
+
+def test_weights_of_another_model_are_told_by_their_checksum(
+    divided: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = checked(divided | {"shift": divided["shift"] + 1}, capsys)
+    digest = hashlib.sha256(Path("other.npz").read_bytes()).hexdigest()
+    assert finding == f"these are not the weights that the artifact was compiled with; got SHA-256 {digest}"
+    *_, finding = checked(divided | {"shift": divided["shift"] * np.float32("nan")}, capsys)
+    assert finding == "weights.shift: has NaN in 2 of 2 elements"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ("model none.npz", "none.npz: no such file"),
+        ("model cut.npz", "cut.npz must be a whole .npz file"),
+        ("model.onnx model.npz", "model.onnx must be an artifact; got "),
+        ("whole model.npz", "whole must be an artifact for several chips, because others include their weights"),
+    ],
+)
+def test_files_that_are_no_artifact_and_weights_are_refused(
+    files: str, message: str, divided: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cut.npz").write_bytes(Path("model.npz").read_bytes()[:400])
+    assert main(["compile", "model.onnx", "--for", "cpu", "-o", "whole"]) == 0
+    artifact, weights = files.split()
+    assert main(["check", artifact, "--weights", weights]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+DAMAGED = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 3] x) => (float[N, 3] y)
+<float[3] good = {1, 2, 3}, float[3] bad = {0, 0, 0}, float[3] mask = {0, 0, 0}, float[3] overflown = {0, 0, 0}> {
+    a = Add(x, good)
+    b = Add(a, bad)
+    c = Add(b, mask)
+    y = Add(c, overflown)
+}"""
+
+
+@pytest.mark.parametrize("chips", ["cpu", "cpu:2"])
+def test_compiling_and_checking_name_weights_with_nan_and_infinities(
+    chips: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = dmljax.onnx.load(parser.parse_model(DAMAGED))
+    infinity, nan = np.inf, np.nan
+    bad = {"bad": [1, nan, nan], "mask": [0, -infinity, -infinity], "overflown": [infinity, 1, 2]}
+    path = str(tmp_path / "model.onnx")
+    model.save(path, model.weights | {name: np.array(values, np.float32) for name, values in bad.items()})
+    assert main(["compile", path, "--for", chips, "-o", str(tmp_path / "model")]) == 0
+    told = ["weights.bad: has NaN in 2 of 3 elements", "weights.overflown: has infinity in 1 of 3 elements"]
+    assert capsys.readouterr().err.splitlines() == [f"warning: {path}: {one}" for one in told]
+    assert main(["compile", path, "--for", chips, "-o", str(tmp_path / "model"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == told
+    assert main(["check", path, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"] == told
+
+
+def test_compiling_names_constants_of_graphs_with_nan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensor = directml.TensorDesc("FLOAT32", (1, 2))
+    add = directml.ElementWiseAddDesc(a=tensor, b=tensor, output=tensor)
+    bias = np.array([[1, np.nan]], np.float32)
+    edges, outputs = {"add.a": "x", "add.b": "bias"}, {"y": "add.output"}
+    graph = directml.Graph(
+        nodes={"add": add}, edges=edges, inputs={"x": tensor}, outputs=outputs, constants={"bias": bias}
+    )
+    path = str(tmp_path / "graph.bin")
+    dmljax.serialized.save(graph, path)
+    assert main(["compile", path, "--for", "cpu", "-o", str(tmp_path / "graph")]) == 0
+    assert capsys.readouterr().err == f"warning: {path}: weights.bias: has NaN in 1 of 2 elements\n"
 
 
 QUANTIZED = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 4] x) => (float[N, 3] y)

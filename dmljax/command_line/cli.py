@@ -97,6 +97,7 @@ CHECK_EXAMPLES = """examples:
   generate_model | dmljax check -                    # check what another program writes
   dmljax check model.onnx                            # missing operators, and nodes that refuse or need a CPU
   dmljax check phi-3-mini-directml                   # a folder of a language model
+  dmljax check net.stablehlo --weights FILE.npz      # whether weights are those of an artifact
 
 The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as JSON."""
 
@@ -127,7 +128,7 @@ The artifact is StableHLO for the platform of the chip, and includes the weights
 open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h
 says. `.call(x)` runs it on that platform, with JAX but without dmljax.
 For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
-of the mesh's first axis."""
+of the mesh's first axis. `dmljax check FILE --weights FILE.npz` tells whether weights are those of an artifact."""
 
 GENERATE_EXAMPLES = """examples:
   dmljax generate phi-3-mini-directml "Once upon a time"
@@ -273,7 +274,16 @@ def _parser() -> argparse.ArgumentParser:
         ),
         ("--compare", "also run the model there, and print times and differences", {"choices": ("onnxruntime",)}),
     )
-    _add_model_options(command("check", CHECK_EXAMPLES), may_be_folder=True)
+    check_parser = command("check", CHECK_EXAMPLES)
+    _add_model_options(check_parser, may_be_folder=True)
+    _add_options(
+        check_parser,
+        (
+            "--weights",
+            "the weights of an artifact that `dmljax compile` wrote for several chips",
+            {"metavar": "FILE.npz"},
+        ),
+    )
     estimate_parser = command("estimate", ESTIMATE_EXAMPLES)
     _add_model_options(estimate_parser, may_be_folder=True)
     _add_options(

@@ -45,6 +45,7 @@ from dmljax.estimation.placement import Program, auto_types, program_of, sizes_o
 from dmljax.estimation.programs import prepared, require_choices
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
+from dmljax.foundation.checks import find_damaged
 from dmljax.foundation.files import require_picture, write_picture
 from dmljax.text import did_you_mean, escape_controls, join_words, json_text, one_line
 from dmljax.types import LATEST
@@ -276,11 +277,26 @@ def check(options: argparse.Namespace) -> int:
     statuses = []
     for path in options.models:
         try:
+            if options.weights:
+                statuses.append(_check_weights(path, options))
+                continue
             check_one = _check_folder if Path(path).is_dir() else _check_onnx if _is_onnx(path) else _check_model
             statuses.append(check_one(path, options))
         except (UnreadableModel, MissingFile) as error:  # the other models are checked all the same
             statuses.append(report_error(error, as_json=options.json))
     return max(statuses)
+
+
+def _check_weights(path: str, options: argparse.Namespace) -> int:
+    """Compares a file of weights with the artifact that takes them as an argument."""
+    problems = [*map(str, artifacts.find_weight_problems(path, options.weights))]
+    if options.json:
+        print(json.dumps({"findings": problems}))
+    else:
+        _print_lines(options.weights, problems)
+        count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
+        print(f"{escape_controls(options.weights)}: {count} as the weights of {escape_controls(path)}")
+    return FINDINGS if problems else 0
 
 
 def _check_onnx(path: str, options: argparse.Namespace) -> int:
@@ -633,20 +649,24 @@ def compile(options: argparse.Namespace) -> int:
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
         program = _served(path, options, mesh)
         artifact = artifacts.exported(program, platforms, mesh)
-        size = artifacts.write(artifact, options.output)
         if mesh:
-            artifacts.write_weights(program.weights, f"{options.output}.npz")
+            size, digest = artifacts.write_with_weights(artifact, program.weights, options.output)
+        else:
+            size = artifacts.write(artifact, options.output)
     told = artifacts.described(artifact, len(program.weights) if mesh else 0)
+    damaged = [str(problem) for problem in find_damaged(program.weights)]
     if options.json:
-        weights = {"weights": f"{options.output}.npz"} if mesh else {}
-        print(json.dumps({"file": options.output, "bytes": size, **weights, **told}))
+        weights = {"weights": f"{options.output}.npz", "weights_sha256": digest} if mesh else {}
+        print(json.dumps({"file": options.output, "bytes": size, **weights, **told, "warnings": damaged}))
         return 0
+    for warning in damaged:
+        print(f"{colored('warning', YELLOW, sys.stderr)}: {escape_controls(f'{path}: {warning}')}", file=sys.stderr)
     print(f"{file}: {size} bytes for {join_words(platforms)}")
     types = f"({', '.join(told['inputs'])}) -> ({', '.join(told['outputs'])})"
     if mesh:
         axes = ",".join(f"{name}={size}" for name, size in sizes.items())
-        print(f"{file}.npz: the weights, an argument\n{types} on a mesh of {axes}")
-        print("notebooks/serving.md shows how to run it")
+        print(f"{file}.npz: the weights, an argument, SHA-256 {digest}\n{types} on a mesh of {axes}")
+        print(f"`dmljax check {file} --weights {file}.npz` compares them; notebooks/serving.md shows how to run it")
     else:
         print(f"{types}\njax.export.deserialize(data).call(...) runs it, where data is the content of the file")
     return 0
@@ -684,7 +704,9 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         if len(descs) != 1:
             raise InvalidDesc(Problem((), f"{escape_controls(path)} must have exactly one dispatchable", len(descs)))
         function = Dispatchable(descs[0])
-        return program_of(descs[0], (), None)._replace(function=lambda weights, *inputs: function(*inputs))
+        program = program_of(descs[0], (), None)
+        weights = dict(getattr(descs[0], "constants", program.weights or {}))
+        return program._replace(function=lambda weights, *inputs: function(*inputs), weights=weights)
     from dmljax.onnx import load as load_onnx
     from dmljax.onnx.input_types import open_types_of_inputs
 

@@ -1,8 +1,15 @@
-"""Serializes programs with `jax.export`, for processes that do not have dmljax."""
+"""Serializes programs with `jax.export`, for processes that do not have dmljax.
 
+Weights in a file of their own are tied to their artifact by the SHA-256 of that file, which is in the artifact's name.
+"""
+
+import hashlib
 import math
+import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,12 +19,14 @@ import numpy as np
 from jax import export
 from jax.sharding import AbstractMesh
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, require, unusable_file
+from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.estimation.chips import TARGETS
 from dmljax.estimation.placement import Program, on_mesh
 from dmljax.estimation.targets import chips_of
+from dmljax.foundation.checks import find_damaged
 from dmljax.foundation.extras import command_for
-from dmljax.text import join_words, one_line
+from dmljax.foundation.files import opened
+from dmljax.text import did_you_mean, join_words, one_line, reason_of
 
 CPU = "cpu"
 MAX_BYTES = 2**31 - 2**24  # of an artifact, which is a flatbuffer; leaves room for everything but weights
@@ -70,15 +79,83 @@ def write(artifact: export.Exported, path: str) -> int:
     return len(data)
 
 
-def write_weights(weights: Mapping[str, Any], path: str) -> None:
-    """Writes weights as an .npz file, for `np.load`."""
+def write_with_weights(artifact: export.Exported, weights: Mapping[str, Any], path: str) -> tuple[int, str]:
+    """Writes an artifact and its weights, and returns the artifact's size in bytes and the SHA-256 of the weights."""
+    file = f"{path}.npz"
+    _write_weights(weights, file)
+    digest = _digest_of(file)
+    try:
+        return write(replace(artifact, fun_name=f"{artifact.fun_name}_of_weights_{digest}"), path), digest
+    except DmlError:
+        Path(file).unlink()
+        raise
+
+
+def _write_weights(weights: Mapping[str, Any], path: str) -> None:
+    """Writes weights as an .npz file, for `np.load`; the same weights give the same bytes."""
     try:
         with zipfile.ZipFile(path, "w") as archive:  # np.savez has no weight named "file"
             for name, weight in weights.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asarray(weight))
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def _digest_of(path: str) -> str:
+    with opened(Path(path), sys.maxsize) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find_weight_problems(artifact_path: str, weights_path: str) -> list[Problem]:
+    """Lists how a file of weights differs from the one that was written with an artifact, and its damaged weights."""
+    artifact = _read_artifact(artifact_path)
+    (types, *_), _ = jax.tree.unflatten(artifact.in_tree, artifact.in_avals)
+    rule = f"{one_line(artifact_path)} must be an artifact for several chips, because others include their weights"
+    require((), isinstance(types, Mapping), rule)
+    weights = _read_weights(weights_path)
+    problems = [*_differences(types, weights)]
+    if not problems and not artifact.fun_name.endswith(digest := _digest_of(weights_path)):
+        problems = [Problem((), "these are not the weights that the artifact was compiled with", f"SHA-256 {digest}")]
+    return [*problems, *find_damaged(weights)]
+
+
+def _read_artifact(path: str) -> export.Exported:
+    with opened(Path(path), MAX_BYTES) as file:
+        data = bytearray(file.read())
+    try:
+        return export.deserialize(data)
+    except Exception as error:  # from wherever in another file's bytes flatbuffers stops
+        raise InvalidDesc(Problem((), f"{one_line(path)} must be an artifact", reason_of(error))) from None
+
+
+def _read_weights(path: str) -> dict[str, Any]:
+    rule = f"{one_line(path)} must be a whole .npz file"
+    with opened(Path(path), sys.maxsize) as file:
+        require((), zipfile.is_zipfile(file), rule)
+        file.seek(0)
+        try:
+            return dict(np.load(file, allow_pickle=False))
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InvalidDesc(Problem((), rule, reason_of(error))) from None
+
+
+def _differences(types: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterator[Problem]:
+    missing = [name for name in types if name not in weights]
+    unknown = [name for name in weights if name not in types]
+    for name in missing:
+        yield Problem(("weights", name), f"is missing{did_you_mean(name, unknown)}")
+    for name in unknown:
+        yield Problem(("weights", name), f"is no weight of the artifact{did_you_mean(name, missing)}")
+    for name, found in weights.items():
+        if name in types and not _has_type(found, wanted := types[name]):
+            sizes = ",".join(map(str, found.shape))
+            yield Problem(("weights", name), f"must be {_spelled(wanted)}", f"{found.dtype.name}[{sizes}]")
+
+
+def _has_type(array: Any, wanted: Any) -> bool:
+    """Whether an array has a type; NumPy reads types that it lacks, such as bfloat16, as bytes."""
+    return array.shape == wanted.shape and array.dtype in (wanted.dtype, np.dtype((np.void, wanted.dtype.itemsize)))
 
 
 def _unwritable(path: str, error: OSError) -> InvalidDesc:

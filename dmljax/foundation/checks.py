@@ -1,10 +1,11 @@
-"""Checks and normalizes arguments, or refuses them by name: integers, enumerators and arrays."""
+"""Checks and normalizes arguments, or refuses them by name: integers, enumerators, arrays and weights."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
@@ -147,3 +148,15 @@ def set_fields(frozen: object, **fields: Any) -> None:
     """Sets fields of a frozen dataclass, for use in its own `__init__` or `__post_init__`."""
     for name, value in fields.items():
         object.__setattr__(frozen, name, value)
+
+
+def find_damaged(weights: Mapping[str, Any]) -> Iterator[Problem]:
+    """Names weights that have NaN, or infinities beside numbers other than 0, as no mask has."""
+    for name, weight in weights.items():
+        numbers = np.asarray(weight)
+        if not jnp.issubdtype(numbers.dtype, jnp.floating) or (is_finite := np.isfinite(numbers)).all():
+            continue
+        has_nan = np.isnan(numbers).any()
+        if has_nan or np.any(numbers[is_finite] != 0):
+            kind, count = "NaN" if has_nan else "infinity", np.sum(~is_finite)
+            yield Problem(("weights", name), f"has {kind} in {count} of {numbers.size} elements")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.foundation.checks import find_damaged
 from dmljax.onnx.diffusion import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.folder_models import DECODER, load_part, problems_between, revised
@@ -140,7 +141,8 @@ def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
     try:
         model = loading()
         caches = open_caches(model)
-        problems = [*map(str, refusals_of(model, lambda size: sizes_of_inputs(model, caches, size)))]
+        refusals = refusals_of(model, lambda size: sizes_of_inputs(model, caches, size))
+        problems = [*map(str, (*refusals, *find_damaged(model.weights)))]
     except MissingFile as error:
         if not error.problems[0].path:  # the model itself is missing
             raise
