@@ -81,7 +81,8 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     )
 
 
-UNITS = {"float16": 1, "float32": 4, "float64": 4}  # the allowed error of float arithmetic, in units in the last place
+# The allowed error of float arithmetic, in units in the last place
+UNITS = {"float16": 1, "bfloat16": 1, "float32": 4, "float64": 4}
 
 
 def units_off(actual: Any, exact: NDArray[Any]) -> NDArray[np.float64]:

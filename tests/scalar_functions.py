@@ -18,8 +18,8 @@ Arr = NDArray[Any]
 
 def dense(dtype: Any, count: int, seed: int) -> Arr:
     """Numbers of all magnitudes, with many small ones and many near points where functions break."""
-    if dtype == np.float16:
-        return np.arange(2**16).astype(np.uint16).view(np.float16)
+    if dtype in (np.float16, jnp.bfloat16):
+        return np.arange(2**16).astype(np.uint16).view(dtype)
     rng = np.random.default_rng(seed)
     ranges = [rng.uniform(-size, size, count // 8).astype(np.float32) for size in (1e-3, 0.1, 1, 3, 10, 30, 110, 1000)]
     breakpoints = np.array(BREAKPOINTS + [-x for x in BREAKPOINTS], np.float32).view(np.int32)
