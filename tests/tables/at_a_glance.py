@@ -40,12 +40,13 @@ TEXT = """\
 - **since**: the first feature level that has the operator.
 - **gradient**: whether the function has one, in forward and reverse mode. *0* marks step functions, and *none* marks
   functions without a float among their inputs or results.
-- **exact**: *to the bit* or *rounded*; [accuracy](accuracy.md) has the largest errors. *Sums* of floats round several
-  times; the operator's page bounds the error relative to the sum of the magnitudes. Sums of integers, maxima and copies
-  are exact.
+- **exact**: *to the bit* or *rounded*; [accuracy](accuracy.md) has the largest errors found. *Sums* of floats round
+  several times; the operator's page bounds the error relative to the sum of the magnitudes. Sums of integers, maxima
+  and copies are exact.
 - **speed**: how many times as fast as the fastest rival dmljax is. The rivals are jax.numpy's idiom, PyTorch and ONNX
   Runtime, on one workload of about 2^20 elements and two cores of a shared machine. Differences of a tenth are noise,
-  and a cell is empty where no rival computes the same. [Other libraries](beside.md) says more.
+  and a cell is empty where no rival computes the same. `tests/benchmarks/RESULTS.md` in the repository has the dates
+  and commits of the measurements, [other libraries](beside.md) the reasons.
 
 {families}
 """
@@ -103,8 +104,8 @@ def depends_on_its_inputs(jaxpr: Any) -> bool:
 
 
 def exactness(name: str) -> str:
-    """Whether results are exact to the bit, rounded, or sums; no error of float32 and float16 is exact as well."""
+    """Whether results are exact to the bit, rounded, or sums; no error in the table of accuracy is exact as well."""
     if SUMS.search(name) and not COPIES.search(name):
         return "sums"
-    has_no_error = re.search(rf"^\| {name} \| 0 \|.*\| 0 \|$", ACCURACY.read_text(), re.MULTILINE)
+    has_no_error = re.search(rf"^\| {name} \| 0 \|.*\| 0 \| 0 \|$", ACCURACY.read_text(), re.MULTILINE)
     return "to the bit" if has_no_error or CASES[f"DML_OPERATOR_{name}"].is_exact else "rounded"
