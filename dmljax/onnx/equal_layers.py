@@ -268,7 +268,7 @@ def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
             return None
     initial = [*carried.values()] if template == 0 else []
     is_clear = len({*initial}) == len(initial) and not {*own} & (common | {*initial}) and not common & {*initial}
-    return Layers(tuple(map(tuple, blocks)), template, carried, own) if own and is_clear else None
+    return Layers(tuple(map(tuple, blocks)), template, carried, own) if own and carried and is_clear else None
 
 
 def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Sequence[Node]) -> Layers | None:

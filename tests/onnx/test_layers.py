@@ -141,6 +141,12 @@ def test_a_first_layer_on_which_all_depend_differs() -> None:
     assert count_layers(dmljax.onnx.load(model)) == 3
 
 
+def test_products_side_by_side_are_no_layers() -> None:
+    nodes = "q = MatMul(x, a)  k = MatMul(x, b)  v = MatMul(x, c)  s = Mul(q, k)  y = Mul(s, v)"
+    text = f"(float[N, 4] x) => (float[N, 4] y) <float[4, 4] a, float[4, 4] b, float[4, 4] c> {{ {nodes} }}"
+    assert count_layers(dmljax.onnx.load(parsed(text))) == 1
+
+
 def test_a_model_without_equal_layers_is_refused() -> None:
     model = dmljax.onnx.load(parsed("(float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Relu(h) }"))
     assert count_layers(model) == 1
