@@ -10,7 +10,7 @@ from dmljax.onnx.file import OnnxGraph
 from dmljax.onnx.folder_models import DECODER
 from dmljax.onnx.genai import Settings
 from dmljax.onnx.language import LanguageModel
-from dmljax.onnx.model import Model, graph_in_file, layers_of, revised
+from dmljax.onnx.model import Model, graph_in_file, layers_of, part_of
 
 M = TypeVar("M", Model, LanguageModel)
 
@@ -40,9 +40,9 @@ def with_layers(model: M, count: int) -> M:
         count = integer_in("count", count, 1, len(layers.blocks))
         graph = shortened(graph_in_file(decoder), layers, count)
         if isinstance(model, Model):
-            return revised(model, graph)
+            return part_of(model, graph)
         graph, settings = _renumbered(graph, model.settings)
-        return LanguageModel(settings, model.models.by_part | {DECODER: revised(decoder, graph)})
+        return LanguageModel(settings, model.models.by_part | {DECODER: part_of(decoder, graph)})
 
 
 def _decoder(model: Model | LanguageModel) -> Model:

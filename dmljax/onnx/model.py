@@ -404,7 +404,7 @@ def layers_of(model: Model) -> list[Layers]:
     return find_layers(plan.graph, Kinds(plan.graph, model.weights, plan.constants))
 
 
-def revised(model: Model, graph: OnnxGraph) -> Model:
+def part_of(model: Model, graph: OnnxGraph) -> Model:
     """A model of a part of a model's graph, with those of its weights and outputs that the part has.
 
     It shares the weights. `save` does not know it, and would write the whole model.

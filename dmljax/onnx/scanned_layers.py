@@ -46,20 +46,21 @@ def _nodes(layers: Layers, read: Collection[str]) -> Iterator[Node]:
     `read` are the names of results that other nodes read.
     """
     results, last = layers.results(), len(layers.blocks) - 1
-    prefix = f"{_PREFIX}/{layers.blocks[0][0].label}"
+    label = layers.blocks[0][0].label
+    prefix = f"{_PREFIX}/{label}"
     stacked = [f"{prefix}/{name}" for name in layers.own]
     for name, names in zip(stacked, layers.own.values(), strict=True):
-        yield Node("Stack", JOINED, 1, name, names, (name,), {})
+        yield Node("Stack", JOINED, 1, label, names, (name,), {})
     # A state of the Scan has only the last layer's result; its outputs have a row for each layer.
     found = {results[name] for name in read}
     places = sorted({place for layer, place in found if layer < last or place not in layers.carried})
     finals = [name if (name := layers.result(last, at)) in read and at not in places else "" for at in layers.carried]
     rows = [f"{prefix}/{layers.result(layers.template, place)}" for place in places]
     attributes = {"body": _body(layers, places), "num_scan_inputs": len(stacked)}
-    yield Node("Scan", MAIN, _VERSION, prefix, (*layers.carried.values(), *stacked), (*finals, *rows), attributes)
+    yield Node("Scan", MAIN, _VERSION, label, (*layers.carried.values(), *stacked), (*finals, *rows), attributes)
     for row, place in zip(rows, places, strict=True):
         of_layers = (layers.result(layer, place) for layer in range(last + 1))
-        yield Node("Unstack", JOINED, 1, row, (row,), tuple(name if name in read else "" for name in of_layers), {})
+        yield Node("Unstack", JOINED, 1, label, (row,), tuple(name if name in read else "" for name in of_layers), {})
 
 
 def _body(layers: Layers, places: Sequence[Place]) -> OnnxGraph:
