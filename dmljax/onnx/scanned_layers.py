@@ -46,7 +46,7 @@ def _nodes(layers: Layers, read: Collection[str]) -> Iterator[Node]:
     `read` are the names of results that other nodes read.
     """
     results, last = layers.results(), len(layers.blocks) - 1
-    label = layers.blocks[0][0].label
+    label = f"{len(layers.blocks)} layers from {layers.blocks[0][0].label}"
     prefix = f"{_PREFIX}/{label}"
     stacked = [f"{prefix}/{name}" for name in layers.own]
     for name, names in zip(stacked, layers.own.values(), strict=True):

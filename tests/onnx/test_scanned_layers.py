@@ -17,7 +17,7 @@ from small_language_models import write_folder
 from test_layers import SCALE, X, parsed, perceptron, residual, transformer
 
 import dmljax.onnx
-from dmljax.directml import InvalidType, Unsupported
+from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 
 GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"
 Models = tuple[dmljax.onnx.Model, dmljax.onnx.Model]
@@ -148,6 +148,12 @@ def test_the_decoder_of_a_language_model(tmp_path: Path) -> None:
         feeds[cache.name] = random.standard_normal((1, 2, 5, 16)).astype(np.float32)
     assert lengths_of_loops(lambda: scanned(**feeds)) == [4]
     assert_close(scanned(**feeds), plain(**feeds))
+
+
+def test_errors_name_a_node_of_the_first_layer() -> None:
+    _, scanned = both(perceptron(5, change=("[1] scale", "[K] scale")))
+    with pytest.raises(InvalidDesc, match=re.escape('nodes["5 layers from p0"].Scan.body.nodes.s0.Mul: a and b must')):
+        scanned(X, np.ones(3, np.float32))
 
 
 def test_layers_that_draw_numbers_stay_as_they_are() -> None:
