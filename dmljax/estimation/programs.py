@@ -19,7 +19,7 @@ from dmljax.estimation.placement import Placed, Program, in_type, placed, progra
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
 from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost, Work
 from dmljax.estimation.roof import roof_of, seconds_of_products
-from dmljax.estimation.targets import Place, place_of
+from dmljax.estimation.targets import Place, place_of, without_mesh
 from dmljax.estimation.training import gradient_of, optimizer_of, training_step
 from dmljax.text import join_words, show
 
@@ -77,7 +77,7 @@ class Prepared(NamedTuple):
 
     def estimate(self, *, gradient: bool = False, optimizer: Any = None) -> Estimate:
         precision = self.precision or jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-        with within("estimate"), jax.default_matmul_precision(precision):
+        with within("estimate"), jax.default_matmul_precision(precision), without_mesh():
             program, arguments = self.program, self.arguments
             weights, slopes, state = arguments.weights, (), ()
             updated = arguments.inputs[0] if program.updates else None

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -15,7 +16,8 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import SingleDeviceSharding
+import numpy as np
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, require
 from dmljax.estimation.chips import TARGETS, Target, Tpu, gpu_config
@@ -34,6 +36,12 @@ ENVIRONMENT = {  # of a process that compiles
 }
 MODULES = {"cuda": "jax_cuda12_plugin", "tpu": "libtpu"}  # that contain the compilers
 PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
+
+
+def without_mesh() -> AbstractContextManager[Any]:
+    """Lets a program be traced for other devices than those of the mesh of `jax.set_mesh`, if any."""
+    nobody: AbstractContextManager[Any] = jax.set_mesh(Mesh(np.empty((), object), ()))
+    return nobody
 
 
 class Place(NamedTuple):
@@ -172,8 +180,8 @@ def compile_for(
     # would make XLA keep a kernel that chooses the only way.
     results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
     jitted = jax.jit(lambda *arrays: function(*arrays), donate_argnums=donate_argnums, **results)
-    lowered = jitted.lower(*shapes)
-    text = lowered.compile().as_text()
+    with without_mesh():
+        text = jitted.lower(*shapes).compile().as_text()
     seconds = time.perf_counter() - start
     steps = steps_of(text or "")
     estimated = sum(chip.target.seconds(step.cost) for step in steps)

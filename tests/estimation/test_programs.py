@@ -10,12 +10,12 @@ import numpy as np
 import optax
 import pytest
 from helpers import f32
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from models import MODELS
 
 import dmljax
 from dmljax import directml, dxdispatch
-from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, programs, table
+from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, compile_for, programs, table
 from dmljax.estimation.chips import Times
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.report import Work
@@ -193,6 +193,17 @@ def test_the_largest_batch_fits_and_a_batch_of_twice_its_size_does_not() -> None
     assert most > 1000
     assert dmljax.estimate(wide, array(most, 4096), target="h100", weights=weights).fits
     assert not dmljax.estimate(wide, array(2 * most, 4096), target="h100", weights=weights).fits
+
+
+@pytest.mark.parametrize("target", ["h100", "h100:2"])
+@pytest.mark.usefixtures("compilers")
+def test_the_mesh_that_a_user_has_set_is_not_the_targets(target: str) -> None:
+    estimates = []
+    for mesh in (jax.sharding.Mesh(np.empty((), object), ()), jax.make_mesh((1,), ("x",), (AxisType.Explicit,))):
+        with jax.set_mesh(mesh):
+            estimates.append(dmljax.estimate(layer, array(64, 256), target=target, weights=WEIGHTS, gradient=True))
+            assert compile_for("h100", jnp.sin, array(8)).cost.kernels == 1
+    assert estimates[0].cost == estimates[1].cost
 
 
 @pytest.mark.usefixtures("compilers")
