@@ -20,9 +20,8 @@ from jax import export
 from jax.sharding import AbstractMesh
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
-from dmljax.estimation.chips import TARGETS
+from dmljax.estimation.chips import TARGETS, chips_of
 from dmljax.estimation.placement import Program, on_mesh
-from dmljax.estimation.targets import chips_of
 from dmljax.foundation.checks import find_damaged
 from dmljax.foundation.extras import command_for
 from dmljax.foundation.files import opened

@@ -1,13 +1,16 @@
 """Chips, and the time of programs at their peak rates."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
 from typing import NamedTuple
 
+from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.estimation.cost import Cost
+from dmljax.text import did_you_mean
 
 # What an H100 took: a kernel in a chain of 100 (tests/benchmarks/RESULTS.md), and an iteration of a loop besides
 SECONDS_PER_KERNEL = 1e-6
@@ -50,6 +53,7 @@ class Tpu(NamedTuple):
     """The properties of a TPU: XLA's name of it, and its vector units' lanes, of which each computes an operation."""
 
     name: str
+    smallest: tuple[int, ...]  # slice
     lanes: int
     config: str = "default"
     devices: int = 1  # of a chip, each with its own part of the memory
@@ -59,7 +63,6 @@ class Tpu(NamedTuple):
 class Target:
     """A chip and its maker's figures."""
 
-    topology: str  # the smallest with this chip
     memory: float  # bytes
     bytes_per_second: float  # to and from its memory
     halves_per_second: float  # 16-bit operations of matrix products
@@ -74,6 +77,11 @@ class Target:
     @property
     def platform(self) -> str:
         return "cuda" if self.gpu else "tpu"
+
+    @property
+    def smallest(self) -> tuple[int, ...]:
+        """The sizes of the smallest slice of TPUs; empty for GPUs."""
+        return self.kind.smallest if isinstance(self.kind, Tpu) else ()
 
     @property
     def usable_memory(self) -> int:
@@ -133,12 +141,12 @@ class Target:
 
 def _hopper(name: str, memory: float, bytes_per_second: float) -> Target:
     gpu = Gpu(name, 132, 128, shared_kib=228, cache_mib=50, major=9)
-    return Target("1x1x1", memory, bytes_per_second, 989.17e12, 450e9, 1.98e9, gpu)
+    return Target(memory, bytes_per_second, 989.17e12, 450e9, 1.98e9, gpu)
 
 
 def _ampere(name: str, memory: float, bytes_per_second: float) -> Target:
     gpu = Gpu(name, 108, 64, shared_kib=164, cache_mib=40, major=8, features="NONE", network_per_second=25e9)
-    return Target("1x1x1", memory, bytes_per_second, 311.87e12, 300e9, 1.41e9, gpu)
+    return Target(memory, bytes_per_second, 311.87e12, 300e9, 1.41e9, gpu)
 
 
 # GPUs: as XLA describes them (openxla/xla, xla/backends/gpu/target_config/specs), all but the PCIe versions. The rates
@@ -156,19 +164,19 @@ TARGETS: Mapping[str, Target] = {
     "a100": _ampere("NVIDIA A100-SXM4-80GB", 85100068864, 2.03904e12),
     "a100-40": _ampere("NVIDIA A100-SXM4-40GB", 42331013120, 1.5552e12),
     "b200": Target(
-        *("1x1x1", 191514411008, 8e12, 2250e12, 900e9, 1.965e9),
+        *(191514411008, 8e12, 2250e12, 900e9, 1.965e9),
         Gpu("NVIDIA B200", 148, 128, shared_kib=228, cache_mib=126.5, major=10, doubles_per_second=40e12),
     ),
     "gb200": Target(
-        *("1x1x1", 197897748480, 8e12, 2500e12, 900e9, 2.062e9),
+        *(197897748480, 8e12, 2500e12, 900e9, 2.062e9),
         Gpu("NVIDIA GB200", 152, 128, shared_kib=228, cache_mib=129.25, major=10, doubles_per_second=40e12, machine=72),
     ),
-    "v4": Target("2x2x1", 30.75 * 2**30, 1228e9, 275e12, 300e9, 1.05e9, Tpu("v4", 8192, "megacore")),
-    "v5e": Target("2x2", 15.75 * 2**30, 819e9, 197e12, 200e9, 1.5e9, Tpu("v5e", 4096)),
-    "v5p": Target("2x2x1", 95.74 * 2**30, 2765e9, 459e12, 600e9, 1.75e9, Tpu("v5p", 8192)),
-    "v6e": Target("2x2", 31.25 * 2**30, 1638e9, 918e12, 400e9, 1.75e9, Tpu("v6e", 4096)),
+    "v4": Target(30.75 * 2**30, 1228e9, 275e12, 300e9, 1.05e9, Tpu("v4", (2, 2, 1), 8192, "megacore")),
+    "v5e": Target(15.75 * 2**30, 819e9, 197e12, 200e9, 1.5e9, Tpu("v5e", (2, 2), 4096)),
+    "v5p": Target(95.74 * 2**30, 2765e9, 459e12, 600e9, 1.75e9, Tpu("v5p", (2, 2, 1), 8192)),
+    "v6e": Target(31.25 * 2**30, 1638e9, 918e12, 400e9, 1.75e9, Tpu("v6e", (2, 2), 4096)),
     # A device is half of a chip, as for JAX.
-    "v7x": Target("2x2x1", 94.75 * 2**30, 3690e9, 1153.5e12, 300e9, 1.9e9, Tpu("tpu7x", 4096, devices=2)),
+    "v7x": Target(94.75 * 2**30, 3690e9, 1153.5e12, 300e9, 1.9e9, Tpu("tpu7x", (2, 2, 1), 4096, devices=2)),
 }
 
 
@@ -184,3 +192,42 @@ def gpu_config(target: Target, gpu: Gpu) -> str:
     }
     text = resources.files("dmljax.estimation").joinpath("gpu.txtpb").read_text()
     return Template(text).substitute(gpu._asdict() | facts)
+
+
+def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
+    """A chip of `TARGETS` or of `others`, and how many there are: `v5e:4x4` and `v5e:16` mean `("v5e", (4, 4))`."""
+    chip, colon, sizes = name.partition(":")
+    known = (*others, *TARGETS)
+    if chip not in known:
+        remedy = f"choose {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
+        raise InvalidDesc(Problem((), f"unknown chip {chip!r}{did_you_mean(chip, known)}", remedy=remedy))
+    smallest = () if chip in others else TARGETS[chip].smallest
+    rank = len(smallest) or 1
+    form = "x".join("4" * rank)
+    is_sized = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
+    usual = usual_slices(smallest)
+    largest = ", at most 16x16" if rank == 2 else ""
+    counts = f"{largest}, or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
+    rule = f"must be written like {chip}:{form}{counts}"
+    is_sized = is_sized and (rank != 2 or max(_sizes_in(sizes)) <= 16)  # or else libtpu aborts
+    require("target", not colon or is_sized or sizes in map(str, usual), rule, repr(name))
+    if not colon:
+        return chip, ()
+    return chip, _sizes_in(sizes) if is_sized else usual[int(sizes)]
+
+
+def _sizes_in(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+_LARGEST_SLICES = {2: 256, 3: 4096}  # chips that are powers of two, by the dimensions of a topology
+
+
+def usual_slices(smallest: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+    """The topology of each number of TPUs that is a power of two: the most cubic, as clouds offer it."""
+    rank, least = len(smallest), math.prod(smallest)
+    found = {least: smallest} if rank > 1 else {}
+    for count in (2**i for i in range(least.bit_length(), _LARGEST_SLICES.get(rank, 0).bit_length())):
+        exponent = count.bit_length() - 1
+        found[count] = tuple(2 ** ((exponent + i) // rank) for i in range(rank))
+    return found

@@ -131,6 +131,11 @@ def called_kernels(steps: Iterable[Step]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(step.kernel for step in steps if step.kernel))
 
 
+def calls_without_cost(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The custom calls that declare no cost, and count with their operands and results."""
+    return tuple(dict.fromkeys(step.custom_call for step in steps if step.custom_call))
+
+
 def _scheduled(instruction: Instruction, computation: Computation, reading: _Reading) -> list[Step]:
     """The steps that an instruction of a sequence runs."""
     if instruction.opcode == "while":

@@ -38,16 +38,11 @@ class PreparedByDepth(NamedTuple):
 
 def by_depth(model: Any, prepare: Callable[[Any], Any]) -> PreparedByDepth:
     """Prepares an ONNX model or a folder's language model by its layers."""
-    # Imported here: the package onnx is an extra.
-    from dmljax.onnx.language import LanguageModel
-    from dmljax.onnx.layers import count_layers, with_layers
-    from dmljax.onnx.model import Model
-
-    count = count_layers(model) if isinstance(model, (Model, LanguageModel)) else 0
+    count = getattr(model, "equal_layers", 0)
     with within("estimate"):
         rule, remedy = f"needs an ONNX model with more than {max(COMPILED)} equal layers", "leave it out"
         require("extrapolate", count > max(COMPILED), rule, count, remedy=remedy)
-    return PreparedByDepth(prepare(model), [prepare(with_layers(model, layers)) for layers in COMPILED], count)
+    return PreparedByDepth(prepare(model), [prepare(model.with_layers(layers)) for layers in COMPILED], count)
 
 
 def extrapolated(few: Estimate, more: Estimate, layers: int) -> Estimate:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.chips import Target, Times, sum_of_times
-from dmljax.estimation.cost import Cost, Step, called_kernels, steps_of
+from dmljax.estimation.cost import Cost, Step, called_kernels, calls_without_cost, steps_of
 from dmljax.estimation.declared import with_declared
 from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
@@ -183,7 +183,7 @@ def _estimated(source: Program, arguments: Placed, place: Place, updated: Any) -
         roof=roof_of(traced.jaxpr, place.target) / devices,
         nodes=_dearest(steps, spent),
         called=called_kernels(steps),
-        custom_calls=tuple(dict.fromkeys(step.custom_call for step in steps if step.custom_call)),
+        custom_calls=calls_without_cost(steps),
     )
 
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from dmljax.estimation.chips import TARGETS, Target
+from dmljax.estimation.chips import TARGETS, Target, chips_of
 from dmljax.estimation.convolutions import Extent, multiplications
-from dmljax.estimation.targets import chips_of
 from dmljax.types import bits_of
 
 

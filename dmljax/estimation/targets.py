@@ -5,7 +5,6 @@ The extra `accelerators` installs the compilers.
 
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,12 +18,13 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from dmljax.errors import InvalidDesc, Problem, Unsupported, require
-from dmljax.estimation.chips import TARGETS, Target, Tpu, gpu_config
-from dmljax.estimation.cost import Cost, called_kernels, steps_of
+from dmljax.errors import Problem, Unsupported, require
+from dmljax.estimation.chips import TARGETS, Target, Tpu, chips_of, gpu_config, usual_slices
+from dmljax.estimation.cost import Cost, called_kernels, calls_without_cost, steps_of
+from dmljax.estimation.declared import with_declared
 from dmljax.estimation.exchange import Exchange
 from dmljax.foundation.extras import command_for
-from dmljax.text import did_you_mean, one_line
+from dmljax.text import one_line
 
 ENVIRONMENT = {  # of a process that compiles
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # or else JAX refuses its plugin for CUDA, because there is no GPU
@@ -61,49 +61,10 @@ class Place(NamedTuple):
             between = exchange.received(lambda chip: chip // gpu.machine)
             return max(exchange.received(), between * self.target.exchanged_per_second / gpu.network_per_second)
         places = [tuple(device.coords) for device in self.devices]
-        axes = range(len(_sizes_in(self.target.topology)))
+        axes = range(len(self.target.smallest))
         used = [axis for axis in axes if any(len({places[i][axis] for i in group}) > 1 for group in exchange.groups)]
         links = sum(min(len({place[axis] for place in places}) - 1, 2) for axis in used)
         return exchange.received(places.__getitem__) * 2 * len(axes) / max(links, 1)
-
-
-def chips_of(name: str, *others: str) -> tuple[str, tuple[int, ...]]:
-    """A chip of `TARGETS` or of `others`, and how many there are: `v5e:4x4` and `v5e:16` mean `("v5e", (4, 4))`."""
-    chip, colon, sizes = name.partition(":")
-    known = (*others, *TARGETS)
-    if chip not in known:
-        remedy = f"choose {', '.join(known)}, or several chips such as h100:8, v5e:16 or v5e:4x4"
-        raise InvalidDesc(Problem((), f"unknown chip {chip!r}{did_you_mean(chip, known)}", remedy=remedy))
-    smallest = () if chip in others or TARGETS[chip].gpu else _sizes_in(TARGETS[chip].topology)
-    rank = len(smallest) or 1
-    form = "x".join("4" * rank)
-    is_sized = re.fullmatch(r"[1-9]\d{0,3}" + r"x[1-9]\d{0,3}" * (rank - 1), sizes) is not None
-    usual = _usual_slices(smallest)
-    largest = ", at most 16x16" if rank == 2 else ""
-    counts = f"{largest}, or be one of {chip}:{', '.join(map(str, usual))}" if usual else ""
-    rule = f"must be written like {chip}:{form}{counts}"
-    is_sized = is_sized and (rank != 2 or max(_sizes_in(sizes)) <= 16)  # or else libtpu aborts
-    require("target", not colon or is_sized or sizes in map(str, usual), rule, repr(name))
-    if not colon:
-        return chip, ()
-    return chip, _sizes_in(sizes) if is_sized else usual[int(sizes)]
-
-
-def _sizes_in(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split("x")))
-
-
-_LARGEST_SLICES = {2: 256, 3: 4096}  # chips that are powers of two, by the dimensions of a topology
-
-
-def _usual_slices(smallest: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-    """The topology of each number of TPUs that is a power of two: the most cubic, as clouds offer it."""
-    rank, least = len(smallest), math.prod(smallest)
-    found = {least: smallest} if rank > 1 else {}
-    for count in (2**i for i in range(least.bit_length(), _LARGEST_SLICES.get(rank, 0).bit_length())):
-        exponent = count.bit_length() - 1
-        found[count] = tuple(2 ** ((exponent + i) // rank) for i in range(rank))
-    return found
 
 
 @cache
@@ -134,7 +95,7 @@ def _devices(name: str, target: Target, sizes: Sequence[int]) -> Any:
     kind = target.kind
     try:
         if isinstance(kind, Tpu):
-            shape = "x".join(map(str, sizes)) or target.topology
+            shape = "x".join(map(str, sizes or kind.smallest))
             options = {"chip_config_name": kind.config}
             return topologies.get_topology_desc(f"{kind.name}:{shape}", platform="tpu", **options).devices
         count = math.prod(sizes)
@@ -149,7 +110,7 @@ def _devices(name: str, target: Target, sizes: Sequence[int]) -> Any:
             return topologies.get_topology_desc("", platform="cuda", **options).devices
     except Exception as error:  # JAX's runtime errors and ValueErrors, which are long
         reason = one_line(str(error).splitlines()[0])
-        usual = ", ".join(map(str, _usual_slices(_sizes_in(target.topology))))
+        usual = ", ".join(map(str, usual_slices(target.smallest)))
         remedy = f"{name.partition(':')[0]}:{usual} work" if usual and target.gpu is None else None
         raise Unsupported(Problem("target", f"XLA has no topology {name}: {reason}", remedy=remedy)) from None
 
@@ -162,6 +123,7 @@ class Compiled:
     estimated_seconds: float
     compile_seconds: float
     called: tuple[str, ...]  # Pallas kernels
+    custom_calls: tuple[str, ...]  # that declare no cost
 
 
 def compile_for(
@@ -181,8 +143,11 @@ def compile_for(
     results: Any = {} if jax.tree.leaves(shapes) else {"out_shardings": place}
     jitted = jax.jit(lambda *arrays: function(*arrays), donate_argnums=donate_argnums, **results)
     with without_mesh():
-        text = jitted.lower(*shapes).compile().as_text()
+        traced = jitted.trace(*shapes)
+        text = traced.lower().compile().as_text()
     seconds = time.perf_counter() - start
-    steps = steps_of(text or "")
+    steps = with_declared(steps_of(text or ""), traced.jaxpr.jaxpr, chip.target.platform, 1)
     estimated = sum(chip.target.seconds(step.cost) for step in steps)
-    return Compiled(sum((step.cost for step in steps), Cost()), estimated, seconds, called_kernels(steps))
+    return Compiled(
+        sum((step.cost for step in steps), Cost()), estimated, seconds, called_kernels(steps), calls_without_cost(steps)
+    )

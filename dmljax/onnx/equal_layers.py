@@ -377,6 +377,25 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     return replace(graph, nodes=left, inputs=inputs, outputs=outputs)
 
 
+def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:
+    """A graph that lacks some layers, with its caches numbered from 0, and the number of layers that have some.
+
+    `patterns` have the place of a layer's number in the names of caches.
+    """
+    left = [i for i in range(layers) if {pattern % i for pattern in patterns} & {*graph.input_names}]
+    names = {pattern % old: pattern % new for new, old in enumerate(left) for pattern in patterns if old != new}
+
+    def renamed(some: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.get(name, name) for name in some)
+
+    nodes = (replace(node, inputs=renamed(node.inputs), outputs=renamed(node.outputs)) for node in graph.nodes)
+    inputs, outputs = (
+        tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in side)
+        for side in (graph.inputs, graph.outputs)
+    )
+    return replace(graph, nodes=tuple(nodes), inputs=inputs, outputs=outputs), len(left)
+
+
 class _Reading(NamedTuple):
     """A result of a layer that a node after it reads; None instead of a reader for outputs of the graph."""
 

@@ -25,10 +25,11 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
 from dmljax.onnx.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
+from dmljax.onnx.equal_layers import with_caches_numbered
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, changed, finder_of, graph_of, stored_in
+from dmljax.onnx.model import Model, changed, finder_of, graph_of, graph_with_layers, part_of, stored_in
 from dmljax.onnx.several_models import in_floats
 from dmljax.onnx.sharding import divided_along
 from dmljax.text import join_words, show
@@ -118,6 +119,19 @@ class LanguageModel:
         or if rotary angles differ for short and for long sequences.
         """
         return not self._batch_axes and self._are_long(length) == self._are_long(to)
+
+    @property
+    def equal_layers(self) -> int:
+        """The number of equal layers of the model that decodes, as `Model.equal_layers` counts them."""
+        return self.model.equal_layers
+
+    def with_layers(self, count: int) -> "LanguageModel":
+        """Makes a language model with only the first of the `equal_layers`, as `Model.with_layers` does."""
+        with within("onnx"):
+            caches = [name for role, name in self.settings.names.items() if role.startswith(("past_", "present_"))]
+            graph, layers = with_caches_numbered(graph_with_layers(self.model, count), caches, self.settings.layers)
+            by_part = self.models.by_part | {DECODER: part_of(self.model, graph)}
+            return LanguageModel(self.settings._replace(layers=layers), by_part)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""

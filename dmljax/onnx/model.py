@@ -16,7 +16,7 @@ from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import saving, sharding
 from dmljax.onnx.directml import directml_graph
-from dmljax.onnx.equal_layers import Kinds, Layers, find_layers
+from dmljax.onnx.equal_layers import Kinds, Layers, find_layers, shortened
 from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
 from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.inputs import Inputs, checked
@@ -292,6 +292,25 @@ class Model:
             tuned.weights = self.weights | drawn(added.weights, new_types, key)
             return tuned
 
+    @property
+    def equal_layers(self) -> int:
+        """The number of equal layers in the longest row of them, such as a transformer's blocks; 1 if there is none.
+
+        They are not always a network's: an exporter may have written the first or the last in another way.
+        """
+        layers = _longest_layers(self)
+        return 1 if layers is None else len(layers.blocks)
+
+    def with_layers(self, count: int) -> "Model":
+        """Makes a model with only the first of the `equal_layers`, to estimate what each of them costs.
+
+        What follows the last layer reads the results of layer `count` instead. The inputs, outputs and weights that
+        only the other layers have are gone, and the rest of the weights are shared. Do not save it. Where a layer ends
+        with the norm of the next, as in models of ONNX Runtime GenAI, the last norm has that layer's weights.
+        """
+        with within("onnx"):
+            return part_of(self, graph_with_layers(self, count))
+
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight; returns a dict that you can modify.
 
@@ -393,22 +412,22 @@ def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Ma
     return compute
 
 
-def graph_in_file(model: Model) -> OnnxGraph:
-    """The graph of a model as its file has it, before nodes were joined."""
-    return model._plan.graph
+def _longest_layers(model: Model) -> Layers | None:
+    graph = model._plan.graph
+    found = find_layers(graph, Kinds(graph, model.weights, model._plan.constants))
+    return max(found, key=lambda layers: layers.saved, default=None)
 
 
-def layers_of(model: Model) -> list[Layers]:
-    """The equal layers of a model, in order."""
-    plan = model._plan
-    return find_layers(plan.graph, Kinds(plan.graph, model.weights, plan.constants))
+def graph_with_layers(model: Model, count: int) -> OnnxGraph:
+    """The graph in a model's file, with only the first of its equal layers."""
+    layers = _longest_layers(model)
+    if layers is None:
+        raise Unsupported(Problem("model", "must have equal layers", "none"))
+    return shortened(model._plan.graph, layers, integer_in("count", count, 1, len(layers.blocks)))
 
 
 def part_of(model: Model, graph: OnnxGraph) -> Model:
-    """A model of a part of a model's graph, with those of its weights and outputs that the part has.
-
-    It shares the weights. `save` does not know it, and would write the whole model.
-    """
+    """A model of a part of a model's graph, with those of its weights that the part reads, which they share."""
     plan, part = model._plan, copy.copy(model)
     read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
     part._plan = plan.with_graphs(graph, joined(graph, plan.program.find))

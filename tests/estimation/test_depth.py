@@ -49,7 +49,7 @@ def test_kernels_bytes_and_seconds_of_all_layers_follow_from_few(options: dict[s
     assert few.cost.kernels == pytest.approx(whole.cost.kernels, abs=1)
     assert few.cost.bytes == pytest.approx(whole.cost.bytes, rel=0.05)
     assert few.cost.products == whole.cost.products
-    assert few.seconds == pytest.approx(whole.seconds, rel=0.02)
+    assert few.seconds == pytest.approx(whole.seconds, rel=0.05)
     for name in ("weight_bytes", "state_bytes", "fixed_bytes", "product_seconds", "roof"):
         assert getattr(few, name) == pytest.approx(getattr(whole, name)), name
     assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=0.05)

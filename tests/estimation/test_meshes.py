@@ -62,7 +62,10 @@ def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target:
     model, _, _ = meshes.rivals(name)
     weights = sum(one.nbytes for one in model.weights.values())
     # Some rows of a table have no gradient, and two biases that are added up have one.
-    assert 0.99 * weights <= use(name, target, meshes.BATCH, gradient=True, axis_type=axis_type).exchanged <= weights
+    chips = {"h100:8": 8, "v5e:4x4": 16}[target]
+    passed = 2 * (chips - 1) / chips * weights  # around a ring, to add them up and to hand out the sums
+    found = use(name, target, meshes.BATCH, gradient=True, axis_type=axis_type).exchanged
+    assert 0.99 * passed <= found <= 1.001 * passed
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from dmljax import directml
 from dmljax.estimation import TARGETS, Cost, compile_for, targets
-from dmljax.estimation.chips import Times, gpu_config
-from dmljax.estimation.targets import MODULES, chips_of, place_of
+from dmljax.estimation.chips import Times, chips_of, gpu_config
+from dmljax.estimation.targets import MODULES, place_of
 from dmljax.foundation.extras import command_for
 
 

@@ -15,7 +15,6 @@ from small_language_models import write_folder
 
 import dmljax.onnx
 from dmljax.directml import InvalidDesc, Unsupported
-from dmljax.onnx.layers import count_layers, with_layers
 
 WIDTH, HEADS = 16, 2
 HEAD = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f'
@@ -44,7 +43,7 @@ def perceptron(layers: int, nodes: str = "", outputs: str = "", change: tuple[st
 
 
 def test_equal_layers_are_counted() -> None:
-    assert count_layers(dmljax.onnx.load(perceptron(5))) == 5
+    assert dmljax.onnx.load(perceptron(5)).equal_layers == 5
 
 
 X, SCALE = np.ones((2, 4), np.float32), np.full(1, 0.5, np.float32)
@@ -53,7 +52,7 @@ X, SCALE = np.ones((2, 4), np.float32), np.full(1, 0.5, np.float32)
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_what_follows_the_layers_reads_the_last_that_is_left(count: int) -> None:
     model = dmljax.onnx.load(perceptron(5))
-    short = with_layers(model, count)
+    short = model.with_layers(count)
     other = dmljax.onnx.load(perceptron(count))
     assert short.weights.keys() == other.weights.keys()
     np.testing.assert_array_equal(short(X, SCALE), other.apply(short.weights, X, SCALE))
@@ -64,7 +63,7 @@ def test_outputs_of_dropped_layers_are_gone() -> None:
     """A hidden state is an output of each layer, and a sum after each layer is part of it."""
     sums = "".join(f"r{i} = Add(h{i + 1}, one)  " for i in range(4))
     model = dmljax.onnx.load(perceptron(4, f"one = Neg(scale)  {sums}", ", h1, h2, h3, h4, r0, r1, r2, r3"))
-    short = with_layers(model, 2)
+    short = model.with_layers(2)
     assert [output.name for output in short.outputs] == ["y", "h1", "h2", "r0", "r1"]
     _, *states = model(X, SCALE)
     head, *left = short(X, SCALE)
@@ -78,7 +77,7 @@ def test_inputs_that_only_other_layers_read_are_gone() -> None:
     nodes = "".join(f"a{i} = Add(h{i}, past{i})  h{i + 1} = MatMul(a{i}, w{i})  " for i in range(3))
     text = f"(float[N, 4] h0, {inputs}, float[1] unused) => (float[N, 4] h3, float[N, 4] a2) <{weights}> {{ {nodes} }}"
     model = dmljax.onnx.load(parsed(text))
-    short = with_layers(model, 2)
+    short = model.with_layers(2)
     assert [one.name for one in short.inputs] == ["h0", "past0", "past1", "unused"]
     past = [np.full((2, 4), i, np.float32) for i in range(2)]
     last, final = short(X, *past, SCALE)
@@ -98,8 +97,8 @@ def test_inputs_that_only_other_layers_read_are_gone() -> None:
 )
 def test_layers_differ_by_their_nodes_and_connections(change: tuple[str, str]) -> None:
     model = dmljax.onnx.load(perceptron(5, change=change))
-    assert count_layers(model) == 2
-    np.testing.assert_array_equal(with_layers(model, 2)(X, SCALE), model(X, SCALE))
+    assert model.equal_layers == 2
+    np.testing.assert_array_equal(model.with_layers(2)(X, SCALE), model(X, SCALE))
 
 
 def test_layers_differ_by_the_sizes_of_weights_and_by_numbers() -> None:
@@ -107,7 +106,7 @@ def test_layers_differ_by_the_sizes_of_weights_and_by_numbers() -> None:
         nodes = f"c0 = Constant <value = float {{2}}> ()  c1 = Constant <value = float {{{second}}}> ()  "
         nodes += "a = MatMul(x, v)  b = Mul(a, c0)  c = MatMul(b, w)  y = Mul(c, c1)"
         text = f"(float[N, 4] x) => (float[N, 4] y) <float[4, 4] v, float[4, {first}] w> {{ {nodes} }}"
-        return count_layers(dmljax.onnx.load(parsed(text)))
+        return dmljax.onnx.load(parsed(text)).equal_layers
 
     assert alike("4", "2") == 2
     assert alike("3", "2") == 1
@@ -124,8 +123,8 @@ def test_the_first_layer_may_compute_what_all_share() -> None:
             if node.input[0] != "p0":
                 model.graph.node.add(op_type="Neg", input=[node.input[0]], output=[node.input[0].replace("p", "r")])
     loaded = dmljax.onnx.load(model)
-    assert count_layers(loaded) == 4
-    short = with_layers(loaded, 1)
+    assert loaded.equal_layers == 4
+    short = loaded.with_layers(1)
     result, product = short(X, SCALE)
     np.testing.assert_array_equal(product, loaded(X, SCALE)[1])
     state = np.tanh(-np.asarray(product) * np.sqrt(SCALE))
@@ -138,32 +137,32 @@ def test_a_first_layer_on_which_all_depend_differs() -> None:
     for node in model.graph.node:
         if node.op_type == "Mul":
             node.input[1] = "half"
-    assert count_layers(dmljax.onnx.load(model)) == 3
+    assert dmljax.onnx.load(model).equal_layers == 3
 
 
 def test_products_side_by_side_are_no_layers() -> None:
     nodes = "q = MatMul(x, a)  k = MatMul(x, b)  v = MatMul(x, c)  s = Mul(q, k)  y = Mul(s, v)"
     text = f"(float[N, 4] x) => (float[N, 4] y) <float[4, 4] a, float[4, 4] b, float[4, 4] c> {{ {nodes} }}"
-    assert count_layers(dmljax.onnx.load(parsed(text))) == 1
+    assert dmljax.onnx.load(parsed(text)).equal_layers == 1
 
 
 def test_a_model_without_equal_layers_is_refused() -> None:
     model = dmljax.onnx.load(parsed("(float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Relu(h) }"))
-    assert count_layers(model) == 1
+    assert model.equal_layers == 1
     with pytest.raises(Unsupported, match="onnx: model must have equal layers; got none"):
-        with_layers(model, 1)
+        model.with_layers(1)
 
 
 @pytest.mark.parametrize("count", [0, 6])
 def test_more_layers_than_a_model_has_are_refused(count: int) -> None:
     with pytest.raises(InvalidDesc, match=re.escape(f"count must be in [1, 5]; got {count}")):
-        with_layers(dmljax.onnx.load(perceptron(5)), count)
+        dmljax.onnx.load(perceptron(5)).with_layers(count)
 
 
 def test_outputs_that_all_depend_on_other_layers_are_refused() -> None:
     model = dmljax.onnx.load(perceptron(4, change=("MatMul(h4, head)", "Gemm(h3, head, h4)")))
     with pytest.raises(InvalidDesc, match="count must leave outputs, but all depend on layers after the first 2"):
-        with_layers(model, 2)
+        model.with_layers(2)
 
 
 def residual(layers: int) -> onnx.ModelProto:
@@ -181,26 +180,26 @@ def residual(layers: int) -> onnx.ModelProto:
 
 def test_norms_that_add_are_parts_of_layers() -> None:
     model, x = dmljax.onnx.load(residual(5)), np.arange(12, dtype=np.float32).reshape(1, 3, 4)
-    assert count_layers(model) == 5
-    short, other = with_layers(model, 3), dmljax.onnx.load(residual(3))
+    assert model.equal_layers == 5
+    short, other = model.with_layers(3), dmljax.onnx.load(residual(3))
     np.testing.assert_array_equal(short(x), other.apply(short.weights, x))
-    np.testing.assert_array_equal(with_layers(model, 5)(x), model(x))
+    np.testing.assert_array_equal(model.with_layers(5)(x), model(x))
 
 
 def test_transposed_weights_are_parts_of_layers() -> None:
     weights = ", ".join(f"float[4, 4] w{i}" for i in range(3))
     nodes = "".join(f"t{i} = Transpose(w{i})  h{i + 1} = MatMul(h{i}, t{i})  " for i in range(3))
     model = dmljax.onnx.load(parsed(f"(float[N, 4] h0) => (float[N, 4] h3) <{weights}> {{ {nodes} }}"))
-    assert count_layers(model) == 3
-    np.testing.assert_allclose(with_layers(model, 1)(X), X @ model.weights["w0"].T, rtol=1e-6)
+    assert model.equal_layers == 3
+    np.testing.assert_allclose(model.with_layers(1)(X), X @ model.weights["w0"].T, rtol=1e-6)
 
 
 def test_a_short_model_has_gradients_and_additions() -> None:
     model = dmljax.onnx.load(perceptron(5))
-    short = with_layers(model, 2)
+    short = model.with_layers(2)
     gradients = jax.grad(lambda weights: short.apply(weights, X, SCALE).sum())(short.weights)
     assert gradients.keys() == {"w0", "w1", "head"}
-    tuned = with_layers(model.with_low_rank(1, ["w"], key=jax.random.key(0)), 2)
+    tuned = model.with_low_rank(1, ["w"], key=jax.random.key(0)).with_layers(2)
     assert tuned.weights.keys() == {*short.weights, *(f"w{i}.lora_{side}" for i in range(2) for side in "ab")}
     np.testing.assert_allclose(tuned(X, SCALE), short(X, SCALE), rtol=1e-6)
 
@@ -211,9 +210,9 @@ def test_a_short_model_has_gradients_and_additions() -> None:
 @pytest.mark.parametrize("options", [{"has_tables": True}, {"has_state": True}])
 def test_a_language_model_loses_the_caches_of_its_layers(tmp_path: Path, options: dict[str, bool]) -> None:
     model = dmljax.onnx.language_model(write_folder(tmp_path / "five", layers=5, **options))
-    short = with_layers(model, 2)
+    short = model.with_layers(2)
     other = dmljax.onnx.language_model(write_folder(tmp_path / "two", layers=2, **options))
-    assert count_layers(model) == 5
+    assert model.equal_layers == 5
     assert short.settings._replace(file=other.settings.file) == other.settings
     assert [*map(str, short.model.inputs)] == [*map(str, other.model.inputs)]
     assert [*map(str, short.model.outputs)] == [*map(str, other.model.outputs)]
@@ -279,8 +278,8 @@ def transformer(layers: int) -> tuple[Any, bytes, tuple[Any, ...]]:
 def test_a_short_transformer_is_the_network_of_its_first_layers() -> None:
     network, data, inputs = transformer(4)
     model = dmljax.onnx.load(data)
-    assert count_layers(model) == 4
-    short = with_layers(model, 2)
+    assert model.equal_layers == 4
+    short = model.with_layers(2)
     network.layers = network.layers[:2]
     arrays = [np.asarray(one) for one in inputs[:5]]
     results = [one.detach().numpy() for one in network(*inputs[:5])]

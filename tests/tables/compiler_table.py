@@ -9,7 +9,7 @@ from typing import Any
 
 from dmljax import directml
 from dmljax.command_line.describe import markdown_table
-from dmljax.estimation.chips import COPIED, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
+from dmljax.estimation.chips import COPIED, SECONDS_PER_ITERATION, SECONDS_PER_KERNEL, SUSTAINED, TARGETS
 
 DMLJAX, IDIOM = "dmljax", "jax.numpy"
 COUNTS = ("kernels", "loops", "conditionals", "sorts")
@@ -46,10 +46,10 @@ estimates](command-line.md).
 
 {peaks}
 
-On the H100, the estimate is a lower bound: {launch} us for each kernel, then the bytes of its operands and results at
-{copied} TB/s with an operation for each element and lane at {clock} GHz, where XLA's own `exp` or `tanh` counts as one,
-or the kernel's products at the peak rate, whichever takes longer. JAX passes no cost of Pallas kernels on to a GPU;
-their products count by the roof of the whole.
+On the H100, the estimate is a lower bound: {launch} us for each kernel and {iteration} us more for an iteration of a loop,
+then the bytes of its operands and results at {copied} TB/s with an operation for each element and lane at {clock} GHz,
+where XLA's own `exp` or `tanh` counts as one, or the kernel's products at the peak rate, whichever takes longer. dmljax's
+Pallas kernels count with what they declare.
 On the v5e, the estimate is the cycles that XLA's own compiler expects, at {tpu_clock} GHz. XLA does not estimate
 gathers, scatters and sorts, which take the time for their bytes, and Pallas kernels, which take the time for the bytes
 and operations that they declare. The gradient of JAX's maximum pooling is such a scatter: it is why the gradient of
@@ -230,6 +230,7 @@ def rates() -> dict[str, str]:
     gpu, tpu = TARGETS["h100"], TARGETS["v5e"]
     found = {
         "launch": SECONDS_PER_KERNEL * 1e6,
+        "iteration": SECONDS_PER_ITERATION * 1e6,
         "copied": COPIED * gpu.bytes_per_second / 1e12,
         "clock": SUSTAINED * gpu.clock / 1e9,
         "tpu_clock": tpu.clock / 1e9,
