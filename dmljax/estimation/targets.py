@@ -148,6 +148,5 @@ def compile_for(
     seconds = time.perf_counter() - start
     steps = with_declared(steps_of(text or ""), traced.jaxpr.jaxpr, chip.target.platform, 1)
     estimated = sum(chip.target.seconds(step.cost) for step in steps)
-    return Compiled(
-        sum((step.cost for step in steps), Cost()), estimated, seconds, called_kernels(steps), calls_without_cost(steps)
-    )
+    cost = sum((step.cost for step in steps), Cost())
+    return Compiled(cost, estimated, seconds, called_kernels(steps), calls_without_cost(steps))

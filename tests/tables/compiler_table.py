@@ -46,10 +46,10 @@ estimates](command-line.md).
 
 {peaks}
 
-On the H100, the estimate is a lower bound: {launch} us for each kernel and {iteration} us more for an iteration of a loop,
-then the bytes of its operands and results at {copied} TB/s with an operation for each element and lane at {clock} GHz,
-where XLA's own `exp` or `tanh` counts as one, or the kernel's products at the peak rate, whichever takes longer. dmljax's
-Pallas kernels count with what they declare.
+On the H100, the estimate is a lower bound: {launch} us for each kernel, and {iteration} us more for an iteration of a
+loop, then the bytes of its operands and results at {copied} TB/s with an operation for each element and lane at {clock}
+GHz, where XLA's own `exp` or `tanh` counts as one, or the kernel's products at the peak rate, whichever takes longer.
+dmljax's Pallas kernels count with what they declare.
 On the v5e, the estimate is the cycles that XLA's own compiler expects, at {tpu_clock} GHz. XLA does not estimate
 gathers, scatters and sorts, which take the time for their bytes, and Pallas kernels, which take the time for the bytes
 and operations that they declare. The gradient of JAX's maximum pooling is such a scatter: it is why the gradient of
