@@ -22,7 +22,7 @@ MODELS = (".json", ".onnx", ".bin")  # the files that commands take
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command, and returns its exit status.
 
-    The status is 0 for success, 1 if `check` has findings, 2 for an error, and 130 after an interrupt.
+    The status is 0 for success, 1 if `check` or `estimate` has findings, 2 for an error, and 130 after an interrupt.
     """
     if sys.stderr is None:  # closed, as by 2>&-; messages are dropped
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
@@ -111,11 +111,10 @@ ESTIMATE_EXAMPLES = """examples:
   dmljax estimate phi-3-mini-directml --for h100 --prompt 2048 --generate 256 --batch 1 16 --extrapolate
   dmljax estimate network.onnx --for b200 --json | jq '.[].seconds'
 
-XLA compiles for the chips on this CPU; the extra accelerators installs the compilers for h100, a100, b200, v5e, v5p and
-v6e. Several chips split inputs along their first dimension; each holds all weights, unless --mesh divides them. Several
-chips with a language model divide its weights, unless --mesh says otherwise. The time is a lower bound from the
-published rates, not a measurement. The exit status is 1 if a program does not compile, or needs more memory than a chip
-has."""
+XLA compiles for the chips on this CPU; the extra accelerators installs the compilers. Several chips split inputs along
+their first dimension; each holds all weights, unless --mesh divides them. Several chips with a language model divide
+its weights, unless --mesh says otherwise. The time is a lower bound from the published rates, not a measurement. The
+exit status is 1 if a program does not compile, or needs more memory than a chip has."""
 
 COMPILE_EXAMPLES = """examples:
   dmljax compile network.onnx --for h100 -o network.stablehlo

@@ -120,10 +120,11 @@ class Target:
     def times(self, cost: Cost) -> Times:
         """The minimum times of a kernel at the peak rates; the longest of them bounds the kernel."""
         on_lanes, on_matrix_units = self._products(cost)
+        at_once = 2 if self.gpu else 1  # a lane of a GPU multiplies and adds
         return Times(
             self._launches(cost),
             cost.bytes / self.bytes_per_second,
-            max(cost.element_operations / self.element_rate + on_lanes, on_matrix_units),
+            max(cost.element_operations / (self.element_rate * at_once) + on_lanes, on_matrix_units),
             cost.linked / self.exchanged_per_second,
         )
 

@@ -20,6 +20,7 @@ FREE = _opcodes(
     "parameter constant tuple get-tuple-element bitcast reshape after-all add-dependency opt-barrier domain"
     " partition-id replica-id copy-start slice-start async-update async-done"
     " all-reduce-done all-gather-done reduce-scatter-done all-to-all-done collective-permute-done"
+    " ragged-all-to-all-done collective-broadcast-done"
 )
 # Instructions that only move elements, and products, which run on separate units
 MOVING = (
@@ -65,6 +66,12 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Cost)))
+
+    @classmethod
+    def of_kernel(cls, operations: int, powers: int, moved: int) -> "Cost":
+        """The cost that a Pallas kernel declares."""
+        of_products = dict.fromkeys(("products", "halves", "passes", "declared"), operations)
+        return cls(bytes=moved, element_operations=powers, **of_products)
 
     def times(self, count: int) -> "Cost":
         """The cost of running this `count` times, as the body of a loop."""
@@ -200,15 +207,7 @@ def _declared(instruction: Instruction) -> Cost | None:
     if not (found := _DECLARED.search(instruction.attributes)):
         return None
     figures = {name: int(number) for name, number in re.findall(r'"(\w+)":"?(\d+)', found[1])}
-    operations = figures.get("flops", 0)
-    return Cost(
-        bytes=figures.get("bytes_accessed", 0),
-        element_operations=figures.get("transcendentals", 0),
-        products=operations,
-        halves=operations,
-        passes=operations,
-        declared=operations,
-    )
+    return Cost.of_kernel(*(figures.get(name, 0) for name in ("flops", "transcendentals", "bytes_accessed")))
 
 
 def _loop(instruction: Instruction, reading: _Reading) -> list[Step]:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import chain
 from typing import Any
 
-import jax
 from jax.extend.core import Jaxpr
 
 from dmljax.estimation.cost import Cost, Step
-from dmljax.estimation.roof import jaxprs_in
-from dmljax.lowerings.kernels import CHIPS, KERNELS
+from dmljax.estimation.roof import devices_in, programs_in
 
 Declared = Mapping[str, Sequence[Cost]]  # by the kernels' names, in the order of their calls
 
@@ -35,45 +33,19 @@ def _with_declared(step: Step, declared: dict[str, list[Cost]]) -> Step:
 def _declared_in(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[str, Cost]]:
     """Yields the name and the cost of each kernel of a program; its arrays are divided among the devices."""
     for equation in program.eqns:
-        parameters = equation.params
         if equation.primitive.name == "pallas_call":
-            if declared := parameters["cost_estimate"]:
-                yield _name(parameters), _cost(declared, devices)
-        elif kernel := KERNELS.get(equation.primitive):
-            parameters = {name: value for name, value in parameters.items() if name != "marker"}
-            if kernel.chip_of(**parameters) != CHIPS.get(platform):
-                continue
-            with jax.enable_x64(False):
-                inputs = [variable.aval for variable in equation.invars]
-                traced = jax.make_jaxpr(partial(kernel.compute, interpret=False, **parameters))(*inputs)
-            yield from _declared_in(traced.jaxpr, platform, devices)
-        else:
-            on_each = 1 if equation.primitive.name == "shard_map" else devices
-            for inner in jaxprs_in(_of_platform(parameters, platform)):
-                yield from _declared_in(inner, platform, on_each)
-
-
-def _of_platform(parameters: Mapping[str, Any], platform: str) -> Mapping[str, Any]:
-    """The parameters of an equation, without branches that are for other platforms."""
-    if not (platforms := parameters.get("branches_platforms")):
-        return parameters
-    chosen = next(i for i, own in enumerate(platforms) if own is None or platform in own)
-    return {"branches": parameters["branches"][chosen : chosen + 1]}
+            if declared := equation.params["cost_estimate"]:
+                figures = (declared.flops, declared.transcendentals, declared.bytes_accessed)
+                yield _name(equation.params), Cost.of_kernel(*(figure // devices for figure in figures))
+            continue
+        on_each = devices // devices_in(equation)
+        found = [[*_declared_in(inner, platform, on_each)] for inner in programs_in(equation, platform)]
+        if equation.primitive.name == "cond":  # the costliest branch counts
+            found = [max(found, key=lambda branch: sum(cost.products for _, cost in branch))]
+        yield from chain.from_iterable(found)
 
 
 def _name(parameters: Mapping[str, Any]) -> str:
     """The name of a kernel; older versions of JAX keep it beside its source."""
     named: str = parameters["name"] if "name" in parameters else parameters["name_and_src_info"].name
     return named
-
-
-def _cost(declared: Any, devices: int) -> Cost:
-    operations = declared.flops // devices
-    return Cost(
-        bytes=declared.bytes_accessed // devices,
-        element_operations=declared.transcendentals // devices,
-        products=operations,
-        halves=operations,
-        passes=operations,
-        declared=operations,
-    )

@@ -36,13 +36,16 @@ class PreparedByDepth(NamedTuple):
         return refused or extrapolated(few, more, self.layers)
 
 
-def by_depth(model: Any, prepare: Callable[[Any], Any]) -> PreparedByDepth:
-    """Prepares an ONNX model or a folder's language model by its layers."""
+def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[PreparedByDepth]:
+    """Prepares the programs of an ONNX model, or of a folder's language model, by its layers."""
     count = getattr(model, "equal_layers", 0)
     with within("estimate"):
         rule, remedy = f"needs an ONNX model with more than {max(COMPILED)} equal layers", "leave it out"
         require("extrapolate", count > max(COMPILED), rule, count, remedy=remedy)
-    return PreparedByDepth(prepare(model), [prepare(model.with_layers(layers)) for layers in COMPILED], count)
+    shorter = (prepare(model.with_layers(layers)) for layers in COMPILED)
+    return [
+        PreparedByDepth(*programs, count) for programs in zip(prepare(model), zip(*shorter, strict=True), strict=True)
+    ]
 
 
 def extrapolated(few: Estimate, more: Estimate, layers: int) -> Estimate:

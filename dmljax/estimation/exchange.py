@@ -9,7 +9,10 @@ import numpy as np
 
 from dmljax.estimation.hlo import Computation, Instruction
 
-_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_KINDS = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"),
+    *("collective-permute", "collective-broadcast"),
+)
 # Instructions that exchange data between devices, which wait for each other
 EXCHANGING = frozenset(f"{kind}{suffix}" for kind in _KINDS for suffix in ("", "-start"))
 
@@ -38,7 +41,7 @@ class Exchange(NamedTuple):
         most = 0.0
         for group in self.groups:
             parts = len({part_of(chip) for chip in group})
-            sharing = 1 if self.kind == "all-to-all" else len(set(group)) // parts
+            sharing = 1 if self.kind.endswith("all-to-all") else len(set(group)) // parts
             most = max(most, whole * (parts - 1) / parts / sharing)
         return most
 

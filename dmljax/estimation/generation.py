@@ -10,14 +10,21 @@ from dmljax.errors import within
 from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
-from dmljax.estimation.report import Estimate, amount, remarks, side_by_side
+from dmljax.estimation.report import (
+    Estimate,
+    Work as Sequences,
+    amount,
+    largest_batch,
+    remarks,
+    side_by_side,
+)
 from dmljax.estimation.targets import place_of
 
 NOTE = """\
 Prompts and tokens take at least these times, computed from XLA's compiled programs, not measured. One program reads all
 prompts of the batch; another chooses a token for each sequence and reads it. Tokens per second are the new tokens over
-the time of all. Memory is per chip. The largest batch fits beside the weights if all other memory grows with the batch,
-as caches do; intermediate results that do not make it larger, which a larger --batch shows."""
+the time of all. Memory is per chip. The largest batch assumes that all memory but the weights grows with the batch, as
+caches do. Some intermediate results may not; a larger --batch tells."""
 
 _CACHE = 4  # dimensions of a cache: batch, heads, tokens and features
 
@@ -68,9 +75,8 @@ class Generation(NamedTuple):
     @property
     def largest_batch(self) -> int:
         """The most sequences that fit beside the weights, if all other memory grows with the batch."""
-        weights = self.token.weight_bytes
-        each = (self.peak_bytes - weights) * self.shares / self.work.batch
-        return self.shares * max(int((self.token.memory_bytes - weights) / each), 0)
+        sequences = Sequences(self.work.batch, shares=self.shares)
+        return largest_batch(self.token, self.peak_bytes, self.token.weight_bytes, sequences)
 
     def to_json(self) -> dict[str, Any]:
         """The figures by name, ready for JSON; totals are None if either program does not compile."""
@@ -126,11 +132,11 @@ def prepared_generation(
             inputs = jax.tree.map(lambda leaf: _divided(leaf, axes, batch_axis), program.inputs)
             return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place, precision)
 
-        def of_part(part: int) -> Prepared | PreparedByDepth:
-            prepare = lambda model: prepared(programs(model)[part])  # noqa: E731
-            return by_depth(model, prepare) if extrapolate else prepare(model)
+        def both(model: Any) -> list[Prepared]:
+            return [prepared(program) for program in programs(model)]
 
-        return PreparedGeneration(work, of_part(0), of_part(1), axes[first] if batch_axis else 1)
+        prompt, token = by_depth(model, both) if extrapolate else both(model)
+        return PreparedGeneration(work, prompt, token, axes[first] if batch_axis else 1)
 
 
 def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:

@@ -15,7 +15,7 @@ from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, require
-from dmljax.estimation.targets import Place
+from dmljax.estimation.targets import Place, without_mesh
 from dmljax.foundation.meshes import divided, require_fitting
 from dmljax.graphs.graph import Graph
 from dmljax.text import did_you_mean, show
@@ -65,17 +65,20 @@ def _donated(function: Any, arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """The positions of arguments that a function of `jax.jit` donates, which JAX forgets inside another program."""
     if not isinstance(function, Wrapped):
         return ()
-    positional, _ = function.trace(*arguments).args_info
+    with without_mesh():
+        positional, _ = function.trace(*arguments).args_info
+    remedy = "bind them with functools.partial"
+    require("function", len(positional) == len(arguments), "must have no static arguments", remedy=remedy)
     donates = (any(leaf.donated for leaf in jax.tree.leaves(argument)) for argument in positional)
     return tuple(i for i, is_donated in enumerate(donates) if is_donated)
 
 
-def in_type(program: Program, dtype: str) -> Program:
-    """A program whose float32 and float64 weights and inputs have another type of floats."""
-    wide = (jnp.float32, jnp.float64)
+def in_type(program: Program, dtype: str | None) -> Program:
+    """A program of arrays, with another type in the place of float32 and float64 if `dtype` is not None."""
 
     def convert(leaf: Any) -> Any:
-        if leaf.dtype not in wide:
+        leaf = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
+        if dtype is None or leaf.dtype not in (jnp.float32, jnp.float64):
             return leaf
         return jax.ShapeDtypeStruct(leaf.shape, dtype, sharding=getattr(leaf, "sharding", None))
 
@@ -137,8 +140,9 @@ def on_mesh(program: Program, mesh: Mesh | AbstractMesh, specs: Any = None) -> t
     first, count = next(iter(mesh.shape.items()))
     inputs = []
     for i, leaf in enumerate(leaves):
-        spec = _own_spec(leaf) or PartitionSpec(*[first] * bool(np.ndim(leaf)))
-        inputs.append(place(("inputs", i), leaf, spec, f"use a batch of {count}, or one chip"))
+        own = _own_spec(leaf)
+        spec = PartitionSpec(*[first] * bool(np.ndim(leaf))) if own is None else own
+        inputs.append(place(("inputs", i), leaf, spec, f"use a batch that {count} divides, or one chip"))
     _require_used_axes(mesh, (*jax.tree.leaves(weights), *inputs))
     return weights, jax.tree.unflatten(structure, inputs)
 

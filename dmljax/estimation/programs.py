@@ -47,8 +47,8 @@ def estimate(
     `gradient` estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
     `optimizer`, one of optax's or "sgd", "momentum" or "adamw", estimates a step of training instead, with its state.
     `precision` is that of products, as in `jax.default_matmul_precision`. `dtype`, such as "bfloat16", replaces the
-    type of float32 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4 of its equal layers, and
-    not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
+    type of float32 and float64 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4 of its equal
+    layers, and not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
 
     Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
     axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
@@ -79,14 +79,15 @@ class Prepared(NamedTuple):
         precision = self.precision or jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
         with within("estimate"), jax.default_matmul_precision(precision), without_mesh():
             program, arguments = self.program, self.arguments
-            weights, slopes, state = arguments.weights, (), ()
+            weights, slopes, state = arguments.weights, None, None
             updated = arguments.inputs[0] if program.updates else None
             if optimizer is not None:
                 program, arguments = training_step(program, arguments, optimizer_of(optimizer))
                 updated = arguments.weights
                 state = updated[1]
             elif gradient:
-                program, updated, slopes = gradient_of(program), weights, weights
+                program, slopes = gradient_of(program, weights)
+                updated = slopes
             found = _estimated(program, arguments, self.place, updated)
             return found._replace(
                 weight_bytes=_bytes_in(weights),
@@ -122,21 +123,25 @@ def prepared(
 ) -> Prepared | PreparedByDepth:
     """Places a program on chips; refuses a program that does not fit, without compiling it."""
     if extrapolate:
+        with within("estimate"):
+            require("weights", weights is None, "must be left out with extrapolate, because a model has its own")
+            count = len(getattr(function, "inputs", inputs))
+            require("inputs", len(inputs) == count, f"must be the {count} of the model", len(inputs))
 
-        def with_own_arrays(model: Any) -> Any:
+        def with_own_arrays(model: Any) -> Sequence[Any]:
             names = {tensor.name for tensor in model.inputs}
             given = (x for tensor, x in zip(function.inputs, inputs, strict=True) if tensor.name in names)
             is_by_name = isinstance(specs, Mapping) and specs.keys() <= function.weights.keys()
             own = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
-            return prepared(model, (*given,), target, None, mesh, own, precision=precision, dtype=dtype)
+            return [prepared(model, (*given,), target, None, mesh, own, precision=precision, dtype=dtype)]
 
-        return by_depth(function, with_own_arrays)
+        return by_depth(function, with_own_arrays)[0]
     with within("estimate"):
         require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
         require_choices(precision, dtype)
         place = place_of(target)
         program = program_of(function, inputs, weights)
-        program = in_type(program, dtype) if dtype else program
+        program = in_type(program, dtype)
         return Prepared(program, placed(program, place, mesh, specs), place, precision)
 
 

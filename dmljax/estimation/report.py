@@ -16,9 +16,9 @@ NOTE = """\
 The time is a lower bound computed from XLA's compiled program, not a measurement. Kernels run one after another, and
 each takes the longest of its launch, bytes, operations and exchange at the chip's peak rates. Utilization, examples
 and tokens per second are upper bounds. The largest batch fits if all memory grows with it but that of weights,
-gradient and optimizer. A kernel's cost counts toward the node of its last operation. All figures are per chip, but
-for the batch, examples and tokens. The roof is the time for reading the arguments and writing the results once, or
-for the products at the peak rate, whichever is longer."""
+returned gradients and an optimizer's state. A kernel's cost counts toward the node of its last operation. All figures
+are per chip, but for the batch, examples and tokens. The roof is the time for reading the arguments and writing the
+results once, or for the products at the peak rate, whichever is longer."""
 
 
 class NodeCost(NamedTuple):
@@ -116,12 +116,7 @@ class Estimate(NamedTuple):
     @property
     def largest_batch(self) -> int:
         """About the most examples that fit: if all memory but `fixed_bytes` grows with them; 0 if there are none."""
-        examples, _, shares = self.work
-        growing = self.peak_bytes - self.fixed_bytes
-        if self.reason or not examples or growing <= 0:
-            return 0
-        fitting = max(self.memory_bytes - self.fixed_bytes, 0) * examples // growing
-        return int(fitting // shares * shares)
+        return 0 if self.reason else largest_batch(self, self.peak_bytes, self.fixed_bytes, self.work)
 
     def __str__(self) -> str:
         return "\n".join(table([self]))
@@ -134,6 +129,15 @@ class Estimate(NamedTuple):
         return own | {"nodes": [node._asdict() for node in self.nodes]}
 
 
+def largest_batch(estimate: Estimate, peak: int, fixed: int, work: Work) -> int:
+    """The most examples that fit on an estimate's chips, if `peak` grows with them but for the fixed bytes."""
+    growing = peak - fixed
+    if not work.examples or growing <= 0:
+        return 0
+    fitting = max(estimate.memory_bytes - fixed, 0) * work.examples // growing
+    return fitting // work.shares * work.shares
+
+
 def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), width: int | None = None) -> list[str]:
     """Returns the lines of a table with a column for each estimate, and of a table of each one's costliest nodes.
 
@@ -141,12 +145,12 @@ def table(estimates: Sequence[Estimate], batches: Sequence[int | None] = (), wid
     """
     headings = batches or [None] * len(estimates)
     named = [
-        (f"{estimate.target}, batch {batch}," if batch else estimate.target, estimate)
+        (f"{estimate.target}, batch {batch}" if batch else estimate.target, estimate)
         for estimate, batch in zip(estimates, headings, strict=True)
     ]
     lines = side_by_side(*_titles_and_columns(estimates, batches), width)
     for name, estimate in named:
-        lines += _nodes(name.rstrip(","), estimate, width)
+        lines += _nodes(name, estimate, width)
     return [*lines, *remarks(named), *NOTE.splitlines()]
 
 
@@ -204,20 +208,21 @@ def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
     for name, estimate in named:
         if estimate.layers:
             compiled = join_words(COMPILED)
-            yield from (f"{name} {estimate.layers} equal layers are extrapolated from models with {compiled}", "")
+            told = f"extrapolated to {estimate.layers} equal layers from models with {compiled}"
+            yield from (f"{name}: {told}", "")
         if estimate.reason:
             yield from (f"{name} does not compile: {estimate.reason}", "")
         elif not estimate.fits:
             needed, there = amount(estimate.peak_bytes, "B"), amount(estimate.memory_bytes, "B")
             yield from (f"{name} does not fit in memory: {needed} needed, {there} available ({LESS_MEMORY})", "")
         if estimate.called:
-            yield from (f"{name} kernels called: {', '.join(estimate.called)}", "")
+            yield from (f"{name}: kernels called: {', '.join(estimate.called)}", "")
         if estimate.custom_calls:
             calls = ", ".join(estimate.custom_calls)
-            yield from (f"{name} custom calls that declare no cost count with their operands and results: {calls}", "")
+            yield from (f"{name}: custom calls without a declared cost count with operands and results: {calls}", "")
         if loops := estimate.cost.unbounded_loops:
             what = "a loop" if loops == 1 else f"{loops} loops"
-            yield from (f"{name} {what} of unknown length counted as one iteration", "")
+            yield from (f"{name}: {what} of unknown length counted as one iteration", "")
 
 
 def _shortened(name: str) -> str:

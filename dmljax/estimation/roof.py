@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from dmljax.estimation.chips import TARGETS, Target, chips_of
 from dmljax.estimation.convolutions import Extent, multiplications
+from dmljax.lowerings.kernels import CHIPS, KERNELS
 from dmljax.types import bits_of
 
 
@@ -40,7 +42,8 @@ def roof_of(program: ClosedJaxpr, chip: Target, share: float = 1) -> float:
 
 def seconds_of_products(program: ClosedJaxpr, chip: Target) -> float:
     """The seconds that a program's products take at the chip's peak rates."""
-    return sum(count / chip.products_per_second(*factors) for factors, count in products_of(program.jaxpr).items())
+    products = products_of(program.jaxpr, chip.platform).items()
+    return sum(count / chip.products_per_second(*factors) for factors, count in products)
 
 
 def bytes_of(program: ClosedJaxpr) -> float:
@@ -53,25 +56,27 @@ def bytes_of(program: ClosedJaxpr) -> float:
     return float(sum(aval.size * bits_of(aval.dtype) / 8 for aval in avals))
 
 
-def products_of(jaxpr: Jaxpr) -> Counter[Factors]:
+def products_of(jaxpr: Jaxpr, platform: str = "") -> Counter[Factors]:
     """The operations of matrix products and convolutions, by their factors; a multiply-add counts as two.
 
     Loops of unknown length count as one iteration, and conditionals as the branch with the most operations.
     """
     total: Counter[Factors] = Counter()
     for equation in jaxpr.eqns:
-        found = [products_of(inner) for inner in jaxprs_in(equation.params)]
         if operations := _OPERATIONS.get(equation.primitive.name):
             total[_factors(equation)] += operations(equation)
-        elif declared := equation.params.get("cost_estimate"):
+            continue
+        if declared := equation.params.get("cost_estimate"):
             total[_factors(equation)] += declared.flops
-        elif equation.primitive.name == "cond":
+            continue
+        found = [products_of(inner, platform) for inner in programs_in(equation, platform)]
+        if equation.primitive.name == "cond":
             most = max(found, key=lambda branch: branch.total())
             total += most
-        else:
-            times = equation.params.get("length") or _grid(equation)
-            for counts in found:
-                total += Counter({factors: times * count for factors, count in counts.items()})
+            continue
+        times = equation.params.get("length") or _grid(equation) * devices_in(equation)
+        for counts in found:
+            total += Counter({factors: times * count for factors, count in counts.items()})
     return total
 
 
@@ -81,8 +86,31 @@ def _grid(equation: Any) -> int:
     return math.prod(size for size in grid if isinstance(size, int))
 
 
-def jaxprs_in(parameters: Any) -> Iterator[Jaxpr]:
-    """Yields the programs among an equation's parameters."""
+def devices_in(equation: Any) -> int:
+    """The number of devices on which `jax.shard_map` runs its program; 1 for all other operations."""
+    if equation.primitive.name != "shard_map":
+        return 1
+    parameters = equation.params
+    axes = parameters["newly_manual_axes" if "newly_manual_axes" in parameters else "manual_axes"]  # before JAX 0.10
+    return math.prod(parameters["mesh"].shape[axis] for axis in axes)
+
+
+def programs_in(equation: Any, platform: str) -> Iterator[Jaxpr]:
+    """Yields the programs in an equation, without branches for other platforms, and the kernels of dmljax."""
+    parameters = equation.params
+    if kernel := KERNELS.get(equation.primitive):
+        own = {name: value for name, value in parameters.items() if name != "marker"}
+        if kernel.chip_of(**own) == CHIPS.get(platform):
+            with jax.enable_x64(False):
+                inputs = [variable.aval for variable in equation.invars]
+                yield jax.make_jaxpr(partial(kernel.compute, interpret=False, **own))(*inputs).jaxpr
+    elif platform and (platforms := parameters.get("branches_platforms")):
+        yield parameters["branches"][next(i for i, own in enumerate(platforms) if own is None or platform in own)].jaxpr
+    else:
+        yield from _jaxprs(parameters)
+
+
+def _jaxprs(parameters: Any) -> Iterator[Jaxpr]:
     values = parameters.values() if isinstance(parameters, dict) else parameters
     for value in values:
         if isinstance(value, Jaxpr):
@@ -90,7 +118,7 @@ def jaxprs_in(parameters: Any) -> Iterator[Jaxpr]:
         elif isinstance(value, ClosedJaxpr):
             yield value.jaxpr
         elif isinstance(value, (tuple, list)):
-            yield from jaxprs_in(value)
+            yield from _jaxprs(value)
 
 
 def _operations_of_product(equation: Any) -> int:

@@ -59,7 +59,8 @@ class Place(NamedTuple):
         """
         if gpu := self.target.gpu:
             between = exchange.received(lambda chip: chip // gpu.machine)
-            return max(exchange.received(), between * self.target.exchanged_per_second / gpu.network_per_second)
+            over_network = between * self.target.exchanged_per_second / gpu.network_per_second
+            return max(exchange.received() - between, over_network)
         places = [tuple(device.coords) for device in self.devices]
         axes = range(len(self.target.smallest))
         used = [axis for axis in axes if any(len({places[i][axis] for i in group}) > 1 for group in exchange.groups)]
@@ -73,7 +74,7 @@ def place_of(name: str) -> Place:
     chip, sizes = chips_of(name)
     target = TARGETS[chip]
     if gpu := target.gpu:
-        rule = f"must be at most {gpu.machine} GPUs of a machine, or several machines of as many"
+        rule = f"must be at most {gpu.machine} GPUs, or a multiple of {gpu.machine} for several machines"
         is_whole = math.prod(sizes) <= gpu.machine or math.prod(sizes) % gpu.machine == 0
         require("target", is_whole, rule, repr(name), remedy=f"{chip}:{gpu.machine} or {chip}:{2 * gpu.machine}")
     module = MODULES[target.platform]

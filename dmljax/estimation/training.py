@@ -62,13 +62,17 @@ def optimizer_of(choice: Any) -> Any:
     return OPTIMIZERS[choice]
 
 
-def gradient_of(program: Program) -> Program:
-    """The derivative of the outputs' squares by the weights, or by the inputs if there are no weights of floats."""
-    arguments = (program.weights, *program.inputs)
-    floats = tuple(i for i, argument in enumerate(arguments) if any(map(_is_float, jax.tree.leaves(argument))))
-    require("gradient", bool(floats), "needs weights or inputs of floats", _types_in(arguments))
-    by = 0 if 0 in floats else floats
-    return program._replace(function=jax.grad(partial(_loss, program), by, allow_int=True), donated=())
+def gradient_of(program: Program, weights: Any) -> tuple[Program, Any]:
+    """The derivative of the outputs' squares by the weights of floats, and these; or else by the inputs."""
+    if jax.tree.leaves(_floats(weights)):
+        return program._replace(function=partial(_slopes, program), donated=()), _floats(weights)
+    inputs = tuple(i + 1 for i, x in enumerate(program.inputs) if any(map(_is_float, jax.tree.leaves(x))))
+    require("gradient", bool(inputs), "needs weights or inputs of floats", _types_in((program.weights, program.inputs)))
+    return program._replace(function=jax.grad(partial(_loss, program), inputs, allow_int=True), donated=()), None
+
+
+def _slopes(program: Program, weights: Any, *inputs: Any) -> Any:
+    return jax.grad(lambda trained: _loss(program, _merged(trained, weights), *inputs))(_floats(weights))
 
 
 def _loss(program: Program, weights: Any, *inputs: Any) -> Any:
@@ -85,12 +89,7 @@ def training_step(program: Program, arguments: Placed, optimizer: Any) -> tuple[
 
     def step(weights_and_state: Any, *inputs: Any) -> Any:
         weights, state = weights_and_state
-
-        def loss(trained: Any) -> Any:
-            return _loss(program, _merged(trained, weights), *inputs)
-
-        trained = _floats(weights)
-        slopes = jax.grad(loss)(trained)
+        trained, slopes = _floats(weights), _slopes(program, weights, *inputs)
         with jax.named_scope("[optimizer]"):
             updates, state = optimizer.update(slopes, state, trained)
             trained = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), trained, updates)
@@ -116,13 +115,16 @@ def _merged(trained: Any, weights: Any) -> Any:
 
 
 def _placed_alike(state: Any, weights: Any) -> Any:
-    """Places each part of a state that is a tree like the weights as they are, and all else whole on each device."""
+    """Places what a state has for each weight, in its shape, as the weight, and all else whole on each device."""
     structure: Any = jax.tree.structure(weights)
     whole = _whole(jax.tree.leaves(weights)[0].sharding)
 
+    def like(leaf: Any, weight: Any) -> Any:
+        return leaf.update(sharding=weight.sharding if leaf.shape == weight.shape else whole)
+
     def place(part: Any) -> Any:
         if jax.tree.structure(part) == structure:
-            return jax.tree.map(lambda leaf, weight: leaf.update(sharding=weight.sharding), part, weights)
+            return jax.tree.map(like, part, weights)
         return part.update(sharding=whole)
 
     return jax.tree.map(place, state, is_leaf=lambda part: jax.tree.structure(part) == structure)

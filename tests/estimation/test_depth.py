@@ -53,7 +53,7 @@ def test_kernels_bytes_and_seconds_of_all_layers_follow_from_few(options: dict[s
     for name in ("weight_bytes", "state_bytes", "fixed_bytes", "product_seconds", "roof"):
         assert getattr(few, name) == pytest.approx(getattr(whole, name)), name
     assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=0.05)
-    assert "h100 9 equal layers are extrapolated from models with 2 and 4" in str(few).splitlines()
+    assert "h100: extrapolated to 9 equal layers from models with 2 and 4" in str(few).splitlines()
 
 
 def test_weights_of_layers_that_are_left_out_may_be_divided() -> None:
@@ -86,6 +86,16 @@ def test_models_without_many_equal_layers_are_refused() -> None:
         message = rf"^estimate: extrapolate: needs .* more than 4 equal layers; got {count} \(leave it out\)$"
         with pytest.raises(InvalidDesc, match=message):
             dmljax.estimate(model, x, target="h100", extrapolate=True)
+
+
+def test_weights_and_inputs_must_be_those_of_the_model() -> None:
+    x = jax.ShapeDtypeStruct((64, 256), jnp.float32)
+    with pytest.raises(
+        InvalidDesc, match="estimate: weights must be left out with extrapolate, because a model has its"
+    ):
+        dmljax.estimate(perceptron(6), x, target="h100", extrapolate=True, weights={})
+    with pytest.raises(InvalidDesc, match="estimate: inputs must be the 1 of the model; got 2"):
+        dmljax.estimate(perceptron(6), x, x, target="h100", extrapolate=True)
 
 
 def test_what_does_not_compile_is_told() -> None:

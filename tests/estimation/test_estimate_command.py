@@ -69,7 +69,7 @@ def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: py
     expected = "inputs[0]: first dimension must be divisible by 2 devices; got (3, 3, 4, 4)"
     assert capsys.readouterr().err.splitlines() == [  # nothing is compiled before
         f"error: estimate: {expected}",
-        "tip: use a batch of 2, or one chip",
+        "tip: use a batch that 2 divides, or one chip",
     ]
     assert main(["estimate", path, "--for", "h100", "--batch", "3", "-f", "n:2"]) == 2
     assert (
@@ -98,7 +98,7 @@ def test_open_sizes_must_be_given_and_spelled_right(path: str, capsys: pytest.Ca
 def test_too_little_memory_exits_with_status_1(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--batch", "220000000"]) == 1
     remarks = [line for line in capsys.readouterr().out.splitlines() if "does not fit in memory" in line]
-    assert remarks[0].startswith("h100, batch 220000000, does not fit in memory: ")
+    assert remarks[0].startswith("h100, batch 220000000 does not fit in memory: ")
 
 
 def test_a_model_that_draws_random_numbers_is_given_a_key(path: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, compile_for, pr
 from dmljax.estimation.chips import Times
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.report import Work
+from dmljax.estimation.roof import products_of
 from dmljax.estimation.training import OPTIMIZERS
 
 
@@ -74,7 +75,7 @@ def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
     found = dmljax.estimate(lambda *qkv: on_gpu.mha(*qkv, None), q, q, q, target="h100")
     assert (found.called, found.cost.kernels, found.cost.bytes) == (("mha_forward",), 1, 4 * 2 * 512 * 128 * 2)
     assert found.custom_calls == ("__gpu$xla.gpu.triton",)
-    assert "h100 custom calls that declare no cost count with their operands and results: __gpu$xla" in str(found)
+    assert "h100: custom calls without a declared cost count with operands and results: __gpu$xla" in str(found)
 
 
 @pytest.mark.parametrize("target", ["h100", "h100:2", "v5e"])
@@ -100,7 +101,7 @@ def test_a_loop_of_unknown_length_is_told() -> None:
 
     found = dmljax.estimate(until, array(8), target="h100")
     assert found.cost.unbounded_loops == 1
-    assert "h100 a loop of unknown length counted as one iteration" in str(found).splitlines()
+    assert "h100: a loop of unknown length counted as one iteration" in str(found).splitlines()
 
 
 def training_step(weights: Any, moments: Any, x: Any) -> Any:
@@ -155,7 +156,7 @@ def test_a_step_of_training_holds_the_optimizers_state_and_updates_the_weights_i
         assert step.peak_bytes < 1.1 * (4 * 2048**2 * 4)  # weights, two moments and slopes
         assert "optimizer" in {node.name for node in step.nodes}
     slopes = dmljax.estimate(model, x, target="h100", weights=weights, gradient=True)
-    assert (slopes.state_bytes, slopes.fixed_bytes) == (0, 2 * slopes.weight_bytes)
+    assert (slopes.state_bytes, slopes.fixed_bytes) == (0, slopes.weight_bytes + 2048**2 * 4)
     divided = dmljax.estimate(
         *(model, x),
         target="h100:4",
@@ -204,6 +205,72 @@ def test_the_mesh_that_a_user_has_set_is_not_the_targets(target: str) -> None:
             estimates.append(dmljax.estimate(layer, array(64, 256), target=target, weights=WEIGHTS, gradient=True))
             assert compile_for("h100", jnp.sin, array(8)).cost.kernels == 1
     assert estimates[0].cost == estimates[1].cost
+
+
+@pytest.mark.usefixtures("compilers")
+def test_weights_without_floats_have_no_gradient_but_inputs_have() -> None:
+    weights = {"table": jax.ShapeDtypeStruct((8, 256), jnp.int8)}
+
+    def scaled(weights: Any, x: Any) -> Any:
+        return x * weights["table"].astype(x.dtype).sum()
+
+    found = dmljax.estimate(scaled, array(64, 256), target="h100:2", weights=weights, gradient=True)
+    assert (found.reason, found.fixed_bytes) == ("", found.weight_bytes)
+    mixed = {**weights, "scale": array(256)}
+    trained = dmljax.estimate(
+        lambda weights, x: scaled(weights, x) @ weights["scale"],
+        array(64, 256),
+        target="h100:2",
+        weights=mixed,
+        gradient=True,
+    )
+    assert trained.fixed_bytes == trained.weight_bytes + 256 * 4
+
+
+@pytest.mark.usefixtures("compilers")
+def test_states_of_other_shapes_than_the_weights_are_whole_on_each_chip() -> None:
+    specs = {"w": PartitionSpec("model")}
+    options: Any = {"target": "h100:2", "mesh": {"data": 1, "model": 2}, "weights": WEIGHTS, "specs": specs}
+    with jax.numpy_dtype_promotion("standard"):
+        found = dmljax.estimate(layer, array(64, 256), optimizer=optax.adafactor(1e-3), **options)
+    assert (found.reason, found.weight_bytes) == ("", 256 * 512 * 4 // 2)
+
+
+@pytest.mark.usefixtures("compilers")
+def test_numbers_are_arrays_and_an_input_said_to_be_whole_stays_whole() -> None:
+    def plus(weights: Any, x: Any, y: Any) -> Any:
+        return layer(weights, x) + y.astype(x.dtype)
+
+    mesh = AbstractMesh((2,), ("batch",))
+    whole = jax.ShapeDtypeStruct((3, 256), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
+    choices: list[dict[str, Any]] = [{"dtype": "bfloat16"}, {"gradient": True}]
+    for options in choices:
+        found = dmljax.estimate(plus, whole, 2.0, target="h100:2", weights=WEIGHTS, **options)
+        assert found.reason == ""
+
+
+@pytest.mark.usefixtures("compilers")
+def test_static_arguments_are_refused() -> None:
+    power = jax.jit(lambda x, n, y: x**n + y, static_argnums=1, donate_argnums=2)
+    with pytest.raises(
+        directml.InvalidDesc, match=r"function must have no static arguments \(bind them with functools"
+    ):
+        dmljax.estimate(power, array(8), 3, array(8), target="h100")
+
+
+@pytest.mark.usefixtures("compilers")
+def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
+    q = jax.ShapeDtypeStruct((2, 2048, 256), jnp.bfloat16)
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return dmljax.multihead_attention(q, k, v, head_count=2)
+
+    found = dmljax.estimate(attend, q, q, q, target="h100")
+    assert found.product_seconds == pytest.approx(found.cost.products / 989.17e12)
+    mesh = AbstractMesh((8,), ("batch",))
+    divided = jax.shard_map(jnp.matmul, mesh=mesh, in_specs=PartitionSpec("batch"), out_specs=PartitionSpec("batch"))
+    x = jax.ShapeDtypeStruct((8, 64, 64), jnp.float32)
+    assert products_of(jax.make_jaxpr(divided)(x, x).jaxpr).total() == 2 * 8 * 64**3
 
 
 @pytest.mark.usefixtures("compilers")
@@ -359,7 +426,7 @@ def test_arrays_already_divided_stay_divided() -> None:
         (
             {"x": array(3, 256)},
             r"inputs\[0\]: first dimension must be divisible by 2 devices; got \(3, 256\) "
-            r"\(use a batch of 2, or one chip\)",
+            r"\(use a batch that 2 divides, or one chip\)",
         ),
         ({"mesh": {"data": 2}}, r"mesh must have as many chips as h100:8, 8; got 2"),
         ({"mesh": ("data", 8)}, r"mesh must map names of axes to sizes; got \('data', 8\)"),
@@ -504,7 +571,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
         "",
         f"h100:8 does not fit in memory: 90 GB needed, 80 GB available {REMEDY}",
         "",
-        "h100:8 kernels called: flash_attention, mha_forward",
+        "h100:8: kernels called: flash_attention, mha_forward",
     ]
     json = made.to_json()
     assert (json["seconds"], json["times"]["memory"], json["cost"]["kernels"]) == (made.seconds, 2e-6, 12)
