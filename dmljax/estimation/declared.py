@@ -10,8 +10,6 @@ from jax.extend.core import Jaxpr
 from dmljax.estimation.cost import Cost, Step
 from dmljax.estimation.roof import devices_in, programs_in
 
-Declared = Mapping[str, Sequence[Cost]]  # by the kernels' names, in the order of their calls
-
 
 def with_declared(steps: Sequence[Step], program: Jaxpr, platform: str, devices: int) -> list[Step]:
     """Gives the calls of Pallas kernels the cost that the kernels declare in a traced program."""
@@ -38,7 +36,7 @@ def _declared_in(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[
                 figures = (declared.flops, declared.transcendentals, declared.bytes_accessed)
                 yield _name(equation.params), Cost.of_kernel(*(figure // devices for figure in figures))
             continue
-        on_each = devices // devices_in(equation)
+        on_each = max(devices // devices_in(equation), 1)
         found = [[*_declared_in(inner, platform, on_each)] for inner in programs_in(equation, platform)]
         if equation.primitive.name == "cond":  # the costliest branch counts
             found = [max(found, key=lambda branch: sum(cost.products for _, cost in branch))]

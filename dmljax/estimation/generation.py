@@ -10,14 +10,7 @@ from dmljax.errors import within
 from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
-from dmljax.estimation.report import (
-    Estimate,
-    Work as Sequences,
-    amount,
-    largest_batch,
-    remarks,
-    side_by_side,
-)
+from dmljax.estimation.report import Batch, Estimate, amount, largest_batch, remarks, side_by_side
 from dmljax.estimation.targets import place_of
 
 NOTE = """\
@@ -75,8 +68,8 @@ class Generation(NamedTuple):
     @property
     def largest_batch(self) -> int:
         """The most sequences that fit beside the weights, if all other memory grows with the batch."""
-        sequences = Sequences(self.work.batch, shares=self.shares)
-        return largest_batch(self.token, self.peak_bytes, self.token.weight_bytes, sequences)
+        batch = Batch(self.work.batch, shares=self.shares)
+        return largest_batch(self.token, self.peak_bytes, self.token.weight_bytes, batch)
 
     def to_json(self) -> dict[str, Any]:
         """The figures by name, ready for JSON; totals are None if either program does not compile."""

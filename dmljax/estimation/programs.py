@@ -17,7 +17,7 @@ from dmljax.estimation.declared import with_declared
 from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
-from dmljax.estimation.report import LESS_MEMORY, Estimate, NodeCost, Work
+from dmljax.estimation.report import LESS_MEMORY, Batch, Estimate, NodeCost
 from dmljax.estimation.roof import roof_of, seconds_of_products
 from dmljax.estimation.targets import Place, place_of, without_mesh
 from dmljax.estimation.training import gradient_of, optimizer_of, training_step
@@ -93,7 +93,7 @@ class Prepared(NamedTuple):
                 weight_bytes=_bytes_in(weights),
                 state_bytes=_bytes_in(state),
                 fixed_bytes=_bytes_in((weights, slopes, state)),
-                work=_work_of(arguments) if jax.tree.leaves(weights) else Work(),
+                work=_work_of(arguments) if jax.tree.leaves(weights) else Batch(),
             )
 
 
@@ -218,14 +218,14 @@ def bytes_on_a_chip(array: Any) -> int:
     return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
 
 
-def _work_of(arguments: Placed) -> Work:
+def _work_of(arguments: Placed) -> Batch:
     """The examples in the first input, and the tokens if it is a matrix of them."""
     first: Any = next((leaf for leaf in jax.tree.leaves(arguments.inputs) if leaf.ndim), None)
     if first is None:
-        return Work()
+        return Batch()
     are_tokens = first.ndim == 2 and jnp.issubdtype(first.dtype, jnp.integer)
     shares = first.shape[0] // first.sharding.shard_shape(first.shape)[0] if first.shape[0] else 1
-    return Work(first.shape[0], math.prod(first.shape) if are_tokens else 0, shares)
+    return Batch(first.shape[0], math.prod(first.shape) if are_tokens else 0, shares)
 
 
 def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds: float) -> Estimate:

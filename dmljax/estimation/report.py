@@ -45,7 +45,7 @@ class NodeCost(NamedTuple):
         return cls(name, sum(times), cost.kernels, cost.bytes, operations, bound)
 
 
-class Work(NamedTuple):
+class Batch(NamedTuple):
     """The examples and tokens that a program computes, and the number of parts in which chips divide them."""
 
     examples: int = 0
@@ -85,7 +85,7 @@ class Estimate(NamedTuple):
     product_seconds: float = 0
     roof: float = 0
     nodes: tuple[NodeCost, ...] = ()
-    work: Work = Work()
+    work: Batch = Batch()
     called: tuple[str, ...] = ()
     custom_calls: tuple[str, ...] = ()
     layers: int = 0  # that are extrapolated
@@ -129,7 +129,7 @@ class Estimate(NamedTuple):
         return own | {"nodes": [node._asdict() for node in self.nodes]}
 
 
-def largest_batch(estimate: Estimate, peak: int, fixed: int, work: Work) -> int:
+def largest_batch(estimate: Estimate, peak: int, fixed: int, work: Batch) -> int:
     """The most examples that fit on an estimate's chips, if `peak` grows with them but for the fixed bytes."""
     growing = peak - fixed
     if not work.examples or growing <= 0:

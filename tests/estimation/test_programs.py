@@ -18,7 +18,7 @@ from dmljax import directml, dxdispatch
 from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, compile_for, programs, table
 from dmljax.estimation.chips import Times
 from dmljax.estimation.programs import node_of
-from dmljax.estimation.report import Work
+from dmljax.estimation.report import Batch
 from dmljax.estimation.roof import products_of
 from dmljax.estimation.training import OPTIMIZERS
 
@@ -52,7 +52,7 @@ def test_each_chip_has_all_weights_and_its_part_of_the_inputs(target: str, devic
     assert found.cost.exchanged == 0
     assert 0 < found.roof <= found.seconds < 1e-4
     assert (found.expected_seconds > found.seconds) == target.startswith("v")
-    assert found.work == Work(64, 0, devices)
+    assert found.work == Batch(64, 0, devices)
     assert found.examples_per_second == 64 / found.seconds
     assert any("dot_general" in node.name for node in found.nodes)
     assert sum(node.seconds for node in found.nodes) == pytest.approx(found.seconds)
@@ -277,7 +277,7 @@ def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
 def test_a_matrix_of_integers_has_tokens() -> None:
     tokens = jax.ShapeDtypeStruct((4, 16), jnp.int32)
     found = dmljax.estimate(lambda weights, x: weights["w"][x], tokens, target="h100", weights=WEIGHTS)
-    assert found.work == Work(4, 64, 1)
+    assert found.work == Batch(4, 64, 1)
     assert found.tokens_per_second == pytest.approx(16 * found.examples_per_second)
 
 
@@ -539,7 +539,7 @@ def test_an_estimate_prints_itself_and_is_json() -> None:
             NodeCost("relu", 1e-6, 1, 500, 0, "launches"),
         ),
         roof=2e-6,
-        work=Work(16, 2048, 8),
+        work=Batch(16, 2048, 8),
         called=("flash_attention", "mha_forward"),
     )
     assert [" ".join(line.split()) for line in str(made).partition("\n\nThe time")[0].splitlines()] == [
