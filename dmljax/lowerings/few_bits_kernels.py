@@ -60,6 +60,9 @@ def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
         grid=(programs, parts),
         out_shape=jax.ShapeDtypeStruct((parts, rows, columns), np.float32),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
+        cost_estimate=_estimate(
+            2 * codes.size * places * rows, a, codes, scales, zeros, more=4 * parts * rows * columns
+        ),
         interpret=interpret,
         name="product_with_few_bits",
     )(a, codes.reshape(columns, total), scales, zeros)

@@ -122,11 +122,18 @@ def _lowered(
         except RuntimeError as error:
             if "No supported GPU devices found" not in str(error):
                 raise
-        # JAX 0.12 needs the kind of the GPU, and fails if there is no GPU or if it does not list this GPU. Kernels of
-        # 16 and 32 bits are the same for all kinds.
-        kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
-        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=kind)):
+        with jax.sharding.use_abstract_mesh(_mesh_of_a_known_gpu()):
             return lower(own, *arrays)
+
+
+def _mesh_of_a_known_gpu() -> AbstractMesh:
+    """No mesh, but the kind of a GPU.
+
+    JAX 0.12 needs it, and fails if there is no GPU or if it does not list this GPU. Kernels of 16 and 32 bits are the
+    same for all kinds.
+    """
+    kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
+    return AbstractMesh((), (), abstract_device=kind)
 
 
 def has_old_gpu() -> bool:
@@ -149,9 +156,11 @@ def divided_by(
     def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
         results, inputs = shardings(mesh, operands, outcomes)
         axes = parts(operands)
+        needs_kind = jax.__version_info__ >= (0, 12) and jax.default_backend() != "gpu"
 
         def of_device(*arrays: Array) -> Any:
-            with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):  # instead of the mesh of `jax.set_mesh`
+            # Instead of the mesh of `jax.set_mesh`
+            with jax.sharding.use_abstract_mesh(_mesh_of_a_known_gpu() if needs_kind else AbstractMesh((), ())):
                 found = kernel(*arrays)
             return found if axes is None else lax.psum(found, axes)
 

@@ -17,6 +17,9 @@ from dmljax.estimation.generation import Generation, PreparedGeneration, Work, t
 from dmljax.onnx import language_model
 from dmljax.onnx.language import parts
 
+# JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
+pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
+
 WORK = ["--prompt", "20", "--generate", "10"]
 BATCH = 16
 CACHE_BYTES = 2 * LAYERS * KEY_HEADS * SIZE * 30 * 4  # of one sequence

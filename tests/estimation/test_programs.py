@@ -22,6 +22,9 @@ from dmljax.estimation.report import Batch
 from dmljax.estimation.roof import products_of
 from dmljax.estimation.training import OPTIMIZERS
 
+# JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
+pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
+
 
 @pytest.fixture
 def compilers() -> None:
@@ -60,9 +63,7 @@ def test_each_chip_has_all_weights_and_its_part_of_the_inputs(target: str, devic
 
 @pytest.mark.usefixtures("compilers")
 def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
-    on_tpu, on_gpu = (
-        import_module(f"jax.experimental.pallas.ops.{one}") for one in ("tpu.flash_attention", "gpu.attention")
-    )
+    on_tpu = import_module("jax.experimental.pallas.ops.tpu.flash_attention")
     q = jax.ShapeDtypeStruct((1, 2, 512, 128), jnp.bfloat16)
     with jax.enable_x64(False):  # this kernel does not lower with 64-bit types
         found = dmljax.estimate(on_tpu.flash_attention, q, q, q, target="v5e")
@@ -71,6 +72,12 @@ def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
     assert found.cost.products >= 2 * 2 * 2 * 512**2 * 128
     assert found.seconds == pytest.approx(max(found.cost.products / 197e12, found.cost.bytes / 819e9))
     assert found.custom_calls == ()
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 12), reason="JAX compiles its own deprecated kernel only beside a GPU")
+@pytest.mark.usefixtures("compilers")
+def test_kernels_that_declare_nothing_count_with_their_arrays() -> None:
+    on_gpu = import_module("jax.experimental.pallas.ops.gpu.attention")
     q = jax.ShapeDtypeStruct((1, 512, 2, 128), jnp.bfloat16)
     found = dmljax.estimate(lambda *qkv: on_gpu.mha(*qkv, None), q, q, q, target="h100")
     assert (found.called, found.cost.kernels, found.cost.bytes) == (("mha_forward",), 1, 4 * 2 * 512 * 128 * 2)
@@ -267,7 +274,7 @@ def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
 
     found = dmljax.estimate(attend, q, q, q, target="h100")
     assert found.product_seconds == pytest.approx(found.cost.products / 989.17e12)
-    mesh = AbstractMesh((8,), ("batch",))
+    mesh = AbstractMesh((8,), ("batch",), axis_types=(AxisType.Auto,))
     divided = jax.shard_map(jnp.matmul, mesh=mesh, in_specs=PartitionSpec("batch"), out_specs=PartitionSpec("batch"))
     x = jax.ShapeDtypeStruct((8, 64, 64), jnp.float32)
     assert products_of(jax.make_jaxpr(divided)(x, x).jaxpr).total() == 2 * 8 * 64**3
