@@ -97,7 +97,7 @@ CHECK_EXAMPLES = """examples:
   generate_model | dmljax check -                    # check what another program writes
   dmljax check model.onnx                            # missing operators, and nodes that refuse or need a CPU
   dmljax check phi-3-mini-directml                   # a folder of a language model
-  dmljax check net.stablehlo --weights FILE.npz      # whether weights are those of an artifact
+  dmljax check net.stablehlo --weights FILE.npz      # compare weights with an artifact's
 
 The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as JSON."""
 
@@ -113,7 +113,7 @@ ESTIMATE_EXAMPLES = """examples:
 
 XLA compiles for the chips on this CPU; the extra accelerators installs the compilers. Several chips split inputs along
 their first dimension; each holds all weights, unless --mesh divides them. Several chips with a language model divide
-its weights, unless --mesh says otherwise. The time is a lower bound from the published rates, not a measurement. The
+its weights, unless --mesh says otherwise. The time is a lower bound from peak rates, not a measurement. The
 exit status is 1 if a program does not compile, or needs more memory than a chip has."""
 
 COMPILE_EXAMPLES = """examples:
@@ -127,7 +127,7 @@ The artifact is StableHLO for the platform of the chip, and includes the weights
 open, unless --batch, -f or -b give them. Sizes that a network halves and doubles must be multiples, as -f height:8*h
 says. `.call(x)` runs it on that platform, with JAX but without dmljax.
 For several chips, the weights of an ONNX model are an argument, stored in FILE.npz, and open batches must be multiples
-of the mesh's first axis. `dmljax check FILE --weights FILE.npz` tells whether weights are those of an artifact."""
+of the mesh's first axis. `dmljax check FILE --weights FILE.npz` compares weights with an artifact's."""
 
 GENERATE_EXAMPLES = """examples:
   dmljax generate phi-3-mini-directml "Once upon a time"

@@ -28,7 +28,7 @@ def type_text(tensors: TensorDesc | tuple[TensorDesc, ...] | None) -> str:
 def signature(counts: Counts, told: Mapping[str, str] | None = None, result: str | None = None) -> inspect.Signature:
     """The signature of the inputs present; an array of tensors is one parameter by name, and several by position.
 
-    `told` has the types of fields as text, and `result` that of the result.
+    `told` has each field's type as text, and `result` the result's type.
     """
     kinds = inspect.Parameter
     is_plain = all(count is None for count in counts.values())

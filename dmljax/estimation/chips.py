@@ -12,7 +12,7 @@ from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.estimation.cost import Cost
 from dmljax.text import did_you_mean
 
-# What an H100 took: a kernel in a chain of 100 (tests/benchmarks/RESULTS.md), and an iteration of a loop besides
+# Measured on an H100 (tests/benchmarks/RESULTS.md): a kernel in a chain, and the extra time of a loop's iteration
 SECONDS_PER_KERNEL = 1e-6
 SECONDS_PER_ITERATION = 9e-6
 COPIED = 2.8 / 3.35232  # the fraction of a GPU's memory bandwidth that copies reach
@@ -152,12 +152,12 @@ def _ampere(name: str, memory: float, bytes_per_second: float) -> Target:
 
 # GPUs: as XLA describes them (openxla/xla, xla/backends/gpu/target_config/specs), all but the PCIe versions. The rates
 # of matrix products follow from that, without sparsity: 132 cores x 4 units x 1024 operations x 1.8295 GHz on an H100,
-# and 108 x 4 x 512 x 1.41 GHz on an A100; those of a B200 and a GB200, and of their memory, are NVIDIA's. NVLink has 18
-# links of 25 GB/s, 12 of 25 and 18 of 50, and each GPU of a DGX a network adapter of 400 Gbit/s, or 200 with an A100
-# (https://jax-ml.github.io/scaling-book/gpus).
+# and 108 x 4 x 512 x 1.41 GHz on an A100; NVIDIA publishes those of a B200 and a GB200. NVLink has 18 links of 25 GB/s
+# on Hopper, 12 of 25 on Ampere and 18 of 50 on Blackwell. Each GPU of a DGX has a network adapter of 400 Gbit/s, or of
+# 200 with an A100 (https://jax-ml.github.io/scaling-book/gpus).
 # TPUs: as Google gives them (https://docs.cloud.google.com/tpu/docs/v4, v5e, v5p, v6e and tpu7x), but for the memory,
 # which is what libtpu leaves to a program. The clocks of v5p and v6e follow from their peak rates and the sizes of
-# their matrix units; that of v7x is what libtpu expects. Each core has four vector units of 8 x 128 lanes
+# their matrix units; libtpu expects the one of v7x. Each core has four vector units of 8 x 128 lanes
 # (https://jax-ml.github.io/scaling-book/tpus).
 TARGETS: Mapping[str, Target] = {
     "h100": _hopper("NVIDIA H100 80GB HBM3", 84942979072, 3.35232e12),

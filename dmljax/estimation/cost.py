@@ -44,7 +44,7 @@ class Cost:
 
     kernels: int = 0
     bytes: int = 0  # read from and written to the chip's main memory
-    copied: int = 0  # those of copies that a TPU makes while kernels run
+    copied: int = 0  # the part that a TPU copies while kernels run
     element_operations: int = 0  # excluding matrix products and convolutions
     gathered: int = 0  # elements gathered or scattered individually
     cycles: int = 0  # the TPU compiler's estimate

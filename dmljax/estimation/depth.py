@@ -49,7 +49,7 @@ def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[Prepar
 
 
 def extrapolated(few: Estimate, more: Estimate, layers: int) -> Estimate:
-    """The estimate of many layers, from those of `COMPILED`; lists the nodes of the deeper, and has its shares."""
+    """Extrapolates from two depths, `COMPILED`; nodes and shares of time come from the deeper model."""
     first, second = COMPILED
     steps = (layers - first) / (second - first)
 

@@ -96,7 +96,7 @@ class PreparedGeneration(NamedTuple):
 
     def estimate(self) -> Generation:
         caches = [leaf for leaf in jax.tree.leaves(self.prompt.arguments.inputs[0]) if leaf.ndim == _CACHE]
-        cache_bytes = sum(map(bytes_on_a_chip, caches))
+        cache_bytes = bytes_on_a_chip(caches)
         return Generation(self.work, self.prompt.estimate(), self.token.estimate(), cache_bytes, self.shares)
 
 

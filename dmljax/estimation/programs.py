@@ -46,9 +46,9 @@ def estimate(
 
     `gradient` estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
     `optimizer`, one of optax's or "sgd", "momentum" or "adamw", estimates a step of training instead, with its state.
-    `precision` is that of products, as in `jax.default_matmul_precision`. `dtype`, such as "bfloat16", replaces the
-    type of float32 and float64 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4 of its equal
-    layers, and not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
+    `precision` sets the precision of products, as `jax.default_matmul_precision` does. `dtype`, such as "bfloat16",
+    replaces the type of float32 and float64 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4
+    of its equal layers, and not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
 
     Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
     axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
@@ -90,9 +90,9 @@ class Prepared(NamedTuple):
                 updated = slopes
             found = _estimated(program, arguments, self.place, updated)
             return found._replace(
-                weight_bytes=_bytes_in(weights),
-                state_bytes=_bytes_in(state),
-                fixed_bytes=_bytes_in((weights, slopes, state)),
+                weight_bytes=bytes_on_a_chip(weights),
+                state_bytes=bytes_on_a_chip(state),
+                fixed_bytes=bytes_on_a_chip((weights, slopes, state)),
                 work=_work_of(arguments) if jax.tree.leaves(weights) else Batch(),
             )
 
@@ -209,13 +209,10 @@ def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
     return lowered.compile()
 
 
-def _bytes_in(arrays: Any) -> int:
-    return sum(map(bytes_on_a_chip, jax.tree.leaves(arrays)))
-
-
-def bytes_on_a_chip(array: Any) -> int:
-    """The bytes of a sharded array that one chip holds."""
-    return int(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize)
+def bytes_on_a_chip(arrays: Any) -> int:
+    """The bytes of sharded arrays that one chip holds."""
+    leaves = jax.tree.leaves(arrays)
+    return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def _work_of(arguments: Placed) -> Batch:

@@ -24,7 +24,7 @@ results once, or for the products at the peak rate, whichever is longer."""
 class NodeCost(NamedTuple):
     """The cost of a model's node, or of an operation in another function, and what bounds most of its time.
 
-    `operations` counts those of products and the elementwise ones. `bound` is one of `launches`, `memory`, `arithmetic`
+    `operations` counts both products and elementwise operations. `bound` is one of `launches`, `memory`, `arithmetic`
     and `exchange`.
 
     >>> NodeCost("/stem/Conv", seconds=1e-4, kernels=2).name

@@ -39,7 +39,7 @@ PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
 
 
 def without_mesh() -> AbstractContextManager[Any]:
-    """Lets a program be traced for other devices than those of the mesh of `jax.set_mesh`, if any."""
+    """Hides the mesh of `jax.set_mesh`, so that a program can be traced for other devices."""
     nobody: AbstractContextManager[Any] = jax.set_mesh(Mesh(np.empty((), object), ()))
     return nobody
 

@@ -14,7 +14,7 @@ from dmljax.text import did_you_mean, join_words, show
 
 
 class Optimizer(NamedTuple):
-    """What turns gradients into updates of weights, with a state, as optax's optimizers do."""
+    """Turns gradients into updates of weights and keeps a state, with the functions that optax's optimizers have."""
 
     init: Callable[[Any], Any]
     update: Callable[[Any, Any, Any], tuple[Any, Any]]

@@ -69,7 +69,7 @@ def _places(block: Sequence[Node]) -> dict[str, Place]:
 
 
 class Kinds:
-    """What makes the values and nodes of a graph equal.
+    """Decides which values and nodes of a graph are equal.
 
     `types` are of weights, and `constants` are other stored arrays. Nodes that are `apart` equal no others.
     """
@@ -102,12 +102,12 @@ class Kinds:
         return self._sources.get(name, name)
 
     def key(self, name: str) -> Hashable:
-        """What values have in common if they are the same."""
+        """The same key for values that are the same."""
         source = self.source(name)
         return self._constants.get(source, source)
 
     def kind(self, name: str) -> Hashable:
-        """What a weight or an input has in common with others of its type; None for any other value."""
+        """The same kind for weights, or inputs, of one type; None for any other value."""
         source = self.source(name)
         if source in self._types:
             return "weight", tuple(self._types[source].shape), str(self._types[source].dtype)
@@ -115,7 +115,7 @@ class Kinds:
         return None if tensor is None or source in self._constants else ("input", tensor.dtype, tensor.sizes)
 
     def label(self, node: Node) -> Hashable:
-        """What equal nodes have in common, except the computed values that they read."""
+        """The same label for nodes that are equal, whatever computed values they read."""
         if node in self._apart:
             return node
 
@@ -165,7 +165,7 @@ def _attributes(node: Node) -> Hashable:
 
 
 def _frozen(value: Any) -> Hashable:
-    """A value to compare: NaN equals itself, and numbers differ from those of other types."""
+    """Converts a value for comparison: NaN equals itself, and numbers of different types differ."""
     match value:
         case np.ndarray():
             return str(value.dtype), value.shape, value.tobytes() if value.dtype != object else repr(value.tolist())
