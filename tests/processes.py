@@ -57,7 +57,7 @@ def run(address: str, index: int, operators: list[str]) -> dict[str, str]:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1").lower() in ("1", "true"))
     jax.distributed.initialize(address, num_processes=PROCESSES, process_id=index)
-    from test_every_operator import any_desc
+    from operator_calls import any_desc
 
     mesh = jax.make_mesh((PROCESSES * DEVICES,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
     seen = {}
@@ -82,7 +82,7 @@ def check_batch(desc: Any, mesh: Any) -> None:
     import jax
     import numpy as np
     from families import CASES
-    from test_every_operator import arguments_of, function_of
+    from operator_calls import arguments_of, function_of
 
     calls = [arguments_of(desc, seed) for seed in range(PROCESSES * DEVICES)]
     arrays = [np.stack(arrays) for arrays in zip(*calls, strict=True)]

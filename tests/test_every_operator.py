@@ -8,7 +8,7 @@ import math
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import chex
@@ -24,7 +24,6 @@ from helpers import (
     SAMPLED,
     assert_nearly_same_trees,
     assert_same_trees,
-    available,
     check_linear_gradients,
     check_shared_and_divided,
     collectives,
@@ -33,6 +32,18 @@ from helpers import (
 )
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from jax.test_util import check_grads
+from operator_calls import (
+    allowed,
+    any_desc,
+    arguments_of,
+    differentiable_call,
+    float_call,
+    function_of,
+    random_inputs,
+    tame_call,
+    tame_types,
+    typed_descs,
+)
 
 import dmljax
 from dmljax import directml
@@ -42,7 +53,6 @@ from dmljax.errors import DmlError, spell_path
 from dmljax.examples import examples_of
 
 for_each_operator = pytest.mark.parametrize("operator", OPERATORS)
-LATEST = max(FeatureLevel)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
@@ -52,32 +62,6 @@ def function_name(operator: str) -> str:
 
 def desc_name(operator: str) -> str:
     return function_name(operator).title().replace("_", "") + "Desc"
-
-
-def allowed(operator: str, field: str, level: FeatureLevel = LATEST) -> tuple[range, list[DataType]]:
-    """Ranks and data types of one tensor, by the newest table at `level`."""
-    tables = [table for introduced, table in OPERATORS[operator].support.items() if introduced <= level]
-    cell = tables[-1][field]
-    return cell.ranks, available(cell.data_types)
-
-
-def typed_descs(operator: str, level: FeatureLevel = LATEST) -> Iterator[directml.Operator]:
-    """A descriptor for every data type of every free tensor, alternating between the lowest and the highest rank."""
-    case = CASES[operator]
-    ranks, _ = allowed(operator, case.free[0], level)
-    types = [allowed(operator, field, level)[1] for field in case.free]
-    # Each type of each tensor once is enough; the others cycle.
-    for i in range(max(2, *map(len, types))):
-        chosen = {field: list_[i % len(list_)] for field, list_ in zip(case.free, types, strict=True)}
-        yield case.make(chosen, ranks[-(i % 2)])
-
-
-def any_desc(operator: str) -> directml.Operator:
-    return next(typed_descs(operator))
-
-
-def random_inputs(desc: directml.Operator, seed: int = 0) -> list[Any]:
-    return list(CASES[type(desc).type].inputs(desc, np.random.default_rng(seed)).values())
 
 
 def test_the_tables_of_the_tests_know_every_operator() -> None:
@@ -285,14 +269,6 @@ def assert_agree(operator: str, actual: Any, expected: Any, *, absolute: float =
         assert_nearly_same_trees(actual, expected, max(absolute, CASES[operator].absolute))
 
 
-def function_of(desc: directml.Operator) -> Callable[..., Any]:
-    return CASES[type(desc).type].of_value or directml.lower(desc)
-
-
-def arguments_of(desc: directml.Operator, seed: int = 0) -> list[Any]:
-    return [np.float32(seed)] if CASES[type(desc).type].of_value else random_inputs(desc, seed)
-
-
 def batch_of(operator: str, count: int) -> tuple[list[Any], Any]:
     """Inputs of `count` calls stacked along a new first dimension, and likewise the outputs of single calls."""
     calls, outputs = calls_of(operator)
@@ -308,38 +284,6 @@ def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
     return calls, [jax.device_get(function_of(desc)(*inputs)) for inputs in calls]
 
 
-def tame_call(operator: str, seed: int = 0) -> tuple[Callable[[dict[str, Any]], Any], dict[str, Any]]:
-    """An operator as a function of its inputs, whose floats are so far apart that small steps keep their order."""
-    case = CASES[operator]
-    if case.of_value:
-        return lambda given: case.of_value(given["value"]), {"value": np.float32(3 + seed)}
-    desc = case.make(tame_types(operator), 4)
-    inputs = case.inputs(desc, np.random.default_rng(seed))
-    keys = [key for key, array in inputs.items() if array.dtype == np.float32]
-    # Reverse every other input, so that no two are equal anywhere.
-    floats = {key: tame_floats(case.domain, inputs[key].shape, (i + seed) % 2 == 1) for i, key in enumerate(keys)}
-    return lambda given: function_of(desc)(*(given[key] for key in inputs)), inputs | floats
-
-
-def float_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """`tame_call` as a function of the float inputs only."""
-    function, inputs = tame_call(operator)
-    floats = {key: array for key, array in inputs.items() if array.dtype == np.float32}
-    return lambda given: function(inputs | given), floats
-
-
-def differentiable_call(operator: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """`float_call` with the float outputs only."""
-    function, floats = float_call(operator)
-
-    def float_outputs(floats: Any) -> list[Any]:
-        return [output for output in jax.tree.leaves(function(floats)) if output.dtype == np.float32]
-
-    if not (CASES[operator].has_derivative and jax.eval_shape(float_outputs, floats)):
-        pytest.skip("no result is a float, or the results depend on the bits of a number rather than its value")
-    return float_outputs, floats
-
-
 def moved(floats: Any, distance: float, direction: Any) -> Any:
     return jax.tree.map(lambda x, v: x + distance * v, floats, direction)
 
@@ -347,20 +291,6 @@ def moved(floats: Any, distance: float, direction: Any) -> Any:
 def dot(a: Any, b: Any) -> Any:
     """The sum of the products of two trees' elements."""
     return sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-
-def tame_types(operator: str) -> dict[str, DataType]:
-    """FLOAT32 wherever possible, else UINT32 where possible, so indices stay indices."""
-    types = {field: allowed(operator, field)[1] for field in CASES[operator].free}
-    preferred = (DataType.FLOAT32, DataType.UINT32)
-    return {field: next((one for one in preferred if one in list_), list_[0]) for field, list_ in types.items()}
-
-
-def tame_floats(domain: tuple[float, float] | None, shape: tuple[int, ...], backwards: bool) -> Any:
-    """Numbers so far apart, or so far inside a domain, that small steps do not change the computation."""
-    count = int(np.prod(shape))
-    steps = np.arange(count) * 70 % 1010 if domain is None else np.linspace(*domain, count + 2)[1:-1]
-    return steps[:: -1 if backwards else 1].astype(np.float32).reshape(shape)
 
 
 @transformation("jit")

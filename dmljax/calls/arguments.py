@@ -382,6 +382,13 @@ def _precision(where: Where, value: Any) -> lax.Precision | lax.DotAlgorithmPres
         raise InvalidType(Problem(where, rule, show(value))) from None
 
 
+def _precision_of_convolution(where: Where, value: Any) -> lax.Precision:
+    precision = _precision(where, value)
+    if isinstance(precision, lax.DotAlgorithmPreset):
+        raise InvalidType(Problem(where, "must be a jax.lax.Precision or the name of one", precision.name))
+    return precision
+
+
 def _axis_name(where: Where, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidType(Problem(where, "must be the name of an axis of a mesh", show(value)))
@@ -429,7 +436,7 @@ _KINDS: dict[Any, Kind] = {
     Size2D | int: _size_2d,
     DTypeLike: _dtype,
     Precision: _precision,
-    lax.Precision | str: _precision,
+    lax.Precision | str: _precision_of_convolution,
 }
 
 

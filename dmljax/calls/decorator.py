@@ -34,6 +34,7 @@ from dmljax.calls.documentation import documentation
 from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.foundation.open_sizes import Undecided, undecided
+from dmljax.foundation.precision import resolve_precision
 from dmljax.foundation.scalars import ScaleBias
 from dmljax.lowerings.sizes import MAX_BYTES, is_addressable
 from dmljax.types import x64_enabled
@@ -181,6 +182,8 @@ class _Call:
                 elif self.kinds.get(key) is ARRAYS:
                     for i, array in enumerate(value):
                         require_available((key, i), jnp.asarray(array))
+            if "precision" in arguments:
+                arguments["precision"] = resolve_precision(arguments["precision"])
             results = function(**bring_into_types(self.kinds, arguments))
             for array in jax.tree.leaves(results):
                 if not is_addressable(array.shape, array.dtype):

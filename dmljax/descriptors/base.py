@@ -28,9 +28,9 @@ from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.foundation.checks import set_fields
+from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
 from dmljax.foundation.sizes import Sizes, led, names_of_members, require_sizes
-from dmljax.lowerings.products import full_precision
 from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from dmljax.descriptors.array_arguments import bind_by_name, require_64_bits
 from dmljax.errors import InvalidDesc, Path as Place, Problem, Unsupported, inside, require, within
+from dmljax.foundation.precision import full_precision
 from dmljax.graphs.to_graph.views import desc_of
-from dmljax.lowerings.products import full_precision
 from dmljax.types import Results, x64_enabled
 
 Sizes = Mapping[str, tuple[int, ...]]  # by input name

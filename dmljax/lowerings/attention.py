@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmljax.foundation.precision import Precision
 from dmljax.lowerings import fused_attention
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import may_be_sharded, varying_alike
@@ -44,9 +45,9 @@ def attention(
     scale: Array,
     bias: Array | None = None,
     mask: Mask | None = None,
-    precision: Any = None,
     axis_name: str | None = None,
     *,
+    precision: Precision | None,
     keys_in_rows: bool = False,
 ) -> Array:
     """The softmax of `query @ key.mT * scale + bias` along the keys, times the values, in at least float32.
@@ -110,8 +111,7 @@ def _fits_kernel(
         or 0 in scores
     ):
         return False
-    chosen = jax.config.jax_default_matmul_precision if precision is None else precision  # type: ignore[attr-defined]
-    is_precise = dtype == np.float32 and chosen not in (None, "default", "fastest", lax.Precision.DEFAULT)
+    is_precise = dtype == np.float32 and precision not in (None, lax.Precision.DEFAULT)
     return (
         not is_precise
         and all(x.dtype == dtype and x.shape[:3] == (*query.shape[:2], 1) for x in (*keys, *values))

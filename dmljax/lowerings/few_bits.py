@@ -17,6 +17,7 @@ from jax import Array, lax
 from jax.interpreters import ad, batching
 from jax.sharding import NamedSharding, PartitionSpec
 
+from dmljax.foundation.precision import Precision, resolve_precision
 from dmljax.lowerings import kernels
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.sharding import dimension_axes, partitioned
@@ -54,23 +55,24 @@ def product_with(a: Array, weights: Weights, bits: int) -> Array:
         (weights.scales, [columns, blocks]),
         (weights.zeros, of_zeros),
     ]
-    return partitioned(partial(_product, bits), operands, [*axes_of_a[:-1], columns])
+    return partitioned(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
 
 
-def _product(bits: int, a: Array, *arrays: Array) -> Array:
+def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -> Array:
     _, blocks, count = arrays[0].shape
     rows = math.prod(a.shape[:-1])
     missing = blocks * count * (8 // bits) - a.shape[-1]  # rows that fill the last block
     if missing:
         a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
-    by_planes, whole = partial(_by_planes, bits), partial(_whole, bits)
+    by_planes, whole = (partial(lowering, bits, precision) for lowering in (_by_planes, _whole))
     if is_symbolic(rows):
         result: Array = choose(a, *arrays, gpu=whole, default=by_planes)
         return result
     ways: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
-        ways["cpu"] = partial(_by_integers, bits)
-    ways |= {chip: partial(_in_kernel, bits, chip) for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, a, *arrays)}
+        ways["cpu"] = partial(_by_integers, bits, precision)
+    chips = [chip for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, precision, a, *arrays)]
+    ways |= {chip: partial(_in_kernel, bits, precision, chip) for chip in chips}
     return choose(a, *arrays, default=by_planes, **ways)
 
 
@@ -96,24 +98,25 @@ def dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
     return numbers.astype(dtype).reshape(columns, math.prod(rows))
 
 
-def _times(a: Array, weights: Array) -> Array:
+def _times(a: Array, weights: Array, precision: Precision | None) -> Array:
     axes = ((a.ndim - 1,), (1,)), ((), ())
-    product: Array = lax.dot_general(a, weights, axes, preferred_element_type=widened(a.dtype))
+    product: Array = lax.dot_general(a, weights, axes, precision, widened(a.dtype))
     return product
 
 
-def _by_planes(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+def _by_planes(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     pairs = zip(_factors(a, bits), _planes(codes, bits), strict=True)
-    return reduce(operator.add, (_times(x, dequantized(plane, scales, zeros, a.dtype)) for x, plane in pairs))
+    products = (_times(x, dequantized(plane, scales, zeros, a.dtype), precision) for x, plane in pairs)
+    return reduce(operator.add, products)
 
 
-def _whole(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+def _whole(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     """Unpacks the weights once, which costs a GPU less than several products of many rows.
 
     The product has the type of `a`: for float32 of 16-bit factors, XLA takes its own kernel instead of NVIDIA's.
     """
     weights = dequantized(unpacked(codes, bits), scales, zeros, a.dtype)
-    return (a @ weights.T).astype(widened(a.dtype))
+    return jnp.matmul(a, weights.T, precision=precision).astype(widened(a.dtype))
 
 
 # Few rows on a CPU
@@ -122,8 +125,8 @@ _MOST_ROWS_ON_CPU = 8
 _LARGEST_ON_CPU = 128 << 4  # blocks of 128 codes of 4 bits; larger sums would leave less than 20 bits for each factor
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _by_integers(bits: int, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _by_integers(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     """Multiplies integers, as exactly as float32 does: XLA does not vectorize sums of floats.
 
     Each block of `a` is rounded to as many bits as leave room for its sum in int32: to 22 for blocks of 32.
@@ -145,8 +148,9 @@ def _by_integers(bits: int, a: Array, codes: Array, scales: Array, zeros: Array)
 
 
 @_by_integers.defjvp
-def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    return _by_integers(bits, *primals), jax.jvp(partial(_by_planes, bits), primals, tangents)[1]
+def _by_integers_jvp(bits: int, precision: Precision | None, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    _, tangent = jax.jvp(partial(_by_planes, bits, precision), primals, tangents)
+    return _by_integers(bits, precision, *primals), tangent
 
 
 # Few rows on a GPU, where XLA would write the unpacked weights to memory; on a TPU, where it takes long to unpack them,
@@ -155,12 +159,13 @@ def _moved(bits: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
 _MOST_ROWS_ON_GPU = 64
 
 
-def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, zeros: Array) -> bool:
-    """Whether a chip's kernel takes operands of these types and sizes, at the precision that is set."""
+def _fits_kernel(
+    chip: str, rows: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array
+) -> bool:
+    """Whether a chip's kernel takes operands of these types and sizes at this precision."""
     _, blocks, count = codes.shape
-    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     is_rounded = a.dtype == np.float32 or (chip == "tpu" and a.dtype == np.float16)  # to fewer bits, by default
-    is_precise = is_rounded and precision not in (None, "default", "fastest")
+    is_precise = is_rounded and precision not in (None, lax.Precision.DEFAULT)
     fits = {"gpu": rows <= _MOST_ROWS_ON_GPU, "tpu": blocks % 8 == count % 8 == 0 and zeros.dtype == np.uint8}
     return (
         fits[chip]
@@ -173,37 +178,40 @@ def _fits_kernel(chip: str, rows: int, a: Array, codes: Array, scales: Array, ze
 _TYPES_IN_KERNEL = {np.dtype(dtype) for dtype in (np.float16, jnp.bfloat16, np.float32)}
 
 
-def _in_kernel(bits: int, chip: str, a: Array, *arrays: Array) -> Array:
+def _in_kernel(bits: int, precision: Precision | None, chip: str, a: Array, *arrays: Array) -> Array:
     rows = a.reshape(-1, a.shape[-1])
-    (result,) = _multiply.bind(rows, *arrays, bits=bits, chip=chip, marker=kernels.marker())
+    parameters = {"bits": bits, "precision": precision, "chip": chip, "marker": kernels.marker()}
+    (result,) = _multiply.bind(rows, *arrays, **parameters)
     return cast(Array, result).reshape(*a.shape[:-1], -1)
 
 
-def _types(a: Any, codes: Any, scales: Any, zeros: Any, *, bits: int, chip: str, marker: Any) -> list[Any]:
+def _types(a: Any, codes: Any, scales: Any, zeros: Any, **parameters: Any) -> list[Any]:
     return [a.update(shape=(a.shape[0], codes.shape[0]), dtype=np.dtype(np.float32), weak_type=False)]
 
 
-def _computed(a: Array, *arrays: Array, bits: int, chip: str, interpret: bool) -> list[Array]:
+def _computed(a: Array, *arrays: Array, bits: int, chip: str, interpret: bool, **parameters: Any) -> list[Array]:
     from dmljax.lowerings import few_bits_kernels  # slow to import
 
     with jax.enable_x64(False):  # with 64-bit types, Pallas lowers the indices of loops wrongly for a TPU
         return [few_bits_kernels.PRODUCTS[chip](a, *arrays, bits=bits, interpret=interpret)]
 
 
-def _by_formula(a: Array, *arrays: Array, bits: int, chip: str, marker: Any = None) -> list[Array]:
-    return [(_whole if chip == "gpu" and a.shape[0] > 1 else _by_planes)(bits, a, *arrays)]
+def _by_formula(
+    a: Array, *arrays: Array, bits: int, precision: Precision | None, chip: str, marker: Any = None
+) -> list[Array]:
+    return [(_whole if chip == "gpu" and a.shape[0] > 1 else _by_planes)(bits, precision, a, *arrays)]
 
 
-def _batched(arrays: Any, axes: Any, *, bits: int, chip: str, marker: Any) -> Any:
+def _batched(arrays: Any, axes: Any, **parameters: Any) -> Any:
     """Takes batches that share the weights as rows, if they are few."""
     a, *weights = arrays
     if all(axis is None for axis in axes[1:]):
         a = jnp.moveaxis(a, axes[0], 0)
-        return [_product(bits, a, *weights)], [0]
-    return jax.vmap(partial(_by_formula, bits=bits, chip=chip), axes)(*arrays), [0]
+        return [_product(parameters["bits"], parameters["precision"], a, *weights)], [0]
+    return jax.vmap(partial(_by_formula, **parameters), axes)(*arrays), [0]
 
 
-def _divided(kernel: Any, *, bits: int, chip: str) -> Any:
+def _divided(kernel: Any, **parameters: Any) -> Any:
     """The kernel on a mesh: devices have rows of `a`, columns, or blocks of rows, whose products they add up."""
 
     def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
@@ -227,6 +235,6 @@ def _divided(kernel: Any, *, bits: int, chip: str) -> Any:
 
 
 _multiply = kernels.primitive("product_with_few_bits", _types)
-kernels.register(_multiply, _computed, _by_formula, _divided, lambda bits, chip: chip)
+kernels.register(_multiply, _computed, _by_formula, _divided, lambda chip, **parameters: chip)
 ad.primitive_jvps[_multiply] = partial(kernels.derived_by_formula, _multiply, _by_formula)
 batching.primitive_batchers[_multiply] = _batched

@@ -47,7 +47,13 @@ def _on_gpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
                 weight = ((code.astype(scale.dtype) - shift) * scale).astype(a.dtype)
                 factor_at = a_ref.at[row[:, None], byte[None] * np.int32(places) + np.int32(place)]
                 factor = triton.load(factor_at, mask=is_factor, other=0)
-                sums += lax.dot_general(factor, weight, (((1,), (1,)), ((), ())), preferred_element_type=np.float32)
+                sums += lax.dot_general(
+                    factor,
+                    weight,
+                    (((1,), (1,)), ((), ())),
+                    precision=lax.Precision.DEFAULT,
+                    preferred_element_type=np.float32,
+                )
             return sums
 
         sums = jnp.zeros((row.size, column.size), np.float32)
@@ -95,7 +101,7 @@ def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
         return _product_on_tpu(a, *arrays, bits=bits, interpret=interpret)
     weights = _unpacked_on_tpu(*arrays, bits=bits, interpret=interpret)
     factors = a.astype(jnp.bfloat16).reshape(rows, blocks * count, 8 // bits).swapaxes(1, 2).reshape(rows, -1)
-    return jnp.dot(factors, weights, preferred_element_type=np.float32)
+    return jnp.dot(factors, weights, precision=lax.Precision.DEFAULT, preferred_element_type=np.float32)
 
 
 def _unpacked_on_tpu(codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
@@ -167,7 +173,12 @@ def _product_on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits
                 part = i * np.int32(8 // at_once) + np.int32(first // at_once)
                 for place in range(places):
                     weight = _weight(packed, scale, zero, place, bits).reshape(at_once * count, width)
-                    sums += jnp.dot(a_ref[part, place], weight.astype(jnp.bfloat16), preferred_element_type=np.float32)
+                    sums += jnp.dot(
+                        a_ref[part, place],
+                        weight.astype(jnp.bfloat16),
+                        precision=lax.Precision.DEFAULT,
+                        preferred_element_type=np.float32,
+                    )
             return sums
 
         steps = np.int32(0), np.int32(blocks // 8)

@@ -5,11 +5,9 @@ The last two dimensions are the matrices; those before them are batches, which b
 
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial, reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -23,16 +21,6 @@ from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
 
 # Floats
-
-
-def full_precision() -> AbstractContextManager[Any]:
-    """The context for tracing FLOAT32 products as DirectML promises: at full precision, unless JAX's setting is set.
-
-    By default, JAX rounds the factors of float32 products to TF32 on a GPU and to bfloat16 on a TPU.
-    """
-    own = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    context: AbstractContextManager[Any] = jax.default_matmul_precision("highest" if own is None else own)
-    return context
 
 
 def matrix_product(a: Array, b: Array, precision: Any = None) -> Array:

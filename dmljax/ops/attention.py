@@ -270,8 +270,8 @@ def _computed(named: dict[str, Array], sizes: _Sizes, source: Mapping[str, str],
         named["scale"],
         _over_scores(named.get("relative_position_bias"), sizes),
         _mask(options.mask_type, sizes, named, is_causal=options.is_causal, first=first),
-        options.precision,
         axis_name,
+        precision=options.precision,
         keys_in_rows=not any(name.startswith("past_") for name in named),
     )
     output = jnp.moveaxis(result, 3, 1).reshape(sizes.shapes()["output"]).astype(dtype)

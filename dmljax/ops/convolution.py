@@ -176,8 +176,6 @@ def convolution(
     for x in biases:
         calls.require_type("bias", x, input.dtype, "input")
     wide = widened(input.dtype)
-    if isinstance(precision, lax.DotAlgorithmPreset):
-        raise InvalidType(Problem("precision", "must be a jax.lax.Precision or the name of one", precision.name))
 
     def compute(input: Array, filter: Array, *bias: Array) -> Array:
         if mode is ConvolutionMode.CONVOLUTION:

@@ -34,10 +34,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     made: Calls = []
     own = lowerings.attention
 
-    def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any, mask: Any, *, keys_in_rows: bool) -> Any:
+    def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any, mask: Any, **options: Any) -> Any:
         parts = {} if mask is None else mask._asdict()
-        made.append({"query": query, "key": keys[0], "bias": bias, "keys_in_rows": keys_in_rows, **parts})
-        return own(query, keys, values, scale, bias, mask, keys_in_rows=keys_in_rows)
+        made.append({"query": query, "key": keys[0], "bias": bias, **options, **parts})
+        return own(query, keys, values, scale, bias, mask, **options)
 
     monkeypatch.setattr("dmljax.onnx.nodes.joined_attention.attention", attention)
     return made

@@ -362,7 +362,7 @@ def derivatives(mask: Mask, past: int) -> Callable[..., Any]:
     def every(floats: Any, tangents: Any) -> Any:
         def result(query: Any, key: Any, value: Any, scale: Any, bias: Any = None) -> Any:
             keys, values = ([x[..., :past, :], x[..., past:, :]] if past else [x] for x in (key, value))
-            return lowerings.attention(query, keys, values, scale, bias, mask)
+            return lowerings.attention(query, keys, values, scale, bias, mask, precision=None)
 
         def slopes(*floats: Any) -> Any:
             return jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))(*floats)
@@ -397,7 +397,7 @@ def test_nan_and_infinity_in_blocks_equal_the_direct_computation(in_blocks: Call
     value[3, 2, 0], value[4, 15] = INF, NAN
 
     def result(query: Any, key: Any, value: Any) -> Any:
-        return lowerings.attention(query, [key], [value], jnp.float32(1))
+        return lowerings.attention(query, [key], [value], jnp.float32(1), precision=None)
 
     ((whole, blocks),) = both_ways(result, in_blocks, query, key, value)
     np.testing.assert_allclose(blocks, whole, rtol=1e-5, atol=1e-6)

@@ -103,7 +103,7 @@ def test_integers_on_a_cpu_are_as_accurate_as_floats(size: int) -> None:
     a = jnp.asarray(RNG.standard_normal((4, 1024)) * 10.0 ** RNG.uniform(-3, 3, (4, 1)), np.float32)
     expected = expected_product(a, weights, 4)
     errors = [
-        np.abs(np.asarray(jax.jit(partial(way, 4))(a, *weights)) - expected)
+        np.abs(np.asarray(jax.jit(partial(way, 4, None))(a, *weights)) - expected)
         for way in (few_bits._by_integers, few_bits._by_planes)
     ]
     largest = [np.max(one / np.abs(expected).max(-1, keepdims=True)) for one in errors]
@@ -132,7 +132,7 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     weights, a = weights_of(6, 8, 16, 4), jnp.asarray(RNG.standard_normal((2, 128)), jnp.bfloat16).astype(np.float32)
 
     def by_formula(a: Any, scales: Any) -> Any:
-        return jnp.sum(jnp.sin(few_bits._by_planes(4, a, weights.codes, scales, weights.zeros)))
+        return jnp.sum(jnp.sin(few_bits._by_planes(4, None, a, weights.codes, scales, weights.zeros)))
 
     given = a, weights.scales
     expected, second = jax.jit(

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from families import CASES
-from test_every_operator import float_call
+from operator_calls import float_call
 
 from dmljax.command_line.describe import (
     coverage,

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dmljax.foundation.precision import resolve_precision
 from dmljax.lowerings.attention import Mask, attention
 from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.cutting import alive
@@ -344,7 +345,8 @@ def _attention(nodes: _Nodes) -> Array:
     hides = mask.is_seen is not None or mask.end is not None
     in_rows = all(factor.order[1:2] == (2,) for factor in (key, value))
     numbers = jnp.asarray(scale, wide), bias, mask if hides else None
-    result = attention(queries, [keys], [values], *numbers, keys_in_rows=in_rows)
+    precision = resolve_precision()
+    result = attention(queries, [keys], [values], *numbers, precision=precision, keys_in_rows=in_rows)
     result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))
     return layout.merged(reduce(operator.mul, value.scales, result)).astype(values.dtype)
 
