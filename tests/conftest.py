@@ -117,22 +117,27 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Makes only the cases that run: without `--full`, those not marked `full`, or a few drawn by a test's name.
+
+    pytest has no public way to drop cases before it makes them; making all of them takes half a minute per process.
+    """
+    yield
+    if not metafunc.config.getoption("--full"):
+        cases, of_test = metafunc._calls, [*metafunc.definition.iter_markers("full")]
+        kept = [case for case in cases if all(mark.kwargs for mark in (*of_test, *case.marks) if mark.name == "full")]
+        drawn = [mark.kwargs["but"] for mark in of_test if mark.kwargs][:1]
+        if kept and drawn:
+            kept = random.Random(metafunc.definition.nodeid).sample(kept, min(drawn[0], len(kept)))
+        cases[:] = kept or cases[:1]  # without any, pytest would make a test that has no parameters
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full"):
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if all(mark.kwargs for mark in item.iter_markers("full")):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for test, every in cases.items() for item in sample(every, test)}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
-
-
-def sample(cases: list[pytest.Item], test: str) -> list[pytest.Item]:
-    """Draws as many of a test's cases as its mark `full(but=count)` says, the same ones in every run."""
-    mark = cases[0].get_closest_marker("full")
-    return cases if mark is None else random.Random(test).sample(cases, min(mark.kwargs["but"], len(cases)))
+    if not config.getoption("--full"):
+        left_out = [item for item in items if not all(mark.kwargs for mark in item.iter_markers("full"))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)
