@@ -14,7 +14,10 @@ from dmljax.types import INTEGERS
 
 
 def page_rules(*rules: Rule) -> tuple[Rule, ...]:
-    """The rules of an operator's page, in the order in which they are checked."""
+    """The rules of an operator's page, in the order in which they are checked.
+
+    Their type has no length, so that a class may have more rules than its base: a plain tuple would need an annotation.
+    """
     return rules
 
 
