@@ -344,6 +344,11 @@ def _parser() -> argparse.ArgumentParser:
         ("--top_k", "draw from the likeliest K tokens; 0 for all", _COUNT | {"type": _parse_integer, "default": None}),
         ("--top_p", "draw from the fewest tokens whose probabilities add up to P", _NUMBER),
         ("--repetition_penalty", "above 1, tokens that came before are less likely", _NUMBER),
+        (
+            "--no_repeat_ngram_size",
+            "never write N tokens in a row again; 0 for no limit",
+            _COUNT | {"type": _parse_integer, "default": None},
+        ),
     )
     _add_options(
         generate_parser.add_argument_group("diffusion models"),

@@ -547,6 +547,7 @@ _OF_LANGUAGE = (
     "top_k",
     "top_p",
     "repetition_penalty",
+    "no_repeat_ngram_size",
 )
 
 

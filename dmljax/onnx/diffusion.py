@@ -184,6 +184,8 @@ class DiffusionModel:
 
         `key` draws the first latents, and the noise of "euler_ancestral" and "lcm", for each prompt by its place.
         `latents` are normal numbers (prompts, channels, height / 8, width / 8) to begin with instead.
+
+        Under `jax.jit`, tokens, `key`, `latents` and `weights` may be arguments.
         """
         with within("onnx"):
             chosen = self.scheduler(scheduler)
@@ -197,7 +199,9 @@ class DiffusionModel:
                 rule = f"must be one, or {batch} of {length} tokens, as prompts are"
                 is_right = len(others) in (1, batch) and others.shape[1] == length
                 require("negative", is_right, rule, f"{len(others)} of {others.shape[1]}")
-                others = np.broadcast_to(others, rows.shape)
+                others = others if len(others) == batch else others.repeat(batch, 0)
+            is_traced = any(isinstance(x, jax.core.Tracer) for x in (others, rows))
+            tokens = (jnp if is_traced else np).concatenate([others, rows])
             sizes = self._sizes(height, width)
             if latents is None or chosen.is_random:
                 key = _key(key, "drawing the first latents" if latents is None else "a scheduler that adds noise")
@@ -208,7 +212,7 @@ class DiffusionModel:
             with _naming_sizes(*(size * self.settings.ratio for size in sizes[1:])):
                 images: Array = self._make(
                     arguments,
-                    np.concatenate([others, rows]),
+                    tokens,
                     jnp.asarray(latents, jnp.float32),
                     _padded(table, chosen.options.num_train_timesteps + 1),
                     np.int32(len(table.timesteps)),
@@ -349,12 +353,15 @@ def _naming_sizes(height: int, width: int) -> Iterator[None]:
 def _rows(name: str, value: Any, vocabulary: int | None) -> Any:
     """Tokens as an array of two dimensions."""
     wanted = "must be a text, a list of texts, or tokens of the shape (prompts, length)"
+    is_traced = isinstance(value, jax.core.Tracer)
     try:
-        tokens = np.asarray(value)
-    except ValueError:  # rows of different lengths
+        tokens = value if is_traced else np.asarray(value)
+    except (ValueError, jax.errors.TracerArrayConversionError):  # rows of different lengths, or of traced tokens
         raise InvalidType(Problem(name, wanted, show(value))) from None
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or tokens.size == 0:
         raise InvalidType(Problem(name, wanted, show(value)))
+    if is_traced:
+        return jnp.atleast_2d(tokens).astype(np.int32)
     outside = tokens[(tokens < 0) | (tokens >= (2**31 if vocabulary is None else vocabulary))]
     rule = f"must have tokens from 0 to {(vocabulary or 2**31) - 1}, as many as the text encoder embeds"
     require(name, not outside.size, rule, *outside[:1].tolist())

@@ -1,5 +1,6 @@
 """The folders of ONNX Runtime GenAI: the settings of a language model and its search in `genai_config.json`."""
 
+import math
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ class Search(NamedTuple):
     top_k: int = 0
     top_p: float = 1.0
     repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
 
 
 class FileSettings(NamedTuple):
@@ -262,18 +264,19 @@ def with_options(search: Search, changes: Mapping[str, Any], context_length: int
 
 
 # The only supported values of these fields
-_FIXED = {"num_beams": 1, "num_return_sequences": 1, "no_repeat_ngram_size": 0}
+_FIXED = {"num_beams": 1, "num_return_sequences": 1}
 _WITHOUT_EFFECT = (  # without beams, and with sizes and keys from calls
     *("batch_size", "chunk_size", "diversity_penalty", "early_stopping", "length_penalty"),
     *("past_present_share_buffer", "random_seed"),
 )
-_LARGE = float(2**31)
+_LARGE = 2**31 - 1
 _RULES: dict[str, tuple[tuple[type, ...], float, float, str]] = {
     "max_length": ((int,), 1, _LARGE, ""),
-    "min_length": ((int,), 0, _LARGE, "an integer of at least 0"),
+    "min_length": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}"),
     "do_sample": ((bool,), 0, 1, "True or False"),
-    "temperature": ((int, float), 1e-6, _LARGE, "a positive number"),
-    "top_k": ((int,), 0, _LARGE, "an integer of at least 0, where 0 keeps all tokens"),
-    "top_p": ((int, float), 1e-6, 1, "a number above 0 and at most 1"),
-    "repetition_penalty": ((int, float), 1e-6, _LARGE, "a positive number"),
+    "temperature": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
+    "top_k": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 keeps all tokens"),
+    "top_p": ((int, float), math.ulp(0), 1, "a number above 0 and at most 1"),
+    "repetition_penalty": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
+    "no_repeat_ngram_size": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 lets tokens repeat"),
 }

@@ -98,8 +98,8 @@ class LanguageModel:
         self._types_of_caches = {past: types[past] for past in self._caches}
         sizes = self._roles["position_ids"].sizes if "position_ids" in self._roles else None
         self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
-        self._read = jax.jit(self._reading, donate_argnums=1, static_argnames=("is_first", "mesh"))
-        self._write = jax.jit(self._writing, donate_argnums=1, static_argnames=("way", "mesh"))
+        self._read = _compiled(self._reading, "is_first", "mesh")
+        self._write = _compiled(self._writing, "way", "mesh")
         self._score = jax.jit(self._scored)
         self._hear = jax.jit(self.models.heard)
         self._embed = jax.jit(self.models.embedded)
@@ -164,6 +164,7 @@ class LanguageModel:
         top_k: int | None = None,
         top_p: float | None = None,
         repetition_penalty: float | None = None,
+        no_repeat_ngram_size: int | None = None,
         key: Array | None = None,
         state: State | None = None,
         weights: Mapping[str, Any] | None = None,
@@ -174,10 +175,15 @@ class LanguageModel:
 
         `prompts` is a list of tokens, or a list of such lists, whose lengths may differ. The result has the same form,
         and begins with the earlier tokens. Options default to the folder's. `do_sample` draws tokens with `key`: from
-        the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. `state`, from
-        `start`, has the sequences that the prompts follow; it is not changed.
+        the `top_k` likeliest, and of these from the fewest whose probabilities add up to `top_p`. No token completes
+        `no_repeat_ngram_size` tokens that the sequence already has in a row. `state`, from `start`, has the sequences
+        that the prompts follow; it is not changed.
+
+        Under `jax.jit`, `prompts` may be an argument: integers of the shape (tokens,) or (sequences, tokens). The
+        result is then an array with `max_length` tokens of each sequence, zeros after its end.
         """
-        values = (max_length, min_length, do_sample, temperature, top_k, top_p, repetition_penalty)
+        sampling = (do_sample, temperature, top_k, top_p)
+        values = (max_length, min_length, *sampling, repetition_penalty, no_repeat_ngram_size)
         options = dict(zip(Search._fields, values, strict=True))
         with within("onnx"):
             run = self._begun(prompts, options, key, state, weights, _Senses(audio, images))
@@ -194,6 +200,9 @@ class LanguageModel:
                 rule = f"must be options of generate: {names}"
                 raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
             run = self._begun(prompts, options, known["key"], known["state"], known["weights"], senses)
+            if _is_traced(run.state.tokens):
+                rule = "not supported under jax.jit and other transformations, because it gives tokens as they come"
+                raise Unsupported(Problem("stream", rule, remedy="generate works there"))
             return Stream(run, integer_in("block", block, 1, 2**31 - 1))
 
     def start(
@@ -225,7 +234,7 @@ class LanguageModel:
         shape (tokens,) or (sequences, tokens).
         """
         with within("onnx"):
-            if isinstance(prompts, jax.core.Tracer):
+            if _is_traced(prompts):
                 return self._logits_of_array(prompts, weights, _Senses(audio, images))
             rows, is_single = self._rows(prompts, images)
             longest = max(map(len, rows))
@@ -238,16 +247,11 @@ class LanguageModel:
             return parts[0] if is_single else parts
 
     def _logits_of_array(self, prompts: Array, weights: Mapping[str, Any] | None, senses: "_Senses") -> Array:
-        if prompts.ndim not in (1, 2) or not jnp.issubdtype(prompts.dtype, jnp.integer):
-            rule = "must be integers of the shape (tokens,) or (sequences, tokens)"
-            raise InvalidType(Problem("prompts", rule, f"{prompts.dtype} of {prompts.shape}"))
-        if senses.images is not None:
-            raise Unsupported(Problem("images", "not supported with an array of tokens under jax.jit"))
-        self._require_in_context(prompts.shape[-1])
+        tokens = _tokens_of_array(prompts, senses.images)
+        self._require_in_context(tokens.shape[1])
         arrays, _ = self.models.call_weights(weights)
-        tokens = jnp.atleast_2d(prompts).astype(jnp.int32)
         heard = self._heard(arrays, senses.audio, len(tokens))
-        found: Array = self._score(arrays, tokens, jnp.full(len(tokens), prompts.shape[-1]), heard, None)
+        found: Array = self._score(arrays, tokens, jnp.full(len(tokens), tokens.shape[1]), heard, None)
         return found.reshape(*prompts.shape, -1)
 
     def _require_in_context(self, longest: int) -> None:
@@ -275,12 +279,15 @@ class LanguageModel:
         if state is not None:
             if not isinstance(state, State):
                 raise InvalidType(Problem("state", "must be a State, as start returns it", show(state)))
+            lengths = _known(state.lengths)
             state = jax.tree.map(jnp.copy, state)  # its buffers are donated, and the caller keeps his
             if options.get("max_length") is None:
                 search = search._replace(max_length=min(search.max_length, state.tokens.shape[1]))
         is_single = state is not None and state.tokens.shape[0] == 1
-        rows: list[list[int]] = []
-        if prompts is not None:
+        rows: Any = []
+        if _is_traced(prompts):
+            rows, is_single = [*_tokens_of_array(prompts, senses.images)], prompts.ndim == 1
+        elif prompts is not None:
             rows, is_single = self._rows(prompts, senses.images)
         elif senses.images is not None:
             raise InvalidType(Problem("images", "must be given with prompts, which have places for them"))
@@ -288,18 +295,22 @@ class LanguageModel:
             raise InvalidType(Problem("audio", "must be left out with state, which has heard what came before"))
         if state is None:
             for i, row in enumerate(rows):
-                if not row:
+                if not len(row):
                     raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
+            lengths = np.zeros(len(rows), np.int32)
             state = self._empty(len(rows), search.max_length, arrays)
             heard = self._heard(arrays, senses.audio, len(rows))
             state = self._placed(state._replace(caches=state.caches | heard), mesh)
+        elif rows and _is_traced(lengths):
+            rule = "must not be an argument of a transformed function if prompts follow, as its lengths decide sizes"
+            raise Unsupported(Problem("state", rule, remedy="call start with these prompts outside"))
         batch, room = state.tokens.shape
         if search.max_length > room:
             raise InvalidDesc(Problem("max_length", f"must be at most {room}, the room of state", search.max_length))
         if rows and len(rows) != batch:
             raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
         if rows:
-            state = self._after(arrays, mesh, state, rows, search.max_length, senses.images)
+            state = self._after(arrays, mesh, state, lengths, rows, search.max_length, senses.images)
         return _Run(self, arrays, mesh, state, search, is_single, key)
 
     def _rows(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
@@ -334,22 +345,23 @@ class LanguageModel:
         weights: Mapping[str, Any],
         mesh: Mesh | None,
         state: State,
-        rows: list[list[int]],
+        lengths: Any,
+        rows: list[Any],
         most: int,
         images: Any = None,
     ) -> State:
-        """The state after reading the rows."""
-        lengths = np.asarray(state.lengths)
-        longest = int(max(lengths + [len(row) for row in rows]))
-        if longest > most:
-            raise InvalidDesc(Problem("prompts", f"must leave at most max_length = {most} tokens in all", longest))
+        """The state, whose sequences have `lengths`, after reading the rows: lists or arrays of tokens."""
+        counts = np.array([len(row) for row in rows], np.int32)
+        ends = lengths + counts
+        if max(ends) > most:
+            rule = f"must leave at most max_length = {most} tokens in all"
+            raise InvalidDesc(Problem("prompts", rule, int(max(ends))))
         embeds = self._embedded(weights, _padded(rows, _rounded(max(map(len, rows)), most))[0], images)
-        ends = lengths + np.array([len(row) for row in rows], np.int32)
         if lengths.any() and self._become_long(lengths, ends):
-            state, rows = self._from_start(state, rows)
+            state, rows = self._from_start(state, lengths, rows)
             lengths = np.zeros_like(lengths)
         before = lengths
-        while any(rows):
+        while any(len(row) for row in rows):
             is_first = not lengths.any()
             if self._batch_axes:
                 most_read = min(map(len, rows)) if is_first else max(map(len, rows))
@@ -379,9 +391,17 @@ class LanguageModel:
         short = lengths[~self._are_long(lengths)]
         return None if self._tables is None or not short.size else self._tables.most + 1 - int(max(short))
 
-    def _from_start(self, state: State, rows: Sequence[list[int]]) -> tuple[State, list[list[int]]]:
+    def _require_short(self, length: int) -> None:
+        """Refuses sequences that may become long while they are traced, as all of their tokens are then read again."""
+        if self._tables is not None and length > self._tables.most:
+            rule = (
+                f"must be at most {self._tables.most} under jax.jit, because longer sequences have other rotary angles"
+            )
+            raise Unsupported(Problem("max_length", rule, length))
+
+    def _from_start(self, state: State, lengths: Any, rows: Any) -> tuple[State, list[list[int]]]:
         """The state before its first token, and all of its tokens with the rows after them, to be read again."""
-        known = zip(np.asarray(state.tokens), np.asarray(state.lengths), rows, strict=True)
+        known = zip(np.asarray(state.tokens), lengths, rows, strict=True)
         whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
         states = {name: jnp.zeros_like(state.caches[name]) for name in self._batch_axes}
         return state._replace(lengths=jnp.zeros_like(state.lengths), caches=state.caches | states), whole
@@ -572,15 +592,18 @@ class _Run(NamedTuple):
 
     def advanced(self, most: int) -> "_Run":
         """The run after at most `most` more tokens of each sequence."""
-        model, before = self.model, np.asarray(self.state.lengths)
+        model, before = self.model, _known(self.state.lengths)
         over = before >= self.search.max_length if self.over is None else self.over
-        steps = min(most, model._steps(before[~over]) or most)
+        steps = most if _is_traced(before) else min(most, model._steps(before[~over]) or most)
         run = self._stepped(over, steps)
+        if _is_traced(run.state.lengths):
+            model._require_short(self.search.max_length)
+            return run
         if model._become_long(before, run.state.lengths):
-            state, rows = model._from_start(run.state, [[]] * len(before))
-            state = model._after(self.weights, self.mesh, state, rows, state.tokens.shape[1])
+            state, rows = model._from_start(run.state, np.asarray(run.state.lengths), [[]] * len(before))
+            state = model._after(self.weights, self.mesh, state, np.zeros_like(before), rows, state.tokens.shape[1])
             run = run._replace(state=state)
-        return run if run.is_over or steps == most else run.advanced(most - steps)
+        return run if steps == most or run.is_over else run.advanced(most - steps)
 
     def _stepped(self, over: Any, most: int) -> "_Run":
         key = self.key if self.search.do_sample else None
@@ -588,9 +611,12 @@ class _Run(NamedTuple):
         state, over, key = self.model._write(
             self.weights, self.state, over, key, np.int32(most), numbers, way=way, mesh=self.mesh
         )
-        return self._replace(state=state, over=np.asarray(over), key=key)
+        return self._replace(state=state, over=_known(over), key=key)
 
     def sequences(self) -> Any:
+        if _is_traced(self.state.tokens):
+            most = self.state.tokens[:, : self.search.max_length]
+            return most[0] if self.is_single else most
         tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
         rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
         return rows[0] if self.is_single else rows
@@ -679,6 +705,7 @@ class _Way(NamedTuple):
     has_top_p: bool
     has_penalty: bool
     has_least: bool
+    ngram_size: int  # that may not repeat; 0 if all may
 
 
 def _way(search: Search) -> _Way:
@@ -688,24 +715,25 @@ def _way(search: Search) -> _Way:
         search.do_sample and search.top_p < 1,
         search.repetition_penalty != 1,
         search.min_length > 0,
+        search.no_repeat_ngram_size,
     )
 
 
 def _numbers(search: Search) -> dict[str, Any]:
     """The options of a search as arguments of its program."""
-    integers = ("max_length", "min_length")
+    integers = ("max_length", "min_length", "no_repeat_ngram_size")
     return {name: (np.int32 if name in integers else np.float32)(value) for name, value in search._asdict().items()}
 
 
 def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, key: Any) -> Array:
     """The next token of each sequence."""
-    logits, (batch, room) = state.logits, state.tokens.shape
+    logits, room = state.logits, state.tokens.shape[1]
     if way.has_penalty:
-        rows, is_there = _iota(batch)[:, None], _iota(room)[None] < state.lengths[:, None]
-        tokens = jnp.where(state.tokens < 0, logits.shape[1], state.tokens)  # the places of images, which are dropped
-        seen = jnp.zeros(logits.shape, bool).at[rows, tokens].max(is_there, mode="drop")
+        seen = _present(state.tokens, _iota(room)[None] < state.lengths[:, None], logits.shape)
         penalty = numbers["repetition_penalty"]
         logits = jnp.where(seen, jnp.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if 0 < way.ngram_size < room:  # shorter sequences have nothing to repeat
+        logits = jnp.where(_completing_ngrams(state, way.ngram_size, logits.shape), -jnp.inf, logits)
     if way.has_least:
         is_end = jnp.zeros(logits.shape[1], bool).at[ends].set(True)
         is_short = state.lengths < numbers["min_length"]
@@ -721,9 +749,30 @@ def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, 
     if way.has_top_p:
         powers = jax.nn.softmax(values, 1)
         before = jnp.cumsum(powers, 1) - powers
-        values = jnp.where(before < numbers["top_p"], values, -jnp.inf)
+        is_kept = (before < numbers["top_p"]) | (_iota(kept)[None] == 0)  # also where float32 rounds top_p to 0
+        values = jnp.where(is_kept, values, -jnp.inf)
     drawn = jax.random.categorical(key, values, axis=1)[:, None]
     return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
+
+
+def _present(tokens: Array, is_counted: Array, shape: Sequence[int]) -> Array:
+    """Which tokens of the vocabulary are among the counted tokens of each sequence."""
+    tokens = jnp.where(tokens < 0, shape[1], tokens)  # the places of images, which are dropped
+    return jnp.zeros(shape, bool).at[_iota(shape[0])[:, None], tokens].max(is_counted, mode="drop")
+
+
+def _completing_ngrams(state: State, size: int, shape: Sequence[int]) -> Array:
+    """Which next tokens would complete `size` tokens that each sequence already has."""
+    tokens, lengths = state.tokens, state.lengths[:, None]
+    count = tokens.shape[1] - size + 1  # places where an n-gram may begin
+
+    def compare(i: Any, are_equal: Array) -> Array:
+        last = jnp.take_along_axis(tokens, lengths - (size - 1) + i, 1, mode="clip")
+        return are_equal & (lax.dynamic_slice_in_dim(tokens, i, count, 1) == last)
+
+    is_within = _iota(count)[None] + size <= lengths
+    are_equal = lax.fori_loop(0, size - 1, compare, is_within, unroll=min(max(size - 1, 1), 8))
+    return _present(tokens[:, size - 1 :], are_equal, shape)
 
 
 def problems_of_names(
@@ -779,6 +828,37 @@ def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], 
     return [[int(token) for token in row] for row in rows], is_single
 
 
+def _tokens_of_array(prompts: Array, images: Any) -> Array:
+    """Prompts that are an argument of a transformed function, as an array of two dimensions."""
+    if prompts.ndim not in (1, 2) or not jnp.issubdtype(prompts.dtype, jnp.integer) or not prompts.size:
+        rule = "must be integers of the shape (tokens,) or (sequences, tokens)"
+        raise InvalidType(Problem("prompts", rule, f"{prompts.dtype} of {prompts.shape}"))
+    if images is not None:
+        raise Unsupported(Problem("images", "not supported with an array of tokens under jax.jit"))
+    return jnp.atleast_2d(prompts).astype(jnp.int32)
+
+
+def _compiled(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
+    """Compiles a function of weights and a state, which it updates in place unless it is transformed."""
+    donating = jax.jit(function, donate_argnums=1, static_argnames=static)
+    transformed = jax.jit(function, static_argnames=static)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        is_traced = any(map(_is_traced, jax.tree.leaves((arguments, options))))
+        return (transformed if is_traced else donating)(*arguments, **options)
+
+    return call
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
+
+
+def _known(value: Any) -> Any:
+    """The array in NumPy, unless it is traced."""
+    return value if _is_traced(value) else np.asarray(value)
+
+
 def _iota(count: int) -> Array:
     return lax.iota(np.int32, count)
 
@@ -788,8 +868,11 @@ def _rounded(count: int, most: int) -> int:
     return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
 
 
-def _padded(rows: list[list[int]], size: int) -> tuple[Any, Any]:
+def _padded(rows: Any, size: int) -> tuple[Any, Any]:
     """The rows in one array with zeros after their ends, and their lengths."""
+    if any(map(_is_traced, rows)):  # of equal lengths
+        tokens = jnp.pad(jnp.stack(rows), ((0, 0), (0, size - rows[0].shape[0])))
+        return tokens, np.full(len(rows), rows[0].shape[0], np.int32)
     tokens = np.zeros((len(rows), size), np.int32)
     for i, row in enumerate(rows):
         tokens[i, : len(row)] = row

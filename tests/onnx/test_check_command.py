@@ -48,7 +48,7 @@ def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[s
         "llama of 2 layers, 4 heads, 2 key heads of 16, 48 tokens",
         "context of 64 tokens; ends at 2",
         "search: max_length 64, min_length 0, do_sample False, temperature 1.0, top_k 50, top_p 1.0,"
-        " repetition_penalty 1.0",
+        " repetition_penalty 1.0, no_repeat_ngram_size 0",
         f"weights of 45.7 kB: {kinds}",
         "caches of 512 kB for 1,000 tokens of a sequence",
         "no findings, no nodes that ONNX Runtime's DirectML provider leaves to the CPU",
@@ -93,7 +93,7 @@ def with_field(value: Any, *path: str) -> Callable[[Path], None]:
         ),
         (with_field("x.%d", "model", "decoder", "inputs", "past_key_names"), "must name inputs of model.onnx; got x.0"),
         (with_field(3, "search", "temprature"), "search.temprature: unknown field, did you mean temperature?"),
-        (with_field(2, "search", "no_repeat_ngram_size"), "must be 0; others are not supported; got 2"),
+        (with_field(2, "search", "num_beams"), "must be 1; others are not supported; got 2"),
     ],
     ids=range(9),
 )

@@ -106,6 +106,26 @@ def test_schedulers_and_steps_share_a_program(model: DiffusionModel, monkeypatch
 
 
 @FULL
+def test_tokens_keys_and_latents_are_traced(model: DiffusionModel) -> None:
+    options: Any = {"steps": 2, "scheduler": "lcm", **SHAPE}
+
+    def make(tokens: Any, negative: Any, key: Any, latents: Any, weights: Any) -> Any:
+        return model.generate(tokens, negative=negative, key=key, latents=latents, weights=weights, **options)
+
+    arguments = (jnp.array(TOKENS), jnp.array(NEGATIVE), jax.random.key(5), jnp.array(LATENTS), model.weights)
+    np.testing.assert_allclose(jax.jit(make)(*arguments), make(*arguments), atol=1e-5)
+
+
+def test_numbers_that_choose_the_program_are_not_traced(model: DiffusionModel) -> None:
+    with refuses("guidance must be a finite number; got a traced"):
+        jax.jit(lambda guidance: model.generate(PROMPTS, latents=LATENTS, guidance=guidance, **SHAPE))(3.0)
+    with refuses("steps must be"):
+        jax.jit(lambda steps: model.generate(PROMPTS, latents=LATENTS, steps=steps, **SHAPE))(3)
+    with refuses("prompts must be a text, a list of texts, or tokens"):
+        jax.jit(lambda token: model.generate([[token]], latents=LATENTS, **SHAPE))(3)
+
+
+@FULL
 def test_noise_is_drawn_by_the_key(model: DiffusionModel, reference: Reference) -> None:
     key = jax.random.key(5)
 

@@ -53,9 +53,20 @@ def test_the_prompt_may_come_from_the_standard_input(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("w7 w30 w9\n"))
-    options = ["--max_length", "11", "--do_sample", "--seed", "5", "--top_k", "4", "--json"]
+    options = [
+        "--max_length",
+        "11",
+        "--do_sample",
+        "--seed",
+        "5",
+        "--top_k",
+        "4",
+        "--no_repeat_ngram_size",
+        "1",
+        "--json",
+    ]
     found = json.loads(printed(capsys, str(folder), *options).out)
-    drawn: Any = {"do_sample": True, "top_k": 4, "key": jax.random.key(5)}
+    drawn: Any = {"do_sample": True, "top_k": 4, "no_repeat_ngram_size": 1, "key": jax.random.key(5)}
     assert found["tokens"] == language_model(folder).generate([7, 30, 9], max_length=11, **drawn)[3:]
     assert (found["prompt_tokens"], found["tokens_per_second"]) == (3, None)
     assert found["text"].split() == [NAMES[one] for one in found["tokens"] if one > 2]

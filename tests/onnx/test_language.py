@@ -319,7 +319,7 @@ def test_draws_are_reproducible(model: LanguageModel) -> None:
     assert first != other
 
 
-NARROW: list[dict[str, Any]] = [{"top_k": 1}, {"top_k": 0, "top_p": 1e-6}, {"top_k": 0, "temperature": 1e-6}]
+NARROW: list[dict[str, Any]] = [{"top_k": 1}, {"top_k": 0, "top_p": 1e-50}, {"top_k": 0, "temperature": 1e-6}]
 
 
 @FULL
@@ -365,6 +365,124 @@ def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: 
     while len(expected) < 20:
         expected.append(penalized(expected))
     assert model.generate(PROMPT, repetition_penalty=2.5, **ENDLESS) == expected
+
+
+NGRAMS: list[dict[str, Any]] = [
+    {"no_repeat_ngram_size": 1},
+    {"no_repeat_ngram_size": 2},
+    {"no_repeat_ngram_size": 3, "repetition_penalty": 0.5},
+    {"no_repeat_ngram_size": 19},
+    {"no_repeat_ngram_size": 2**31 - 1},
+]
+
+
+def repeated(tokens: list[int], size: int) -> list[int]:
+    """The tokens that would complete `size` tokens again."""
+    ngrams = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+    return [last for *first, last in ngrams if first == tokens[len(tokens) - size + 1 :]]
+
+
+def without_repetition(reference: Reference, tokens: list[int], options: dict[str, Any]) -> list[int]:
+    while len(tokens) < 20:
+        logits = reference.logits(tokens)[-1]
+        present = [*{*tokens}]
+        penalty = options.get("repetition_penalty", 1)
+        logits[present] *= np.where(logits[present] < 0, penalty, 1 / penalty)
+        logits[[END, *repeated(tokens, options["no_repeat_ngram_size"])]] = -np.inf
+        tokens = [*tokens, int(np.argmax(logits))]
+    return tokens
+
+
+PROMPTS = [[5, 11, 5, 11, 5], [9, 30, 17, 9, 30, 17, 9, 30], OTHER[:1]]
+
+
+@pytest.mark.parametrize("options", few_of(NGRAMS, NGRAMS[2]))
+def test_no_ngram_comes_again(model: LanguageModel, reference: Reference, options: dict[str, Any]) -> None:
+    expected = [without_repetition(reference, prompt, options) for prompt in PROMPTS]
+    assert model.generate(PROMPTS, **options, **ENDLESS) == expected
+
+
+@FULL
+@pytest.mark.parametrize("options", NGRAMS)
+def test_no_ngram_of_a_state_is_drawn_again(model: LanguageModel, options: dict[str, Any]) -> None:
+    state = model.start([prompt[:1] for prompt in PROMPTS], max_length=20)
+    drawing: Any = {"do_sample": True, "temperature": 9.0, "key": jax.random.key(2), **options, **ENDLESS}
+    drawn = model.generate([prompt[1:] for prompt in PROMPTS], state=state, **drawing)
+    for prompt, row in zip(PROMPTS, drawn, strict=True):
+        for end in range(len(prompt), 20):
+            assert row[end] not in repeated(row[:end], options["no_repeat_ngram_size"])
+
+
+# Transformations
+
+
+def test_generation_is_traced(model: LanguageModel) -> None:
+    expected = model.generate(PROMPT, **ENDLESS)
+    assert jax.jit(lambda tokens: model.generate(tokens, **ENDLESS))(jnp.array(PROMPT)).tolist() == expected
+
+
+@FULL
+def test_generation_is_traced_with_weights_and_mapped(model: LanguageModel) -> None:
+    options: Any = {"max_length": 20, "no_repeat_ngram_size": 2}
+    generate = jax.jit(lambda tokens, weights: model.generate(tokens, weights=weights, **options))
+    prompts = [[5, 11, 40, 7], [9, 30, 17, 40]]
+    expected = [row + [0] * (20 - len(row)) for row in model.generate(prompts, **options)]
+    assert generate(jnp.array(prompts), model.weights).tolist() == expected
+    mapped = jax.vmap(lambda tokens: model.generate(tokens, **options))(jnp.array(prompts))
+    assert mapped.tolist() == expected
+
+
+@FULL
+def test_all_methods_are_traced(model: LanguageModel, stateful: LanguageModel, tabled: LanguageModel) -> None:
+    expected = model.generate(PROMPT, **ENDLESS)
+    state = jax.jit(lambda tokens: model.start(tokens, max_length=20))(jnp.array(PROMPT))
+    assert model.generate(state=state, **ENDLESS) == expected
+    assert jax.jit(lambda state: model.generate(state=state, **ENDLESS))(state).tolist() == expected
+    with_state = jax.jit(lambda tokens: model.generate(tokens, state=model.start(PROMPT[:1], max_length=20), **ENDLESS))
+    with pytest.raises(Unsupported, match="state must not be an argument"):
+        with_state(jnp.array(PROMPT[1:]))
+    begun = model.start(PROMPT[:1], max_length=20)
+    with_state = jax.jit(lambda tokens: model.generate(tokens, state=begun, **ENDLESS))
+    assert with_state(jnp.array(PROMPT[1:])).tolist() == expected
+    drawing: Any = {"do_sample": True, "temperature": 9.0, **ENDLESS}
+    keys = jax.random.split(jax.random.key(3), 2)
+    drawn = [model.generate(PROMPT, key=key, **drawing) for key in keys]
+    assert jax.vmap(lambda key: model.generate(PROMPT, key=key, **drawing))(keys).tolist() == drawn
+    assert jax.jit(lambda: model.generate([PROMPT, OTHER], **ENDLESS))().tolist() == model.generate(
+        [PROMPT, OTHER], **ENDLESS
+    )
+    for other, options in ((stateful, ENDLESS), (tabled, {"max_length": SHORT, "min_length": SHORT})):
+        generate = jax.jit(lambda tokens, other=other, options=options: other.generate(tokens, **options))
+        assert generate(jnp.array(PROMPT)).tolist() == other.generate(PROMPT, **options)
+
+
+TRACED: list[tuple[Callable[[Any, Any], Any], str]] = [
+    (lambda m, x: m.stream(x, max_length=20), "stream: not supported under jax.jit"),
+    (lambda m, x: m.generate(x, max_length=4), "prompts must leave at most max_length = 4 tokens in all; got 5"),
+    (lambda m, x: m.generate(x[None, None], max_length=20), "prompts must be integers of the shape (tokens,)"),
+    (lambda m, x: m.generate(x[:0], max_length=20), "prompts must be integers of the shape (tokens,)"),
+    (lambda m, x: m.generate(x / 2, max_length=20), "prompts must be integers of the shape (tokens,)"),
+    (lambda m, x: m.generate([x, x], max_length=20), "prompts[0] must be a list of tokens"),
+    (lambda m, x: m.generate([x[0]], max_length=20), "prompts[0] must be a list of tokens"),
+    (lambda m, x: m.generate(x, max_length=x[0]), "max_length must be an integer from 1 to 64"),
+    (lambda m, x: m.generate(x, temperature=x[0]), "temperature must be a number"),
+    (lambda m, x: m.generate(x, images={}, max_length=20), "images: not supported with an array of tokens"),
+    (lambda m, x: m.generate(x, state=x, max_length=20), "state must be a State"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), TRACED)
+def test_calls_that_cannot_be_traced_are_refused(
+    model: LanguageModel, call: Callable[[Any, Any], Any], message: str
+) -> None:
+    with refuses(message):
+        jax.jit(partial(call, model))(jnp.array(PROMPT))
+
+
+@FULL
+def test_sequences_that_may_become_long_are_not_traced(tabled: LanguageModel) -> None:
+    with refuses(f"max_length must be at most {SHORT} under jax.jit"):
+        jax.jit(lambda tokens: tabled.generate(tokens, max_length=SHORT + 1))(jnp.array(PROMPT))
 
 
 # Meshes
@@ -444,7 +562,10 @@ def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: 
             "max_length must be an integer from 1 to 64, the model's context",
         ),
         (lambda m: m.generate(PROMPT, top_p=0), "top_p must be a number above 0 and at most 1; got 0"),
-        (lambda m: m.generate(PROMPT, top_k=True), "top_k must be an integer of at least 0"),
+        (
+            lambda m: m.generate(PROMPT, top_k=True),
+            "top_k must be an integer from 0 to 2147483647, where 0 keeps all tokens",
+        ),
         (lambda m: m.generate(PROMPT, do_sample=1), "do_sample must be True or False; got 1"),
         (lambda m: m.generate(PROMPT, do_sample=True), "key: needed for do_sample (key=jax.random.key(0))"),
         (lambda m: [*m.stream(PROMPT, tempo=1)], "options must be options of generate: max_length"),
@@ -509,12 +630,18 @@ CACHE_NAMES = ("model", "decoder", "inputs", "past_key_names")
             "model.decoder.head_size must be 16, as past_key_values.0.key",
         ),
         (with_value(9, "search", "topk"), "search.topk: unknown field, did you mean top_k?"),
-        (with_value(2, "search", "no_repeat_ngram_size"), "no_repeat_ngram_size must be 0; others are not supported"),
+        (
+            with_value(-1, "search", "no_repeat_ngram_size"),
+            "no_repeat_ngram_size must be an integer from 0 to 2147483647",
+        ),
         (with_value(["x"], "model", "eos_token_id"), "eos_token_id must be an integer, or a list of them; got ['x']"),
         (with_value("x", "search", "max_length"), "search.max_length must be an integer from 1 to 64"),
         (with_value("past", *CACHE_NAMES), "past_key_names must have %d for the layer; got 'past'"),
         (with_value(4, "search", "num_beams"), "search.num_beams must be 1; others are not supported; got 4"),
-        (with_value(-1.0, "search", "temperature"), "search.temperature must be a positive number; got -1.0"),
+        (
+            with_value(-1.0, "search", "temperature"),
+            "search.temperature must be a number from 1e-06 to 2147483647; got -1.0",
+        ),
     ],
 )
 def test_wrong_folders_are_refused(folder: Path, tmp_path: Path, content: Any, message: str) -> None:

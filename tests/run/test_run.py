@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from helpers import FULL
 from onnx import TensorProto, helper
 from onnx_models import small_network
 from small_language_models import VOCABULARY, Reference, language_proto, write_folder
@@ -407,6 +408,22 @@ def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference)
         assert generator.get_next_tokens().tolist() == [expected[generator.token_count() - 1]]
     assert generator.get_sequence(0).tolist() == expected[:9]
     np.testing.assert_allclose(generator.get_logits()[0, 0], reference.logits(expected[:9])[-1], rtol=1e-4, atol=1e-4)
+
+
+@FULL
+def test_a_generator_repeats_no_ngram(folder: Path, reference: Reference) -> None:
+    import dmljax.run.onnxruntime_genai as og
+
+    params = og.GeneratorParams(model := og.Model(str(folder)))
+    params.set_search_options(no_repeat_ngram_size=2, max_length=9)
+    generator = og.Generator(model, params)
+    likeliest = int(np.argmax(reference.logits(HELLO)[-1]))
+    tokens = [HELLO[-1], likeliest, *HELLO]  # so that it would be the second of the same two tokens
+    generator.append_tokens(tokens)
+    generator.generate_next_token()
+    logits = reference.logits(tokens)[-1]
+    logits[likeliest] = -np.inf
+    assert generator.get_next_tokens().tolist() == [int(np.argmax(logits))]
 
 
 def test_states_of_layers_begin_anew_after_a_rewind(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ DEFAULTS: Mapping[str, Any] = {
     "top_k": 50,
     "top_p": 0.0,
 }
-_KEPT = ("no_repeat_ngram_size", "num_beams", "num_return_sequences")  # dmljax searches greedily, or draws
+_KEPT = ("num_beams", "num_return_sequences")  # dmljax searches greedily, or draws
 
 
 def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,8 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Converts options to those of `LanguageModel.generate`, with a key if tokens are drawn."""
-    taken = {name: options[name] for name in ("max_length", "min_length", "repetition_penalty")}
+    names = ("max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size")
+    taken = {name: options[name] for name in names}
     is_drawn = options["do_sample"] and options["top_k"] != 1 and options["temperature"] != 0
     if not is_drawn:
         return {**taken, "do_sample": False}
