@@ -40,7 +40,7 @@ class TensorType:
     """The type of an input or an output: its dtype and its sizes, with a name or None for each open size.
 
     `sizes` is None if even the rank is open, and `dtype` is None if the value is not a tensor. `denotations` say what
-    each dimension means, such as DATA_BATCH; most models have none.
+    each dimension means, such as DATA_BATCH; most models have none. `element` is what a sequence or an optional holds.
     """
 
     name: str
@@ -48,6 +48,7 @@ class TensorType:
     sizes: tuple[int | str | None, ...] | None
     kind: str = "tensor"
     denotations: tuple[str, ...] = ()
+    element: "TensorType | None" = None
 
     def __str__(self) -> str:
         sizes = "?" if self.sizes is None else ", ".join("?" if size is None else str(size) for size in self.sizes)
@@ -425,7 +426,9 @@ def _type_of(name: str, proto: Any) -> TensorType:
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
         denotations = tuple(_text("denotation", dimension.denotation) for dimension in tensor.shape.dim)
         return TensorType(name, dtype, sizes, denotations=denotations if any(denotations) else ())
-    return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"))
+    holds = kind in ("sequence_type", "optional_type") and getattr(proto, kind).HasField("elem_type")
+    element = _type_of(name, getattr(proto, kind).elem_type) if holds else None
+    return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"), element=element)
 
 
 def _size(dimension: Any) -> int | str | None:

@@ -1,17 +1,17 @@
 """Binds the arrays of a call to a model's inputs, and checks them against their types."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
 from dmljax.foundation.checks import array
 from dmljax.onnx.file import TensorType
 from dmljax.onnx.parameters import DType, Value
-from dmljax.text import did_you_mean, join_words
+from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS
 
 
@@ -49,22 +49,36 @@ class Inputs:
 
 
 def checked(
-    wanted: TensorType, value: Any, opened: dict[str, tuple[str, int]], floats: Collection[DType] = ()
+    wanted: TensorType,
+    value: Any,
+    opened: dict[str, tuple[str, int]],
+    floats: Collection[DType] = (),
+    where: Where | None = None,
 ) -> Value:
-    """Checks an input against the model's type and sizes; open sizes with the same name must be equal."""
-    if wanted.kind != "tensor":
-        if value is None or isinstance(value, list | tuple):
-            return value if value is None else [array(wanted.name, element) for element in value]
-        return array(wanted.name, value)
+    """Checks an input against the model's type and sizes; open sizes with the same name must be equal.
+
+    `where` is the place of an element in a sequence.
+    """
+    where = where or wanted.name
+    if wanted.kind == "optional":
+        inner = replace(wanted.element or TensorType("", None, None), name=wanted.name)
+        return None if value is None else checked(inner, value, opened, floats)
+    if wanted.kind == "sequence":
+        if not isinstance(value, list | tuple):
+            raise InvalidType(Problem(wanted.name, "must be a list, as the input is a sequence", show(value)))
+        element = replace(wanted.element or TensorType("", None, None), sizes=None)  # which may differ
+        return [checked(element, part, opened, floats, (wanted.name, i)) for i, part in enumerate(value)]
     if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
         value = np.asarray(value, wanted.dtype)
-    found = array(wanted.name, value)
-    if wanted.dtype is None or is_text(found):
+    found = array(where, value)
+    if wanted.dtype is None or (is_text(found) and wanted.dtype == object):
         return found
+    if is_text(found) and any(isinstance(text, str) for text in found.flat):
+        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", "text"))
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
     if found.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and found.dtype in floats):
-        remedy = f"{wanted.name}.astype({narrow.name!r})" if wanted.name.isidentifier() else None
-        raise InvalidType(Problem(wanted.name, f"must be {wanted.dtype.name}", found.dtype, remedy=remedy))
+        remedy = f"{where}.astype({narrow.name!r})" if isinstance(where, str) and where.isidentifier() else None
+        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", found.dtype, remedy=remedy))
     if wanted.sizes is None:
         return found
     if len(wanted.sizes) != found.ndim:

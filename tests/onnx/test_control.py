@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED
+from helpers import SAMPLED, refuses
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -210,6 +210,44 @@ def test_a_model_takes_sequences_and_none() -> None:
     run = dmljax.onnx.load(model([node], [helper.make_value_info("x", kind)], ["y"], opset=18))
     assert run([floats(jnp.ones(2))])
     assert not run(None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([jnp.ones(2, jnp.float32), jnp.ones(3, jnp.int32)], "x[1] must be float32; got int32"),
+        ([np.ones(2, bool)], "x[0] must be float32; got bool"),
+        ([np.array(["a"], object)], "x[0] must be float32; got text"),
+        (np.ones(2, np.float32), "x must be a list, as the input is a sequence; got array("),
+    ],
+)
+def test_elements_of_a_sequence_have_its_type(given: Any, message: str) -> None:
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, ["n"]))
+    run = dmljax.onnx.load(
+        model([helper.make_node("Identity", ["x"], ["y"])], [helper.make_value_info("x", kind)], ["y"])
+    )
+    assert [one.shape for one in run([floats(jnp.ones(2)), floats(jnp.ones(3))])] == [(2,), (3,)]
+    with refuses(message):
+        run(given)
+
+
+@pytest.mark.parametrize("given", [np.ones(2, np.int32), np.array(["a", "b"], object), [np.ones(2, np.float32)]])
+def test_an_optional_holds_its_type(given: Any) -> None:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
+    node = helper.make_node("OptionalHasElement", ["x"], ["y"])
+    run = dmljax.onnx.load(model([node], [helper.make_value_info("x", kind)], ["y"], opset=18))
+    assert run(np.ones(2, np.float32))
+    with refuses("x must be "):
+        run(given)
+
+
+@pytest.mark.parametrize("operator", ["SequenceConstruct", "SequenceInsert"])
+def test_sequences_have_elements_of_one_type(operator: str) -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x"], ["x1"]), helper.make_node(operator, ["x", "k"], ["y"])]
+    nodes[1].input[0] = "x1" if operator == "SequenceInsert" else "x"
+    run = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [2]), value("k", INT64, [2])], ["y"]))
+    with refuses("a sequence must have elements of one type, here float32; got int"):
+        run(floats(jnp.ones(2)), np.ones(2, np.int64))
 
 
 def test_training_and_classical_machine_learning_are_refused_at_loading_each_once() -> None:

@@ -111,6 +111,14 @@ def test_integers_are_reduced_as_in_onnxruntime(operator: str) -> None:
     assert result.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceL2", "ReduceLogSumExp"])
+def test_integers_are_reduced_along_no_axes(operator: str) -> None:
+    for x in (np.array(3, np.int32), np.array([[3, 2], [0, 2]], np.int32)):
+        made = one_node(operator, [x, np.array([], np.int64)], domain="")
+        made.graph.node[0].attribute.add(name="noop_with_empty_axes", type="INT", i=1)
+        np.testing.assert_array_equal(dmljax.onnx.load(made)(x, np.array([], np.int64)), x)
+
+
 @SAMPLED
 @pytest.mark.parametrize(("start", "end", "step"), [(-3, -3, -1), (-9, -9, -2), (9, -9, -1), (-1, 0, -1)])
 def test_a_slice_backwards_begins_at_the_first_element_or_later(start: int, end: int, step: int) -> None:

@@ -22,7 +22,7 @@ def reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | N
     """Reduces some axes, or all."""
     chosen = range(x.ndim) if axes is None else sorted({normal(axis, x.ndim) for axis in axes})
     if not len(chosen):  # reduce each element by itself
-        return dml.reduce(x[..., None], function=function, axes=-1)[..., 0]
+        return reduced(function, x[..., None], (-1,), 0)
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         return _of_nothing(function, x, tuple(chosen), bool(keepdims))
     result = _of_numbers(function, x, tuple(chosen))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,6 +21,19 @@ def _elements(sequence: Value) -> list[Value]:
     return sequence
 
 
+def _of_one_type(elements: list[Value]) -> list[Value]:
+    """A sequence, after checking that its tensors have one type."""
+    types = [jax.dtypes.canonicalize_dtype(one.dtype) for one in elements if _has_number_type(one)]
+    other = next((dtype for dtype in types if dtype != types[0]), None)
+    if other is not None:
+        raise InvalidType(Problem((), f"a sequence must have elements of one type, here {types[0]}", other))
+    return elements
+
+
+def _has_number_type(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray) and value.dtype != object
+
+
 def _place(position: Known, count: int) -> int:
     """A position in a sequence; a negative position counts from the end."""
     place = int(position.item())
@@ -30,7 +44,7 @@ def _place(position: Known, count: int) -> int:
 
 @handles("SequenceConstruct")
 def _sequence_of(*inputs: Passed) -> Value:
-    return [*inputs]
+    return _of_one_type([*inputs])
 
 
 @handles("SequenceEmpty")
@@ -64,7 +78,7 @@ def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = 
     count = len(elements)
     # A new element may also come after the last.
     place = count if position is None or position.item() == count else _place(position, count)
-    return [*elements[:place], tensor, *elements[place:]]
+    return _of_one_type([*elements[:place], tensor, *elements[place:]])
 
 
 @handles("SplitToSequence")
