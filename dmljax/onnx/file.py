@@ -4,9 +4,10 @@ Reads files with the package `onnx`, which has the format's own parser; everythi
 """
 
 import functools
+import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.extras import command_for
 from dmljax.foundation.files import opened, unreadable
@@ -31,7 +32,9 @@ except ImportError as error:  # pragma: no cover  # the tests have it
 
 MAIN = ""  # the domain of ONNX's own operators, also spelled ai.onnx
 MAX_FILE_BYTES = 2**31  # protobuf's limit; larger weights are stored in separate files
-MAX_VERSION = 2**31 - 1  # of operators: the onnx package looks versions up as 32-bit integers
+NEWEST = {MAIN: 28, "com.microsoft": 1}  # the versions of operators that dmljax knows
+MAX_VERSION = 2**31 - 1  # of other operators: the onnx package looks versions up as 32-bit integers
+MAX_ELEMENTS = 2**40  # of an array: more than any memory holds
 MAX_DEPTH = 64  # of nested function calls, and of nested subgraphs
 
 
@@ -220,6 +223,7 @@ class Reader:
             with inside(("functions", name)):
                 versions = self.versions | _versions(proto.opset_import)
                 key = (_domain(proto.domain), name, _text("overload", proto.overload))
+                require((), key not in self.functions, "the model must define a function once", show(name))
                 self.functions[key] = self.function(proto, versions)
 
     def read(self, proto: Any) -> OnnxGraph:
@@ -228,6 +232,7 @@ class Reader:
 
     def function(self, proto: Any, versions: Mapping[str, int]) -> Function:
         """A function of the model or of ONNX itself, with the versions of its nodes."""
+        _require_unique("inputs", proto.input)
         defaults = {attribute.name: self.attribute(attribute, versions) for attribute in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
         made = {*proto.input, *(name for node in proto.node for name in node.output)}
@@ -235,7 +240,8 @@ class Reader:
         outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
-        ordered = _ordered(nodes, set(proto.input), [output.name for output in outputs if output.name])
+        named = [output.name for output in outputs if output.name]
+        ordered = _ordered(nodes, set(proto.input), named, {*proto.input})
         graph = OnnxGraph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -251,11 +257,17 @@ class Reader:
             constants[name] = self._sparse(("initializers", name), sparse)
         inputs = tuple(_tensor_type(info) for info in proto.input)
         outputs = tuple(_tensor_type(info) for info in proto.output)
-        defined = {**outer, **dict.fromkeys((*(own.name for own in inputs), *constants))}
+        for own in () if depth else inputs:
+            require_possible_sizes(own.name, own.sizes or ())
+        own_names = [*(own.name for own in inputs), *constants]
+        _require_unique("inputs", own_names[: len(inputs)])
+        sparse_names = (own.values.name for own in proto.sparse_initializer)
+        _require_unique("initializers", [*(own.name for own in proto.initializer), *sparse_names])
+        defined = {**outer, **dict.fromkeys(own_names)}
         made = dict.fromkeys(name for node in proto.node for name in node.output)
         outer = {**defined, **made}
         nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
-        ordered = _ordered(nodes, set(defined), [output.name for output in outputs])
+        ordered = _ordered(nodes, set(defined), [output.name for output in outputs], {*own_names})
         return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int, index: int) -> Node:
@@ -266,6 +278,7 @@ class Reader:
             if domain not in versions:
                 spelled = domain or "ai.onnx"
                 raise InvalidDesc(Problem("domain", "must be imported by the model", spelled))
+            _require_unique("attributes", [attribute.name for attribute in proto.attribute])
             attributes = {
                 _text("name", attribute.name): self.attribute(attribute, versions, outer, depth)
                 for attribute in proto.attribute
@@ -377,10 +390,31 @@ MAX_SPARSE = 2**28  # elements of a sparse tensor, which is stored dense
 
 
 def _versions(imports: Any) -> dict[str, int]:
-    return {
-        _domain(entry.domain): integer_in(("opset_import", _domain(entry.domain)), entry.version, 0, MAX_VERSION)
-        for entry in imports
-    }
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain, version = _domain(entry.domain), entry.version
+        where, newest = ("opset_import", domain or "ai.onnx"), NEWEST.get(domain)
+        integer_in(where, version, 0, MAX_VERSION)
+        if newest is not None and not 1 <= version <= newest:
+            rule = f"must be {'1' if newest == 1 else f'from 1 to {newest}'}, which dmljax knows"
+            remedy = None if domain else f"onnx.version_converter.convert_version(model, {newest})"
+            raise Unsupported(Problem(where, rule, version, remedy=remedy))
+        if versions.setdefault(domain, version) != version:
+            raise InvalidDesc(Problem(where, f"must be {versions[domain]} throughout", version))
+    return versions
+
+
+def require_possible_sizes(where: Where, sizes: Sequence[Any], rule: str = "must have") -> None:
+    """Refuses an array that no memory holds, unless one of its sizes is open."""
+    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) >= MAX_ELEMENTS:
+        raise Unsupported(Problem(where, f"{rule} fewer than 2^40 elements", tuple(sizes)))
+
+
+def _require_unique(where: Where, names: Sequence[str]) -> None:
+    """Refuses names that occur more than once; the last would silently win."""
+    if len({*names}) < len(names):
+        name = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InvalidDesc(Problem(where, "names must be unique", show(name)))
 
 
 def _domain(name: str) -> str:
@@ -448,13 +482,18 @@ def names_read(node: Node) -> Iterator[str]:
         yield from graph.free_names
 
 
-def _ordered(nodes: Sequence[Node], defined: set[str], outputs: Sequence[str]) -> tuple[Node, ...]:
-    """The nodes sorted so that each follows the nodes it reads from; exporters sometimes break this order."""
+def _ordered(
+    nodes: Sequence[Node], defined: set[str], outputs: Sequence[str], in_use: Collection[str]
+) -> tuple[Node, ...]:
+    """The nodes sorted so that each follows the nodes it reads from; exporters sometimes break this order.
+
+    No output may have a name in use, as an input or an initializer of the same graph has.
+    """
     makers: dict[str, int] = {}
     problems: list[Problem] = []
     for i, node in enumerate(nodes):
         for name in filter(None, node.outputs):
-            if name in makers:
+            if name in makers or name in in_use:
                 problems.append(Problem(node.place, "output name already in use", show(name)))
             makers[name] = i
     before: list[set[int]] = []

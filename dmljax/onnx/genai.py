@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
+from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import read_object
 from dmljax.text import did_you_mean, join_words, show
 
@@ -228,7 +229,7 @@ class _Fields(NamedTuple):
         return _Fields((*self.path, name), self.taken(name, dict, "an object"))
 
     def integer(self, name: str) -> int:
-        return int(self.taken(name, int, "an integer"))
+        return int(integer_in((FILE, *self.path, name), self.taken(name, int, "an integer"), 0, _LARGE))
 
     def text(self, name: str) -> str:
         return str(self.taken(name, str, "a text"))

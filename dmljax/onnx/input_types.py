@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from dmljax.errors import Problem, Unsupported, require
-from dmljax.onnx.file import TensorType
+from dmljax.onnx.file import TensorType, require_possible_sizes
 from dmljax.onnx.model import Model
 from dmljax.onnx.open_caches import open_caches
 from dmljax.text import join_words
@@ -125,4 +125,6 @@ def type_of_input(
         raise Unsupported(Problem(wanted.name, rule, wanted, remedy=remedy))
     opened = [batch, *[1] * len(wanted.sizes or ())]
     sizes = [own if isinstance(own, int) else size for own, size in zip(wanted.sizes or (), opened, strict=False)]
-    return jax.ShapeDtypeStruct(tuple(sizes if shape is None else shape), wanted.dtype)
+    sizes = sizes if shape is None else [*shape]
+    require_possible_sizes(wanted.name, sizes)
+    return jax.ShapeDtypeStruct(tuple(sizes), wanted.dtype)

@@ -6,7 +6,7 @@ A value that is known while tracing, as sizes must be, is a NumPy array; any oth
 
 import functools
 import traceback
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
@@ -22,7 +22,7 @@ from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupport
 from dmljax.foundation.open_sizes import Undecided, undecided
 from dmljax.lowerings.channels import are_channels_last, network_of
 from dmljax.onnx.counts import OUTSIDE, NotKnown, UndecidedCount
-from dmljax.onnx.file import Node, OnnxGraph
+from dmljax.onnx.file import Node, OnnxGraph, require_possible_sizes
 from dmljax.onnx.images import images_of, layers_of, of_images
 from dmljax.onnx.padded import Padded, is_padded
 from dmljax.onnx.parameters import Array, DType, Elements, Results, Tensor, Use, Value
@@ -91,6 +91,7 @@ class Program:
         node = graph.nodes[index]
         with inside(node.place):
             results = self._results(graph, node, values)
+            _require_possible_sizes(results)
         if len(results) < sum(map(bool, node.outputs)):
             raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
@@ -200,6 +201,13 @@ class Program:
             key = jax.random.fold_in(key, node.index)
             outer = {**outer, KEY: key if iteration is None else jax.random.fold_in(key, iteration)}
         return self.run(graph, inputs, outer)
+
+
+def _require_possible_sizes(values: Iterable[Value]) -> None:
+    """Refuses arrays that no memory holds, before they are allocated."""
+    for value in values:
+        shape = value.shape if isinstance(value, jax.Array) else ()
+        require_possible_sizes((), shape, "must have results of")
 
 
 def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> None:
@@ -316,6 +324,10 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
         raise
     except Undecided as error:
         raise Unsupported(undecided(error)) from None
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise Unsupported(Problem((), f"needs more memory than there is: {reason_of(error)}")) from None
     except (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueError) as error:
         if _raising_package(error) not in packages:
             raise

@@ -54,7 +54,8 @@ LARGE = 1920  # a size that the numbers of heads, groups and blocks divide
 def refusals(rehearse: Callable[[int], Rehearsal], attributes_of: Callable[[Node], Collection[str]]) -> list[Problem]:
     """The problems of nodes that refuse an attribute, or anything that is unsupported, for any open sizes.
 
-    `rehearse` takes a number for all open sizes. A node that runs with a large number refuses only small sizes.
+    `rehearse` takes a number for all open sizes. A node that runs with a large number refuses only small sizes. A node
+    that refuses both in the same words refuses something else.
     """
     small = rehearse(1)
     if not small.errors:
@@ -65,5 +66,7 @@ def refusals(rehearse: Callable[[int], Rehearsal], attributes_of: Callable[[Node
         for node, error in small.errors.items()
         if not large.shapes.keys() & {*node.outputs}
         for problem in error.problems
-        if isinstance(error, Unsupported) or (problem.path and problem.path[-1] in attributes_of(node))
+        if isinstance(error, Unsupported)
+        or (problem.path and problem.path[-1] in attributes_of(node))
+        or (node in large.errors and str(problem) in large.errors[node].rules)
     ]

@@ -194,6 +194,11 @@ def test_open_sizes_that_would_not_fit_are_no_findings(tmp_path: Path, capsys: p
     assert "no findings" in checked(tmp_path, capsys, nodes, [value("x", FLOAT, ["b", "n", "d"])])
     line = checked(tmp_path, capsys, nodes, [value("x", FLOAT, [2, 3, 8])], status=1)
     assert "MultiHeadAttention.num_heads must divide the last dimension of (2, 3, 8); got 6" in line
+    nodes = [helper.make_node("Pad", ["x", "sizes"], ["y"])]
+    inputs = [value("x", FLOAT, ["a"]), value("sizes", INT64, [2])]
+    assert "no findings" in checked(tmp_path, capsys, nodes, inputs)
+    many = helper.make_node("Constant", [], ["sizes"], value_ints=[0, 2**40])
+    assert "Pad.end_padding[0] must be in" in checked(tmp_path, capsys, [many, *nodes], inputs[:1], status=1)
     nodes = [helper.make_node("MatMul", ["x", "z"], ["y"])]
     inputs = [value("x", FLOAT, ["a", 3]), value("z", FLOAT, ["b", "c"])]
     assert "no findings" in checked(tmp_path, capsys, nodes, inputs)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import X64
+from helpers import X64, refuses
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, by_onnxruntime, model, small_network, value
 
@@ -327,7 +327,20 @@ def test_known_integers_divide_like_traced_ones() -> None:
 # Broken files
 
 RELU = helper.make_node("Relu", ["x"], ["y"])
-X = value("x", FLOAT, [1])
+X, Z = value("x", FLOAT, [1]), value("z", FLOAT, [1])
+
+
+def twice(part: str, *given: Any) -> Any:
+    """A model in which something is there twice."""
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], given[0], ["y"], *given[1:])
+    proto.graph.node[0].attribute.add(name="a", type="INT")
+    function = helper.make_function("f", "F", ["x"], ["y"], [RELU], [helper.make_opsetid("", 18)])
+    proto.functions.append(function)
+    repeated = getattr({"attribute": proto.graph.node[0], "initializer": proto.graph}.get(part, proto), part)
+    repeated.append(repeated[0])
+    return proto
+
+
 WRONG_FILES = {
     r"nodes.y.Relu: undefined name; got 'z'": model([helper.make_node("Relu", ["z"], ["y"])], [X], ["y"]),
     r"outputs: undefined name; got 'z'": model([RELU], [X], ["z"]),
@@ -346,6 +359,19 @@ WRONG_FILES = {
     r"nodes.y.Concat: missing attribute axis": model([helper.make_node("Concat", ["x"], ["y"])], [X], ["y"]),
     r"nodes.y.Relu.domain must be imported by the model; got other": model(
         [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"]
+    ),
+    r"nodes.x.Relu: output name already in use; got 'x'": model(
+        [helper.make_node("Relu", ["z"], ["x"]), RELU], [X, Z], ["y"]
+    ),
+    r"nodes.z.Relu: output name already in use; got 'z'": model(
+        [helper.make_node("Relu", ["x"], ["z"]), RELU], [X], ["y"], {"z": np.zeros(1)}
+    ),
+    r"inputs: names must be unique; got 'x'": model([RELU], [X, X], ["y"]),
+    r"initializers: names must be unique; got 'z'": twice("initializer", [X], {"z": np.zeros(1)}),
+    r"nodes.y.Relu.attributes: names must be unique; got 'a'": twice("attribute", [X]),
+    r"functions.F: the model must define a function once; got 'F'": twice("functions", [X]),
+    r"x must have fewer than 2\^40 elements; got \(1099511627776,\)": model(
+        [RELU], [value("x", FLOAT, [2**40])], ["y"]
     ),
     r"opset_import.other must be in \[0, 2147483647\]; got 2147483648": model(
         [helper.make_node("Relu", ["x"], ["y"], domain="other")], [X], ["y"], domains={"other": 2**31}
@@ -372,8 +398,30 @@ def test_a_bug_in_a_handler_is_not_disguised(kind: type[Exception], monkeypatch:
 
 @pytest.mark.parametrize("message", WRONG_FILES)
 def test_a_wrong_model_is_refused_at_loading(message: str) -> None:
-    with pytest.raises(InvalidDesc, match=f"^onnx: .*{message}"):
+    with pytest.raises(DmlError, match=f"^onnx: .*{message}"):
         dmljax.onnx.load(WRONG_FILES[message])
+
+
+@pytest.mark.parametrize("version", [0, 29, 999])
+def test_versions_that_are_not_known_are_refused(version: int, tmp_path: Path) -> None:
+    known = onnx.defs.onnx_opset_version()
+    assert known <= 28, "learn what the new version changes"
+    for domain, rule in (("", "from 1 to 28"), ("com.microsoft", "1")):
+        domains = {domain: version} if domain else {}
+        proto = model([RELU], [X], ["y"], opset=18 if domain else version, domains=domains)
+        with refuses(f'opset_import["{domain or "ai.onnx"}"] must be {rule}, which dmljax knows; got {version}'):
+            dmljax.onnx.load(proto)
+
+
+def test_results_that_no_memory_holds_are_refused() -> None:
+    sizes = {"sizes": np.array([2**20, 2**20])}
+    for operator, inputs in (("Expand", ["x", "sizes"]), ("ConstantOfShape", ["sizes"])):
+        made = model([helper.make_node(operator, inputs, ["y"])], [X], ["y"], sizes)
+        run = dmljax.onnx.load(made)
+        with refuses(f"nodes.y.{operator}"):
+            run(np.zeros(1, np.float32))
+        with refuses(f"nodes.y.{operator} must have results of fewer than 2^40 elements; got (1048576, 1048576)"):
+            jax.eval_shape(run, jax.ShapeDtypeStruct((1,), np.float32))
 
 
 def test_anything_but_a_model_is_refused(tmp_path: Path) -> None:

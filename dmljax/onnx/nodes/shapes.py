@@ -14,7 +14,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.lowerings.copies import copied
 from dmljax.lowerings.sharding import reshaped
 from dmljax.lowerings.sizes import is_symbolic, number
-from dmljax.onnx.file import dtype_of
+from dmljax.onnx.file import dtype_of, require_possible_sizes
 from dmljax.onnx.interpreter import MAX_FOLDED, as_array
 from dmljax.onnx.parameters import (
     Array,
@@ -97,10 +97,11 @@ def _filled(shape: Known, *, value: Elements | None = None) -> Known | None:
 
 @handles("ConstantOfShape", fold=_filled)
 def _constant_of_shape(shape: KnownVector, *, value: Elements | None = None) -> Array:
-    number = as_array(_number_of(value))
+    number, sizes = as_array(_number_of(value)), as_sizes(shape)
+    require_possible_sizes((), sizes, "must have results of")  # a node of constants runs at once
     if number.dtype not in REALS:
-        return jnp.full(as_sizes(shape), number)
-    return dml.fill_value_constant(number, output_sizes=as_sizes(shape), dtype=number.dtype)
+        return jnp.full(sizes, number)
+    return dml.fill_value_constant(number, output_sizes=sizes, dtype=number.dtype)
 
 
 def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
