@@ -73,7 +73,7 @@ def checked(
     found = array(where, value)
     if wanted.dtype is None or (is_text(found) and wanted.dtype == object):
         return found
-    if is_text(found) and any(isinstance(text, str) for text in found.flat):
+    if is_text(found) and any(isinstance(text, str) for text in np.asarray(found).flat):
         raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", "text"))
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
     if found.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and found.dtype in floats):

@@ -871,8 +871,8 @@ def _rounded(count: int, most: int) -> int:
 def _padded(rows: Any, size: int) -> tuple[Any, Any]:
     """The rows in one array with zeros after their ends, and their lengths."""
     if any(map(_is_traced, rows)):  # of equal lengths
-        tokens = jnp.pad(jnp.stack(rows), ((0, 0), (0, size - rows[0].shape[0])))
-        return tokens, np.full(len(rows), rows[0].shape[0], np.int32)
+        stacked = jnp.pad(jnp.stack(rows), ((0, 0), (0, size - rows[0].shape[0])))
+        return stacked, np.full(len(rows), rows[0].shape[0], np.int32)
     tokens = np.zeros((len(rows), size), np.int32)
     for i, row in enumerate(rows):
         tokens[i, : len(row)] = row

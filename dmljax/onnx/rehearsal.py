@@ -9,9 +9,8 @@ import numpy as np
 from dmljax.errors import DmlError, Problem, Unsupported
 from dmljax.onnx.counts import NotKnown
 from dmljax.onnx.file import Node, OnnxGraph, names_read
-from dmljax.onnx.interpreter import Program
+from dmljax.onnx.interpreter import KEY, Program
 from dmljax.onnx.parameters import Value
-from dmljax.onnx.registry import KeyNeeded
 
 
 class Rehearsal(NamedTuple):
@@ -30,17 +29,18 @@ def rehearsed(program: Program, graph: OnnxGraph, known: Mapping[str, Value], ty
     errors: dict[Node, DmlError] = {}
 
     def run(arrays: Mapping[str, Any]) -> None:
-        values: dict[str, Value] = {**known, **arrays}
+        values: dict[str, Value] = {**known, **arrays, KEY: jax.random.key(0)}
         with program.traced(graph):
             for index, node in enumerate(graph.nodes):
                 if not values.keys() >= {*names_read(node)}:
                     continue
                 try:
                     program.run_node(graph, index, values)
-                except (NotKnown, KeyNeeded):  # a call may have the missing values
+                except NotKnown:  # a call may have the missing values
                     continue
                 except DmlError as error:
                     errors[node] = error
+        del values[KEY]
         tensors = {name: value for name, value in values.items() if isinstance(value, jax.Array | np.ndarray)}
         shapes.update({name: value.shape for name, value in tensors.items()})
 

@@ -23,15 +23,15 @@ def _elements(sequence: Value) -> list[Value]:
 
 def _of_one_type(elements: list[Value]) -> list[Value]:
     """A sequence, after checking that its tensors have one type."""
-    types = [jax.dtypes.canonicalize_dtype(one.dtype) for one in elements if _has_number_type(one)]
+    types = [
+        jax.dtypes.canonicalize_dtype(one.dtype)
+        for one in elements
+        if isinstance(one, jax.Array | np.ndarray) and one.dtype != object
+    ]
     other = next((dtype for dtype in types if dtype != types[0]), None)
     if other is not None:
         raise InvalidType(Problem((), f"a sequence must have elements of one type, here {types[0]}", other))
     return elements
-
-
-def _has_number_type(value: Any) -> bool:
-    return isinstance(value, jax.Array | np.ndarray) and value.dtype != object
 
 
 def _place(position: Known, count: int) -> int:
