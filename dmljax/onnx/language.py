@@ -30,6 +30,7 @@ from dmljax.onnx.file import TensorType
 from dmljax.onnx.folder_models import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
 from dmljax.onnx.genai import FILE, Search, Settings, read_settings, with_options
 from dmljax.onnx.model import Model, changed, finder_of, graph_of, graph_with_layers, part_of, stored_in
+from dmljax.onnx.sampling import Sampling, choose_tokens, iota, numbers_of, sampling_of
 from dmljax.onnx.several_models import in_floats
 from dmljax.onnx.sharding import divided_along
 from dmljax.text import join_words, show
@@ -502,11 +503,11 @@ class LanguageModel:
     ) -> State:
         """The state after reading `counts` tokens of each row, of the `ends` that they will have."""
         (batch, size), room = tokens.shape, state.tokens.shape[1]
-        places = state.lengths[:, None] + _iota(size)[None]
+        places = state.lengths[:, None] + iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
-        seen = places < counts[:, None] if is_first else _iota(room)[None] < (state.lengths + counts)[:, None]
+        seen = places < counts[:, None] if is_first else iota(room)[None] < (state.lengths + counts)[:, None]
         logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts, embeds)
-        written = state.tokens.at[_iota(batch)[:, None], places].set(tokens, mode="drop")
+        written = state.tokens.at[iota(batch)[:, None], places].set(tokens, mode="drop")
         read = State(written, state.lengths + counts, *self._kept(state, logits[:, 0], caches, counts > 0))
         return self._placed(read, mesh)
 
@@ -519,7 +520,7 @@ class LanguageModel:
         most: Array,
         numbers: Any,
         *,
-        way: "_Way",
+        way: Sampling,
         mesh: Mesh | None,
     ) -> "Progress":
         """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
@@ -537,29 +538,29 @@ class LanguageModel:
         _, progress = lax.while_loop(goes_on, step, (jnp.int32(0), progress))
         return progress
 
-    def _step(self, weights: Any, progress: "Progress", numbers: Any, *, way: "_Way") -> "Progress":
+    def _step(self, weights: Any, progress: "Progress", numbers: Any, *, way: Sampling) -> "Progress":
         """The progress after choosing a token for each sequence that is not over."""
         state, is_over, key = progress
         batch, room = state.tokens.shape
-        rows, ends = _iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+        rows, ends = iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
         own = key
         if key is not None:
             key, own = jax.random.split(key)
-        chosen = _chosen(state, way, numbers, ends, own)
+        chosen = choose_tokens(state.logits, state.tokens, state.lengths, way, numbers, ends, own)
         tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
         lengths = state.lengths + (~is_over).astype(jnp.int32)
         is_read = ~is_over
         is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
         # A sequence that is over reads its last token again, which changes nothing that is kept.
         last = lengths - 1
-        mask = _iota(room)[None] < lengths[:, None]
+        mask = iota(room)[None] < lengths[:, None]
         logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths)
         return State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
 
     def _scored(
         self, weights: Any, tokens: Array, counts: Array, heard: Mapping[str, Array], embeds: Array | None
     ) -> Array:
-        places = jnp.broadcast_to(_iota(tokens.shape[1])[None], tokens.shape)
+        places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
         caches = {**self._empty(len(tokens), 0, weights).caches, **heard}
         return self._called(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
 
@@ -607,7 +608,7 @@ class _Run(NamedTuple):
 
     def _stepped(self, over: Any, most: int) -> "_Run":
         key = self.key if self.search.do_sample else None
-        numbers, way = _numbers(self.search), _way(self.search)
+        numbers, way = numbers_of(self.search), sampling_of(self.search)
         state, over, key = self.model._write(
             self.weights, self.state, over, key, np.int32(most), numbers, way=way, mesh=self.mesh
         )
@@ -648,8 +649,8 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
         prompts, reading = (*prompts, audio), functools.partial(_hearing_and_reading, model)
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
     progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
-    numbers = jax.tree.map(lambda number: jax.ShapeDtypeStruct((), number.dtype), _numbers(search))
-    step = functools.partial(model._step, way=_way(search))
+    numbers = jax.tree.map(lambda number: jax.ShapeDtypeStruct((), number.dtype), numbers_of(search))
+    step = functools.partial(model._step, way=sampling_of(search))
     return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
 
 
@@ -695,84 +696,6 @@ def _news(state: State, before: Any) -> Iterator[list[int | None]]:
     for step in range(max(lengths - before)):
         places = enumerate(before + step)
         yield [int(tokens[row, place]) if place < lengths[row] else None for row, place in places]
-
-
-class _Way(NamedTuple):
-    """The parts of a search that a program is compiled for; the others are its arguments."""
-
-    is_drawn: bool
-    kept: int  # the likeliest tokens that are drawn from; 0 for all
-    has_top_p: bool
-    has_penalty: bool
-    has_least: bool
-    ngram_size: int  # that may not repeat; 0 if all may
-
-
-def _way(search: Search) -> _Way:
-    return _Way(
-        search.do_sample,
-        search.top_k if search.do_sample else 0,
-        search.do_sample and search.top_p < 1,
-        search.repetition_penalty != 1,
-        search.min_length > 0,
-        search.no_repeat_ngram_size,
-    )
-
-
-def _numbers(search: Search) -> dict[str, Any]:
-    """The options of a search as arguments of its program."""
-    integers = ("max_length", "min_length", "no_repeat_ngram_size")
-    return {name: (np.int32 if name in integers else np.float32)(value) for name, value in search._asdict().items()}
-
-
-def _chosen(state: State, way: _Way, numbers: Mapping[str, Array], ends: Array, key: Any) -> Array:
-    """The next token of each sequence."""
-    logits, room = state.logits, state.tokens.shape[1]
-    if way.has_penalty:
-        seen = _present(state.tokens, _iota(room)[None] < state.lengths[:, None], logits.shape)
-        penalty = numbers["repetition_penalty"]
-        logits = jnp.where(seen, jnp.where(logits > 0, logits / penalty, logits * penalty), logits)
-    if 0 < way.ngram_size < room:  # shorter sequences have nothing to repeat
-        logits = jnp.where(_completing_ngrams(state, way.ngram_size, logits.shape), -jnp.inf, logits)
-    if way.has_least:
-        is_end = jnp.zeros(logits.shape[1], bool).at[ends].set(True)
-        is_short = state.lengths < numbers["min_length"]
-        logits = jnp.where(is_short[:, None] & is_end[None], -jnp.inf, logits)
-    if not way.is_drawn:
-        return jnp.argmax(logits, 1).astype(jnp.int32)
-    logits = logits / numbers["temperature"]
-    count = logits.shape[1]
-    kept = min(way.kept or count, count)
-    if kept == count and not way.has_top_p:
-        return jax.random.categorical(key, logits, axis=1).astype(jnp.int32)
-    values, places = lax.top_k(logits, kept)
-    if way.has_top_p:
-        powers = jax.nn.softmax(values, 1)
-        before = jnp.cumsum(powers, 1) - powers
-        is_kept = (before < numbers["top_p"]) | (_iota(kept)[None] == 0)  # also where float32 rounds top_p to 0
-        values = jnp.where(is_kept, values, -jnp.inf)
-    drawn = jax.random.categorical(key, values, axis=1)[:, None]
-    return jnp.take_along_axis(places, drawn, 1)[:, 0].astype(jnp.int32)
-
-
-def _present(tokens: Array, is_counted: Array, shape: Sequence[int]) -> Array:
-    """Which tokens of the vocabulary are among the counted tokens of each sequence."""
-    tokens = jnp.where(tokens < 0, shape[1], tokens)  # the places of images, which are dropped
-    return jnp.zeros(shape, bool).at[_iota(shape[0])[:, None], tokens].max(is_counted, mode="drop")
-
-
-def _completing_ngrams(state: State, size: int, shape: Sequence[int]) -> Array:
-    """Which next tokens would complete `size` tokens that each sequence already has."""
-    tokens, lengths = state.tokens, state.lengths[:, None]
-    count = tokens.shape[1] - size + 1  # places where an n-gram may begin
-
-    def compare(i: Any, are_equal: Array) -> Array:
-        last = jnp.take_along_axis(tokens, lengths - (size - 1) + i, 1, mode="clip")
-        return are_equal & (lax.dynamic_slice_in_dim(tokens, i, count, 1) == last)
-
-    is_within = _iota(count)[None] + size <= lengths
-    are_equal = lax.fori_loop(0, size - 1, compare, is_within, unroll=min(max(size - 1, 1), 8))
-    return _present(tokens[:, size - 1 :], are_equal, shape)
 
 
 def problems_of_names(
@@ -857,10 +780,6 @@ def _is_traced(value: Any) -> bool:
 def _known(value: Any) -> Any:
     """The array in NumPy, unless it is traced."""
     return value if _is_traced(value) else np.asarray(value)
-
-
-def _iota(count: int) -> Array:
-    return lax.iota(np.int32, count)
 
 
 def _rounded(count: int, most: int) -> int:
