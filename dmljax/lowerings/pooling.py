@@ -207,11 +207,11 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
     """Does `spread_to_largest` by XLA's own rule.
 
-    XLA skips NaN, so infinity replaces it. XLA may select its padding instead of -infinity, so the lowest number
-    replaces that.
+    XLA skips NaN and may select its padding instead of -infinity. Moving all numbers one step towards zero makes room
+    for NaN above them and for the padding below, at the expense of the smallest: it becomes subnormal, and equals zero.
     """
-    lowest, wide = np.array(jnp.finfo(gradient.dtype).min, gradient.dtype), x.astype(gradient.dtype)
-    numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), jnp.maximum(wide, lowest))
+    wide = x.astype(gradient.dtype)
+    numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), lax.nextafter(wide, jnp.zeros_like(wide)))
     largest = lambda x: _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)  # noqa: E731
     spread: Array = jax.vjp(largest, numbers)[1](gradient)[0]
     return spread

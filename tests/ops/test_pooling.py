@@ -1,5 +1,6 @@
 """Pooling, its gradients and inverse; the pages' examples run in test_every_operator.py."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -174,6 +175,23 @@ def test_indices_are_returned_only_on_request() -> None:
         values, indices = function(image, window_sizes=2, has_indices=False)
         assert indices is None
         assert_same_bits(values, dmljax.max_pooling(image, window_sizes=2))
+
+
+@pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
+@pytest.mark.parametrize("padding", few_of([0, 1], 1))
+def test_the_gradient_goes_to_the_element_that_is_selected(dtype: Any, padding: int, lowering: str) -> None:
+    largest = np.array(jnp.finfo(dtype).max, dtype)
+    values = [np.array(x, dtype) for x in (NAN, INF, -INF, 0, -1)] + [largest, -largest]
+    image = np.array(list(itertools.product(values, repeat=3)), dtype)[None]
+    windows: dict[str, Any] = {"window_sizes": 2, "start_padding": padding, "end_padding": padding}
+    pooled = dmljax.max_pooling2(image, has_indices=True, **windows)
+    gradient = np.exp2(RNG.integers(-3, 4, pooled.values.shape)).astype(dtype)  # whose sums are exact
+    expected = np.zeros(image.shape, dtype)
+    np.add.at(expected.ravel(), np.asarray(pooled.indices), gradient)
+    of_jax = jax.vjp(lambda x: dmljax.max_pooling(x, **windows), image)[1](gradient)[0]
+    for found in (dmljax.max_pooling_grad(image, gradient, **windows), of_jax):
+        np.testing.assert_array_equal(found, expected)
+    assert_same_bits(image.ravel()[np.asarray(pooled.indices)], dmljax.max_pooling(image, **windows))
 
 
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
