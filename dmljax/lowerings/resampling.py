@@ -368,15 +368,71 @@ def _adjoint(taps: Taps, x: Array) -> Array:
 
 def _average_of_tangent(taps: Taps, tangent: Array) -> Array:
     """Computes `_average`, written so that its transpose is fast: that of a gather is a scatter."""
-    has_matrix = taps.reach and not taps.where.is_symbolic() and _phases(taps) is None
-    if has_matrix and taps.input_size * taps.where.output_size <= _LARGEST_MATRIX:
-        return _multiplied([taps], tangent)
+    is_gather = taps.reach and not taps.where.is_symbolic() and _phases(taps) is None
+    if is_gather and 0 < taps.where.step < 2**31:
+        return _apply_with_transpose(taps, partial(_average, taps), partial(_collect, taps), tangent)
     average = _average(taps, tangent)
     # The transpose keeps the barrier, so that devices exchange a gradient once, and not each of its slices.
     return lax.optimization_barrier(average) if may_be_sharded(tangent) else average
 
 
-# Products with matrices of weights, which are fastest on a TPU, and for gradients elsewhere
+def _apply_with_transpose(
+    taps: Taps, function: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array
+) -> Array:
+    """Applies a linear function whose transpose is given.
+
+    `custom_linear_solve` takes one under all transformations, for arrays of equal shape. XLA removes the padding.
+    """
+    sizes = taps.input_size, taps.where.output_size
+
+    def square(function: Callable[[Array], Array], size: int) -> Callable[[Any, Array], Array]:
+        return lambda _, x: _pad_to(function(_pad_to(x, taps.axis, size)), taps.axis, max(sizes))
+
+    wide = _pad_to(x, taps.axis, max(sizes))
+    result = lax.custom_linear_solve(lambda x: x, wide, square(function, sizes[0]), square(transpose, sizes[1]))
+    return _pad_to(result, taps.axis, sizes[1])
+
+
+def _pad_to(x: Array, axis: int, size: int, before: int = 0) -> Array:
+    """Pads a dimension to a size with zeros, `before` of them before `x`; drops its last elements if it is larger."""
+    config = replaced([(0, 0, 0)] * x.ndim, axis, (before, size - x.shape[axis] - before, 0))
+    return lax.pad(x, np.zeros((), x.dtype), config)
+
+
+def _collect(taps: Taps, x: Array) -> Array:
+    """The transpose of `_average`: each element of the input gathers the elements of `x` that it is a neighbor of."""
+    is_small = taps.input_size * taps.where.output_size <= _LARGEST_MATRIX
+    by_products = partial(_multiplied, [taps], is_transposed=True) if is_small else None
+    return choose(x, tpu=by_products, default=partial(_collect_by_gathers, taps))
+
+
+def _collect_by_gathers(taps: Taps, x: Array) -> Array:
+    where, axis, size = taps.where, taps.axis, taps.input_size
+    inside, beyond = where.inside(), 2 * taps.margin  # positions reach so many elements beyond the input
+    count = min(-(-2 * taps.reach // where.step) + 1, len(inside))
+    # The last position too low to have the element as a neighbor, and those after it.
+    start = -(where.start + taps.reach + taps.margin * where.unit)
+    low, _ = located(Positions(where.output_size, size + 2 * beyond, where.unit, start, where.step))
+    places = jnp.clip(low, inside.start, inside.stop - count)[None] + lax.iota(np.int32, count)[:, None]
+    index, rest = located(where)
+    weights = _weights_at(taps, _columns(taps)[None], index[places], rest[places])
+    totals = taps.weights(rest).sum(0, dtype=np.int32)[places]
+    shares = _shares(weights, totals, x.dtype)
+    shape = replaced(x.shape, axis, size + 2 * beyond)
+    sums = _weighted_sum(x, axis, places, shares) if count else jnp.zeros_like(x, shape=shape)
+    part = partial(lax.slice_in_dim, axis=axis)
+    result = part(sums, beyond, beyond + size)
+    # The first and the last element also stand for what is before and after them.
+    before = part(sums, 0, beyond), part(x, 0, inside.start)
+    after = part(sums, beyond + size, size + 2 * beyond), part(x, inside.stop, where.output_size)
+    for place, several in ((0, before), (size - 1, after)):
+        for elements in several:
+            if elements.shape[axis]:
+                result += _pad_to(elements.sum(axis, keepdims=True, dtype=x.dtype), axis, size, place)
+    return result
+
+
+# Products with matrices of weights, which are fastest on a TPU
 
 _LARGEST_MATRIX = 2**24  # elements
 _SMALL_MATRIX = 2**19  # elements; with fewer, products are fast with any number of rows
@@ -385,7 +441,8 @@ _MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
 
 def _matrix(taps: Taps, dtype: Any) -> Array:
     """The weights of averages as a matrix: a row per element of the result, a column per element of the input."""
-    weights = jnp.maximum(taps.reach - jnp.abs(_distances(taps)), 0)
+    index, rest = located(taps.where)
+    weights = _weights_at(taps, _columns(taps)[None], index[:, None], rest[:, None])
     if not taps.margin:
         return weights.astype(dtype) / np.asarray(taps.reach, dtype)
     shares = weights.astype(dtype) / weights.sum(1, keepdims=True, dtype=np.int32).astype(dtype)
@@ -397,17 +454,19 @@ def _matrix(taps: Taps, dtype: Any) -> Array:
     return jnp.concatenate([ends[0], shares[:, first:last], ends[1]], 1)
 
 
-def _distances(taps: Taps) -> Array:
-    """The distance in units of each input element, a column, after the position of each result element, a row.
+def _columns(taps: Taps) -> Array:
+    """The places of the input's elements, as `taps.where` counts them.
 
-    `margin` more columns come before those of `where` and after them, because a position may be at their end. Distances
-    too large for a weight may come out smaller.
+    `margin` more come before those of `where` and after them, because a position may be at their end.
     """
-    where = taps.where
-    columns = lax.broadcasted_iota(np.int32, (where.output_size, where.input_size + 2 * taps.margin), 1) - taps.margin
-    index, rest = located(where)
-    farthest = len(taps.offsets)
-    return jnp.clip(columns - index[:, None], -farthest, farthest) * where.unit - rest[:, None]
+    return lax.iota(np.int32, taps.where.input_size + 2 * taps.margin) - taps.margin
+
+
+def _weights_at(taps: Taps, columns: Array, index: Array, rest: Array) -> Array:
+    """The weights of the elements at `columns` for positions `rest` units after `index`."""
+    farthest = len(taps.offsets)  # a distance too large for a weight would overflow
+    distances = jnp.clip(columns - index, -farthest, farthest) * taps.where.unit - rest
+    return jnp.maximum(taps.reach - jnp.abs(distances), 0)
 
 
 def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
