@@ -1,5 +1,6 @@
 """Properties of every registered operator, so that a new operator needs no new tests for them."""
 
+import contextlib
 import functools
 import inspect
 import itertools
@@ -531,6 +532,91 @@ def test_makes_no_nan_of_its_own(operator: str) -> None:
     with jax.debug_nans(True):
         assert_agree(operator, function(floats), expected)
         assert_agree(operator, jax.jit(function)(floats), expected)
+
+
+# Where a page says that infinity and NaN touch more than on a CPU: linear resampling by products with matrices
+SPREADING = {f"DML_OPERATOR_{name}": {"tpu"} for name in ("UPSAMPLE_2D", "RESAMPLE", "RESAMPLE3", "RESAMPLE_GRAD")}
+# Where the pseudo-code adds up fewer terms, or in another order
+UNLIKE_THE_ORACLE = {
+    "DML_OPERATOR_CONVOLUTION": "padding is 0, also beside an infinite filter",
+    "DML_OPERATOR_ROI_ALIGN_GRAD": "infinities cancel in the gradient of regions",
+    **dict.fromkeys(SPREADING, "the oracle computes in fractions"),
+    "DML_OPERATOR_MULTIHEAD_ATTENTION": "test_attention.py tests what masks hide",
+    "DML_OPERATOR_MULTIHEAD_ATTENTION1": "test_attention.py tests what masks hide",
+}
+
+
+def spoiled(arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The arrays, with an infinity and a NaN in one of them after another."""
+    for key, array in arrays.items():
+        if array.size:
+            changed = array.copy()
+            changed.flat[array.size // 2] = np.inf
+            changed.flat[array.size // 4] = np.nan  # instead of the infinity, if it is the only element
+            yield arrays | {key: changed}
+
+
+def touched(function: Callable[..., Any], calls: Iterator[Any]) -> list[Any]:
+    """Which elements of each call's results are NaN, infinite or not, and the integers."""
+    jitted = jax.jit(lambda given: function(given))
+    return [jax.tree.map(special_of, jax.device_get(jitted(given))) for given in calls]
+
+
+def special_of(x: Any) -> Any:
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    return np.where(np.isnan(x), 2, np.where(np.isinf(x), np.sign(x.astype(np.float32)), 0)).astype(np.int8)
+
+
+def touched_by_values(operator: str) -> list[Any]:
+    function, floats = float_call(operator)
+    return touched(function, spoiled(floats))
+
+
+def touched_by_derivatives(operator: str) -> list[Any]:
+    function, floats = differentiable_call(operator)
+    outputs = {str(i): np.ones(x.shape, x.dtype) for i, x in enumerate(jax.eval_shape(function, floats))}
+
+    def forward_mode(tangents: Any) -> Any:
+        return jax.jvp(function, (floats,), (tangents,))[1]
+
+    def reverse_mode(cotangents: Any) -> Any:
+        return jax.vjp(function, floats)[1](list(cotangents.values()))[0]
+
+    tangents = {key: np.ones_like(x) for key, x in floats.items()}
+    return touched(forward_mode, spoiled(tangents)) + touched(reverse_mode, spoiled(outputs))
+
+
+@for_each_operator
+@SAMPLED
+@pytest.mark.parametrize("what", ["values", "derivatives"])
+def test_infinity_and_nan_touch_the_same_elements_on_every_platform(operator: str, what: str, lower_for: Any) -> None:
+    touched_elements = {"values": touched_by_values, "derivatives": touched_by_derivatives}[what]
+    expected = touched_elements(operator)
+    for platform in ("gpu", "tpu"):
+        lower_for(platform)
+        is_spreading = platform in SPREADING.get(operator, ())
+        with pytest.raises(AssertionError) if is_spreading else contextlib.nullcontext():
+            assert_same_trees(touched_elements(operator), expected)
+
+
+@for_each_operator
+@SAMPLED
+def test_infinity_and_nan_touch_what_the_pseudo_code_says(operator: str) -> None:
+    case = CASES[operator]
+    if case.of_value or operator in UNLIKE_THE_ORACLE:
+        pytest.skip(UNLIKE_THE_ORACLE.get(operator, "no inputs"))
+    _, inputs = tame_call(operator)
+    _, floats = float_call(operator)
+    desc = case.make(tame_types(operator), 4)
+    for given, results in zip(spoiled(floats), touched_by_values(operator), strict=True):
+        with np.errstate(all="ignore"):
+            outputs = case.oracle(desc, **(inputs | given))
+        tensors = desc.tensors(is_input=False).values()
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        for output, result, tensor in zip(several, jax.tree.leaves(results), tensors, strict=True):
+            if jnp.issubdtype(tensor.dtype, jnp.floating):  # a NaN has no integer
+                np.testing.assert_array_equal(result, special_of(output.astype(tensor.dtype)).reshape(tensor.sizes))
 
 
 @transformation("donation")
