@@ -399,17 +399,26 @@ def _pad_to(x: Array, axis: int, size: int, before: int = 0) -> Array:
     return lax.pad(x, np.zeros((), x.dtype), config)
 
 
+_MOST_GATHERED = 5  # elements, which a CPU gathers as fast as it multiplies matrices
+
+
 def _collect(taps: Taps, x: Array) -> Array:
     """The transpose of `_average`: each element of the input gathers the elements of `x` that it is a neighbor of."""
     is_small = taps.input_size * taps.where.output_size <= _LARGEST_MATRIX
-    by_products = partial(_multiplied, [taps], is_transposed=True) if is_small else None
-    return choose(x, tpu=by_products, default=partial(_collect_by_gathers, taps))
+    products = partial(_multiplied, [taps], is_transposed=True) if is_small else None
+    is_short = not taps.margin and _most_collected(taps) <= _MOST_GATHERED
+    return choose(x, cpu=None if is_short else products, tpu=products, default=partial(_collect_by_gathers, taps))
+
+
+def _most_collected(taps: Taps) -> int:
+    """The most elements of the result between the ends of the input that have one neighbor in common, and one more."""
+    return min(-(-2 * taps.reach // taps.where.step) + 1, len(taps.where.inside()))
 
 
 def _collect_by_gathers(taps: Taps, x: Array) -> Array:
     where, axis, size = taps.where, taps.axis, taps.input_size
     inside, beyond = where.inside(), 2 * taps.margin  # positions reach so many elements beyond the input
-    count = min(-(-2 * taps.reach // where.step) + 1, len(inside))
+    count = _most_collected(taps)
     # The last position too low to have the element as a neighbor, and those after it.
     start = -(where.start + taps.reach + taps.margin * where.unit)
     low, _ = located(Positions(where.output_size, size + 2 * beyond, where.unit, start, where.step))
@@ -432,7 +441,7 @@ def _collect_by_gathers(taps: Taps, x: Array) -> Array:
     return result
 
 
-# Products with matrices of weights, which are fastest on a TPU
+# Products with matrices of weights, which are fastest on a TPU, and for some gradients on a CPU
 
 _LARGEST_MATRIX = 2**24  # elements
 _SMALL_MATRIX = 2**19  # elements; with fewer, products are fast with any number of rows

@@ -324,6 +324,8 @@ def test_elements_of_weight_zero_are_ignored(call: Any) -> None:
 def test_an_infinite_element_touches_its_neighbors_only(
     scale: float, antialiased: bool, platform: str, lower_for: Any
 ) -> None:
+    if platform == "cpu" and (antialiased or scale > 2):
+        pytest.skip("multiplies by matrices, as the page says")
     lower_for(platform)
     resampled = partial(dmljax.resample3, scales=scale, interpolation_mode=LINEAR, antialiased=antialiased)
     size, new = 9, int(9 * scale)
@@ -336,7 +338,12 @@ def test_an_infinite_element_touches_its_neighbors_only(
     def reverse_mode(g: Any) -> Any:
         return jax.vjp(resampled, x)[1](g)[0]
 
-    functions = [(resampled, x), (forward_mode, x), (reverse_mode, g), *([] if antialiased else [(twin, g)])]
+    functions: list[tuple[Any, Any]] = [
+        (resampled, x),
+        (forward_mode, x),
+        (reverse_mode, g),
+        *([] if antialiased else [(twin, g)]),
+    ]
     for function, zeros in functions:
         for place in (0, 3, zeros.size - 1):
             element = np.arange(zeros.size) == place
@@ -459,7 +466,7 @@ def test_simple_size_ratios_slice_and_never_scatter(size: int, is_gathered: bool
 
     for function, sizes in ((resample, (3, 4)), (pull, (3, size))):
         text = jax.jit(function).lower(jnp.ones(sizes)).as_text()
-        assert ("stablehlo.gather" in text) == is_gathered
+        assert ("stablehlo.gather" in text) == (is_gathered and function is resample)
         assert "stablehlo.scatter" not in text
 
 
