@@ -9,7 +9,7 @@ import math
 import pickle
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import chex
