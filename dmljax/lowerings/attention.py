@@ -370,10 +370,10 @@ def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
 
 def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> _Sums:
     """Likewise, in a chip's kernel."""
-    result, level = fused_attention.part_of_attention(_part(chip, precision, in_rows, operands), operands)
-    is_empty = level == -np.inf
-    weight, total = (jnp.where(is_empty, jnp.zeros_like(x), x) for x in (jnp.ones_like(level), result))
-    return _Sums(level, weight, total)
+    result, lse = fused_attention.part_of_attention(_part(chip, precision, in_rows, operands), operands)
+    highest, weight = lse[..., :1], jnp.exp(lse[..., 1:])
+    is_empty = highest == -np.inf
+    return _Sums(highest, *(jnp.where(is_empty, jnp.zeros_like(x), x) for x in (weight, result * weight)))
 
 
 def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.Way:
@@ -456,10 +456,10 @@ class _Ring(NamedTuple):
             return {name: operands[name] for name in floats}, operands
 
         some, pulled, operands = jax.vjp(moving, floats, has_aux=True)
-        level = _finite(of_all.highest) + jnp.log(of_all.weight)
+        lse = jnp.concatenate([of_all.highest, jnp.log(of_all.weight)], -1)
         slope = slope.astype(operands["query"].dtype)  # exact: the result was rounded to this type
         way = _part(self.chip, self.precision, self.in_rows, operands)
-        found = fused_attention.slopes_of_part(way, operands, tuple(some), result, level, slope)
+        found = fused_attention.slopes_of_part(way, operands, tuple(some), result, lse, slope)
         return cast(Arrays, pulled({name: x.astype(some[name].dtype) for name, x in found.items()})[0])
 
 

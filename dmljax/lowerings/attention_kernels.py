@@ -27,17 +27,20 @@ Block = dict[str, Any]  # the values that a program has of each operand: matrice
 Types = dict[str, jax.ShapeDtypeStruct]
 
 # Operands: "query", "key", "value", and "slope", the derivative by the result; "bias" and "is_seen", with an element
-# for each score or for each key; "begin" and "end", the bounds of the keys that a query attends to, "level", the
-# logarithm of the sum of its powers, and "mean", the mean of its slopes, with one element for each query; "scale" and
-# "added".
+# for each score or for each key; "begin" and "end", the bounds of the keys that a query attends to, and "delta", the
+# sum of its result times the derivative by it, with one element for each query; "lse", the logarithm of the sum of
+# exp(score), as two summands for each query: its highest score, and the logarithm of the sum of exp(score - highest),
+# which one number would round away where the highest is -1e9; "scale" and "added".
 
 _OF_KEYS = ("key", "value")
 _OF_SCORES = ("bias", "is_seen")
-_OF_QUERIES = ("begin", "end", "level", "mean", "by_scale", "by_added")
+_OF_QUERIES = ("begin", "end", "delta", "by_scale", "by_added")
 _NUMBERS = ("scale", "added")
 _SPANS = ("first", "after")
 
-HIDES = -1e4  # added to a score, this leaves the key without weight beside any visible key
+# Added to a score, this leaves a key without weight beside a visible one, if the products of queries and keys, times
+# the scale, are between -4,400 and 4,400. Nothing else could tell without reading keys that are hidden.
+HIDES = -9e3
 
 
 class Sizes(NamedTuple):
@@ -94,8 +97,11 @@ def _scores(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any]:
     return scores, seen
 
 
+_LOG2_OF_E = np.float32(math.log2(math.e))
+
+
 def _power(x: Any) -> Any:
-    return jnp.exp2(x * np.float32(math.log2(math.e)))
+    return jnp.exp2(x * _LOG2_OF_E)
 
 
 def _finite(highest: Any) -> Any:
@@ -120,17 +126,18 @@ def _with_keys(sums: Sums, scores: Any, value: Any) -> Sums:
     return new_highest, weight, total * kept + _product(powers.astype(value.dtype), value)
 
 
-def _results(sums: Sums) -> tuple[Any, Any]:
-    """The attention, and the logarithm of the sum of powers."""
+def _results(sums: Sums) -> tuple[Any, tuple[Any, Any]]:
+    """The attention, and the two summands of the logarithm of the sum of powers."""
     highest, weight, total = sums
-    return total / weight, _finite(highest) + jnp.log(weight)
+    return total / weight, (highest, jnp.log(weight))
 
 
 def _slopes(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
-    """The weights, the slopes by the scores, and which keys are visible."""
+    """The probabilities, the slopes by the scores, and which keys are visible."""
     scores, seen = _scores(block, first, sizes)
-    weights = _power(scores - block["level"])
-    return weights, weights * (_product(block["slope"], block["value"], 1) - block["mean"]), seen
+    highest, log_of_weight = block["lse"]
+    probs = jnp.exp2((scores - highest) * _LOG2_OF_E - log_of_weight * _LOG2_OF_E)
+    return probs, probs * (_product(block["slope"], block["value"], 1) - block["delta"]), seen
 
 
 def _product_of_slopes(slopes: Any, other: Any) -> Any:
@@ -142,9 +149,9 @@ Slopes = tuple[Any, ...]  # sums over some queries or keys
 
 
 def _slopes_by_keys(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> Slopes:
-    weights, slopes, _ = _slopes(block, first, sizes)
+    probs, slopes, _ = _slopes(block, first, sizes)
     by_key, by_value = sums
-    by_value += _product(weights.T.astype(block["slope"].dtype), block["slope"])
+    by_value += _product(probs.T.astype(block["slope"].dtype), block["slope"])
     return by_key + _product_of_slopes(slopes.T, block["query"]), by_value
 
 
@@ -163,21 +170,39 @@ def _slopes_by_queries(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> 
 def _spans(operands: Arrays, sizes: Sizes) -> Arrays:
     """The blocks of keys that each block of queries attends to: "first" and "after"; nothing if these are all.
 
-    A query that sees no key has the same number added to all of its scores, so no key can be skipped.
+    Other blocks are skipped, because none of their keys has weight. A query that sees no key has the same number added
+    to all of its scores, so no key can be skipped.
     """
     if "is_seen" in operands or not ("begin" in operands or "end" in operands):
         return {}
     (count, last), keys = sizes.blocks, np.int32(sizes.keys)
     everywhere = jnp.zeros((1, 1, 1, 1, 1), np.int32)
     bounds = operands.get("begin", everywhere), operands.get("end", everywhere + keys)
-    batch = max(x.shape[0] for x in (*bounds, operands["added"]))
+    batch = max(x.shape[0] for x in (*bounds, operands["added"], operands.get("bias", everywhere)))
     begin, end = (jnp.broadcast_to(x, (batch, 1, 1, sizes.queries, 1)).reshape(batch, -1) for x in bounds)
     filling = ((0, 0), (0, count * sizes.rows - sizes.queries))
     begin, end = (jnp.clip(jnp.pad(x, filling, mode="edge"), 0, keys).reshape(batch, count, -1) for x in (begin, end))
-    all_count = jnp.any(end <= begin, -1) | (operands["added"][:, 0, 0, :, 0] > HIDES)
+    all_count = jnp.any(end <= begin, -1) | ~(_handicap(operands, begin, end) <= HIDES)
     columns = np.int32(sizes.columns)
     first, after = jnp.min(begin, -1) // columns, (jnp.max(end, -1) + (columns - 1)) // columns
     return {"first": jnp.where(all_count, 0, first), "after": jnp.where(all_count, np.int32(last), after)}
+
+
+def _handicap(operands: Arrays, begin: Any, end: Any) -> Any:
+    """What `added` and the bias add to a hidden key at most, beside a key that all queries of a block see.
+
+    `begin` and `end` have the queries of a block in their last dimension. NaN if the bias leaves it open.
+    """
+    added, bias = operands["added"][:, 0, 0, :, 0], operands.get("bias")
+    if bias is None:
+        return added
+    if bias.shape[3] > 1:  # reading a bias of all scores takes as long as computing what it may show
+        return jnp.where(added == -np.inf, added, np.nan)
+    bias = bias.astype(np.float32).reshape(bias.shape[0], -1, 1, bias.shape[4])
+    position = lax.broadcasted_iota(np.int32, (1, 1, bias.shape[3]), 2)
+    seen = (jnp.max(begin, -1, keepdims=True) <= position) & (position < jnp.min(end, -1, keepdims=True))
+    of_visible = jnp.max(jnp.where(seen[:, None], bias, -np.inf), -1)
+    return added + jnp.max(jnp.max(bias, -1) - of_visible, 1)
 
 
 def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
@@ -270,11 +295,11 @@ class _OnGpu(NamedTuple):
         start = block * np.int32(count)
         return start, count, None if total % count == 0 else start + lax.iota(np.int32, count) < total
 
-    def column(self, refs: Mapping[str, Any], name: str, block: Any, g: Any) -> Any:
+    def column(self, refs: Mapping[str, Any], name: str, block: Any, g: Any, *part: Any) -> Any:
         ref, (start, count, mask) = refs[name], self.positions(name, block)
-        if ref.shape[1] == 1:
+        if ref.shape[1] == 1 and not part:
             return jnp.full((1, 1), ref[0, 0])
-        place = self.place(ref, name, g, pl.ds(start, count))
+        place = self.place(ref, name, g, pl.ds(start, count), *part)
         return (triton.load(place) if mask is None else triton.load(place, mask=mask, other=0))[:, None]
 
     def of_scores(self, refs: Mapping[str, Any], name: str, i: Any, j: Any, g: Any) -> Any:
@@ -292,6 +317,8 @@ class _OnGpu(NamedTuple):
         """The operands of a block of queries, without those of keys."""
         matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "slope") if name in refs}
         columns = {name: self.column(refs, name, i, g) for name in _OF_QUERIES if name in refs}
+        if "lse" in refs:
+            columns["lse"] = tuple(self.column(refs, "lse", i, g, np.int32(part)) for part in range(2))
         return matrices | columns | {name: refs[name][0, 0, 0] for name in _NUMBERS if name in refs}
 
     def keys(self, refs: Mapping[str, Any], j: Any) -> Block:
@@ -300,11 +327,11 @@ class _OnGpu(NamedTuple):
     def scores(self, refs: Mapping[str, Any], i: Any, j: Any, g: Any) -> Block:
         return {name: self.of_scores(refs, name, i, j, g) for name in _OF_SCORES if name in refs}
 
-    def write(self, refs: Mapping[str, Any], name: str, like: str, block: Any, g: Any, x: Any) -> None:
+    def write(self, refs: Mapping[str, Any], name: str, like: str, block: Any, g: Any, x: Any, *part: Any) -> None:
         ref, (start, count, inside) = refs[name], self.positions(like, block)
         mask = jnp.full((count,), True) if inside is None else inside
         if x.shape[1] == 1:
-            triton.store(self.place(ref, name, g, pl.ds(start, count)), x.reshape(count), mask=mask)
+            triton.store(self.place(ref, name, g, pl.ds(start, count), *part), x.reshape(count), mask=mask)
             return
         size = self.sizes.value_size if name in ("result", "value") else self.sizes.size
         mask = mask[:, None] & (lax.iota(np.int32, x.shape[1]) < size)[None, :]
@@ -409,9 +436,10 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
 
         width = refs["value"].shape[-1]
         sums = lax.fori_loop(*_span(refs, i, sizes.blocks[1]), step, _no_sums(sizes, width))
-        for name, x in zip(("result", "level"), _results(sums), strict=True):
-            if name in types:
-                chip.write(refs, name, "query", i, g, x)
+        result, lse = _results(sums)
+        chip.write(refs, "result", "query", i, g, result)
+        for part, x in enumerate(lse if "lse" in types else ()):
+            chip.write(refs, "lse", "query", i, g, x, np.int32(part))
 
     operands = operands | _spans(operands, sizes)
     estimate = sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands)
@@ -443,7 +471,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         by_query, by_added = lax.fori_loop(*_span(refs, i, blocks_of_keys), step, none)
         by_scale = jnp.sum(own["query"].astype(np.float32) * by_query, 1, keepdims=True)
         sums = {"by_query": by_query * own["scale"], "by_scale": by_scale, "by_added": by_added}
-        for name in {*sums} & {*types}:
+        for name in filter(types.__contains__, sums):
             chip.write(refs, name, "query", i, g, sums[name])
 
     def by_keys(refs: Mapping[str, Any], j: Any) -> None:
@@ -458,7 +486,7 @@ def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
         none = tuple(jnp.zeros(own[name].shape, np.float32) for name in _OF_KEYS)
         by_key, by_value = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
         sums = {"by_key": by_key * refs["scale"][0, 0, 0], "by_value": by_value}
-        for name in {*sums} & {*types}:
+        for name in filter(types.__contains__, sums):
             chip.write(refs, name, "key", j, 0, sums[name])
 
     results: Arrays = {}
@@ -523,14 +551,14 @@ class _OnTpu(NamedTuple):
     def block(self, refs: Mapping[str, Any], b: Any, i: Any, j: Any) -> Block:
         """The operands of a program, with zeros beyond the ends."""
         sizes, found = self.sizes, {}
-        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "slope"):
+        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "slope", "lse"):
             if name in refs:
                 x = refs[name][...]
                 if name in _OF_KEYS:
                     x = _there(x, j, sizes.keys)
                 elif x.shape[0] > 1:
                     x = _there(x, i, sizes.queries)
-                found[name] = x
+                found[name] = (x[:, :1], x[:, 1:]) if name == "lse" else x
         return found | {name: self.number(refs, name, b) for name in _NUMBERS if name in refs}
 
     def number(self, refs: Mapping[str, Any], name: str, b: Any) -> Any:
@@ -649,7 +677,7 @@ def _walk(
 
 def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Writes the values that are results of the kernel."""
-    for name in {*values} & {*refs}:
+    for name in filter(refs.__contains__, values):
         refs[name][...] = values[name].astype(refs[name].dtype)
 
 
@@ -666,7 +694,8 @@ def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
             return _with_keys(sums, scores, block["value"])
 
         def finish(*sums: Any) -> None:
-            _write(refs, dict(zip(("result", "level"), _results(sums), strict=True)))
+            result, lse = _results(sums)
+            _write(refs, {"result": result, "lse": jnp.concatenate(lse, 1)})
 
         ends = j == 0, attends, j == sizes.blocks[1] - 1
         _walk(sums, ends, lambda: _no_sums(sizes, sizes.value_size), step, finish)

@@ -30,7 +30,7 @@ class Way(NamedTuple):
     names: tuple[str, ...]  # of the operands
     in_rows: tuple[str, ...]  # names of operands whose heads lie beside each other in memory, as in a row
     formula: Callable[[Arrays], Any]
-    is_part: bool = False  # whether other keys follow, so that results are in float32 and levels count
+    is_part: bool = False  # whether other keys follow, so that results are in float32 and the lse counts
 
     def dtype(self, of_operand: Any) -> Any:
         """The type of a result or of the slopes by an operand."""
@@ -46,24 +46,25 @@ class Way(NamedTuple):
 
 def fused_attention(way: Way, operands: Arrays) -> Array:
     """Attention with the type of the queries."""
-    return cast(Array, _attend.bind(*operands.values(), way=way, has_level=False, marker=kernels.marker())[0])
+    return cast(Array, _attend.bind(*operands.values(), way=way, has_lse=False, marker=kernels.marker())[0])
 
 
 def part_of_attention(way: Way, operands: Arrays) -> tuple[Array, Array]:
-    """Computes attention to some of the keys, and the logarithm of the sum of each query's powers.
+    """Computes attention to some of the keys, and the logarithm of the sum of exp(score) for each query.
 
-    `way.formula` computes each query's highest score, or takes "highest" for it, and two sums: of exp(score - highest),
-    and of the values times that.
+    The logarithm is the sum of two elements: the highest score, and the logarithm of the sum of exp(score - highest).
+    If all scores are -inf, the highest is, too, and the other has no meaning. `way.formula` computes each query's
+    highest score, or takes "highest" for it, and two sums: of exp(score - highest), and of the values times that.
     """
-    result, level = _attend.bind(*operands.values(), way=way, has_level=True, marker=kernels.marker())
-    return result, level
+    result, lse = _attend.bind(*operands.values(), way=way, has_lse=True, marker=kernels.marker())
+    return result, lse
 
 
 def slopes_of_part(
-    way: Way, operands: Arrays, moving: tuple[str, ...], result: Array, level: Array, slope: Array
+    way: Way, operands: Arrays, moving: tuple[str, ...], result: Array, lse: Array, slope: Array
 ) -> Arrays:
-    """The slopes by the operands that `moving` names, from the result, its level and its slope for all keys."""
-    found = _pull.bind(*operands.values(), result, level, slope, way=way, moving=moving, marker=kernels.marker())
+    """The slopes by the operands that `moving` names, from the result, its lse and its slope for all keys."""
+    found = _pull.bind(*operands.values(), result, lse, slope, way=way, moving=moving, marker=kernels.marker())
     return {name: _sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)}
 
 
@@ -71,37 +72,38 @@ _SHARED = ("bias", "is_seen", "begin", "end", "scale", "added")  # operands that
 _NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everything
 
 
-# The result, and with `has_level` the logarithm of the sum of each query's powers
+# The result, and with `has_lse` the two summands of the logarithm of the sum of exp(score) for each query
 
 
-def _types_of_results(*types: Any, way: Way, has_level: bool, marker: Any = None) -> list[Any]:
+def _types_of_results(*types: Any, way: Way, has_lse: bool, marker: Any = None) -> list[Any]:
     operands = way.operands(types)
     query, shape = operands["query"], operands["query"].shape[:-1]
     dtype = way.dtype(query.dtype)
     result = query.update(shape=(*shape, operands["value"].shape[-1]), dtype=dtype, weak_type=False)
-    return [result, query.update(shape=(*shape, 1), dtype=np.dtype(np.float32))][: 1 + has_level]
+    lse = query.update(shape=(*shape, 2), dtype=np.dtype(np.float32), weak_type=False)
+    return [result, lse][: 1 + has_lse]
 
 
-def _attended(*arrays: Array, way: Way, has_level: bool, interpret: bool) -> list[Array]:
+def _attended(*arrays: Array, way: Way, has_lse: bool, interpret: bool) -> list[Array]:
     from dmljax.lowerings import attention_kernels  # slow to import
 
     operands = _readable(way.operands(arrays))
     *shape, _ = operands["query"].shape
     types = {"result": jax.ShapeDtypeStruct((*shape, operands["value"].shape[-1]), way.dtype(operands["query"].dtype))}
-    types |= {"level": jax.ShapeDtypeStruct((*shape, 1), np.float32)} if has_level else {}
+    types |= {"lse": jax.ShapeDtypeStruct((*shape, 2), np.float32)} if has_lse else {}
     results = attention_kernels.FORWARD[way.chip](operands, types, way.results_in_rows(), interpret)
     return [results[name] for name in types]
 
 
-def _attended_by_formula(*arrays: Array, way: Way, has_level: bool, marker: Any = None) -> list[Array]:
-    """Likewise, with a level that nothing reads unless this is a part."""
+def _attended_by_formula(*arrays: Array, way: Way, has_lse: bool, marker: Any = None) -> list[Array]:
+    """Likewise, with an lse that nothing reads unless this is a part."""
     operands = way.operands(arrays)
     if way.is_part:
         highest, weight, total = way.formula(operands)
-        weight = jnp.where(weight == 0, jnp.ones_like(weight), weight)  # no key counts, and the level is -inf
-        return [total / weight, highest + jnp.log(weight)]
-    level = jnp.zeros((*operands["query"].shape[:-1], 1), np.float32)
-    return [way.formula(operands), level][: 1 + has_level]
+        weight = jnp.where(weight == 0, jnp.ones_like(weight), weight)  # all scores are -inf
+        return [total / weight, jnp.concatenate([highest, jnp.log(weight)], -1)]
+    lse = jnp.zeros((*operands["query"].shape[:-1], 2), np.float32)
+    return [way.formula(operands), lse][: 1 + has_lse]
 
 
 def _readable(operands: Arrays) -> Arrays:
@@ -109,23 +111,23 @@ def _readable(operands: Arrays) -> Arrays:
     return {name: x.astype(np.int8) if x.dtype == bool else x for name, x in operands.items()}
 
 
-def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_level: bool, marker: Any) -> Any:
+def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_lse: bool, marker: Any) -> Any:
     if way.is_part:
-        parameters = {"way": way, "has_level": has_level, "marker": marker}
+        parameters = {"way": way, "has_lse": has_lse, "marker": marker}
         return kernels.derived_by_formula(_attend, _attended_by_formula, primals, tangents, **parameters)
-    result, level = _attend.bind(*primals, way=way, has_level=True, marker=marker)
+    result, lse = _attend.bind(*primals, way=way, has_lse=True, marker=marker)
     moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
-    (tangent,) = _move.bind(*primals, result, level, *moving.values(), way=way, moving=tuple(moving))
-    # Only derivatives read the level, and theirs do not go through it.
-    count = 1 + has_level
-    return [result, level][:count], [tangent, ad.Zero(jax.typeof(level).to_tangent_aval())][:count]
+    (tangent,) = _move.bind(*primals, result, lse, *moving.values(), way=way, moving=tuple(moving))
+    # Only derivatives read the lse, and theirs do not go through it.
+    count = 1 + has_lse
+    return [result, lse][:count], [tangent, ad.Zero(jax.typeof(lse).to_tangent_aval())][:count]
 
 
-# The tangent of the result: linear in the tangents of the operands that `moving` names, which follow result and level
+# The tangent of the result: linear in the tangents of the operands that `moving` names, which follow result and lse
 
 
 def _types_of_tangent(*types: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
-    return _types_of_results(*types, way=way, has_level=False)
+    return _types_of_results(*types, way=way, has_lse=False)
 
 
 def _moved(*arrays: Array, way: Way, moving: tuple[str, ...]) -> list[Array]:
@@ -173,10 +175,11 @@ def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker
         for name in moving
     }
     slopes: Any = slope
-    if way.is_part:  # the result is a quotient of two sums, and the level makes the divisor 1
-        result, operands["highest"] = arrays[len(way.names) : -1]
-        slope = slope.astype(np.float32)
-        slopes = jnp.zeros_like(result[..., :1]), -jnp.sum(slope * result, -1, keepdims=True), slope
+    if way.is_part:  # the result is a quotient of two sums
+        result, lse = arrays[len(way.names) : -1]
+        operands["highest"], log_of_weight = lse[..., :1], lse[..., 1:]
+        share = slope.astype(np.float32) * jnp.exp(-log_of_weight)
+        slopes = jnp.zeros_like(log_of_weight), -jnp.sum(share * result, -1, keepdims=True), share
     _, pull = jax.vjp(lambda some: way.formula(operands | some), primals)
     (found,) = pull(slopes)
     return [found[name].astype(way.dtype(found[name].dtype)) for name in moving]
@@ -186,16 +189,16 @@ def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) 
     from dmljax.lowerings import attention_kernels  # slow to import
 
     operands = _readable(way.operands(arrays))
-    result, level, slope = arrays[len(way.names) :]
-    mean = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
-    column = jax.ShapeDtypeStruct(level.shape, level.dtype)
+    result, lse, slope = arrays[len(way.names) :]
+    delta = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
+    column = jax.ShapeDtypeStruct(delta.shape, delta.dtype)
     types = {
         f"by_{name}": column
         if name in _NUMBERS
         else jax.ShapeDtypeStruct(operands[name].shape, way.dtype(operands[name].dtype))
         for name in moving
     }
-    operands |= {"level": level, "mean": mean, "slope": slope}
+    operands |= {"lse": lse, "delta": delta, "slope": slope}
     found = attention_kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
     return [
         jnp.sum(found[f"by_{name}"], 3, keepdims=True) if name in _NUMBERS else found[f"by_{name}"] for name in moving
@@ -209,7 +212,7 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
     way: Way = parameters["way"]
     moving: Collection[str] = parameters.get("moving", ())
     is_pull = primitive is _pull
-    names = [*way.names, *([] if primitive is _attend else ["result", "level", *(["slope"] if is_pull else moving)])]
+    names = [*way.names, *([] if primitive is _attend else ["result", "lse", *(["slope"] if is_pull else moving)])]
     count = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
     place = way.names.index("query")
     batch = arrays[place].shape[0 if axes[place] is None else int(axes[place] == 0)]
@@ -239,7 +242,7 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 # Lowering
 
 
-def _chip(*, way: Way, moving: tuple[str, ...] = (), has_level: bool = False) -> str | None:
+def _chip(*, way: Way, moving: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
     """The chip of the kernel, if any; slopes by a bias, which has an element for each score, have no kernel."""
     return None if "bias" in moving else way.chip
 
@@ -249,15 +252,16 @@ _DIMENSIONS = {
     **dict.fromkeys(("key", "by_key"), "bhgkd"),
     **dict.fromkeys(("value", "by_value"), "bhgkv"),
     **dict.fromkeys(("result", "slope"), "bhgqv"),
+    "lse": "bhgql",
 }  # and of other arrays "bhgqk"; a dimension of size 1 is none of these
 
 
 def _divided(
-    function: Callable[..., list[Array]], *, way: Way, moving: tuple[str, ...] | None = None, has_level: bool = False
+    function: Callable[..., list[Array]], *, way: Way, moving: tuple[str, ...] | None = None, has_lse: bool = False
 ) -> Callable[..., Any]:
     """`function` on a mesh of devices."""
-    names = [*way.names, *(() if moving is None else ("result", "level", "slope"))]
-    results = ["result", "level"][: 1 + has_level] if moving is None else [f"by_{name}" for name in moving]
+    names = [*way.names, *(() if moving is None else ("result", "lse", "slope"))]
+    results = ["result", "lse"][: 1 + has_lse] if moving is None else [f"by_{name}" for name in moving]
 
     def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
         ones = (f"x{i}" for i in itertools.count())
