@@ -15,7 +15,7 @@ import onnx
 import pytest
 from helpers import FULL, assert_same_bits, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
-from onnx import numpy_helper
+from onnx import numpy_helper, parser
 from small_language_models import (
     CONFIGURATION,
     CONTEXT,
@@ -30,7 +30,8 @@ from small_language_models import (
 )
 
 from dmljax.errors import Unsupported
-from dmljax.onnx import LanguageModel, language_model
+from dmljax.lowerings import attention
+from dmljax.onnx import LanguageModel, language_model, load
 from dmljax.onnx.language import parts
 
 PROMPT, OTHER = [5, 11, 40, 7, 23], [9, 30, 17]
@@ -86,6 +87,58 @@ def test_padding_does_not_change_states(stateful: LanguageModel, stateful_refere
     assert stateful.generate(prompts, **ENDLESS) == expected
     for found, prompt in zip(stateful.logits(prompts), prompts, strict=True):
         np.testing.assert_allclose(found, stateful_reference.logits(prompt), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(params=few_of(["gpu", "tpu"], "gpu"))
+def kernels_for(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, lower_for: Callable[[str], None]
+) -> Callable[[], None]:
+    """When called, makes later calls use a chip's kernels of attention."""
+    monkeypatch.setattr(attention, "_FEWEST_IN_KERNELS", 2)
+    return lambda: lower_for(request.param)
+
+
+def test_kernels_read_prompts_of_different_lengths(folder: Path, kernels_for: Callable[[], None]) -> None:
+    prompts = [PROMPT * 3 + OTHER, OTHER]
+    expected = language_model(folder).logits(prompts)
+    kernels_for()
+    for found, wanted in zip(language_model(folder).logits(prompts), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+WITH_LEFT_PADDING = """
+<ir_version: 10, opset_import: ["": 21]>
+f (float[batch, 2, n, 8] q, float[batch, 2, n, 8] k, float[batch, 2, n, 8] v, float[batch, n] mask)
+    => (float[batch, 2, n, 8] y)
+<float one = {1}, float zero = {0}, float low = {-10000}, float lowest = {-3.4028235e38}, int64[2] axes = {1, 2}> {
+    sizes = Shape <start = 2, end = 3> (q)
+    square = Concat <axis = 0> (sizes, sizes)
+    ones = Expand (one, square)
+    seen = Trilu <upper = 0> (ones)
+    is_hidden = Equal (seen, zero)
+    causal = Where (is_hidden, low, zero)
+    rest = Sub (one, mask)
+    hidden = Mul (rest, lowest)
+    padding = Unsqueeze (hidden, axes)
+    keys = Transpose <perm = [0, 1, 3, 2]> (k)
+    products = MatMul (q, keys)
+    of_past = Add (products, causal)
+    scores = Add (of_past, padding)
+    probs = Softmax <axis = -1> (scores)
+    y = MatMul (probs, v)
+}
+"""
+
+
+def test_kernels_read_batches_with_padding_on_the_left(kernels_for: Callable[[], None]) -> None:
+    """Queries of padding see keys after their own, because -10,000 hides those less than padding is hidden."""
+    model = load(parser.parse_model(WITH_LEFT_PADDING))
+    random = np.random.default_rng(0)
+    inputs = [random.integers(-4, 5, (2, 2, 256, 8)).astype(np.float32) / 4 for _ in range(3)]
+    mask = (np.arange(256) >= np.array([[0], [200]])).astype(np.float32)
+    expected = model(*inputs, mask)
+    kernels_for()
+    np.testing.assert_allclose(model(*inputs, mask), expected, rtol=2e-5, atol=2e-5)
 
 
 def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
