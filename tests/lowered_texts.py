@@ -107,6 +107,30 @@ f (float[1, 2, 128, 8] q, float[1, 2, 128, 8] k, float[1, 2, 128, 8] v, float[1,
 """
 
 
+def graph() -> Program:
+    """A DirectML graph of a network."""
+    from onnx_models import small_network
+
+    from dmljax import directml, onnx
+
+    made = onnx.load(small_network()).graph({"x": (2, 3, 4, 4)})
+    return directml.lower(made), [made.inputs["x"].shape_dtype]
+
+
+def layers() -> Program:
+    """The layers of a decoder in a loop."""
+    import jax
+    from small_language_models import language_proto
+
+    from dmljax import onnx
+
+    model: Any = onnx.load(language_proto(layers=4), scan_layers=True)
+    sizes = {"batch": 2, "length": 4, "past": 8, "total": 12}
+    shapes = {one.name: [sizes.get(size, size) for size in one.sizes] for one in model.inputs}
+    inputs = {one.name: jax.ShapeDtypeStruct(shapes[one.name], one.dtype) for one in model.inputs}
+    return lambda weights, inputs: model.apply(weights, **inputs), (model.weights, inputs)
+
+
 def language(part: int) -> Program:
     """The prefill of a language model's prompts, or the step that writes a token."""
     from small_language_models import write_folder
@@ -148,6 +172,8 @@ def programs() -> dict[str, Callable[[], Program | None]]:
     networks: dict[str, Callable[[], Program | None]] = {
         "attention": attention,
         "network": network,
+        "graph": graph,
+        "layers": layers,
         "written attention": written_attention,
         "prompt": partial(language, 0),
         "step": partial(language, 1),

@@ -447,8 +447,9 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
 
 
 def _share(operands: Arrays) -> float:
-    """Estimates the share of scores that count; bounds for each query are mostly causal masks."""
-    return 0.5 if any(name in operands and operands[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
+    """Estimates the share of scores that are computed; bounds for each query are mostly causal masks."""
+    skips = "is_seen" not in operands and ("bias" not in operands or operands["bias"].shape[3] == 1)
+    return 0.5 if skips and any(name in operands and operands[name].shape[3] > 1 for name in ("begin", "end")) else 1.0
 
 
 def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:

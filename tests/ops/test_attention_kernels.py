@@ -20,7 +20,8 @@ from dmljax.lowerings import attention as lowerings, attention_kernels
 RNG = np.random.default_rng(13)
 CHIPS = ("gpu", "tpu")
 
-# Accepts any arguments, which a type checker does not follow through dictionaries.
+# Accept any arguments, which a type checker does not follow through dictionaries.
+ungrouped: Any = dmljax.multihead_attention
 grouped: Any = dmljax.multihead_attention1
 
 
@@ -142,7 +143,7 @@ def test_a_query_that_sees_no_key_attends_to_all(case: Any, kernels_for: Callabl
     arrays = [*(normal(1, 32, 8, dtype=dtype) for _ in range(3)), jnp.float32(0.25)]
 
     def attended(query: Any, key: Any, value: Any, scale: Any, **ring: Any) -> Any:
-        return dmljax.multihead_attention(query, key, value, scale=scale, head_count=1, **given, **ring)
+        return ungrouped(query, key, value, scale=scale, head_count=1, **given, **ring)
 
     expected = jax.jit(partial(slopes, attended))(*arrays)
     kernels_for(chip)
@@ -178,7 +179,7 @@ def test_hidden_keys_count_where_a_bias_outweighs_the_mask(case: Any, kernels_fo
 
     def attended(*arrays: Any) -> Any:
         more: Any = {"relative_position_bias": bias, "mask_filter_value": fill, "is_causal": True}
-        return dmljax.multihead_attention(*arrays, head_count=1, **more)
+        return ungrouped(*arrays, head_count=1, **more)
 
     agree_for(chip, partial(slopes, attended), kernels_for, *arrays)
 
@@ -210,7 +211,7 @@ def test_what_is_not_finite_spreads_as_in_the_formula(case: Any, kernels_for: Ca
     arrays[place] = arrays[place].at[..., 5, 2].set(number)
 
     def attended(*arrays: Any) -> Any:
-        return dmljax.multihead_attention(*arrays[:3], relative_position_bias=arrays[3], head_count=1)
+        return ungrouped(*arrays[:3], relative_position_bias=arrays[3], head_count=1)
 
     def derived(*arrays: Any) -> Any:
         return slopes(lambda *some: attended(*some, arrays[3]), *arrays[:3])
