@@ -145,7 +145,7 @@ def language(part: int) -> Program:
 
 
 def of_operator(operator: str) -> Program:
-    from test_every_operator import tame_call
+    from operator_calls import tame_call
 
     function, inputs = tame_call(operator)
     return function, (inputs,)
@@ -154,7 +154,7 @@ def of_operator(operator: str) -> Program:
 def gradient_of(operator: str) -> Program | None:
     import jax
     import pytest
-    from test_every_operator import differentiable_call
+    from operator_calls import differentiable_call
 
     try:
         function, floats = differentiable_call(operator)
