@@ -489,6 +489,7 @@ def gru_of(
         bias = weights.bias
         if linear_before_reset:
             bias = jnp.concatenate([bias[..., gates], weights.input_bias[..., new]], -1)
+            state_bias = weights.state_bias[..., new]  # slice before the loop: in a step, a TPU runs a kernel for it
 
         def step(products: Array, states: State, recurrence: Array, is_on_cpu: bool) -> State:
             (hidden,) = states
@@ -500,7 +501,7 @@ def gru_of(
             if linear_before_reset:
                 of_state = multiply(hidden, recurrence)
                 update, reset = update_and_reset(of_state[..., gates])
-                candidate = g(products[..., new] + reset * (of_state[..., new] + weights.state_bias[..., new]))
+                candidate = g(products[..., new] + reset * (of_state[..., new] + state_bias))
             else:
                 update, reset = update_and_reset(multiply(hidden, recurrence[..., gates, :]))
                 candidate = g(products[..., new] + multiply(reset * hidden, recurrence[..., new, :]))
@@ -571,7 +572,8 @@ def lstm(
     f, g, h = activation_functions(activations, LstmDesc.defaults, way)
 
     def make_cell(weights: _Weights) -> Cell:
-        peephole: Any = weights.peephole
+        # Split before the loop: in a step, a TPU runs a kernel for it.
+        peepholes: Any = None if weights.peephole is None else jnp.split(weights.peephole, 3, -1)
         threshold = weights.clip_threshold
 
         def clipped(x: Array) -> Array:
@@ -584,21 +586,20 @@ def lstm(
             count = 2 if couple_input_forget else 3
 
             def gate(i: int, cell: Array) -> Array:
-                part = slice(i * size, (i + 1) * size)
-                return f(clipped(total[..., part] + peephole[..., part] * cell))
+                return f(clipped(total[..., i * size : (i + 1) * size] + peepholes[i] * cell))
 
             if weights.has_gates_apart:
                 into, out, *kept = (f(clipped(total[..., i, :])) for i in range(count))
                 content = g(clipped(total[..., 3, :]))
             else:
                 content = g(clipped(total[..., 3 * size :]))
-                if peephole is None:
+                if peepholes is None:
                     gates = total[..., : count * size]
                     into, out, *kept = _of_parts(lambda x: f(clipped(x)), count, is_on_cpu, gates)
                 else:
                     into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
             cell = (1 - into if couple_input_forget else kept[0]) * cell + into * content
-            return (out if peephole is None else gate(1, cell)) * h(cell), cell
+            return (out if peepholes is None else gate(1, cell)) * h(cell), cell
 
         return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=True)
 

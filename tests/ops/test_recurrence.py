@@ -159,8 +159,7 @@ def test_input_products_precede_the_loop_and_the_sequence_is_kept_only_on_reques
     arrays = arrays_of(name, steps=50)
 
     def loops(**members: Any) -> list[Any]:
-        jaxpr = jax.make_jaxpr(lambda given: FUNCTIONS[name](**given, **members))(arrays)
-        return [one for one in every_equation(jaxpr.jaxpr) if one.primitive.name == "scan"]
+        return loops_of(name, arrays, **members)
 
     assert len(loops()) == (1 if name == "RNN" else 2)  # one for a CPU, one for all others
     for loop in loops():
@@ -168,6 +167,21 @@ def test_input_products_precede_the_loop_and_the_sequence_is_kept_only_on_reques
         assert len(products) == (2 if name == "GRU" else 1)
         assert {out.aval.shape[0] for out in loop.outvars} == {arrays["input"].shape[1], 50}
     assert all(out.aval.ndim == 2 for loop in loops(has_sequence=False) for out in loop.outvars)
+
+
+def test_no_step_slices_a_bias_or_a_peephole() -> None:
+    # In a loop, a slice is a kernel of a TPU, which takes as long as the product of a small network.
+    for name, more in (("GRU", {"linear_before_reset": True}), ("LSTM", {})):
+        for loop in loops_of(name, arrays_of(name, steps=50), **more):
+            body = loop.params["jaxpr"].jaxpr
+            slices = [one for one in every_equation(body) if one.primitive.name in ("slice", "split")]
+            assert slices
+            assert not {one.invars[0] for one in slices} & {*body.invars[: loop.params["num_consts"]]}
+
+
+def loops_of(name: str, arrays: dict[str, Any], **members: Any) -> list[Any]:
+    jaxpr = jax.make_jaxpr(lambda given: FUNCTIONS[name](**given, **members))(arrays)
+    return [one for one in every_equation(jaxpr.jaxpr) if one.primitive.name == "scan"]
 
 
 def every_equation(jaxpr: Any) -> Any:
