@@ -11,7 +11,8 @@ Args:
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -409,6 +410,10 @@ class GatherNd1Desc(_GatherTuplesDesc, function=gather_nd1):
 
 # SCATTER and SCATTER_ND
 
+Winner = Literal["last", "any", "only"]  # of several updates at one position
+Fetch = Callable[[Array, Array, int], Array]
+_OF_VECTORS = lax.ScatterDimensionNumbers((), (0,), (0,))
+
 
 def _scatter_arrays(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) -> tuple[Array, Array, Array]:
     input, indices = _arrays(input, indices)
@@ -422,52 +427,103 @@ def _overwritten(
     updates: Array,
     position: Array,
     dimensions: lax.ScatterDimensionNumbers,
-    fetch: Callable[[Array, Array, int], Array],
+    fetch: Fetch,
     axis: int,
-    *,
-    by_any: bool = False,
+    winner: Winner,
 ) -> Array:
-    """Returns `input` with the last update at each position; positions out of range are ignored.
+    """Returns `input` with an update at each position; positions out of range are ignored.
 
-    Updates collide only along `axis`; `fetch` returns those with the given indices. With `by_any`, a GPU or TPU may
-    write any of the updates at a position, which takes a third of the time.
+    Updates collide only along `axis`; `fetch` returns those with the given indices. Where "any" of several updates may
+    win, or there is "only" one, a GPU and a TPU need not find the last.
     """
-    dtype = index_dtype("updates", updates.shape[axis])
-
-    def one_after_another(arrays: tuple[Array, ...], position: Array) -> Array:
-        input, updates = arrays
-        if dimensions.operand_batching_dims and _is_flattened(input):
-            place = _flat_place(position[..., 0], input.shape, axis).reshape(-1, 1)
-            flat = lax.ScatterDimensionNumbers((), (0,), (0,))
-            return lax.scatter(input.ravel(), place, updates.ravel(), flat, mode=_DROP).reshape(input.shape)
-        return lax.scatter(input, position, updates, dimensions, mode=_DROP)
-
-    def last_ones(arrays: tuple[Array, ...], position: Array) -> Array:
-        input, updates = arrays
-        one, places = np.ones((), dtype), dimensions._replace(update_window_dims=())
-        none = jnp.zeros(input.shape[: input.ndim - len(dimensions.update_window_dims)], dtype)
-        counted = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + one  # 0 means none
-        last = lax.scatter_max(none, position, counted, places, mode=_DROP)
-        found = fetch(updates, jnp.maximum(last, one) - one, axis)
-        is_found = jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim)))
-        return jnp.where(is_found, found, input)
 
     def move(arrays: tuple[Array, ...], position: Array) -> Array:
-        # XLA promises no order. On a CPU, one thread writes the updates in order (JAX 0.8 to 0.12), which is faster
-        # than finding the last ones.
-        elsewhere = one_after_another if by_any else last_ones
-        written: Array = choose(arrays, position, cpu=one_after_another, default=elsewhere)
-        return written
+        if not (dimensions.operand_batching_dims and _is_flattened(*arrays)):
+            return _write_by_platform(arrays, position, dimensions, fetch, axis, winner)
+        flat = tuple(x.ravel() for x in arrays)
+        place = _flat_place(position[..., 0], input.shape, axis).reshape(-1, 1)
+        return _write_by_platform(flat, place, _OF_VECTORS, _fetch_blocks, 0, winner).reshape(input.shape)
 
     # JAX differentiates any of several updates, not the last.
-    return copied(move, (input, updates), position, derivative=last_ones)
+    fetch_last = partial(_fetch_last, dimensions=dimensions, fetch=fetch, axis=axis)
+    return copied(move, (input, updates), position, derivative=None if winner == "only" else fetch_last)
 
 
-def _is_flattened(input: Array) -> bool:
-    """Tells whether to write to a flattened dimension, which takes XLA on a CPU three quarters of the time."""
+def _write_by_platform(
+    arrays: tuple[Array, ...],
+    position: Array,
+    dimensions: lax.ScatterDimensionNumbers,
+    fetch: Fetch,
+    axis: int,
+    winner: Winner,
+) -> Array:
+    in_order = partial(_write, dimensions=dimensions, unique_indices=winner == "only")
+    if winner != "last":
+        return in_order(arrays, position)
+    (input, updates), write_last = arrays, partial(_write_last, dimensions=dimensions)
+    fetch_last = partial(_fetch_last, dimensions=dimensions, fetch=fetch, axis=axis)
+    if dimensions.operand_batching_dims:
+        gpu, tpu = fetch_last, fetch_last
+    elif dimensions.update_window_dims:
+        gpu, tpu = fetch_last, write_last
+    else:
+        are_few = not is_symbolic(input.size) and at_most(updates.size, input.size // 4)
+        gpu, tpu = write_last, write_last if are_few else fetch_last
+    # XLA promises no order. On a CPU, one thread writes the updates in order (JAX 0.8 to 0.12), which is faster than
+    # finding the last ones. Elsewhere, what is faster depends on the launches, and on the elements to fetch or write.
+    written: Array = choose(arrays, position, cpu=in_order, gpu=gpu, tpu=tpu, default=fetch_last)
+    return written
+
+
+def _write(
+    arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers, *, unique_indices: bool = False
+) -> Array:
+    input, updates = arrays
+    return lax.scatter(input, position, updates, dimensions, mode=_DROP, unique_indices=unique_indices)
+
+
+def _last_numbers(
+    arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers, axis: int
+) -> tuple[Array, Array]:
+    """The number of each update along `axis`, from 1, and that of the last update of each position, 0 without any."""
+    input, updates = arrays
+    dtype = index_dtype("updates", updates.shape[axis])
+    none = jnp.zeros(input.shape[: input.ndim - len(dimensions.update_window_dims)], dtype)
+    numbers = lax.broadcasted_iota(dtype, position.shape[:-1], axis) + np.ones((), dtype)
+    places = dimensions._replace(update_window_dims=())
+    return numbers, lax.scatter_max(none, position, numbers, places, mode=_DROP)
+
+
+def _fetch_last(
+    arrays: tuple[Array, ...],
+    position: Array,
+    dimensions: lax.ScatterDimensionNumbers,
+    fetch: Fetch,
+    axis: int,
+) -> Array:
+    """Fetches the last update of each element or block of the input."""
+    input, updates = arrays
+    _, last = _last_numbers(arrays, position, dimensions, axis)
+    one = np.ones((), last.dtype)
+    found = fetch(updates, jnp.maximum(last, one) - one, axis)
+    return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), found, input)
+
+
+def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers) -> Array:
+    """Writes those updates that are the last of their positions."""
+    numbers, last = _last_numbers(arrays, position, dimensions, 0)
+    coordinates = dimensions.inserted_window_dims
+    of_last = lax.GatherDimensionNumbers((), coordinates, coordinates)
+    is_last = lax.gather(last, position, of_last, (1,) * last.ndim, mode=lax.GatherScatterMode.CLIP) == numbers
+    outside = jnp.stack([number(size, position.dtype) for size in last.shape])
+    return _write(arrays, jnp.where(is_last[:, None], position, outside), dimensions)
+
+
+def _is_flattened(*arrays: Array) -> bool:
+    """Tells whether to write to a flattened dimension, which takes XLA on a CPU or TPU three quarters of the time."""
     # With a single dimension, several devices could not divide the others.
-    is_known = not any(map(is_symbolic, input.shape))
-    return is_known and not may_be_sharded(input) and input.size <= np.iinfo(np.int32).max
+    is_known = not any(is_symbolic(size) for x in arrays for size in x.shape)
+    return is_known and not any(may_be_sharded(x) or x.size > np.iinfo(np.int32).max for x in arrays)
 
 
 def _flat_place(position: Array, shape: Sequence[int], axis: int) -> Array:
@@ -485,7 +541,9 @@ def _scattered_sizes(input: Sizes, indices: Sizes, updates: Sizes, axis: int) ->
 
 
 @calls.operator_function
-def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *, axis: int) -> Array:
+def scatter(
+    input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *, axis: int, unique_indices: bool = False
+) -> Array:
     """Copies `input`, and overwrites the element at each index along `axis` with its update.
 
     `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
@@ -495,6 +553,8 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
     Args:
         input: Array to copy.
         updates: New elements, in the shape of `indices`.
+        unique_indices: Whether at most one update goes to each element, as the caller promises. That saves GPUs and
+            TPUs finding the last. If the promise is broken, these elements and their gradients are undefined.
 
     >>> scatter(
     ...     jnp.array([0, 1, 2, 3]),
@@ -507,11 +567,11 @@ def scatter(input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *,
     input, indices, updates = _scatter_arrays(input, indices, updates)
     axis = calls.normal_axis(axis, input)
     _scattered_sizes(input.shape, indices.shape, updates.shape, axis)
-    return scattered(input, indices, updates, axis)
+    return scattered(input, indices, updates, axis, "only" if unique_indices else "last")
 
 
-def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any: bool = False) -> Array:
-    """`scatter` for arrays already checked; with `by_any`, it does not matter which update of an element wins."""
+def scattered(input: Array, indices: Array, updates: Array, axis: int, winner: Winner) -> Array:
+    """`scatter` for arrays already checked."""
     if updates.size == 0 or input.size == 0:
         return input
     size = input.shape[axis]
@@ -527,7 +587,7 @@ def scattered(input: Array, indices: Array, updates: Array, axis: int, *, by_any
 
     def overwrite(input: Array, indices: Array, updates: Array) -> Array:
         position = _positions(indices, size, dtype, is_clamped=False)[..., None]
-        return _overwritten(input, updates, position, dimensions, _fetch_elements, axis, by_any=by_any)
+        return _overwritten(input, updates, position, dimensions, _fetch_elements, axis, winner)
 
     input_axes, indices_axes = _shared_axes(input, indices, axis)
     return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
@@ -568,7 +628,9 @@ def _scattered_tuple_sizes(input: Sizes, indices: Sizes, updates: Sizes) -> Size
 
 
 @calls.operator_function
-def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand) -> Array:
+def scatter_nd(
+    input: calls.Operand, indices: ArrayLike, updates: calls.Operand, *, unique_indices: bool = False
+) -> Array:
     """Copies `input`, and overwrites `input[tuple]` for each index tuple in the last dimension of `indices`.
 
     A tuple that has fewer coordinates than `input` has dimensions overwrites a block: `updates` has the shape
@@ -580,6 +642,8 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
         input: Array to copy.
         indices: Tuples of integers, in the last dimension; a negative index counts from the end.
         updates: New elements, or blocks, for each tuple.
+        unique_indices: Whether at most one update goes to each element, as the caller promises. That saves GPUs and
+            TPUs finding the last. If the promise is broken, these elements and their gradients are undefined.
 
     >>> scatter_nd(
     ...     jnp.zeros((3, 2), int),
@@ -604,7 +668,9 @@ def scatter_nd(input: calls.Operand, indices: ArrayLike, updates: calls.Operand)
 
     def overwrite(input: Array, indices: Array, updates: Array) -> Array:
         position = _tuples(indices.reshape(count, length), bounds, dtype, is_clamped=False)
-        return _overwritten(input, updates.reshape(count, *block), position, dimensions, _fetch_blocks, 0)
+        blocks = updates.reshape(count, *block)
+        winner: Winner = "only" if unique_indices else "last"
+        return _overwritten(input, blocks, position, dimensions, _fetch_blocks, 0, winner)
 
     operands = [(x, dimension_axes(x)) for x in (input, indices, updates)]
     return partitioned(overwrite, operands, dimension_axes(input))

@@ -538,7 +538,7 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 
     def put(values: Array, indices: Array) -> Array:
         zeros = jnp.zeros_like(values, shape=sizes).ravel()
-        return scattered(zeros, indices.ravel(), values.ravel(), 0, by_any=True).reshape(sizes)
+        return scattered(zeros, indices.ravel(), values.ravel(), 0, "any").reshape(sizes)
 
     axes = dimension_axes(values)
     kept = [dividing_axes(mesh_axes, size, values) for mesh_axes, size in zip(_kept(axes), sizes, strict=True)]

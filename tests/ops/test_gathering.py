@@ -338,6 +338,46 @@ def test_scatters_may_be_mapped_over_any_arguments(lowering: str) -> None:
             assert_same_bits(jax.vmap(function, in_axes=axes)(*arguments), np.stack([function(*row) for row in rows]))
 
 
+def test_the_last_of_few_updates_wins_in_a_large_array(call: Any, lowering: str) -> None:
+    input, indices = np.zeros((2, 12), np.float32), np.array([[3, 3, -1], [12, -9, 3]], np.int32)
+    updates = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    assert_same_bits(
+        call(dmljax.scatter, input, indices, updates, axis=1), oracles.scatter(input, indices, updates, axis=1)
+    )
+
+
+# Distinct indices, of which some count from the end or are out of range; all of the latter may be equal
+UNIQUE = np.array([[4, -1, 9], [9, 0, 9]], np.int32)
+UNIQUE_SCATTERS: dict[str, Callable[..., Any]] = {
+    "scatter": lambda x, u: dmljax.scatter(x, UNIQUE, u, axis=1, unique_indices=True),
+    "scatter_nd": lambda x, u: dmljax.scatter_nd(x.T, UNIQUE[0][:, None], u.T, unique_indices=True).T,
+}
+
+
+@pytest.mark.parametrize(("name", "rows"), [("scatter", UNIQUE), ("scatter_nd", UNIQUE[[0, 0]])])
+def test_unique_indices_write_the_same_and_have_the_same_gradient(
+    call: Any, lowering: str, name: str, rows: Any
+) -> None:
+    scatter = UNIQUE_SCATTERS[name]
+    input, updates = np.split(np.arange(16, dtype=np.float32), [10])
+    input, updates = input.reshape(2, 5), updates.reshape(2, 3)
+    written = oracles.scatter(input, rows, updates, axis=1)
+    assert_same_bits(call(scatter, input, updates), written)
+    assert_same_bits(jax.vmap(scatter, (None, 0))(input, updates[None])[0], written)
+    of_input, of_updates = jax.grad(lambda x, u: (scatter(x, u) * input).sum(), (0, 1))(input, updates)
+    assert_same_bits(of_input, np.where(written < 10, input, 0))
+    assert_same_bits(of_updates, np.where(rows < 5, np.take_along_axis(input, rows % 5, 1), 0))
+
+
+@pytest.mark.parametrize("name", UNIQUE_SCATTERS)
+def test_unique_indices_take_one_scatter(name: str) -> None:
+    arrays = np.zeros((2, 5), np.float32), np.zeros((2, 3), np.float32)
+    for platform in ("cpu", "cuda", "tpu"):
+        text = jax.export.export(jax.jit(UNIQUE_SCATTERS[name]), platforms=[platform])(*arrays).mlir_module()
+        assert text.count('"stablehlo.scatter"') == text.count("unique_indices = true") == 1
+        assert "stablehlo.gather" not in text
+
+
 def test_a_scatter_takes_weakly_typed_updates() -> None:
     weak = jnp.broadcast_to(2.0, (1,))
     written = dmljax.scatter(jnp.ones(2, jnp.bfloat16), np.array([1]), weak, axis=0)

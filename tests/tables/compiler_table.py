@@ -49,7 +49,7 @@ estimates](command-line.md).
 On the H100, the estimate is a lower bound: {launch} us for each kernel, and {iteration} us more for an iteration of a
 loop, then the bytes of its operands and results at {copied} TB/s with an operation for each element and lane at {clock}
 GHz, where XLA's own `exp` or `tanh` counts as one, or the kernel's products at the peak rate, whichever takes longer.
-dmljax's Pallas kernels count with what they declare.
+Integers of more than 8 bits are multiplied by half of the lanes. dmljax's Pallas kernels count with what they declare.
 On the v5e, the estimate is the cycles that XLA's own compiler expects, at {tpu_clock} GHz. XLA does not estimate
 gathers, scatters and sorts, which take the time for their bytes, and Pallas kernels, which take the time for the bytes
 and operations that they declare. The gradient of JAX's maximum pooling is such a scatter: it is why the gradient of
@@ -58,11 +58,9 @@ ResNet-18 in plain JAX seems cheaper there.
 Where dmljax costs clearly more, it computes something else:
 
 - SCATTER and SCATTER_ND keep the last of several updates of an element, as DirectML's page says; `x.at[i].set`
-  promises no order.
+  promises no order. With [`unique_indices=True`](operators/scatter.md), they are one scatter, like the idiom.
 - RANDOM_GENERATOR is Philox, bit for bit; `jax.random.bits` is Threefry, which needs no multiplications. A TPU has no
-  64-bit integers, so dmljax multiplies in halves there.
-- Products of 8-bit integers with zero points multiply int8 and subtract sums of rows and columns. The idiom multiplies
-  int32, whose arithmetic the estimate for the H100 does not count.
+  64-bit integers, so dmljax [multiplies in halves](operators/random_generator.md) there.
 
 ## Real sizes
 
