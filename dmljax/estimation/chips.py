@@ -137,6 +137,7 @@ class Target:
         if self.gpu is None:
             return 0, cost.passes / self.halves_per_second
         on_lanes = (cost.full_products - cost.doubles) / self.products_per_second(32, True)
+        on_lanes += cost.integer_products / self.element_rate  # half of the lanes multiply integers
         return on_lanes, cost.halves / self.halves_per_second + cost.doubles / self.products_per_second(64)
 
 

@@ -59,6 +59,7 @@ class Cost:
     products: int = 0  # operations of matrix products and convolutions; a multiply-add counts as two
     full_products: int = 0  # those in float32 or float64 at full precision
     doubles: int = 0  # those in float64
+    integer_products: int = 0  # those of integers of more than 8 bits, which a GPU multiplies elementwise
     halves: int = 0  # the others, in 16-bit operations: a 32-bit operation counts as two, an 8-bit operation as half
     passes: int = 0  # all of them, in a TPU's 16-bit operations: an 8-bit operation counts as half, a full one as six
     exchanged: int = 0  # lower bound of bytes that a device receives from others
@@ -304,13 +305,15 @@ def _product(instruction: Instruction, computation: Computation) -> Cost:
     bits = 8 * max(Tensor(operand.dtype, ()).bytes for operand in operands[:2])
     found = _PRECISION.search(instruction.attributes)
     precision = max(re.findall(r"\w+", found[1].upper()), key=lambda word: _PASSES.get(word, 1)) if found else ""
-    is_full = bits > 32 or (bits == 32 and precision == "HIGHEST")
+    is_integer = bits > 8 and operands[0].dtype[0] in "su"
+    is_full = not is_integer and (bits > 32 or (bits == 32 and precision == "HIGHEST"))
     passes = _PASSES.get(precision, 1) if bits == 32 else 1
     return Cost(
         products=operations,
         full_products=operations * is_full,
-        doubles=operations * (bits > 32),
-        halves=0 if is_full else operations * bits // 16,
+        doubles=operations * (is_full and bits > 32),
+        integer_products=operations * is_integer,
+        halves=0 if is_full or is_integer else operations * bits // 16,
         passes=operations // 2 if bits <= 8 else operations * passes,
     )
 

@@ -301,6 +301,10 @@ def test_a_product_takes_two_operations_for_each_of_its_terms() -> None:
     assert (double.full_products, double.doubles) == (120, 120)
     bytes_ = product(("s8[3,5]{1,0}", "s8[5,4]{1,0}"), dot)
     assert (bytes_.products, bytes_.halves, bytes_.passes) == (120, 60, 60)
+    integers = product(("s32[3,5]{1,0}", "s32[5,4]{1,0}"), dot)
+    assert (integers.products, integers.integer_products, integers.halves, integers.passes) == (120, 120, 0, 120)
+    longs = product(("u64[3,5]{1,0}", "u64[5,4]{1,0}"), dot)
+    assert (longs.integer_products, longs.full_products, longs.doubles) == (120, 0, 0)
     halves = product(("bf16[3,5]{1,0}", "bf16[5,4]{1,0}"), dot)
     assert (halves.products, halves.full_products, halves.halves) == (120, 0, 120)
 

@@ -95,6 +95,7 @@ def test_a_gpu_needs_time_for_each_part_of_a_cost_at_its_peak_rates() -> None:
     assert h100.times(cost) == pytest.approx(Times(2e-6, 1e-6, 1e-9, 1e-6), rel=1e-3)
     assert h100.times(Cost(halves=989_170_000)).arithmetic == pytest.approx(1e-6)
     assert h100.times(Cost(full_products=2 * 33454)).arithmetic == pytest.approx(1e-9, rel=1e-3)
+    assert h100.times(Cost(integer_products=33454)).arithmetic == pytest.approx(1e-9, rel=1e-3)
     assert h100.times(Cost(kernels=3, iterations=3)).launches == pytest.approx(30e-6)
 
 
