@@ -18,12 +18,10 @@ from dmljax.lowerings.sizes import index_dtype, is_symbolic, number
 
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
     """The position of each element in the flattened `axes`, in row-major order."""
-    sizes = [elements.shape[axis] for axis in axes]
-    dtype = index_dtype(("input", "size"), math.prod(sizes))
+    dtype = index_dtype(("input", "size"), math.prod(elements.shape[axis] for axis in axes))
     position = sharded_like(elements, jnp.zeros(elements.shape, dtype))
-    for i, axis in enumerate(axes):
-        stride = number(math.prod(sizes[i + 1 :]), dtype)
-        position = position + lax.broadcasted_iota(dtype, elements.shape, axis) * stride
+    for axis in axes:  # by Horner's rule: for the sum of products, a TPU runs a kernel for each product
+        position = position * number(elements.shape[axis], dtype) + lax.broadcasted_iota(dtype, elements.shape, axis)
     return position
 
 

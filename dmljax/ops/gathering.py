@@ -512,7 +512,7 @@ def _fetch_last(
 def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers) -> Array:
     """Writes those updates that are the last of their positions."""
     numbers, last = _last_numbers(arrays, position, dimensions, 0)
-    coordinates = dimensions.inserted_window_dims
+    coordinates = tuple(dimensions.inserted_window_dims)
     of_last = lax.GatherDimensionNumbers((), coordinates, coordinates)
     is_last = lax.gather(last, position, of_last, (1,) * last.ndim, mode=lax.GatherScatterMode.CLIP) == numbers
     outside = jnp.stack([number(size, position.dtype) for size in last.shape])
