@@ -14,7 +14,7 @@ from dmljax.onnx.parameters import Elements, Use
 from dmljax.onnx.registry import Handler
 
 JOINED = "dmljax"  # the domain of joined nodes, which no file has
-HIDDEN = -1e4  # scores up to this number get no weight
+HIDDEN = -1e4  # numbers up to this one in masks are no parameters
 MAX_STEPS = 16  # from the weights back to the product of queries and keys
 MAX_MASK_BYTES = 2**24  # of stored masks that become constants of the compiled programs
 
@@ -57,12 +57,20 @@ def joined(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
     """Replaces the nodes of each attention in a graph and its subgraphs by a node that has them as its body."""
     nodes = tuple(_with_joined_subgraphs(node, find) for node in graph.nodes)
     search = _Search(replace(graph, nodes=nodes), find)
-    found = {node: attention for node in nodes if (attention := search.attention(node)) is not None}
-    bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in found.items()}
-    bodies = {last: body for last, body in bodies.items() if body & found.keys() == {last}}
-    gone = search.unread({node for body in bodies.values() for node in body}, bodies)
-    left = (search.joined(found[node], bodies[node]) if node in bodies else node for node in nodes if node not in gone)
-    return replace(graph, nodes=tuple(left))
+    attentions = {node: written for node in nodes if (written := search.attention(node)) is not None}
+    bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in attentions.items()}
+    bodies = {last: body for last, body in bodies.items() if body & attentions.keys() == {last}}
+    inside = {node for body in bodies.values() for node in body}
+    read, left = {*graph.output_names}, list[Node]()
+    for node in reversed(nodes):
+        if node in bodies:
+            left.append(search.joined(attentions[node], bodies[node]))
+        elif node in inside and not read.intersection(node.outputs):
+            continue
+        else:
+            left.append(node)
+        read.update(names_read(left[-1]))
+    return replace(graph, nodes=tuple(left[::-1]))
 
 
 def _with_joined_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
@@ -165,18 +173,6 @@ class _Search:
             return [] if second is None else [last, second]
         first = self._maker(second.inputs[0]) if second.operator == "Transpose" else None
         return [last, second, first] if first is not None and first.operator == "Reshape" else []
-
-    def unread(self, nodes: Collection[Node], last: Collection[Node]) -> set[Node]:
-        """The nodes, except `last`, whose results only these nodes read."""
-        readers = Counter((*_all_read(self._graph.nodes), *self._graph.output_names))
-        found: set[Node] = set()
-        for node in sorted(nodes, key=self._places.__getitem__, reverse=True):
-            is_unread = not any(readers[name] for name in node.outputs)
-            if node in last or is_unread:
-                readers.subtract(names_read(node))
-            if node not in last and is_unread:
-                found.add(node)
-        return found
 
     def _masks_of(self, scores: Sequence[Node]) -> dict[str, OnnxGraph]:
         names = [name for node in scores if node.operator in ("Add", "Where") for name in node.inputs]

@@ -1,10 +1,11 @@
 """Attention that models write out in several nodes, beside ONNX Runtime and beside the same nodes one by one."""
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from helpers import SAMPLED, few_of
+from helpers import FULL, SAMPLED, few_of
 from onnx import parser
 
 import dmljax.onnx
@@ -115,7 +116,7 @@ FORMS = {
         f"{PRODUCT}  h = Not(seen)  d = Where(h, low, p)  s = Where(other, d, low)  {REST}",
         "float low = {-inf}, bool[6] other = {1, 0, 1, 1, 1, 1}",
     ),
-    "filled": (f"{PRODUCT}  h = Not(seen)  s = Where(h, low, p)  {REST}", "float low = {-1e9}"),
+    "filled": (f"{PRODUCT}  h = Not(seen)  s = Where(h, low, p)  {REST}", "float low = {-1e30}"),
     "filled and biased": (f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}", "float low = {-3.4e38}"),
     "guarded": (f"{PRODUCT}  f = Where(seen, zero, low)  s = Add(p, f)  {GUARD}", LOW),
     "cast": (f"{PRODUCT}  s = Cast<to = 1>(p)  w = Softmax(s)  u = Cast<to = 1>(w)  y = MatMul(u, v)", ""),
@@ -207,7 +208,7 @@ CAUSAL = {
     "triangle that is hidden": (
         "sizes = Shape<start = 2>(p)  ones = ConstantOfShape(sizes)  m = Trilu<upper = 1>(ones, next)"
         "  high = Cast<to = 9>(m)  s = Where(high, low, p)",
-        "int64 next = {1}, float low = {-10000}",
+        "int64 next = {1}, float low = {-1e30}",
     ),
     "positions": (
         "n = Squeeze(of_q)  m = Squeeze(of_k)  own = Range(zero, n, one)  others = Range(zero, m, one)"
@@ -265,11 +266,12 @@ def test_the_last_query_needs_no_causal_mask(calls: Calls) -> None:
         (f"{PRODUCT}  s = Where(seen, p, low)  {REST}", -np.inf),
         (f"{PRODUCT}  s = Where(seen, p, low)  {GUARD}", -np.inf),
         (f"{PRODUCT}  f = Where(seen, zero, low)  s = Add(p, f)  {GUARD}", -np.inf),
-        (f"{PRODUCT}  s = Where(seen, p, low)  {REST}", -1e4),
+        (f"{PRODUCT}  s = Where(seen, p, low)  {GUARD}", -1e30),
+        (f"{PRODUCT}  s = Where(seen, p, low)  {REST}", -1e30),
         (f"{PRODUCT}  s = Where(seen, p, low)  {REST}", -3.4e38),
         (f"{PRODUCT}  f = Where(seen, zero, low)  s = Add(p, f)  {REST}", -1e4),
     ],
-    ids=["NaN", "guarded", "guarded sum", "filled", "filled with the lowest", "added"],
+    ids=["NaN", "guarded", "guarded sum", "filled and guarded", "filled", "filled with the lowest", "added"],
 )
 def test_a_query_that_sees_no_key(calls: Calls, nodes: str, low: float) -> None:
     shapes = read(nodes)
@@ -293,28 +295,268 @@ def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero() -> None:
 
 # Others
 
+
+class Near(NamedTuple):
+    """Nodes that come near attention, with the sizes of inputs that are not those of `SIZES`."""
+
+    nodes: str
+    constants: str = ""
+    shapes: Mapping[str, Sequence[int]] = {}
+    change: Callable[[dict[str, Any]], None] = lambda inputs: None
+
+    def model(self, *, opset: int = 18) -> tuple[Any, dict[str, Any]]:
+        shapes = self.shapes or read(self.nodes)
+        inputs = arrays(shapes)
+        self.change(inputs)
+        return network(self.nodes, shapes, self.constants, opset=opset), inputs
+
+
+def assert_as_node_by_node(model: Any, inputs: Mapping[str, Any]) -> None:
+    """Checks every element of the first result, also NaN."""
+    result, *_ = jax.tree.leaves(dmljax.onnx.load(model)(**inputs))
+    expected, *_ = dmljax.onnx.load(with_all_outputs(model))(**inputs)
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-6, strict=True)
+
+
+def large(inputs: dict[str, Any]) -> None:
+    inputs["q"] *= 4e3
+
+
+def closed(inputs: dict[str, Any]) -> None:
+    inputs["seen"][2] = False
+
+
+def closed_beside_low_biases(inputs: dict[str, Any]) -> None:
+    closed(inputs)
+    inputs["bias"][..., :3] = -np.inf
+
+
+TURNED = "t = Transpose<perm = [0, 1, 3, 2]>(k)"
+FILLED = f"{PRODUCT}  s = Where(seen, p, low)  {REST}"
+CAST = f"{PRODUCT}  f = Where(seen, p, low)  s = Cast<to = 10>(f)  w = Softmax<axis = -1>(s)"
+THREE = {"q": (2, 6, 8), "k": (2, 6, 8), "v": (2, 6, 3)}
+AS_ONE = "s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
+REPEATED = (
+    "k2 = Expand(k, twice)  k3 = Reshape(k2, of_k)  v2 = Expand(v, twice)  v3 = Reshape(v2, of_v)"
+    "  t = Transpose<perm = [0, 1, 3, 2]>(k3)  s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v3)"
+)
+
 OTHERS = {
-    "another axis": f"{PRODUCT}  w = Softmax<axis = 1>(p)  y = MatMul(w, v)",
-    "scores are read twice": f"{PRODUCT}  r = Relu(p)  s = Add(p, r)  {REST}",
-    "a mask of the scores": f"{PRODUCT}  h = Greater(p, zero)  s = Where(h, p, zero)  {REST}",
-    "weights are read twice": f"{PRODUCT}  w = Softmax<axis = -1>(p)  a = MatMul(w, v)  b = Exp(w)  y = MatMul(b, v)",
-    "weights come second": f"{PRODUCT}  w = Softmax<axis = -1>(p)  y = MatMul(left, w)",
-    "a scale for each key": f"{PRODUCT}  s = Mul(p, scales)  {REST}",
-    "filled with a score": f"{PRODUCT}  s = Where(seen, p, zero)  {REST}",
-    "biased, then filled": f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}",
-    "a bias of more batches": f"{PRODUCT}  s = Add(p, biases)  {REST}",
+    "another axis": Near(f"{PRODUCT}  w = Softmax<axis = 1>(p)  y = MatMul(w, v)"),
+    "no softmax": Near(f"{PRODUCT}  w = LogSoftmax<axis = -1>(p)  y = MatMul(w, v)"),
+    "no product": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  y = Add(w, bias)"),
+    "scores are read twice": Near(f"{PRODUCT}  r = Relu(p)  s = Add(p, r)  {REST}"),
+    "weights are read twice": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  a = MatMul(w, v)  b = Exp(w)  y = MatMul(b, v)"
+    ),
+    "weights come second": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  y = MatMul(left, w)"),
+    "weights that change": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Sqrt(w)  y = MatMul(u, v)"),
+    "NaN elsewhere is guarded": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  n = IsNaN(bias)  u = Where(n, one, w)  y = MatMul(u, v)",
+        "float one = {1}",
+        change=lambda inputs: inputs["bias"].__setitem__((0, 0, 2), np.nan),
+    ),
+    "something else is guarded": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  n = Not(seen)  u = Where(n, zero, w)  y = MatMul(u, v)",
+        "float zero = {0}",
+    ),
+    "a guard of 1": Near(f"{FILLED[: -len(REST)]}{GUARD}", "float low = {-inf}, float zero = {1}", change=closed),
+    "weights as integers": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  b = Cast<to = 6>(w)  u = Cast<to = 1>(b)  y = MatMul(u, v)"
+    ),
+    "divided by the scores": Near(f"{PRODUCT}  s = Div(one, p)  {REST}", "float one = {1}"),
+    "scores as integers": Near(f"{PRODUCT}  i = Cast<to = 6>(p)  s = Cast<to = 1>(i)  {REST}"),
+    "scores of a smaller range": Near(f"{CAST}  u = Cast<to = 1>(w)  y = MatMul(u, v)", "float low = {-3.4e38}"),
+    "a scale for each key": Near(f"{PRODUCT}  s = Mul(p, scales)  {REST}", "float[6] scales = {1, 2, 3, 4, 5, 6}"),
+    "a scale of infinity": Near(f"{PRODUCT}  s = Mul(p, root)  {REST}", "float root = {inf}"),
+    "a division by 0": Near(f"{PRODUCT}  s = Div(p, root)  {REST}", "float root = {0}"),
+    "a scaled mask": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Mul(f, less)  {REST}", "float low = {-inf}, float less = {-1}"
+    ),
+    "a scaled bias": Near(f"{PRODUCT}  f = Add(p, bias)  s = Mul(f, two)  {REST}", "float two = {2}"),
+    "a mask of the scores": Near(f"{PRODUCT}  h = Greater(p, low)  s = Where(h, p, low)  {REST}", "float low = {0}"),
+    "filled with 0": Near(FILLED, "float low = {0}"),
+    "filled with -10000": Near(FILLED, "float low = {-1e4}", change=large),
+    "filled with -10000 beside higher scores": Near(FILLED, "float low = {-1e4}"),
+    "filled with a number that is not known": Near(FILLED, shapes={**read(FILLED), "low": ()}),
+    "filled with two numbers": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Where(other, f, lower)  {REST}",
+        "float low = {-1e30}, float lower = {-inf}, bool[6] other = {1, 0, 1, 1, 1, 1}",
+        change=closed,
+    ),
+    "biased, then filled": Near(
+        f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}",
+        "float low = {-1e30}",
+        change=closed_beside_low_biases,
+    ),
+    "a bias of more batches": Near(f"{PRODUCT}  s = Add(p, biases)  {REST}"),
+    "a mask of more batches": Near(
+        f"{PRODUCT}  s = Where(m, p, low)  {REST}",
+        "float low = {-inf}, bool[2, 1, 1, 1] m = {1, 0}",
+        {"q": (1, 1, 5, 8), "k": (1, 1, 6, 8), "v": (1, 1, 6, 3)},
+    ),
+    "a causal mask of more dimensions": Near(
+        f"{PRODUCT}  s = Where(m, p, low)  {REST}",
+        "float low = {-inf}, bool[1, 1, 1, 2, 2] m = {1, 0, 1, 1}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 2, 8), "v": (1, 1, 2, 3)},
+    ),
+    "a causal bias of more dimensions": Near(
+        f"{PRODUCT}  s = Add(p, m)  {REST}",
+        "float[1, 1, 1, 2, 2] m = {0, -1e30, 0, 0}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 2, 8), "v": (1, 1, 2, 3)},
+    ),
+    "values of more batches": Near(AS_ONE, shapes={"q": (1, 6, 8), "t": (1, 8, 6), "v": (2, 6, 3)}),
+    "keys of fewer batches": Near(AS_ONE, shapes={"q": (2, 6, 8), "t": (1, 8, 6), "v": (1, 6, 3)}),
 }
 
 
-@SAMPLED
-@pytest.mark.parametrize("nodes", OTHERS.values(), ids=OTHERS)
-def test_another_form_runs_node_by_node(calls: Calls, nodes: str) -> None:
-    shapes = read(nodes)
-    constants = "float zero = {0}, float low = {-1e4}, float[6] scales = {1, 2, 3, 4, 5, 6}"
-    model, inputs = network(nodes, shapes, constants), arrays(shapes)
-    result = dmljax.onnx.load(model)(**inputs)
+@pytest.mark.parametrize(
+    "form", few_of(OTHERS, "a causal mask of more dimensions", "filled with -10000", "scores of a smaller range")
+)
+def test_another_form_runs_node_by_node(calls: Calls, form: str) -> None:
+    model, inputs = OTHERS[form].model()
+    assert_as_node_by_node(model, inputs)
     assert not calls
+
+
+SAME = {
+    "a scale for each number of a query": Near(
+        f"a = Mul(q, scales)  {TURNED}  s = MatMul(a, t)  {REST}", "float[8] scales = {1, 2, 3, 4, 5, 6, 7, 8}"
+    ),
+    "a scaled key that is the value, of matrices as one batch": Near(
+        "t1 = Mul(x, three)  t2 = Transpose<perm = [0, 2, 1]>(t1)  t = Reshape(t2, turned)"
+        "  t3 = Transpose<perm = [0, 2, 1]>(t)  v = Reshape(t3, straight)  s = MatMul(q, t)"
+        "  w = Softmax<axis = -1>(s)  y = MatMul(w, v)",
+        "float three = {3}, int64[3] turned = {2, 8, 6}, int64[3] straight = {2, 6, 8}",
+        {"q": (2, 5, 8), "x": (2, 6, 8)},
+    ),
+    "keys in another order than matrices as one batch": Near(
+        "t1 = Reshape(k, wrong)  t2 = Transpose<perm = [0, 2, 1]>(t1)  t = Reshape(t2, turned)"
+        "  s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)",
+        "int64[3] wrong = {2, 8, 6}, int64[3] turned = {2, 8, 6}",
+        THREE,
+    ),
+    "keys that another permutation turns": Near(
+        "t1 = Reshape(k, rows)  t2 = Transpose<perm = [1, 0, 2]>(t1)  t = Reshape(t2, turned)"
+        "  s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)",
+        "int64[3] rows = {2, 6, 8}, int64[3] turned = {2, 8, 6}",
+        THREE,
+    ),
+    "keys that are no matrices in the result": Near(
+        "t1 = Reshape(k, rows)  t2 = Transpose<perm = [0, 2, 1]>(t1)  t = Reshape(t2, turned)"
+        "  s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)",
+        "int64[3] rows = {2, 6, 8}, int64[3] turned = {2, 4, 12}",
+        {"q": (2, 6, 4), "k": (2, 6, 8), "v": (2, 12, 3)},
+    ),
+    "repeated batches": Near(
+        REPEATED,
+        "int64[5] twice = {2, 1, 1, 1, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
+        {"q": (1, 4, 5, 8), "k": (1, 2, 1, 6, 8), "v": (1, 2, 1, 6, 3)},
+    ),
+    "repeated positions": Near(
+        REPEATED,
+        "int64[5] twice = {1, 1, 2, 6, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
+        {"q": (1, 4, 5, 8), "k": (1, 2, 1, 1, 8), "v": (1, 2, 1, 1, 3)},
+    ),
+    "heads in a later dimension": Near(
+        REPEATED,
+        "int64[5] twice = {1, 2, 1, 1, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
+        {"q": (1, 4, 5, 8), "k": (1, 1, 2, 6, 8), "v": (1, 1, 2, 6, 3)},
+    ),
+    "repeated keys": Near(
+        REPEATED.replace("v2 = Expand(v, twice)", "").replace("v3 = Reshape(v2, of_v)", "").replace("v3", "v"),
+        "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 6, 8}",
+        {"q": (1, 4, 5, 8), "k": (1, 2, 1, 6, 8), "v": (1, 4, 6, 3)},
+    ),
+    "repeated heads that are queries": Near(
+        "k2 = Expand(k, twice)  k3 = Reshape(k2, of_k)  t = Transpose<perm = [0, 1, 3, 2]>(k3)"
+        "  s = MatMul(k3, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, k3)",
+        "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 6, 8}",
+        {"k": (1, 2, 1, 6, 8)},
+    ),
+    "a causal mask and another": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Where(m, f, low)  {REST}",
+        "float low = {-inf}, bool[3, 3] m = {1, 0, 0, 1, 1, 0, 1, 1, 1}",
+        {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3), "seen": (3, 3)},
+        change=lambda inputs: inputs["seen"].__setitem__((slice(None), 0), True),
+    ),
+    "two causal masks": Near(
+        f"{PRODUCT}  f = Where(m2, p, low)  s = Where(m, f, low)  {REST}",
+        "float low = {-inf}, bool[2, 3] m = {1, 0, 0, 1, 1, 0}, bool[2, 3] m2 = {1, 1, 0, 1, 1, 1}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "an added causal mask and another": Near(
+        f"{PRODUCT}  f = Add(p, m)  s = Add(f, m2)  {REST}",
+        "float[2, 3] m = {0, -2, -2, 0, 0, -2}, float[2, 3] m2 = {0, 0, -3, 0, 0, 0}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "an added causal mask of two numbers": Near(
+        f"{PRODUCT}  s = Add(p, m)  {REST}",
+        "float[2, 3] m = {0, -2, -3, 0, 0, -2}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "a mask that is nearly causal": Near(
+        f"{PRODUCT}  s = Where(m, p, low)  {REST}",
+        "float low = {-inf}, bool[3, 3] m = {1, 0, 0, 1, 1, 0, 0, 1, 1}",
+        {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "a causal mask that hides what it should show": Near(
+        f"{PRODUCT}  s = Where(m, low, p)  {REST}",
+        "float low = {-inf}, bool[2, 3] m = {1, 0, 0, 1, 1, 0}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "a row of a mask for all queries": Near(
+        f"{PRODUCT}  s = Where(m, p, low)  {REST}",
+        "float low = {-inf}, bool[1, 3] m = {1, 0, 0}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "causal masks of each batch": Near(
+        f"{PRODUCT}  s = Where(m, p, low)  {REST}",
+        "float low = {-inf}, bool[2, 1, 2, 2] m = {1, 0, 1, 1, 1, 1, 1, 0}",
+        {"q": (2, 1, 2, 8), "k": (2, 1, 2, 8), "v": (2, 1, 2, 3)},
+    ),
+    "filled, then biased with numbers as low": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}",
+        "float low = {-3.4e38}",
+        change=closed_beside_low_biases,
+    ),
+    "guarded, with low biases": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {GUARD}",
+        "float low = {-1e30}, float zero = {0}",
+        change=closed_beside_low_biases,
+    ),
+    "guarded, with a closed bias": Near(
+        f"{PRODUCT}  s = Add(p, bias)  {GUARD}",
+        "float zero = {0}",
+        change=lambda inputs: inputs["bias"].__setitem__((0, 0, 2), -np.inf),
+    ),
+    "scores that are a scale of other scores": Near(
+        f"{PRODUCT}  a = Add(p, bias)  s = Add(a, a2)  {REST}",
+        "float a2 = {2}",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "form",
+    few_of(
+        SAME, "a scaled key that is the value, of matrices as one batch", "repeated batches", "guarded, with low biases"
+    ),
+)
+def test_a_near_form_gives_what_its_nodes_give(calls: Calls, form: str) -> None:
+    assert_as_node_by_node(*SAME[form].model())
+    assert len(calls) == 1
+
+
+def test_two_attentions_share_keys_and_queries(calls: Calls) -> None:
+    nodes = f"{AS_ONE.replace('MatMul(q, t)', 'MatMul(q, k2)').replace('y =', 'a =')}"
+    nodes = f"k2 = Transpose<perm = [0, 2, 1]>(k)  {nodes}  s2 = MatMul(k2, k3)  w2 = Softmax<axis = -1>(s2)"
+    nodes += "  b = MatMul(w2, v2)  y = MatMul(a, b)"
+    shapes = {"q": (2, 5, 8), "k": (2, 6, 8), "v": (2, 6, 8), "k3": (2, 6, 7), "v2": (2, 7, 3)}
+    model, inputs = network(nodes, shapes), arrays(shapes)
+    result = dmljax.onnx.load(model)(**inputs)
     np.testing.assert_allclose(result, by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
+    assert len(calls) == 2
 
 
 def test_weights_that_are_an_output_run_node_by_node(calls: Calls) -> None:
@@ -417,31 +659,183 @@ def test_directml_graphs_keep_the_nodes() -> None:
     assert "w" in loaded.graph().nodes
 
 
+# Random forms
+
+SIDE = 4  # of all dimensions but the batch, so that every permutation fits
+NUMBERS = [0.0, 5.0, -1.0, -1e4, -65504.0, -1e9, -1e29, -1e30, -3.4e38, -np.inf]
+
+
+class Forms:
+    """Draws nodes that are attention, or come near it; scores are whole numbers, which products do not round."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self.inputs: dict[str, Any] = {}
+        self.has_fill = False
+
+    def chance(self, share: float) -> bool:
+        return bool(self.random.random() < share)
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        return choices[self.random.integers(len(choices))]
+
+    def add(self, call: str) -> str:
+        name = f"x{len(self.nodes)}"
+        self.nodes.append(f"{name} = {call}")
+        return name
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(value)
+        return name
+
+    def input(self, value: Any) -> str:
+        name = f"i{len(self.inputs)}"
+        self.inputs[name] = np.asarray(value)
+        return name
+
+    def numbers(self, *shape: int) -> Any:
+        return self.random.integers(-3, 4, shape).astype(np.float32)
+
+    def scaled(self, name: str) -> str:
+        """A value times a number, or sometimes times a number for each column, or divided."""
+        number = self.pick([0.5, 2.0, -1.0])
+        scale = self.constant(np.float32(number if self.chance(0.8) else [number, 1, 2, 1]))
+        return self.add(self.pick([f"Mul({name}, {scale})", f"Mul({scale}, {name})", f"Div({name}, {scale})"]))
+
+    def permuted(self, name: str, usual: Sequence[int]) -> str:
+        order = usual if self.chance(0.8) else (0, *(self.random.permutation(3) + 1))
+        return self.add(f"Transpose<perm = {[*map(int, order)]}>({name})")
+
+    def factor(self, name: str, *, is_key: bool) -> str:
+        """Keys, or values, in any of the forms that are undone."""
+        if self.chance(0.4):
+            name = self.scaled(name)
+        form = self.pick(["plain", "plain", "heads last", "matrices as one batch", "repeated"])
+        if form == "heads last":
+            return self.permuted(name, (0, 2, 3, 1) if is_key else (0, 2, 1, 3))
+        if form == "matrices as one batch" and is_key:
+            rows = self.pick([[-1, SIDE, SIDE], [-1, SIDE, SIDE], [2, SIDE, -1], [2 * SIDE, 2, -1]])
+            name = self.add(f"Reshape({name}, {self.constant(rows)})")
+            name = self.add(f"Transpose<perm = {self.pick([[0, 2, 1], [0, 2, 1], [1, 0, 2], [1, 2, 0]])}>({name})")
+            return self.add(f"Reshape({name}, {self.constant([2, SIDE, SIDE, SIDE])})")
+        if form == "repeated":
+            sizes, times = self.pick([([2, 2, 1], [1, 1, 2]), ([2, 2, 1], [1, 1, 2]), ([1, 4, 1], [2, 1, 1])])
+            total = SIDE * SIDE * math.prod(sizes)
+            flat = self.add(f"Reshape({name}, {self.constant([-1])})")
+            bounds = [self.constant(np.array([bound])) for bound in (0, total)]
+            cut = self.add(f"Slice({flat}, {', '.join(bounds)})")
+            five = self.add(f"Reshape({cut}, {self.constant([*sizes, SIDE, SIDE])})")
+            repeated = self.add(f"Expand({five}, {self.constant([*times, 1, 1])})")
+            name = self.add(f"Reshape({repeated}, {self.constant([2, SIDE, SIDE, SIDE])})")
+        return self.permuted(name, (0, 1, 3, 2)) if is_key else name
+
+    def mask(self) -> str:
+        shape = self.pick([(SIDE, SIDE), (SIDE,), (2, 1, 1, SIDE), (2, 1, SIDE, SIDE), (1, 1, 1, SIDE, SIDE)])
+        if self.chance(0.4):
+            own = np.tri(SIDE, SIDE, self.random.integers(2), dtype=bool)
+            own = own if self.chance(0.8) else own.T
+            return self.constant(own if self.chance(0.8) else own[None, None, None])
+        mask = self.random.random(shape) > 0.3
+        mask[..., 1] &= self.chance(0.5)
+        return self.constant(mask) if self.chance(0.5) else self.input(mask)
+
+    def step(self, name: str) -> str:
+        """A node between the product and the softmax."""
+        kind = self.pick(["scale", "bias", "added mask", "where", "where", "identity"])
+        if kind == "scale":
+            return self.scaled(name)
+        if kind == "bias":
+            bias = self.numbers(*self.pick([(SIDE,), (SIDE, SIDE), (2, 1, 1, SIDE), (1, SIDE, SIDE, SIDE)]))
+            return self.add(f"Add({name}, {self.input(bias)})")
+        if kind == "added mask":
+            hidden, zero = (self.constant(np.float32(one)) for one in (self.pick(NUMBERS), 0))
+            return self.add(f"Add({self.add(f'Where({self.mask()}, {zero}, {hidden})')}, {name})")
+        if kind == "where":
+            self.has_fill = True
+            fill = self.constant(np.float32(self.pick(NUMBERS)))
+            pair = f"{name}, {fill}" if self.chance(0.8) else f"{fill}, {name}"
+            return self.add(f"Where({self.mask()}, {pair})")
+        return self.add(f"Identity({name})")
+
+    def draw(self) -> tuple[Any, dict[str, Any]]:
+        query, key, value = (self.input(self.numbers(2, SIDE, SIDE, SIDE)) for _ in range(3))
+        if self.chance(0.2):
+            value = key
+        if self.chance(0.3):
+            self.inputs[query] *= np.float32(self.pick([1e3, 1e6, 1e12]))
+        factors = [self.scaled(query) if self.chance(0.4) else query]
+        factors += [self.factor(key, is_key=True), self.factor(value, is_key=False)]
+        scores = self.add(f"MatMul({factors[0]}, {factors[1]})")
+        for _ in range(self.random.integers(4)):
+            scores = self.step(scores)
+        weights = self.add(f"Softmax<axis = {-1 if self.chance(0.9) else 1}>({scores})")
+        guarded = self.chance(0.2)
+        if guarded:
+            zero, is_nan = self.constant(np.float32(0)), self.add(f"IsNaN({weights})")
+            weights = self.add(f"Where({is_nan}, {zero}, {weights})")
+        result = self.add(f"MatMul({weights}, {factors[2]})")
+        # What a mask replaces, and what a guard does, is known only for finite scores.
+        if not self.has_fill and not guarded and self.chance(0.3):
+            chosen = self.inputs[self.pick([query, key, value])]
+            chosen.reshape(-1)[self.random.integers(chosen.size)] = self.pick([np.inf, -np.inf, np.nan])
+        outputs = [result]
+        if self.chance(0.15):
+            outputs.append(self.pick([name for name in self.names_before(result) if name != result]))
+        return self.model(outputs), self.inputs
+
+    def names_before(self, name: str) -> list[str]:
+        return [f"x{i}" for i in range(int(name[1:]))]
+
+    def model(self, outputs: Sequence[str]) -> Any:
+        inputs = ", ".join(
+            f"{'bool' if x.dtype == bool else 'float'}{[*x.shape]} {name}" for name, x in self.inputs.items()
+        )
+        head = f'<ir_version: 8, opset_import: ["": 18]> g ({inputs}) => ({", ".join(outputs)})'
+        model = parser.parse_model(f"{head} {{ {'  '.join(self.nodes)} }}")
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(value, name) for name, value in self.constants.items()
+        )
+        return model
+
+
+@FULL
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_fuzz_of_forms_that_come_near_attention(calls: Calls, first: int) -> None:
+    joined = 0
+    for seed in range(first, first + 100):
+        model, inputs = Forms(seed).draw()
+        before = len(calls)
+        results = jax.tree.leaves(dmljax.onnx.load(model)(**inputs))
+        joined += len(calls) > before
+        expected = dmljax.onnx.load(with_all_outputs(model))(**inputs)
+        message = f"seed {seed}: {onnx.printer.to_text(model)}"
+        for result, other in zip(results, expected, strict=False):
+            np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4, strict=True, err_msg=message)
+    assert 20 <= joined <= 80
+
+
 # PyTorch
-
-torch = pytest.importorskip("torch")
-attend: Callable[..., Any] = torch.nn.functional.scaled_dot_product_attention
-
-
-class Attending(torch.nn.Module):  # type: ignore[misc, name-defined]
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self.options = options
-
-    def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        return attend(query, key, value, mask, **self.options)
 
 
 @SAMPLED
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
 def test_attention_that_pytorch_exports(calls: Calls, kind: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Attending(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+            attend = torch.nn.functional.scaled_dot_product_attention
+            return attend(query, key, value, mask, is_causal=kind == "causal")
+
     inputs = [torch.randn(SIZES[name]) for name in "qkv"]
     inputs += {"bool": [torch.rand(5, 6) > 0.4], "float": [torch.randn(5, 6)]}.get(kind, [])
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        network = Attending(is_causal=kind == "causal").eval()
-        torch.onnx.export(network, tuple(inputs), file, dynamo=False, opset_version=17)
+        torch.onnx.export(Attending().eval(), tuple(inputs), file, dynamo=False, opset_version=17)
     model = onnx.load_from_string(file.getvalue())
     names = [one.name for one in model.graph.input]
     given = dict(zip(names, (np.asarray(one) for one in inputs), strict=True))

@@ -18,9 +18,9 @@ from dmljax.lowerings.sizes import is_symbolic
 from dmljax.onnx.cutting import alive
 from dmljax.onnx.file import Node, OnnxGraph, TensorType, dtype_of
 from dmljax.onnx.interpreter import as_array, is_known
-from dmljax.onnx.joining import HIDDEN, JOINED, Written
+from dmljax.onnx.joining import JOINED, Written
 from dmljax.onnx.padded import Padded
-from dmljax.onnx.parameters import Array, Elements, Passed, Results, Tensor, Value
+from dmljax.onnx.parameters import Array, DType, Elements, Passed, Results, Tensor, Value
 from dmljax.onnx.registry import Call, handles
 from dmljax.onnx.symbols import Symbols, has_counts
 from dmljax.types import FLOATS, widened
@@ -29,7 +29,7 @@ from dmljax.types import FLOATS, widened
 # fuses the nodes better: 58 kernels instead of 70 on an H100 for 4 layers of 64 positions.
 _FEWEST = 128
 _MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
-_ABSORBING = -1e30  # float32 numbers up to this bound stay the same if a score is added
+_ABSORBING = -1e30  # numbers up to this bound stay the same if a score is added
 
 
 class _Other(Exception):
@@ -91,8 +91,8 @@ class _Nodes:
         graph = self.written.masks.get(name)
         if graph is None or any(map(is_symbolic, sizes)) or math.prod(sizes) > _MAX_KNOWN:
             return None
-        found: _Triangle | None = self._call.evaluated(graph, _triangle)
-        return found if found is not None and found.sizes == sizes else None
+        triangle: _Triangle | None = self._call.evaluated(graph, _triangle)
+        return triangle if triangle is not None and triangle.sizes == sizes else None
 
 
 # Queries, keys and values
@@ -128,9 +128,9 @@ def _factor(nodes: _Nodes, name: str, *, may_share: bool) -> _Factor:
     """Undoes the nodes that scale, transpose or repeat queries, keys or values."""
     node = nodes.body.makers.get(name)
     undo = None if node is None else _UNDO.get(node.operator)
-    found = None if node is None or undo is None else undo(nodes, node, may_share=may_share)
-    if found is not None:
-        return found
+    factor = None if node is None or undo is None else undo(nodes, node, may_share=may_share)
+    if factor is not None:
+        return factor
     array = nodes.array(name)
     return _Factor(array, tuple(range(array.ndim)))
 
@@ -147,10 +147,13 @@ def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
 def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
     """Returns the number by which a node multiplies, inverted for a division; None for arrays."""
     number = nodes.number(name)
-    if node.operator == "Mul" or number is None:
-        return number
-    _require(not isinstance(number, float) or number != 0)
-    return 1 / number
+    if number is None:
+        return None
+    if node.operator == "Div":
+        _require(not isinstance(number, float) or number != 0)
+        number = 1 / number
+    _require(not isinstance(number, float) or math.isfinite(number))
+    return number
 
 
 def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
@@ -161,20 +164,24 @@ def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
 def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
     """Undoes a reshape that transposes all matrices as a single batch, or that repeats heads."""
     before = nodes.body.makers.get(node.inputs[0])
-    if before is None:
-        return None
     result = nodes.array(node.outputs[0]).shape
-    if before.operator == "Expand":
+    if before is not None and before.operator == "Expand" and may_share:
         array = nodes.array(before.inputs[0])
-        if not may_share or array.ndim != 5 or len(result) != 4 or array.shape[2] != 1:
+        if array.ndim != 5 or len(result) != 4 or array.shape[2] != 1:
             return None
         heads, repeated = array.shape[1], result[1]
         are_known = isinstance(heads, int) and isinstance(repeated, int) and heads > 0
         if not are_known or result != (array.shape[0], repeated, *array.shape[3:]) or repeated % heads:
             return None
-        return _Factor(jnp.squeeze(array, 2), (0, 1, 2, 3), (), repeated // heads)
+        shared = repeated // heads
+        # Repeated batches may give the same number of heads, in another order.
+        if nodes.array(before.outputs[0]).shape != (*array.shape[:2], shared, *array.shape[3:]):
+            return None
+        return _Factor(jnp.squeeze(array, 2), (0, 1, 2, 3), (), shared)
+    if before is None or tuple(before.attributes.get("perm", ())) != (0, 2, 1):
+        return None
     first = nodes.body.makers.get(before.inputs[0])
-    if first is None or tuple(before.attributes.get("perm", ())) != (0, 2, 1):
+    if first is None or first.operator != "Reshape":
         return None
     *batch, rows, columns = nodes.array(first.inputs[0]).shape
     as_one = nodes.array(first.outputs[0]).shape
@@ -192,6 +199,7 @@ _UNDO = {"Div": _unscaled, "Mul": _unscaled, "Reshape": _unreshaped, "Transpose"
 class _Triangle(NamedTuple):
     """A mask by which each query sees one more key than the query before it."""
 
+    rank: int
     sizes: tuple[int, int]  # queries and keys
     first: int  # keys that the first query sees
     is_seen: bool  # whether true means seen, or hidden
@@ -209,7 +217,7 @@ def _triangle(mask: Elements) -> _Triangle | None:
     queries, keys = rows.shape
     expected = np.arange(keys) < np.arange(first, first + queries)[:, None]
     is_one = first > 0 and np.array_equal(seen, expected) and (rows.dtype == bool or np.all(seen | (rows == added)))
-    return _Triangle((queries, keys), first, is_seen, added) if is_one else None
+    return _Triangle(mask.ndim, (queries, keys), first, is_seen, added) if is_one else None
 
 
 @dataclass
@@ -223,45 +231,52 @@ class _Scores:
     added: float = -math.inf  # to hidden scores
 
 
-def _scores(nodes: _Nodes, sizes: tuple[int, int]) -> _Scores:
-    """Reads the nodes between the product of queries and keys, of these sizes, and the softmax."""
-    found, steps, numbers, sums = _Scores(), nodes.written.scores, set[float](), list[str]()
-    for node, before in pairwise(steps):
+def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _Scores:
+    """Reads the nodes from the product of queries and keys, of this rank and these last sizes, to the softmax."""
+    scores, fills, biases = _Scores(), set[float](), list[str]()
+    for before, node in pairwise(reversed(nodes.written.scores)):
         place = node.inputs.index(before.outputs[0])
         match node.operator:
             case "Cast":
-                _require(dtype_of(node.attributes["to"]) in FLOATS)
+                before_cast, dtype = dtype, dtype_of(node.attributes["to"])
+                # In a type of smaller range, a very low number becomes -infinity.
+                _require(dtype in FLOATS and jnp.finfo(dtype).max >= jnp.finfo(before_cast).max)
             case "Mul" | "Div":
+                _require(not fills and not biases)
                 scale = _scale(nodes, node, node.inputs[1 - place])
                 if scale is None:
                     raise _Other
-                found.scales.append(scale)
+                scores.scales.append(scale)
             case "Add":
-                _require(not found.scales and numbers <= {-math.inf})
-                sums.append(node.inputs[1 - place])
+                biases.append(node.inputs[1 - place])
             case "Where":
-                _require(not found.scales)
-                numbers.add(nodes.known_number(node.inputs[3 - place]))
-                _require(len(numbers) == 1 and (max(numbers) <= _ABSORBING or (max(numbers) <= HIDDEN and not sums)))
-                _add_mask(found, nodes, node.inputs[0], sizes, is_seen=place == 1)
-    found.added = max(numbers, default=found.added)
-    for name in sums:
-        _add_bias(found, nodes, name, sizes, is_only_mask=not numbers)
-    return found
+                fill = nodes.known_number(node.inputs[3 - place])
+                # The mask is added, which gives the same number where -infinity or a very low one replaces a score.
+                # A bias may be as low itself.
+                _require(fill == -math.inf or (fill <= _ABSORBING and not biases))
+                fills.add(fill)
+                _add_mask(scores, nodes, node.inputs[0], rank, sizes, is_seen=place == 1)
+    _require(len(fills) <= 1)
+    scores.added = max(fills, default=scores.added)
+    for name in biases:
+        _add_bias(scores, nodes, name, rank, sizes, is_only_mask=not fills)
+    return scores
 
 
-def _add_mask(scores: _Scores, nodes: _Nodes, name: str, sizes: tuple[int, int], *, is_seen: bool) -> None:
+def _add_mask(scores: _Scores, nodes: _Nodes, name: str, rank: int, sizes: tuple[int, int], *, is_seen: bool) -> None:
     triangle = nodes.triangle(name, sizes)
-    if triangle is not None and triangle.is_seen == is_seen:
+    if triangle is not None and triangle.rank <= rank and triangle.is_seen == is_seen:
         scores.first = triangle.first if scores.first is None else min(scores.first, triangle.first)
     else:
         mask = as_array(nodes.tensor(name)).astype(bool)
         scores.are_seen.append(mask if is_seen else ~mask)
 
 
-def _add_bias(scores: _Scores, nodes: _Nodes, name: str, sizes: tuple[int, int], *, is_only_mask: bool) -> None:
+def _add_bias(
+    scores: _Scores, nodes: _Nodes, name: str, rank: int, sizes: tuple[int, int], *, is_only_mask: bool
+) -> None:
     triangle = nodes.triangle(name, sizes)
-    if triangle is not None and is_only_mask and scores.first is None:
+    if triangle is not None and triangle.rank <= rank and is_only_mask and scores.first is None:
         scores.first, scores.added = triangle.first, triangle.added
     else:
         bias = as_array(nodes.tensor(name))
@@ -304,7 +319,7 @@ class _Layout:
 def _attention(nodes: _Nodes) -> Array:
     last, product, softmax = nodes.written.weights[0], nodes.written.scores[-1], nodes.written.softmax
     names = (*product.inputs, last.inputs[1])
-    query, key, value = (_factor(nodes, name, may_share=True) for name in names)
+    query, key, value = (_factor(nodes, name, may_share=name != names[0]) for name in names)
     if key.shared != value.shared:
         query, key, value = (_factor(nodes, name, may_share=False) for name in names)
     rank = max(len(factor.order) for factor in (query, key, value))
@@ -316,7 +331,7 @@ def _attention(nodes: _Nodes) -> Array:
     _require(queries.dtype == keys.dtype == values.dtype)
     sizes = (*queries.shape[:-1], keys.shape[-2])
     _require(not any(map(is_symbolic, sizes[-2:])) and min(sizes[-2:]) >= _FEWEST)
-    scores = _scores(nodes, (sizes[-2], sizes[-1]))
+    scores = _scores(nodes, rank, (sizes[-2], sizes[-1]), queries.dtype)
     scales = (*scores.scales, *query.scales, *key.scales)
     scale = math.prod(factor for factor in scales if isinstance(factor, float))
     for factor in scales:
@@ -337,9 +352,10 @@ def _attention(nodes: _Nodes) -> Array:
         # A query that sees no key attends to all alike, because all of its scores are the same number.
         queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
     is_open = None
-    if _is_guarded(nodes) and not (bias is None and is_seen is None):
+    removing = mask if scores.added == -math.inf else Mask()
+    if _is_guarded(nodes) and not (bias is None and removing.is_seen is None):
         # A query that sees no key gives 0. Show it all keys first, so that derivatives are not NaN.
-        is_open = _any_seen(mask, bias, sizes)
+        is_open = _any_seen(removing, bias, sizes)
         bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
         mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
     hides = mask.is_seen is not None or mask.end is not None
