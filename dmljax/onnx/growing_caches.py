@@ -18,8 +18,9 @@ _PREFIX = "fixed caches"  # of the names of added values
 _LAST, _TOTAL = f"{_PREFIX}/last", f"{_PREFIX}/total"
 _CONSTANTS = {f"{_PREFIX}/{name}": np.array(value) for name, value in (("one", 1), ("axis", [1]))}
 
-# Operators that pass a count of tokens on
-_OF_COUNTS = frozenset({"Add", "Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
+# Operators that pass a number on
+_SAME_NUMBER = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_RANK, _TOKENS = 4, 2  # of caches, and the axis of tokens among their axes
 _KEY, _VALUE = 6, 7  # the places of caches among the inputs of MultiHeadAttention
 
 
@@ -37,9 +38,8 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
         return graph
     stored = [node for node in graph.nodes if node.operator == "Constant" and "value" in node.attributes]
     known = {**graph.constants, **{node.outputs[0]: node.attributes["value"] for node in stored}}
-    counts = _counts(graph, inputs.caches)
     version = next((node.version for node in graph.nodes if node.domain == MAIN), 0)
-    nodes = [revised for node in graph.nodes for revised in _revised(node, inputs, counts, known, version)]
+    nodes = [revised for node in graph.nodes for revised in _revised(graph, node, inputs, known, version)]
     nodes = _needed([*_of_mask(inputs.mask, version), *nodes], graph.output_names)
     for node in nodes:
         if node.operator != "GroupQueryAttention" and (read := {*names_read(node)} & {*inputs.caches}):
@@ -54,23 +54,37 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     )
 
 
-def _counts(graph: OnnxGraph, caches: Collection[str]) -> frozenset[str]:
-    """The names of values that follow from the sizes of caches."""
-    found: set[str] = set()
-    for node in graph.nodes:
-        is_size = node.operator == "Shape" and node.inputs[0] in caches
-        if is_size or (node.operator in _OF_COUNTS and found.intersection(node.inputs)):
-            found.update(node.outputs)
-    return frozenset(found)
+def _counts_past(graph: OnnxGraph, name: str, caches: Collection[str], known: Mapping[str, Any]) -> bool:
+    """Whether a value is the number of past tokens: the size of a cache, with nothing added."""
+    sizes, node = [*range(_RANK)], _maker(graph, name)
+    while node is not None and (node.operator in _SAME_NUMBER or (node.operator == "Concat" and len(node.inputs) == 1)):
+        node = _maker(graph, node.inputs[0])
+    if node is not None and node.operator == "Gather":
+        sizes = [sizes[i] for i in np.ravel(known.get(node.inputs[1], [])) if -_RANK <= i < _RANK]
+        node = _maker(graph, node.inputs[0])
+        if node is not None and node.attributes:
+            return False
+    if node is None or node.operator != "Shape" or node.inputs[0] not in caches:
+        return False
+    return sizes[node.attributes.get("start", 0) : node.attributes.get("end", _RANK)] == [_TOKENS]
+
+
+def _maker(graph: OnnxGraph, name: str) -> Node | None:
+    node = graph.makers.get(name)
+    return node if node is not None and node.domain == MAIN else None
 
 
 def _revised(
-    node: Node, inputs: NamesOfInputs, counts: Collection[str], known: Mapping[str, Any], version: int
+    graph: OnnxGraph, node: Node, inputs: NamesOfInputs, known: Mapping[str, Any], version: int
 ) -> Iterator[Node]:
     """Returns the nodes that replace a node; `version` is the version of ONNX's own operators."""
     if _is_attention(node, inputs.caches):
         yield from _with_counts(node, version)
-    elif node.operator == "Slice" and _cuts_rows(node, counts, known):
+    elif (
+        (node.operator, node.domain) == ("Slice", MAIN)
+        and _cuts_rows(node, known)
+        and _counts_past(graph, node.inputs[1], inputs.caches, known)
+    ):
         table = node.inputs[0]
         yield replace(node, operator="Gather", inputs=(table, inputs.positions), attributes={"axis": 0})
     else:
@@ -105,10 +119,10 @@ def _with_counts(node: Node, version: int) -> Iterator[Node]:
     yield replace(node, operator="GroupQueryAttention", inputs=inputs, attributes=own)
 
 
-def _cuts_rows(node: Node, counts: Collection[str], known: Mapping[str, Any]) -> bool:
-    """Whether a node cuts rows out of a constant table, from the count of past tokens on."""
-    table, start, _, axes, steps, *_ = (*node.inputs, *[""] * 4)
-    is_table = start in counts and table in known and known[table].ndim == 2
+def _cuts_rows(node: Node, known: Mapping[str, Any]) -> bool:
+    """Whether a node cuts rows out of a constant table."""
+    table, _, _, axes, steps, *_ = (*node.inputs, *[""] * 5)
+    is_table = table in known and known[table].ndim == 2
     along, by = (np.ravel(known.get(name, -1)) if name else [usual] for name, usual in ((axes, 0), (steps, 1)))
     return is_table and [*along] == [0] and [*by] == [1]
 

@@ -336,6 +336,36 @@ def test_a_decoder_that_counts_in_another_way_is_refused(tmp_path: Path) -> None
         language_model(tmp_path)
 
 
+def test_a_cache_may_be_measured_at_once(tmp_path: Path) -> None:
+    write_hearing_folder(tmp_path)
+    proto = hearing_proto()
+    nodes = [node for node in proto.graph.node if node.output[0] != "past1"]
+    nodes.insert(0, onnx.helper.make_node("Shape", ["past_key_self_0"], ["past1"], start=2, end=3))
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    onnx.save(proto, tmp_path / "decoder.onnx")
+    language_model(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["one row later", "at the number of heads"])
+def test_rows_that_begin_elsewhere_are_refused(tmp_path: Path, change: str) -> None:
+    """Some decoders leave out the first rows of their table."""
+    write_hearing_folder(tmp_path)
+    proto = hearing_proto()
+    slices = next(node for node in proto.graph.node if node.op_type == "Slice")
+    if change == "one row later":
+        proto.graph.node.insert(
+            [*proto.graph.node].index(slices), onnx.helper.make_node("Add", ["past1", "step"], ["later"])
+        )
+        slices = next(node for node in proto.graph.node if node.op_type == "Slice")
+        slices.input[1] = "later"
+    else:
+        next(node for node in proto.graph.node if node.output[0] == "past").input[1] = "one"
+    onnx.save(proto, tmp_path / "decoder.onnx")
+    with refuses("counts past tokens in a way that is not supported; got past_key_self_0"):
+        language_model(tmp_path)
+
+
 # Commands
 
 
