@@ -117,6 +117,7 @@ FORMS = {
         "float low = {-inf}, bool[6] other = {1, 0, 1, 1, 1, 1}",
     ),
     "filled": (f"{PRODUCT}  h = Not(seen)  s = Where(h, low, p)  {REST}", "float low = {-1e30}"),
+    "biased and masked": (f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}", "float low = {-inf}"),
     "filled and biased": (f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}", "float low = {-3.4e38}"),
     "guarded": (f"{PRODUCT}  f = Where(seen, zero, low)  s = Add(p, f)  {GUARD}", LOW),
     "cast": (f"{PRODUCT}  s = Cast<to = 1>(p)  w = Softmax(s)  u = Cast<to = 1>(w)  y = MatMul(u, v)", ""),
@@ -333,6 +334,7 @@ def closed_beside_low_biases(inputs: dict[str, Any]) -> None:
 
 TURNED = "t = Transpose<perm = [0, 1, 3, 2]>(k)"
 FILLED = f"{PRODUCT}  s = Where(seen, p, low)  {REST}"
+GUARDED = f"{PRODUCT}  s = Identity(p)  {GUARD}"
 CAST = f"{PRODUCT}  f = Where(seen, p, low)  s = Cast<to = 10>(f)  w = Softmax<axis = -1>(s)"
 THREE = {"q": (2, 6, 8), "k": (2, 6, 8), "v": (2, 6, 3)}
 AS_ONE = "s = MatMul(q, t)  w = Softmax<axis = -1>(s)  y = MatMul(w, v)"
@@ -351,14 +353,28 @@ OTHERS = {
     ),
     "weights come second": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  y = MatMul(left, w)"),
     "weights that change": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Sqrt(w)  y = MatMul(u, v)"),
-    "NaN elsewhere is guarded": Near(
-        f"{PRODUCT}  w = Softmax<axis = -1>(p)  n = IsNaN(bias)  u = Where(n, one, w)  y = MatMul(u, v)",
-        "float one = {1}",
-        change=lambda inputs: inputs["bias"].__setitem__((0, 0, 2), np.nan),
+    "weights are read before a cast": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Cast<to = 1>(w)  a = MatMul(u, v)  b = Exp(w)  c = MatMul(b, v)"
+        "  y = Add(a, c)"
     ),
-    "something else is guarded": Near(
-        f"{PRODUCT}  w = Softmax<axis = -1>(p)  n = Not(seen)  u = Where(n, zero, w)  y = MatMul(u, v)",
+    "weights are read before a guard": Near(
+        f"{GUARDED.replace('y =', 'a =')}  b = Exp(w)  c = MatMul(b, v)  y = Add(a, c)",
         "float zero = {0}",
+    ),
+    "a guard is read twice": Near(
+        f"{GUARDED.replace('y =', 'a =')}  b = Cast<to = 1>(n)  c = MatMul(b, v)  y = Add(a, c)",
+        "float zero = {0}",
+    ),
+    "NaN elsewhere is guarded": Near(
+        f"{GUARDED.replace('IsNaN(w)', 'IsNaN(bias)').replace('y =', 'a =')}  b = Exp(w)  c = MatMul(b, v)"
+        "  y = Add(a, c)",
+        "float zero = {0}",
+        change=lambda inputs: inputs["bias"].__setitem__((0, 0, 2, 1), np.nan),
+    ),
+    "weights that are 1 are guarded": Near(
+        GUARDED.replace("IsNaN(w)", "Equal(w, one)"),
+        "float zero = {0}, float one = {1}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 1, 8), "v": (1, 1, 1, 3)},
     ),
     "a guard of 1": Near(f"{FILLED[: -len(REST)]}{GUARD}", "float low = {-inf}, float zero = {1}", change=closed),
     "weights as integers": Near(
@@ -405,6 +421,13 @@ OTHERS = {
         "float[1, 1, 1, 2, 2] m = {0, -1e30, 0, 0}",
         {"q": (1, 1, 2, 8), "k": (1, 1, 2, 8), "v": (1, 1, 2, 3)},
     ),
+    "a scale of more dimensions": Near(f"{PRODUCT}  s = Mul(p, two)  {REST}", "float[1, 1, 1, 1, 1] two = {2}"),
+    "a mask of no queries": Near(
+        f"{PRODUCT}  s = Add(p, m)  {REST}",
+        "float[0, 6] m = {}",
+        {"q": (1, 1, 1, 8), "k": (1, 1, 6, 8), "v": (1, 1, 6, 3)},
+    ),
+    "a vector of queries": Near(AS_ONE, shapes={"q": (8,), "t": (8, 6), "v": (6, 3)}),
     "values of more batches": Near(AS_ONE, shapes={"q": (1, 6, 8), "t": (1, 8, 6), "v": (2, 6, 3)}),
     "keys of fewer batches": Near(AS_ONE, shapes={"q": (2, 6, 8), "t": (1, 8, 6), "v": (1, 6, 3)}),
 }
@@ -463,6 +486,21 @@ SAME = {
         "int64[5] twice = {1, 2, 1, 1, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
         {"q": (1, 4, 5, 8), "k": (1, 1, 2, 6, 8), "v": (1, 1, 2, 6, 3)},
     ),
+    "heads that are not repeated": Near(
+        REPEATED,
+        "int64[5] twice = {1, 1, 1, 1, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
+        {"q": (1, 4, 5, 8), "k": (1, 2, 2, 6, 8), "v": (1, 2, 2, 6, 3)},
+    ),
+    "repeated heads of another shape": Near(
+        REPEATED,
+        "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 8, 6}, int64[4] of_v = {1, 4, 8, 3}",
+        {"q": (1, 4, 5, 6), "k": (1, 2, 1, 6, 8), "v": (1, 2, 1, 8, 3)},
+    ),
+    "keys that divide": Near(
+        f"{TURNED}  u = Div(two, t)  s = MatMul(q, u)  {REST}",
+        "float two = {2}",
+        change=lambda inputs: inputs["k"].__iadd__(9),
+    ),
     "repeated keys": Near(
         REPEATED.replace("v2 = Expand(v, twice)", "").replace("v3 = Reshape(v2, of_v)", "").replace("v3", "v"),
         "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 6, 8}",
@@ -482,6 +520,11 @@ SAME = {
     ),
     "two causal masks": Near(
         f"{PRODUCT}  f = Where(m2, p, low)  s = Where(m, f, low)  {REST}",
+        "float low = {-inf}, bool[2, 3] m = {1, 0, 0, 1, 1, 0}, bool[2, 3] m2 = {1, 1, 0, 1, 1, 1}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "two causal masks, the narrower first": Near(
+        f"{PRODUCT}  f = Where(m, p, low)  s = Where(m2, f, low)  {REST}",
         "float low = {-inf}, bool[2, 3] m = {1, 0, 0, 1, 1, 0}, bool[2, 3] m2 = {1, 1, 0, 1, 1, 1}",
         {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
     ),
@@ -519,6 +562,11 @@ SAME = {
         f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}",
         "float low = {-3.4e38}",
         change=closed_beside_low_biases,
+    ),
+    "guarded, with a query before all keys": Near(
+        f"{PRODUCT}  s = Add(p, m)  {GUARD}",
+        "float zero = {0}, float[3, 3] m = {-inf, -inf, -inf, 0, -inf, -inf, 0, 0, -inf}",
+        {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
     ),
     "guarded, with low biases": Near(
         f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {GUARD}",
@@ -566,6 +614,45 @@ def test_weights_that_are_an_output_run_node_by_node(calls: Calls) -> None:
     _, weights = dmljax.onnx.load(model)(**inputs)
     assert not calls
     np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-6)
+
+
+def test_weights_that_dropout_draws_run_node_by_node(calls: Calls) -> None:
+    nodes = f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Dropout(w, ratio, training)  y = MatMul(u, v)"
+    model = network(nodes, read(nodes), "float ratio = {0.5}, bool training = {1}")
+    loaded, inputs = dmljax.onnx.load(model), arrays(read(nodes))
+    results = [np.asarray(loaded(**inputs, key=jax.random.key(seed))) for seed in range(2)]
+    assert not calls
+    assert (results[0] != results[1]).any()
+
+
+def test_a_mask_that_is_drawn_is_no_constant(calls: Calls) -> None:
+    nodes = f"{PRODUCT}  m = Bernoulli<dtype = 9>(chances)  s = Where(m, p, low)  {REST}"
+    shapes = {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)}
+    model = network(nodes, shapes, "float[3, 3] chances = {1, 0, 0, 1, 1, 0, 1, 1, 1}, float low = {-inf}")
+    result = dmljax.onnx.load(model)(**arrays(shapes), key=jax.random.key(0))
+    np.testing.assert_allclose(np.asarray(result)[0, 0, 0], arrays(shapes)["v"][0, 0, 0], rtol=1e-6)
+    assert [one["end"] for one in calls] == [None]
+
+
+def test_keys_that_are_an_output_stay(calls: Calls) -> None:
+    nodes, constants = FORMS["plain"]
+    model, inputs = network(nodes, read(nodes), constants), arrays(read(nodes))
+    model.graph.output.append(onnx.ValueInfoProto(name="t"))
+    _, turned = dmljax.onnx.load(model)(**inputs)
+    np.testing.assert_array_equal(turned, np.swapaxes(inputs["k"], 2, 3))
+    assert len(calls) == 1
+
+
+def test_scores_that_are_an_attention_run_node_by_node(calls: Calls) -> None:
+    nodes = "a = Softmax<axis = -1>(q)  b = MatMul(a, k)  c = Softmax<axis = -1>(b)  y = MatMul(c, v)"
+    shapes = {"q": (2, 5, 6), "k": (2, 6, 4), "v": (2, 4, 3)}
+    model, inputs = network(nodes, shapes), arrays(shapes)
+    np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
+    assert len(calls) == 1
+    nodes = "s = MatMul(q, t)  a = Softmax<axis = -1>(s)  b = MatMul(a, k)  c = Softmax<axis = -1>(b)  y = MatMul(c, v)"
+    model, inputs = network(nodes, shapes | {"t": (2, 6, 6)}), arrays(shapes | {"t": (2, 6, 6)})
+    np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
+    assert len(calls) == 2
 
 
 def test_a_softmax_of_two_dimensions_is_not_along_keys(calls: Calls) -> None:

@@ -67,9 +67,9 @@ class _Nodes:
         return value
 
     def array(self, name: str) -> Array:
-        """A float matrix, or a batch of them."""
+        """A matrix, or a batch of them."""
         value = self.tensor(name)
-        _require(value.ndim > 1 and value.dtype in FLOATS)
+        _require(value.ndim > 1)
         return as_array(value)
 
     def number(self, name: str) -> float | Array | None:
@@ -171,7 +171,7 @@ def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None
             return None
         heads, repeated = array.shape[1], result[1]
         are_known = isinstance(heads, int) and isinstance(repeated, int) and heads > 0
-        if not are_known or result != (array.shape[0], repeated, *array.shape[3:]) or repeated % heads:
+        if not are_known or result != (array.shape[0], repeated, *array.shape[3:]):
             return None
         shared = repeated // heads
         # Repeated batches may give the same number of heads, in another order.
