@@ -284,14 +284,28 @@ def test_a_query_that_sees_no_key(calls: Calls, nodes: str, low: float) -> None:
     np.testing.assert_allclose(result, by_onnxruntime(model, inputs), rtol=2e-4, atol=2e-5)
 
 
-def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero() -> None:
-    nodes = f"{PRODUCT}  s = Where(seen, p, low)  {GUARD}"
+@pytest.mark.parametrize(
+    "steps", ["s = Where(seen, p, low)", "f = Where(seen, zero, low)  s = Add(p, f)"], ids=["replaced", "added"]
+)
+def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero(steps: str) -> None:
+    nodes = f"{PRODUCT}  {steps}  {GUARD}"
     shapes = read(nodes)
     model, inputs = network(nodes, shapes, LOW), arrays(shapes)
     inputs["seen"][2] = False
-    slopes = derivatives(model, inputs)
-    assert not any(np.isnan(one).any() for one in slopes.values())
-    assert not slopes["q"][:, :, 2].any()
+    grads = derivatives(model, inputs)
+    assert not any(np.isnan(one).any() for one in grads.values())
+    assert not grads["q"][:, :, 2].any()
+
+
+@pytest.mark.parametrize("form", ["filled", "filled and biased"])
+def test_derivatives_do_not_pass_through_replaced_scores(form: str) -> None:
+    nodes, constants = FORMS[form]
+    shapes = read(nodes)
+    model, inputs = network(nodes, shapes, constants), arrays(shapes)
+    inputs["seen"][2] = False
+    grads = derivatives(model, inputs)
+    assert not grads["q"][:, :, 2].any()
+    np.testing.assert_allclose(grads["k"], derivatives(with_all_outputs(model), inputs)["k"], rtol=2e-4, atol=2e-5)
 
 
 # Others
@@ -427,6 +441,15 @@ OTHERS = {
         "float[0, 6] m = {}",
         {"q": (1, 1, 1, 8), "k": (1, 1, 6, 8), "v": (1, 1, 6, 3)},
     ),
+    "queries of one head": Near(
+        REPEATED,
+        "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 6, 8}, int64[4] of_v = {1, 4, 6, 3}",
+        {"q": (1, 1, 5, 8), "k": (1, 2, 1, 6, 8), "v": (1, 2, 1, 6, 3)},
+    ),
+    "values of another type": Near(
+        f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Cast<to = 10>(w)  v2 = Cast<to = 10>(v)  y2 = MatMul(u, v2)"
+        "  y = Cast<to = 1>(y2)"
+    ),
     "a vector of queries": Near(AS_ONE, shapes={"q": (8,), "t": (8, 6), "v": (6, 3)}),
     "values of more batches": Near(AS_ONE, shapes={"q": (1, 6, 8), "t": (1, 8, 6), "v": (2, 6, 3)}),
     "keys of fewer batches": Near(AS_ONE, shapes={"q": (2, 6, 8), "t": (1, 8, 6), "v": (1, 6, 3)}),
@@ -496,6 +519,10 @@ SAME = {
         "int64[5] twice = {1, 1, 2, 1, 1}, int64[4] of_k = {1, 4, 8, 6}, int64[4] of_v = {1, 4, 8, 3}",
         {"q": (1, 4, 5, 6), "k": (1, 2, 1, 6, 8), "v": (1, 2, 1, 8, 3)},
     ),
+    "keys that are scaled twice": Near(
+        f"{TURNED}  u = Mul(two, t)  u2 = Div(u, three)  s = MatMul(q, u2)  {REST}",
+        "float two = {2}, float three = {3}",
+    ),
     "keys that divide": Near(
         f"{TURNED}  u = Div(two, t)  s = MatMul(q, u)  {REST}",
         "float two = {2}",
@@ -533,6 +560,11 @@ SAME = {
         "float[2, 3] m = {0, -2, -2, 0, 0, -2}, float[2, 3] m2 = {0, 0, -3, 0, 0, 0}",
         {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
     ),
+    "an added causal mask of another number": Near(
+        f"{PRODUCT}  f = Where(m2, p, low)  s = Add(f, m)  {REST}",
+        "float low = {-inf}, float[2, 3] m = {0, -2, -2, 0, 0, -2}, bool[3] m2 = {1, 0, 1}",
+        {"q": (1, 1, 2, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
     "an added causal mask of two numbers": Near(
         f"{PRODUCT}  s = Add(p, m)  {REST}",
         "float[2, 3] m = {0, -2, -3, 0, 0, -2}",
@@ -567,6 +599,12 @@ SAME = {
         f"{PRODUCT}  s = Add(p, m)  {GUARD}",
         "float zero = {0}, float[3, 3] m = {-inf, -inf, -inf, 0, -inf, -inf, 0, 0, -inf}",
         {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)},
+    ),
+    "guarded, with a causal mask and another": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Where(m, f, low)  {GUARD}",
+        "float low = {-inf}, float zero = {0}, bool[3, 3] m = {1, 0, 0, 1, 1, 0, 1, 1, 1}",
+        {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3), "seen": (3, 3)},
+        change=lambda inputs: inputs["seen"].__setitem__(0, [False, False, True]),
     ),
     "guarded, with low biases": Near(
         f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {GUARD}",
@@ -685,13 +723,23 @@ def test_readers_of_sizes_do_not_matter(calls: Calls) -> None:
     assert len(calls) == 1
 
 
-def test_errors_name_the_node_of_the_file() -> None:
+@pytest.mark.parametrize(("name", "shape", "node"), [("v", (2, 4, 7, 3), "y"), ("q", (2, 4, 5, 7), "p")])
+def test_errors_name_the_node_of_the_file(name: str, shape: tuple[int, ...], node: str) -> None:
     nodes = f"{PRODUCT}  s = Add(p, bias)  {REST}"
     shapes = read(nodes)
     model = network(nodes, {name: [f"{name}{i}" for i in range(4)] for name in shapes})
-    inputs = arrays(shapes | {"v": (2, 4, 7, 3)})
-    with pytest.raises(InvalidDesc, match=r"nodes\.y\.MatMul"):
+    inputs = arrays(shapes | {name: shape})
+    with pytest.raises(InvalidDesc, match=rf"nodes\.{node}\.MatMul"):
         dmljax.onnx.load(model)(**inputs)
+
+
+def test_errors_name_the_node_that_adds_a_bias_of_wrong_heads() -> None:
+    repeated = OTHERS["queries of one head"]
+    nodes = repeated.nodes.replace("s = MatMul(q, t)", "p = MatMul(q, t)  s = Add(p, bias)")
+    shapes = {**repeated.shapes, "q": (1, 4, 5, 8), "bias": (3, 1, 1)}
+    model = network(nodes, shapes | {"bias": ["heads", 1, 1]}, repeated.constants)
+    with pytest.raises(InvalidDesc, match=r"nodes\.s\.Add"):
+        dmljax.onnx.load(model)(**arrays(shapes))
 
 
 def test_an_attention_in_a_subgraph_is_joined(calls: Calls) -> None:

@@ -279,9 +279,7 @@ def _add_bias(
     if triangle is not None and triangle.rank <= rank and is_only_mask and scores.first is None:
         scores.first, scores.added = triangle.first, triangle.added
     else:
-        bias = as_array(nodes.tensor(name))
-        _require(bias.dtype in FLOATS)
-        scores.biases.append(bias)
+        scores.biases.append(as_array(nodes.tensor(name)))
 
 
 # Attention
@@ -348,8 +346,8 @@ def _attention(nodes: _Nodes) -> Array:
     are_seen = [fitting(mask) for mask in scores.are_seen]
     is_seen = reduce(operator.and_, are_seen) if are_seen else None
     mask = Mask(jnp.asarray(scores.added, wide), is_seen, end=_ends(scores.first, sizes))
-    if math.isfinite(scores.added) and is_seen is not None and bias is None:
-        # A query that sees no key attends to all alike, because all of its scores are the same number.
+    if math.isfinite(scores.added) and is_seen is not None:
+        # A query that sees no key attends to all alike, and has no derivative through the scores that are replaced.
         queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
     is_open = None
     removing = mask if scores.added == -math.inf else Mask()
