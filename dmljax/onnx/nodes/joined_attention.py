@@ -398,5 +398,6 @@ def _any_seen(mask: Mask, bias: Array | None, sizes: Sequence[int]) -> Array:
     """Whether each query sees any key, along the dimensions of the scores."""
     parts = [] if bias is None else [bias > -jnp.inf]
     parts += [] if mask.is_seen is None else [mask.is_seen]
-    parts += [] if mask.end is None else [jnp.arange(sizes[-1], dtype=jnp.int32) < mask.end]
+    shape = *(1 for _ in sizes[:-1]), sizes[-1]
+    parts += [] if mask.end is None else [jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) < mask.end]
     return jnp.any(reduce(operator.and_, parts), -1, keepdims=True)
