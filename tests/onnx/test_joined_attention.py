@@ -814,7 +814,7 @@ class Forms:
         return bool(self.random.random() < share)
 
     def pick(self, choices: Sequence[Any]) -> Any:
-        return choices[self.random.integers(len(choices))]
+        return choices[int(self.random.integers(len(choices)))]
 
     def add(self, call: str) -> str:
         name = f"x{len(self.nodes)}"
@@ -837,7 +837,7 @@ class Forms:
     def scaled(self, name: str) -> str:
         """A value times a number, or sometimes times a number for each column, or divided."""
         number = self.pick([0.5, 2.0, -1.0])
-        scale = self.constant(np.float32(number if self.chance(0.8) else [number, 1, 2, 1]))
+        scale = self.constant(np.array(number if self.chance(0.8) else [number, 1, 2, 1], np.float32))
         return self.add(self.pick([f"Mul({name}, {scale})", f"Mul({scale}, {name})", f"Div({name}, {scale})"]))
 
     def permuted(self, name: str, usual: Sequence[int]) -> str:
@@ -870,7 +870,7 @@ class Forms:
     def mask(self) -> str:
         shape = self.pick([(SIDE, SIDE), (SIDE,), (2, 1, 1, SIDE), (2, 1, SIDE, SIDE), (1, 1, 1, SIDE, SIDE)])
         if self.chance(0.4):
-            own = np.tri(SIDE, SIDE, self.random.integers(2), dtype=bool)
+            own = np.tri(SIDE, SIDE, int(self.random.integers(2)), dtype=bool)
             own = own if self.chance(0.8) else own.T
             return self.constant(own if self.chance(0.8) else own[None, None, None])
         mask = self.random.random(shape) > 0.3
