@@ -1,6 +1,6 @@
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
 
-`python tests/generated.py` writes this file.
+`python tests/tools/generated.py` writes this file.
 """
 
 # fmt: off
@@ -18,84 +18,84 @@ from dmljax.types import (
     IsInfinityMode, MatrixTransform, MultiheadAttentionMaskType, PaddingMode, QuantizationType, RandomGeneratorType,
     RecurrentNetworkDirection, ReduceFunction, RoundingMode, TensorFlags
 )
-from dmljax.ops.activation import (
+from dmljax.ops.data.gathering import (
+    GatherDesc, GatherElementsDesc, GatherNd1Desc, GatherNdDesc, ReverseSubsequencesDesc, ScatterDesc,
+    ScatterElementsDesc, ScatterNdDesc
+)
+from dmljax.ops.data.generation import (
+    DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc, FillValueSequenceDesc, RandomGeneratorDesc
+)
+from dmljax.ops.data.indexing import NonzeroCoordinatesDesc, OneHotDesc
+from dmljax.ops.data.movement import (
+    DepthToSpace1Desc, DepthToSpaceDesc, JoinDesc, Slice1Desc, SliceDesc, SliceGradDesc, SpaceToDepth1Desc,
+    SpaceToDepthDesc, SplitDesc, TileDesc
+)
+from dmljax.ops.elementwise.activation import (
     ActivationCeluDesc, ActivationEluDesc, ActivationGeluDesc, ActivationHardSigmoidDesc, ActivationHardSwishDesc,
     ActivationIdentityDesc, ActivationLeakyReluDesc, ActivationLinearDesc, ActivationParameterizedReluDesc,
     ActivationParametricSoftplusDesc, ActivationReluDesc, ActivationReluGradDesc, ActivationScaledEluDesc,
     ActivationScaledTanhDesc, ActivationShrinkDesc, ActivationSigmoidDesc, ActivationSoftplusDesc,
     ActivationSoftsignDesc, ActivationSwishDesc, ActivationTanhDesc, ActivationThresholdedReluDesc
 )
-from dmljax.ops.arithmetic import (
+from dmljax.ops.elementwise.arithmetic import (
     ElementWiseAdd1Desc, ElementWiseAddDesc, ElementWiseAtanYxDesc, ElementWiseConstantPowDesc,
     ElementWiseDifferenceSquareDesc, ElementWiseDivideDesc, ElementWiseMaxDesc, ElementWiseMeanDesc,
     ElementWiseMinDesc, ElementWiseModulusFloorDesc, ElementWiseModulusTruncateDesc, ElementWiseMultiplyDesc,
     ElementWisePowDesc, ElementWiseSubtractDesc
 )
-from dmljax.ops.attention import MultiheadAttention1Desc, MultiheadAttentionDesc
-from dmljax.ops.bitwise import (
+from dmljax.ops.elementwise.bitwise import (
     ElementWiseBitAndDesc, ElementWiseBitCountDesc, ElementWiseBitNotDesc, ElementWiseBitOrDesc,
     ElementWiseBitShiftLeftDesc, ElementWiseBitShiftRightDesc, ElementWiseBitXorDesc
 )
-from dmljax.ops.clipping import (
+from dmljax.ops.elementwise.clipping import (
     ElementWiseClip1Desc, ElementWiseClipDesc, ElementWiseClipGrad1Desc, ElementWiseClipGradDesc,
     ElementWiseThresholdDesc
 )
-from dmljax.ops.convolution import ConvolutionDesc, ConvolutionIntegerDesc, QuantizedLinearConvolutionDesc
-from dmljax.ops.elementary import (
+from dmljax.ops.elementwise.elementary import (
     CastDesc, ElementWiseAbsDesc, ElementWiseAcosDesc, ElementWiseAcoshDesc, ElementWiseAsinDesc, ElementWiseAsinhDesc,
     ElementWiseAtanDesc, ElementWiseAtanhDesc, ElementWiseCeilDesc, ElementWiseCosDesc, ElementWiseCoshDesc,
     ElementWiseErfDesc, ElementWiseExpDesc, ElementWiseFloorDesc, ElementWiseIdentityDesc, ElementWiseLogDesc,
     ElementWiseNegateDesc, ElementWiseRecipDesc, ElementWiseRoundDesc, ElementWiseSignDesc, ElementWiseSinDesc,
     ElementWiseSinhDesc, ElementWiseSqrtDesc, ElementWiseTanDesc, ElementWiseTanhDesc, ValueScale2DDesc
 )
-from dmljax.ops.gathering import (
-    GatherDesc, GatherElementsDesc, GatherNd1Desc, GatherNdDesc, ReverseSubsequencesDesc, ScatterDesc,
-    ScatterElementsDesc, ScatterNdDesc
-)
-from dmljax.ops.generation import (
-    DiagonalMatrix1Desc, DiagonalMatrixDesc, FillValueConstantDesc, FillValueSequenceDesc, RandomGeneratorDesc
-)
-from dmljax.ops.indexing import NonzeroCoordinatesDesc, OneHotDesc
-from dmljax.ops.logic import (
+from dmljax.ops.elementwise.logic import (
     ElementWiseIfDesc, ElementWiseIsInfinityDesc, ElementWiseIsNanDesc, ElementWiseLogicalAndDesc,
     ElementWiseLogicalEqualsDesc, ElementWiseLogicalGreaterThanDesc, ElementWiseLogicalGreaterThanOrEqualDesc,
     ElementWiseLogicalLessThanDesc, ElementWiseLogicalLessThanOrEqualDesc, ElementWiseLogicalNotDesc,
     ElementWiseLogicalOrDesc, ElementWiseLogicalXorDesc
 )
-from dmljax.ops.movement import (
-    DepthToSpace1Desc, DepthToSpaceDesc, JoinDesc, Slice1Desc, SliceDesc, SliceGradDesc, SpaceToDepth1Desc,
-    SpaceToDepthDesc, SplitDesc, TileDesc
+from dmljax.ops.elementwise.quantization import (
+    DequantizeDesc, DynamicQuantizeLinearDesc, ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc,
+    ElementWiseQuantizedLinearAddDesc, QuantizeDesc
 )
-from dmljax.ops.normalization import (
+from dmljax.ops.images.convolution import ConvolutionDesc, ConvolutionIntegerDesc, QuantizedLinearConvolutionDesc
+from dmljax.ops.images.padding import FoldDesc, Padding1Desc, PaddingDesc, UnfoldDesc
+from dmljax.ops.images.pooling import (
+    AveragePooling1Desc, AveragePoolingDesc, AveragePoolingGradDesc, LpPooling1Desc, LpPoolingDesc, MaxPooling1Desc,
+    MaxPooling2Desc, MaxPoolingDesc, MaxPoolingGradDesc, MaxUnpoolingDesc, QuantizedLinearAveragePoolingDesc
+)
+from dmljax.ops.images.regions import RoiAlign1Desc, RoiAlignDesc, RoiAlignGradDesc, RoiPoolingDesc
+from dmljax.ops.images.resampling import (
+    Resample1Desc, Resample2Desc, Resample3Desc, ResampleDesc, ResampleGrad1Desc, ResampleGradDesc, Upsample2DDesc
+)
+from dmljax.ops.networks.attention import MultiheadAttention1Desc, MultiheadAttentionDesc
+from dmljax.ops.networks.products import (
+    GemmDesc, MatrixMultiplyIntegerDesc, MatrixMultiplyIntegerToFloatDesc, QuantizedLinearMatrixMultiplyDesc
+)
+from dmljax.ops.networks.recurrence import GruDesc, LstmDesc, RnnDesc
+from dmljax.ops.networks.training import AdamOptimizerDesc
+from dmljax.ops.rows.normalization import (
     BatchNormalizationDesc, BatchNormalizationGradDesc, BatchNormalizationTrainingDesc,
     BatchNormalizationTrainingGradDesc, LocalResponseNormalizationDesc, LocalResponseNormalizationGradDesc,
     LpNormalizationDesc, MeanVarianceNormalization1Desc, MeanVarianceNormalization2Desc, MeanVarianceNormalizationDesc
 )
-from dmljax.ops.padding import FoldDesc, Padding1Desc, PaddingDesc, UnfoldDesc
-from dmljax.ops.pooling import (
-    AveragePooling1Desc, AveragePoolingDesc, AveragePoolingGradDesc, LpPooling1Desc, LpPoolingDesc, MaxPooling1Desc,
-    MaxPooling2Desc, MaxPoolingDesc, MaxPoolingGradDesc, MaxUnpoolingDesc, QuantizedLinearAveragePoolingDesc
-)
-from dmljax.ops.products import (
-    GemmDesc, MatrixMultiplyIntegerDesc, MatrixMultiplyIntegerToFloatDesc, QuantizedLinearMatrixMultiplyDesc
-)
-from dmljax.ops.quantization import (
-    DequantizeDesc, DynamicQuantizeLinearDesc, ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc,
-    ElementWiseQuantizedLinearAddDesc, QuantizeDesc
-)
-from dmljax.ops.recurrence import GruDesc, LstmDesc, RnnDesc
-from dmljax.ops.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
-from dmljax.ops.regions import RoiAlign1Desc, RoiAlignDesc, RoiAlignGradDesc, RoiPoolingDesc
-from dmljax.ops.resampling import (
-    Resample1Desc, Resample2Desc, Resample3Desc, ResampleDesc, ResampleGrad1Desc, ResampleGradDesc, Upsample2DDesc
-)
-from dmljax.ops.scans import CumulativeProductDesc, CumulativeSummationDesc
-from dmljax.ops.selection import TopK1Desc, TopKDesc
-from dmljax.ops.softmax import (
+from dmljax.ops.rows.reduction import ArgmaxDesc, ArgminDesc, ReduceDesc
+from dmljax.ops.rows.scans import CumulativeProductDesc, CumulativeSummationDesc
+from dmljax.ops.rows.selection import TopK1Desc, TopKDesc
+from dmljax.ops.rows.softmax import (
     ActivationHardmax1Desc, ActivationHardmaxDesc, ActivationLogSoftmax1Desc, ActivationLogSoftmaxDesc,
     ActivationSoftmax1Desc, ActivationSoftmaxDesc
 )
-from dmljax.ops.training import AdamOptimizerDesc
 __all__ = [
     "OPERATORS", "ActivationCeluDesc", "ActivationEluDesc", "ActivationGeluDesc", "ActivationHardSigmoidDesc",
     "ActivationHardSwishDesc", "ActivationHardmax1Desc", "ActivationHardmaxDesc", "ActivationIdentityDesc",

@@ -24,7 +24,7 @@ from dmljax.foundation.scalars import Scalar
 from dmljax.graphs.assembly import Assembly, first_readers
 from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, written
 from dmljax.graphs.graph import Graph
-from dmljax.ops.elementary import ElementWiseIdentityDesc
+from dmljax.ops.elementwise.elementary import ElementWiseIdentityDesc
 from dmljax.text import join_words, show, unused_name
 from dmljax.types import DataType
 

@@ -30,7 +30,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def reseed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives each test the same random numbers, whichever tests ran before it."""
     if hasattr(request.module, "RNG"):
-        monkeypatch.setattr(request.module, "RNG", np.random.default_rng(zlib.crc32(request.node.nodeid.encode())))
+        seed = zlib.crc32(f"{request.path.name}::{request.node.name}".encode())  # wherever the file is
+        monkeypatch.setattr(request.module, "RNG", np.random.default_rng(seed))
 
 
 @pytest.fixture(params=["eager", pytest.param("jitted", marks=pytest.mark.full)])
@@ -129,7 +130,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
         kept = [case for case in cases if all(mark.kwargs for mark in (*of_test, *case.marks) if mark.name == "full")]
         drawn = [mark.kwargs["but"] for mark in of_test if mark.kwargs][:1]
         if kept and drawn:
-            kept = random.Random(metafunc.definition.nodeid).sample(kept, min(drawn[0], len(kept)))
+            kept = random.Random(metafunc.definition.name).sample(kept, min(drawn[0], len(kept)))
         cases[:] = kept or cases[:1]  # without any, pytest would make a test that has no parameters
 
 

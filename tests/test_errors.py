@@ -32,8 +32,8 @@ from dmljax.errors import (
     within,
 )
 from dmljax.foundation import extras
-from dmljax.onnx.counts import NotKnown, UndecidedCount
-from dmljax.onnx.registry import KeyNeeded
+from dmljax.onnx.handlers.registry import KeyNeeded
+from dmljax.onnx.values.counts import NotKnown, UndecidedCount
 from dmljax.run.answers import Refusal
 from dmljax.run.onnxruntime.capi import onnxruntime_pybind11_state as states
 

@@ -35,8 +35,8 @@ from dmljax.foundation.checks import (
     not_static,
     sequence,
 )
+from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
-from dmljax.lowerings.sizes import is_symbolic
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
 

@@ -10,8 +10,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where, path_of, require, spell_path
+from dmljax.foundation.sharding import broadcast_alike
 from dmljax.foundation.sizes import remedy_for_channels, remedy_for_open, require_dimensions
-from dmljax.lowerings.sharding import broadcast_alike
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 

@@ -33,10 +33,10 @@ from dmljax.calls.binding import bound_arguments
 from dmljax.calls.documentation import documentation
 from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
+from dmljax.foundation.dimensions import MAX_BYTES, is_addressable
 from dmljax.foundation.open_sizes import Undecided, undecided
 from dmljax.foundation.precision import resolve_precision
 from dmljax.foundation.scalars import ScaleBias
-from dmljax.lowerings.sizes import MAX_BYTES, is_addressable
 from dmljax.types import x64_enabled
 
 P = ParamSpec("P")

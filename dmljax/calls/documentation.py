@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any, get_args
 
 from dmljax.calls.arguments import ArrayKind, Kind, NumberKind, OneOf, groups_of, spelled
@@ -91,7 +92,9 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
 
 def _lines_for(function: Callable[..., Any]) -> dict[str, str]:
     family, other = function.__globals__, _referred(function)
-    shared = _lines_of_module(family["__package__"]) | _lines_of_module(family["__name__"])
+    shared: dict[str, str] = {}
+    for name in accumulate(family["__name__"].split("."), "{}.{}".format):
+        shared |= _lines_of_module(name)
     return shared | (_lines_for(other) if other else {}) | _lines_in(function.__doc__)
 
 

@@ -38,7 +38,7 @@ from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import Dispatchable, DispatchModel, Finding, InvalidModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.printing import result_json, result_pieces, total_milliseconds
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
 from dmljax.estimation import artifacts, generation, table as estimate_table
 from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
@@ -125,8 +125,9 @@ def _is_onnx(path: str) -> bool:
 
 def _run_onnx(path: str, options: argparse.Namespace) -> None:
     # Imported here: the package onnx is an extra.
-    from dmljax.onnx import load as load_onnx, timing
-    from dmljax.onnx.example_inputs import files_by_name, make_inputs
+    from dmljax.command_line.onnx import timing
+    from dmljax.command_line.onnx.example_inputs import files_by_name, make_inputs
+    from dmljax.onnx import load as load_onnx
 
     if options.emit or options.fuse:
         option = "--emit" if options.emit else "--fuse"
@@ -165,7 +166,7 @@ def _sizes_of_inputs(
     model: Any, options: argparse.Namespace, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> Any:
     """Collects the sizes of inputs from options; `--binding_shape` may also name outputs, which the model computes."""
-    from dmljax.onnx.input_types import GivenSizes
+    from dmljax.command_line.onnx.input_types import GivenSizes
 
     outputs = {own.name for own in model.outputs}
     names = {size for own in model.inputs for size in own.sizes or () if isinstance(size, str)}
@@ -300,7 +301,7 @@ def _check_weights(path: str, options: argparse.Namespace) -> int:
 
 
 def _check_onnx(path: str, options: argparse.Namespace) -> int:
-    from dmljax.onnx.checking import checked
+    from dmljax.command_line.onnx.checking import checked
 
     found = checked(path)
     if options.json:
@@ -328,7 +329,7 @@ def _print_counts(path: str, check: Any) -> None:
 
 def _check_folder(path: str, options: argparse.Namespace) -> int:
     # Imported here: the package onnx is an extra.
-    from dmljax.onnx.checking import checked_diffusion, checked_folder
+    from dmljax.command_line.onnx.checking import checked_diffusion, checked_folder
 
     _refuse_model_options(path, options)
     try:
@@ -445,7 +446,7 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     """Estimates the prompts and tokens of a language model for each batch and target."""
     # Imported here: the package onnx is an extra.
     from dmljax.onnx import language_model
-    from dmljax.onnx.language import parts
+    from dmljax.onnx.language.model import parts
 
     _refuse_model_options(path, options, gradient=options.gradient, optimizer=options.optimizer)
     model = language_model(path, dtype=options.dtype)
@@ -500,10 +501,10 @@ def generate(options: argparse.Namespace) -> int:
         return _generate_picture(options)
     _refuse_options(options, _OF_DIFFUSION, "is only for folders of diffusion models")
     # Imported here: the package onnx is an extra.
+    from dmljax.command_line.onnx.example_inputs import array_in
     from dmljax.onnx import language_model
-    from dmljax.onnx.example_inputs import array_in
-    from dmljax.onnx.genai import Search
-    from dmljax.onnx.tokens import Tokenizer
+    from dmljax.onnx.language.settings import Search
+    from dmljax.onnx.language.tokens import Tokenizer
 
     model = language_model(options.folder)
     if options.chat:
@@ -570,8 +571,8 @@ def _prompt(options: argparse.Namespace) -> str:
 def _generate_picture(options: argparse.Namespace) -> int:
     """Draws a picture of a prompt, and writes it to a file."""
     # Imported here: the package onnx is an extra.
-    from dmljax.onnx.diffusion import diffusion_model, read_diffusion_settings
-    from dmljax.onnx.schedulers import scheduler_of
+    from dmljax.onnx.diffusion.model import diffusion_model, read_diffusion_settings
+    from dmljax.onnx.diffusion.schedulers import scheduler_of
 
     _refuse_options(options, _OF_LANGUAGE, "is only for folders of language models")
     require((), options.output is not None, "--output must name the picture's file", remedy="-o picture.png")
@@ -708,8 +709,8 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
         program = program_of(descs[0], (), None)
         weights = dict(getattr(descs[0], "constants", program.weights or {}))
         return program._replace(function=lambda weights, *inputs: function(*inputs), weights=weights)
+    from dmljax.command_line.onnx.input_types import open_types_of_inputs
     from dmljax.onnx import load as load_onnx
-    from dmljax.onnx.input_types import open_types_of_inputs
 
     model = load_onnx(path)
     if model.is_random:
@@ -741,8 +742,8 @@ def _programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any
 
 def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str, Any, Inputs]]:
     """Yields an ONNX model; without `--batch`, each chip gets one example."""
+    from dmljax.command_line.onnx.input_types import types_of_inputs
     from dmljax.onnx import load as load_onnx
-    from dmljax.onnx.input_types import types_of_inputs
 
     model = load_onnx(path)
     sizes = _sizes_of_inputs(model, options)

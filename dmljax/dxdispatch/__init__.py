@@ -32,7 +32,7 @@ from dmljax.dxdispatch.fusion import fuse
 from dmljax.dxdispatch.model import (
     Binding, Dispatch, Dispatchable, DispatchModel, Finding, InvalidModel, Print, Resource, UnreadableModel, WriteFile
 )
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 
 __all__ = [
     "Binding", "Dispatch", "DispatchModel", "Dispatchable", "Dispatched", "Execution", "Finding", "InvalidModel",

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
-from dmljax.dxdispatch.bindings import require_room
 from dmljax.dxdispatch.files import bytes_of, target_in, whole_elements, write_values
 from dmljax.dxdispatch.model import Binding, BindPoint, Dispatch, Dispatchable, DispatchModel, Print, WriteFile
 from dmljax.dxdispatch.networks import SizedNetwork
+from dmljax.dxdispatch.reading.bindings import require_room
 from dmljax.errors import InvalidDesc, Problem, inside, require
 from dmljax.graphs.graph import Graph
 from dmljax.types import INTEGERS_4, DataType, x64_enabled

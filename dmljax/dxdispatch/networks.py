@@ -96,7 +96,7 @@ class SizedNetwork:
     title = "ONNX model"
 
     def __init__(self, model: Any, structs: Mapping[str, jax.ShapeDtypeStruct]) -> None:
-        from dmljax.onnx.counts import NotKnown
+        from dmljax.onnx.values.counts import NotKnown
 
         self._model, self._structs, self._is_wide = model, structs, x64_enabled()
         self._names = [*dict.fromkeys(output.name for output in model.outputs)]  # a file may list an output twice

@@ -9,7 +9,7 @@ from string import Template
 from typing import NamedTuple
 
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.estimation.cost import Cost
+from dmljax.estimation.hlo.cost import Cost
 from dmljax.text import did_you_mean
 
 # Measured on an H100 (tests/benchmarks/RESULTS.md): a kernel in a chain, and the extra time of a loop's iteration

@@ -7,8 +7,8 @@ from typing import Any
 
 from jax.extend.core import Jaxpr
 
-from dmljax.estimation.cost import Cost, Step
-from dmljax.estimation.roof import devices_in, programs_in
+from dmljax.estimation.hlo.cost import Cost, Step
+from dmljax.estimation.roofline import devices_in, programs_in
 
 
 def with_declared(steps: Sequence[Step], program: Jaxpr, platform: str, devices: int) -> list[Step]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dmljax.errors import require, within
 from dmljax.estimation.chips import Times
-from dmljax.estimation.cost import Cost
+from dmljax.estimation.hlo.cost import Cost
 from dmljax.estimation.placement import Placed
 from dmljax.estimation.report import COMPILED, Estimate
 from dmljax.estimation.targets import Place

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.chips import Target, Times, sum_of_times
-from dmljax.estimation.cost import Cost, Step, called_kernels, calls_without_cost, steps_of
 from dmljax.estimation.declared import with_declared
 from dmljax.estimation.depth import PreparedByDepth, by_depth
+from dmljax.estimation.hlo.cost import Cost, Step, called_kernels, calls_without_cost, steps_of
 from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
 from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
 from dmljax.estimation.report import LESS_MEMORY, Batch, Estimate, NodeCost
-from dmljax.estimation.roof import roof_of, seconds_of_products
+from dmljax.estimation.roofline import roof_of, seconds_of_products
 from dmljax.estimation.targets import Place, place_of, without_mesh
 from dmljax.estimation.training import gradient_of, optimizer_of, training_step
 from dmljax.text import join_words, show

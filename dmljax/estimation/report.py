@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from dmljax.estimation.chips import Times
-from dmljax.estimation.cost import Cost
+from dmljax.estimation.hlo.cost import Cost
 from dmljax.text import join_words
 
 MOST = 10  # nodes to list

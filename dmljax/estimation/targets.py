@@ -20,9 +20,9 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from dmljax.errors import Problem, Unsupported, require
 from dmljax.estimation.chips import TARGETS, Target, Tpu, chips_of, gpu_config, usual_slices
-from dmljax.estimation.cost import Cost, called_kernels, calls_without_cost, steps_of
 from dmljax.estimation.declared import with_declared
-from dmljax.estimation.exchange import Exchange
+from dmljax.estimation.hlo.cost import Cost, called_kernels, calls_without_cost, steps_of
+from dmljax.estimation.hlo.exchange import Exchange
 from dmljax.foundation.extras import command_for
 from dmljax.text import one_line
 

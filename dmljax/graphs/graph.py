@@ -25,7 +25,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
 from dmljax.graphs.steps import Step, needed, run_at_each_call
-from dmljax.lowerings.channels import network_of
+from dmljax.lowerings.images.channels import network_of
 from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
 from dmljax.lowerings.workarounds import rounded
 from dmljax.pictures import present

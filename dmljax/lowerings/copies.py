@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.arithmetic.floats import sort_keys
 from dmljax.foundation.checks import require_counts
+from dmljax.foundation.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
+from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
 from dmljax.lowerings.workarounds import bfloat16_of
 from dmljax.types import FLOATS, widened
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from jax import lax
 
-from dmljax.lowerings.sharding import varying_alike
+from dmljax.foundation.sharding import varying_alike
 
 R = TypeVar("R")  # an array, or a tree of arrays
 

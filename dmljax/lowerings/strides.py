@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.lowerings.sharding import partitioned
+from dmljax.foundation.sharding import partitioned
 from dmljax.types import bits_of
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.arithmetic.derivatives import with_derivatives, with_slopes
-from dmljax.arithmetic.floats import layout
+from dmljax.lowerings.numbers.derivatives import with_derivatives, with_slopes
+from dmljax.lowerings.numbers.floats import layout
 
 
 @with_derivatives(lambda a, b: b, lambda a, b: a)

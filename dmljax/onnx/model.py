@@ -11,25 +11,27 @@ import numpy as np
 import onnx
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
+import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
 from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.graphs.graph import Graph
-from dmljax.onnx import saving, sharding
-from dmljax.onnx.directml import directml_graph
-from dmljax.onnx.equal_layers import Kinds, Layers, find_layers, shortened
-from dmljax.onnx.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
-from dmljax.onnx.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
-from dmljax.onnx.inputs import Inputs, checked
-from dmljax.onnx.interpreter import Program, as_array
-from dmljax.onnx.joining import constants_of_masks, joined
-from dmljax.onnx.low_rank import Matrix, additions, drawn
-from dmljax.onnx.packed_weights import Origin
-from dmljax.onnx.padded import is_padded_array, sizes_of
-from dmljax.onnx.parameters import Array, DType, Elements, Value
-from dmljax.onnx.plan import CallWeights, Plan, unpacked, without_sizes
-from dmljax.onnx.refusals import told_once
-from dmljax.onnx.registry import LARGEST, Handler
-from dmljax.onnx.rehearsal import Rehearsal, refusals, rehearsed
+from dmljax.onnx import sharding
+from dmljax.onnx.graph import saving
+from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
+from dmljax.onnx.handlers.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
+from dmljax.onnx.handlers.refusals import told_once
+from dmljax.onnx.handlers.registry import LARGEST, Handler
+from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, find_layers, shortened
+from dmljax.onnx.rewrites.joining import constants_of_masks, joined
+from dmljax.onnx.rewrites.low_rank import Matrix, additions, drawn
+from dmljax.onnx.rewrites.packed_weights import Origin
+from dmljax.onnx.running.inputs import Inputs, checked
+from dmljax.onnx.running.interpreter import Program, as_array
+from dmljax.onnx.running.plan import CallWeights, Plan, unpacked, without_sizes
+from dmljax.onnx.running.rehearsal import Rehearsal, refusals, rehearsed
+from dmljax.onnx.to_directml.conversion import directml_graph
+from dmljax.onnx.values.padded import is_padded_array, sizes_of
+from dmljax.onnx.values.types import Array, DType, Elements, Value
 from dmljax.text import did_you_mean, show
 from dmljax.types import Results
 

@@ -12,9 +12,9 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.foundation.meshes import divided, require_fitting
-from dmljax.onnx.file import Node, OnnxGraph
-from dmljax.onnx.low_rank import BARE, FIRST, SECOND
-from dmljax.onnx.registry import Handler
+from dmljax.onnx.graph.file import Node, OnnxGraph
+from dmljax.onnx.handlers.registry import Handler
+from dmljax.onnx.rewrites.low_rank import BARE, FIRST, SECOND
 from dmljax.text import join_words, show
 
 Sizes = tuple[int, ...]

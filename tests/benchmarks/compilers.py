@@ -1,9 +1,9 @@
 """Every operator beside JAX's idiom on an NVIDIA H100 and a TPU v5e, by what XLA compiles for them on this CPU.
 
-`python tests/benchmarks/compilers.py` writes `compilers.json` beside this file and `notebooks/compilers.md` from it. It
-lowers the budget in `compilers_budget.json`, which tests/test_compilers.py holds dmljax to, where less is needed. Words
-choose operators, real sizes and networks, and then nothing is written without `--update`. `--meshes` prints what the
-networks exchange on several chips instead. It needs the extra `accelerators`.
+`python tests/benchmarks/compilers.py` writes `figures/compilers.json` and `notebooks/compilers.md` from it. It
+lowers the budget in `figures/compilers_budget.json`, which tests/operators/test_compilers.py holds dmljax to, where
+less is needed. Words choose operators, real sizes and networks, and then nothing is written without `--update`.
+`--meshes` prints what the networks exchange on several chips instead. It needs the extra `accelerators`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from plain_networks import NETWORKS
 from real_sizes import REAL_SIZES
 from workloads import Function, Work
 
-sys.path.insert(1, str(Path(__file__).parents[1] / "tables"))
+sys.path.extend(map(str, Path(__file__).parents[1].glob("**/")))
 from compiler_table import (
     CHIPS,
     COUNTS,
@@ -45,7 +45,7 @@ from compiler_table import (
 
 from dmljax.estimation import Compiled, compile_for, roof
 
-BUDGET = Path(__file__).with_name("compilers_budget.json")
+BUDGET = Path(__file__).parent / "figures" / "compilers_budget.json"
 
 
 MOST = 1.05  # times JAX's time that real sizes may take, unless the budget has more

@@ -2,8 +2,8 @@
 
 `python tests/benchmarks/device.py` compares all operators with this machine's CPU, and then times real sizes and
 networks beside plain JAX and PyTorch, and beside the lower bound that `dmljax.estimate` would give. It prints Markdown,
-or writes it to `--output FILE`; `h100.md` has what it printed on an H100. It needs the extra `test`, and PyTorch for
-its column and the networks. `--small` tries everything on little work, on any device.
+or writes it to `--output FILE`; `figures/h100.md` has what it printed on an H100. It needs the extra `test`, and
+PyTorch for its column and the networks. `--small` tries everything on little work, on any device.
 """
 
 import argparse
@@ -26,15 +26,14 @@ from real_sizes import REAL_SIZES, attention, gradients, product
 from timing import Effort, medians
 from workloads import DMLJAX, IDIOM, SEED, TORCH, Function, Work
 
-sys.path.insert(1, str(Path(__file__).parents[1]))
-sys.path.insert(1, str(Path(__file__).parents[1] / "ops"))
+sys.path.extend(map(str, Path(__file__).parents[1].glob("**/")))
 from families import CASES
 from helpers import units_off
 
 from dmljax import directml
 from dmljax.command_line.describe import markdown_table
 from dmljax.estimation import TARGETS, Target, roof
-from dmljax.estimation.cost import steps_of
+from dmljax.estimation.hlo.cost import steps_of
 
 THREADS = 8  # that compile operators
 UNITS = 16  # in the last place, or this much of a result's largest element, that values may be apart

@@ -1,6 +1,6 @@
 """Every operator beside PyTorch, ONNX Runtime and JAX's own functions, on one workload of about 2^20 elements.
 
-`python tests/benchmarks/every.py` writes `every.json` beside this file, from which `notebooks/at-a-glance.md` has its
+`python tests/benchmarks/every.py` writes `figures/every.json`, from which `notebooks/at-a-glance.md` has its
 column of speeds; words choose operators, and then nothing is written.
 """
 
@@ -56,7 +56,7 @@ from recurrence import network
 from timing import Effort, medians
 from workloads import DMLJAX, MEDIUM, RIVALS, SEED, Array, OnnxNode, Work, as_numpy, numbers
 
-sys.path.insert(1, str(Path(__file__).parents[1]))
+sys.path.extend(map(str, Path(__file__).parents[1].glob("**/")))
 from test_peers_elementwise import CASES
 
 import dmljax
@@ -64,7 +64,7 @@ from dmljax.directml import AxisDirection, DepthSpaceOrder, InterpolationMode
 
 Build = Callable[[], Work]
 F = torch.nn.functional
-FILE = Path(__file__).with_name("every.json")
+FILE = Path(__file__).parent / "figures" / "every.json"
 FLOAT = "float32"
 
 
@@ -76,7 +76,7 @@ def random(shape: tuple[int, ...], dtype: str = FLOAT) -> Array:
     return numbers(shape)
 
 
-# Elementwise operators and activations, with the peers of tests/test_peers_elementwise.py
+# Elementwise operators and activations, with the peers of tests/operators/test_peers_elementwise.py
 
 
 def elementwise() -> Iterator[tuple[str, Build]]:

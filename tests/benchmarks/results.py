@@ -17,8 +17,8 @@ import jax
 from dmljax.command_line.describe import function_name, markdown_table, operators_by_family
 
 HERE = Path(__file__).parent
-PAGE, NETWORKS, OPERATORS = HERE / "RESULTS.md", HERE / "networks.json", HERE / "every.json"
-H100 = HERE / "h100.md"  # written on the day that one was at hand
+PAGE, NETWORKS, OPERATORS = HERE / "RESULTS.md", HERE / "figures" / "networks.json", HERE / "figures" / "every.json"
+H100 = HERE / "figures" / "h100.md"  # written on the day that one was at hand
 RIVALS = {"jax.numpy": "jax.numpy's idiom", "torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
 OF_NETWORKS = ("plain JAX", "PyTorch", "ONNX Runtime")
 

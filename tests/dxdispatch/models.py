@@ -7,7 +7,7 @@ from typing import Any
 import dmljax
 from dmljax.dxdispatch.execution import Execution
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 
 MODELS = Path(__file__).parents[2] / "notebooks" / "models"
 GPT = Path(dmljax.__file__).parent / "examples" / "gpt.onnx"

@@ -16,7 +16,7 @@ from models import MODELS, dispatch, findings, hardmax, listed, loaded, tensor, 
 
 from dmljax.directml import ActivationHardmaxDesc, InvalidDesc
 from dmljax.dxdispatch.model import Binding, InvalidModel, Print, UnreadableModel
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 
 IO = {"in": zeros("FLOAT32", 6), "out": zeros("FLOAT32", 6)}
 ROUTE = dispatch("max", InputTensor="in", OutputTensor="out")

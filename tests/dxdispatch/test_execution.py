@@ -15,7 +15,7 @@ from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
 from dmljax.dxdispatch.printing import printed_pieces
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 from dmljax.examples import examples_of
 
 IDENTITY_1 = {  # adds nothing, and fills the diagonal with ones

@@ -23,7 +23,7 @@ from models import MODELS, dispatch, hardmax, listed, tensor, zeros
 from test_serialized import product_with_named_constants
 
 from dmljax.command_line.cli import main
-from dmljax.dxdispatch import context, dispatchables
+from dmljax.dxdispatch.reading import context, dispatchables
 from dmljax.dxdispatch.text import InvalidJson, parse
 
 EVERYTHING = {

@@ -12,7 +12,8 @@ from test_serialized import product_with_named_constants
 
 from dmljax import directml, serialized
 from dmljax.directml import ElementWiseAddDesc, ElementWiseIdentityDesc, Graph
-from dmljax.dxdispatch import Execution, InvalidModel, Repetition, context, load
+from dmljax.dxdispatch import Execution, InvalidModel, Repetition, load
+from dmljax.dxdispatch.reading import context
 
 TensorDesc: Any = directml.TensorDesc  # which also takes names of data types
 DequantizeDesc: Any = directml.DequantizeDesc

@@ -10,7 +10,7 @@ import pytest
 from helpers import FULL
 
 from dmljax.dxdispatch.model import InvalidModel
-from dmljax.dxdispatch.reader import load
+from dmljax.dxdispatch.reading.reader import load
 
 ONE_BYTE = "'initialValuesDataType': 'INT8', 'initialValues': [1]"
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from dmljax.estimation import Cost, cost_of
-from dmljax.estimation.cost import Step, called_kernels, steps_of
+from dmljax.estimation.hlo.cost import Step, called_kernels, steps_of
 
 ADD = """\
 %add (a: f32[], b: f32[]) -> f32[] {

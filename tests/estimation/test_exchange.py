@@ -3,8 +3,8 @@
 import pytest
 
 from dmljax.estimation.chips import TARGETS
-from dmljax.estimation.exchange import Exchange, Groups, exchange_of
-from dmljax.estimation.hlo import parse
+from dmljax.estimation.hlo.exchange import Exchange, Groups, exchange_of
+from dmljax.estimation.hlo.parser import parse
 from dmljax.estimation.targets import Place
 
 

@@ -15,7 +15,7 @@ from dmljax.estimation import Estimate
 from dmljax.estimation.chips import Times
 from dmljax.estimation.generation import Generation, PreparedGeneration, Work, table
 from dmljax.onnx import language_model
-from dmljax.onnx.language import parts
+from dmljax.onnx.language.model import parts
 
 # JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")

@@ -1,6 +1,6 @@
 """The text of compiled HLO modules is read as XLA means it."""
 
-from dmljax.estimation.hlo import Instruction, Tensor, parse
+from dmljax.estimation.hlo.parser import Instruction, Tensor, parse
 
 TEXT = """\
 HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8,4]{1,0})->(f32[8,4]{1,0}, s32[])}

@@ -15,7 +15,7 @@ from helpers import FULL
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from dmljax import multihead_attention
-from dmljax.lowerings.few_bits import Weights, product_with
+from dmljax.lowerings.numbers.few_bits import Weights, product_with
 
 for module in ("libtpu", "jax_cuda12_plugin"):
     pytest.importorskip(module, reason="the extra `accelerators` is not installed")

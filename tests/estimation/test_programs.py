@@ -19,7 +19,7 @@ from dmljax.estimation import TARGETS, Cost, Estimate, NodeCost, compile_for, pr
 from dmljax.estimation.chips import Times
 from dmljax.estimation.programs import node_of
 from dmljax.estimation.report import Batch
-from dmljax.estimation.roof import products_of
+from dmljax.estimation.roofline import products_of
 from dmljax.estimation.training import OPTIMIZERS
 
 # JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.

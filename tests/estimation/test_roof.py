@@ -10,7 +10,7 @@ from jax import lax
 from jax.experimental import pallas
 
 from dmljax.estimation import roof
-from dmljax.estimation.roof import Factors, bytes_of, products_of
+from dmljax.estimation.roofline import Factors, bytes_of, products_of
 
 
 def array(*sizes: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:

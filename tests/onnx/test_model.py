@@ -18,12 +18,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import BOOL, FLOAT, INT64, by_onnxruntime, model, small_network, value
 
 import dmljax.onnx
+import dmljax.onnx.running.plan
 from dmljax import DmlError
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.foundation import checks
-from dmljax.onnx.file import MAIN
-from dmljax.onnx.plan import Plan, Way
-from dmljax.onnx.registry import REGISTRY, make_handler
+from dmljax.onnx.graph.file import MAIN
+from dmljax.onnx.handlers.registry import REGISTRY, make_handler
+from dmljax.onnx.running.plan import Plan, Way
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_a_model_describes_its_inputs_and_outputs(network: Any) -> None:
 
 def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "JAX_ARRAYS", set())  # as in a new process, which has seen no array
-    monkeypatch.setattr("dmljax.onnx.plan.JAX_ARRAYS", checks.JAX_ARRAYS)
+    monkeypatch.setattr("dmljax.onnx.running.plan.JAX_ARRAYS", checks.JAX_ARRAYS)
     run, traces = Plan._run, []
 
     def traced(*given: Any) -> Any:
@@ -68,8 +69,8 @@ def test_a_model_is_compiled_once_for_numpy_and_jax_arrays(picture: Any, monkeyp
 def test_weights_are_constants_of_calls_unless_they_are_many(monkeypatch: pytest.MonkeyPatch, picture: Any) -> None:
     x = jnp.asarray(picture)
     arguments, results = [], []
-    for most in (dmljax.onnx.plan.MAX_INLINED, 0):
-        monkeypatch.setattr(dmljax.onnx.plan, "MAX_INLINED", most)
+    for most in (dmljax.onnx.running.plan.MAX_INLINED, 0):
+        monkeypatch.setattr(dmljax.onnx.running.plan, "MAX_INLINED", most)
         network = dmljax.onnx.load(small_network())
         # With weights as arguments, a call's program reads them; as constants, it only reads the picture.
         (call,) = jax.make_jaxpr(network)(x).eqns

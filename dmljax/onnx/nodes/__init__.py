@@ -1,33 +1,30 @@
 """The handlers of ONNX's operators, by family."""
 
 from dmljax.onnx.nodes import (
-    attention as attention,
-    block_attention as block_attention,
     contrib as contrib,
     control as control,
-    elementwise as elementwise,
     experts as experts,
-    few_bits as few_bits,
-    float_blocks as float_blocks,
-    grouped_attention as grouped_attention,
-    indexing as indexing,
-    joined_attention as joined_attention,
-    linear_attention as linear_attention,
-    normalization as normalization,
     of_padded as of_padded,
-    packing as packing,
-    products as products,
-    quantization as quantization,
     randomness as randomness,
     recurrence as recurrence,
-    reduction as reduction,
-    resampling as resampling,
-    sequences as sequences,
-    shapes as shapes,
     signal as signal,
     texts as texts,
     training as training,
-    vision as vision,
-    windows as windows,
 )
-from dmljax.onnx.registry import REGISTRY as REGISTRY
+from dmljax.onnx.nodes.attention import (
+    block as block,
+    grouped as grouped,
+    joined as joined,
+    linear as linear,
+    multi_head as multi_head,
+    packing as packing,
+)
+from dmljax.onnx.nodes.data import indexing as indexing, sequences as sequences, shapes as shapes
+from dmljax.onnx.nodes.images import resampling as resampling, vision as vision, windows as windows
+from dmljax.onnx.nodes.numbers import (
+    elementwise as elementwise,
+    normalization as normalization,
+    products as products,
+    reduction as reduction,
+)
+from dmljax.onnx.nodes.quantized import few_bits as few_bits, float_blocks as float_blocks, quantization as quantization

@@ -16,25 +16,11 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.lowerings.sharding import reshaped
-from dmljax.onnx.interpreter import promoted
-from dmljax.onnx.nodes import (
-    elementwise as elementwise,
-    indexing as indexing,
-    normalization,
-    quantization as quantization,
-    shapes,
-    vision as vision,
-    windows,
-)
-from dmljax.onnx.nodes.products import GemmAttributes, float_gemm, float_product, of_result, of_rows
-from dmljax.onnx.nodes.randomness import dropout, may_drop
-from dmljax.onnx.nodes.recurrence import lstm
-from dmljax.onnx.parameters import (
-    Array,
+from dmljax.foundation.sharding import reshaped
+from dmljax.onnx.handlers.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
+from dmljax.onnx.handlers.signatures import (
     Attributes,
     ConvolutionAttributes,
-    DType,
     Images,
     KeptVector,
     Known,
@@ -47,14 +33,21 @@ from dmljax.onnx.parameters import (
     QuantizedMatrix,
     RecurrentAttributes,
     RecurrentInputs,
-    Results,
     Rows,
     Vector,
     Vectors,
     Wanted,
 )
-from dmljax.onnx.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
-from dmljax.onnx.symbols import as_sizes
+from dmljax.onnx.nodes.data import indexing as indexing, shapes
+from dmljax.onnx.nodes.images import vision as vision, windows
+from dmljax.onnx.nodes.numbers import elementwise as elementwise, normalization
+from dmljax.onnx.nodes.numbers.products import GemmAttributes, float_gemm, float_product, of_result, of_rows
+from dmljax.onnx.nodes.quantized import quantization as quantization
+from dmljax.onnx.nodes.randomness import dropout, may_drop
+from dmljax.onnx.nodes.recurrence import lstm
+from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.values.symbols import as_sizes
+from dmljax.onnx.values.types import Array, DType, Results
 
 # ruff: noqa: N803, N815  # attributes are spelled as ONNX Runtime has them
 

@@ -10,17 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
-from dmljax.lowerings.sizes import is_symbolic
-from dmljax.onnx.counts import NotKnown
-from dmljax.onnx.file import OnnxGraph
-from dmljax.onnx.interpreter import as_array, as_known, is_known
-from dmljax.onnx.joining import JOINED
-from dmljax.onnx.nodes.indexing import counting_type
-from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.padded import Either, Padded, is_padded, is_padded_array
-from dmljax.onnx.parameters import Array, Passed, Results, Tensor, Value, Wanted
-from dmljax.onnx.registry import Call, handles
-from dmljax.onnx.symbols import kind_of, known_numbers, size_of
+from dmljax.foundation.dimensions import is_symbolic
+from dmljax.onnx.graph.file import OnnxGraph
+from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.signatures import Passed, Wanted
+from dmljax.onnx.nodes.data.indexing import counting_type
+from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.rewrites.joining import JOINED
+from dmljax.onnx.running.interpreter import as_array, as_known, is_known
+from dmljax.onnx.values.counts import NotKnown
+from dmljax.onnx.values.padded import Either, Padded, is_padded, is_padded_array
+from dmljax.onnx.values.symbols import kind_of, known_numbers, size_of
+from dmljax.onnx.values.types import Array, Results, Tensor, Value
 
 MAX_SHORT = 4  # up to this count, iterations are unrolled first, so that known values stay known
 MAX_UNROLLED = 1024  # iterations that are unrolled if each needs its own trace

@@ -15,10 +15,11 @@ import numpy as np
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.lowerings.few_bits import unpacked
-from dmljax.onnx.nodes.few_bits import in_blocks
-from dmljax.onnx.parameters import Array, Attributes, Matrices, Matrix, Rows
-from dmljax.onnx.registry import contributed, one_of
+from dmljax.lowerings.numbers.few_bits import unpacked
+from dmljax.onnx.handlers.registry import contributed, one_of
+from dmljax.onnx.handlers.signatures import Attributes, Matrices, Matrix, Rows
+from dmljax.onnx.nodes.quantized.few_bits import in_blocks
+from dmljax.onnx.values.types import Array
 from dmljax.types import widened
 
 _FEWEST_ROWS, _MOST_ROWS = 8, 128  # of a block

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 
 from dmljax import directml
 from dmljax.errors import Problem
-from dmljax.lowerings.sizes import replaced
-from dmljax.onnx.counts import OUTSIDE, Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
-from dmljax.onnx.interpreter import as_array
-from dmljax.onnx.nodes.reduction import reduced
-from dmljax.onnx.nodes.shapes import normal, slices
-from dmljax.onnx.padded import Padded, are_inside, padded
-from dmljax.onnx.parameters import Array, Results, Tensor, Value
-from dmljax.onnx.registry import ELEMENTWISE, Run, of_padded
-from dmljax.onnx.symbols import as_sizes, has_counts, kind_of, sizes_array
+from dmljax.foundation.dimensions import replaced
+from dmljax.onnx.handlers.registry import ELEMENTWISE, Run, of_padded
+from dmljax.onnx.nodes.data.shapes import normal, slices
+from dmljax.onnx.nodes.numbers.reduction import reduced
+from dmljax.onnx.running.interpreter import as_array
+from dmljax.onnx.values.counts import OUTSIDE, Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
+from dmljax.onnx.values.padded import Padded, are_inside, padded
+from dmljax.onnx.values.symbols import as_sizes, has_counts, kind_of, sizes_array
+from dmljax.onnx.values.types import Array, Results, Tensor, Value
 
 Sizes = tuple[Any, ...]  # integers and counts
 

@@ -8,10 +8,11 @@ import numpy as np
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.file import Node, dtype_of
-from dmljax.onnx.interpreter import promoted
-from dmljax.onnx.parameters import Array, DType, Kept, Matrix, Tensor, Wanted
-from dmljax.onnx.registry import Call, handles
+from dmljax.onnx.graph.file import Node, dtype_of
+from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.signatures import Kept, Matrix, Wanted
+from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.values.types import Array, DType, Tensor
 
 
 def _always(node: Node) -> bool:

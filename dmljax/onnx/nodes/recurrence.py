@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import dmljax as dml
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.parameters import Array, RecurrentAttributes, RecurrentInputs, Results
-from dmljax.onnx.registry import Call, handles, one_of
-from dmljax.ops.recurrence import activation_functions, gru_of, rnn_of
+from dmljax.onnx.handlers.registry import Call, handles, one_of
+from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs
+from dmljax.onnx.values.types import Array, Results
+from dmljax.ops.networks.recurrence import activation_functions, gru_of, rnn_of
 from dmljax.text import show
 
 

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.lowerings.sizes import is_symbolic
-from dmljax.onnx.file import dtype_of
-from dmljax.onnx.interpreter import promoted
-from dmljax.onnx.nodes.shapes import normal
-from dmljax.onnx.parameters import Array, DType, Known, KnownNumber, Matrices, Vector
-from dmljax.onnx.registry import handles
+from dmljax.foundation.dimensions import is_symbolic
+from dmljax.onnx.graph.file import dtype_of
+from dmljax.onnx.handlers.registry import handles
+from dmljax.onnx.handlers.signatures import Known, KnownNumber, Matrices, Vector
+from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.values.types import Array, DType
 
 
 def _wide(x: Array) -> Array:

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.parameters import Array, Known, KnownText, Results, Vectors
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.handlers.registry import handles, one_of
+from dmljax.onnx.handlers.signatures import Known, KnownText, Vectors
+from dmljax.onnx.values.types import Array, Results
 
 
 @handles("StringConcat")

@@ -6,9 +6,10 @@ import jax.numpy as jnp
 
 import dmljax as dml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.parameters import Array, Number, Results
-from dmljax.onnx.refusals import TRAINING
-from dmljax.onnx.registry import handles, one_of
+from dmljax.onnx.handlers.refusals import TRAINING
+from dmljax.onnx.handlers.registry import handles, one_of
+from dmljax.onnx.handlers.signatures import Number
+from dmljax.onnx.values.types import Array, Results
 
 
 def _each(kinds: int, tensors: Sequence[Array], update: Callable[..., tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -12,9 +12,9 @@ import onnx.shape_inference
 
 from dmljax.errors import InvalidType, Problem
 from dmljax.onnx import Model, load
-from dmljax.onnx.file import TensorType, read_model
-from dmljax.onnx.inputs import checked
+from dmljax.onnx.graph.file import TensorType, read_model
 from dmljax.onnx.model import file_of
+from dmljax.onnx.running.inputs import checked
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported
-from dmljax.onnx.genai import read_configuration, settings_of
-from dmljax.onnx.language import model_of
+from dmljax.onnx.language.model import model_of
+from dmljax.onnx.language.settings import read_configuration, settings_of
 from dmljax.run.answers import Answering, refusing, require_first_device
 from dmljax.text import did_you_mean, reason_of, show
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.onnx.tokens import Tokenizer as Reader
+from dmljax.onnx.language.tokens import Tokenizer as Reader
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime_genai.configuration import LIBRARY, Model, json_of
 from dmljax.text import show

@@ -1,0 +1,1 @@
+"""What only commands need of ONNX models: example inputs, timing and checks."""

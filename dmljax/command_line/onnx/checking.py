@@ -1,0 +1,204 @@
+"""Checks models, and folders of language and diffusion models, without running them."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmljax.command_line.onnx.open_caches import open_caches, sizes_of_inputs
+from dmljax.command_line.onnx.provider import left_to_cpu
+from dmljax.errors import DmlError, MissingFile, Problem
+from dmljax.foundation.checks import find_damaged
+from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
+from dmljax.onnx.diffusion.schedulers import scheduler_of
+from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
+from dmljax.onnx.language.model import problems_of_names
+from dmljax.onnx.language.parts import DECODER, load_part, problems_between, revised
+from dmljax.onnx.language.settings import Settings, read_configuration, settings_of
+from dmljax.onnx.language.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
+from dmljax.onnx.model import Model, load, refusals_of
+from dmljax.text import show
+from dmljax.types import bits_of
+
+
+class Check(NamedTuple):
+    """The problems with a model, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
+
+    problems: Sequence[str] = ()
+    left: Sequence[str] = ()  # a sentence per operator and reason
+    nodes_left: int = 0
+
+
+class FolderCheck(NamedTuple):
+    """The problems with a folder and, if its settings can be read, the checks and sizes of its models."""
+
+    problems: Sequence[str]
+    settings: Settings | None = None
+    models: Mapping[Path, Check] = {}
+    weight_bytes: Mapping[str, int] = {}  # by kind
+    cache_bytes: int = 0  # of 1,000 tokens of a sequence
+
+    @property
+    def whole(self) -> Check:
+        """The checks of all models together, with the folder's problems."""
+        checks = self.models.values()
+        problems, left = ([text for check in checks for text in getattr(check, name)] for name in ("problems", "left"))
+        return Check([*self.problems, *problems], left, sum(check.nodes_left for check in checks))
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings and figures, ready for JSON."""
+        if self.settings is None:
+            return {"model": None}
+        hidden = ("file", "names", "search", "others")
+        own = {name: value for name, value in self.settings._asdict().items() if name not in hidden}
+        own["files"] = {part: file.name for part, file in self.settings.files.items()}
+        sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
+        return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
+
+
+class _Found(NamedTuple):
+    """The check of a model, the model if it loads, and its graph if the file can be read."""
+
+    check: Check
+    model: Model | None = None
+    graph: OnnxGraph | None = None
+
+
+def checked(path: str | Path) -> Check:
+    """Loads a model, and finds the nodes that refuse to run and those that the provider leaves to the CPU."""
+    return _found(path, lambda: load(path)).check
+
+
+def checked_folder(folder: Path) -> FolderCheck:
+    """Checks a folder in the format of ONNX Runtime GenAI: its configuration, its models and its tokenizer."""
+    content = read_configuration(folder)
+    try:
+        settings = settings_of(folder, content)
+    except DmlError as error:
+        return FolderCheck(error.rules)
+    by_part = {part: _found(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
+    checks = {settings.files[part]: found.check for part, found in by_part.items()}
+    problems = [*map(str, _problems_of_tokenizer(folder, settings))]
+    decoder = by_part[DECODER]
+    if decoder.graph is None:
+        return FolderCheck(problems, settings, checks)
+    inputs, outputs = _signature(settings, decoder)
+    loaded = {part: found.model for part, found in by_part.items() if found.model is not None}
+    between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
+    caches = settings.caches(inputs).keys() - settings.states(inputs)
+    types = [inputs[name].dtype for name in caches & inputs.keys()]
+    bits = sum(bits_of(dtype) * settings.key_heads * settings.head_size for dtype in types if dtype is not None)
+    weights = Counter[str]()
+    for found in by_part.values():
+        weights.update(_weights_by_kind(found.graph) if found.graph else {})
+    return FolderCheck(
+        [*map(str, between), *problems], settings, checks, dict(sorted(weights.items())), 1000 * bits // 8
+    )
+
+
+def checked_diffusion(folder: Path) -> FolderCheck:
+    """Checks a folder with an export of Stable Diffusion: its configurations, its parts and its tokenizer."""
+    try:
+        settings = read_diffusion_settings(folder)
+    except DmlError as error:
+        return FolderCheck(error.rules)
+    checks: list[Callable[[], object]] = [lambda: scheduler_of(settings.scheduler)]
+    parts: dict[Path, Check] = {}
+    vocabulary = None
+    for part in PARTS:
+        path = folder / file_of(part)
+        parts[path], _, graph = _found(path, partial(load, path))
+        if graph is not None:
+            inputs = [name for name in graph.input_names if name not in graph.constants]
+            checks.append(partial(require_names, part, inputs, graph.output_names))
+            vocabulary = vocabulary_of(graph.nodes, graph.constants) if part == "text_encoder" else vocabulary
+    checks.append(lambda: require_prompt_tokens_below(vocabulary, max(prompt_tokens_in(folder), default=0)))
+    problems: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except DmlError as error:
+            problems += error.rules
+    return FolderCheck(problems, models=parts)
+
+
+def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+    """The types of a decoder's inputs, with open sizes that its attention decides, and of its outputs."""
+    graph: Any = decoder.graph
+    with contextlib.suppress(DmlError):  # the model's own check reports it
+        graph = revised(settings, DECODER, graph).graph
+    decided = {} if decoder.model is None else open_caches(decoder.model).decided
+    inputs = {tensor.name: tensor.overridden(decided, {}) for tensor in graph.inputs}
+    return inputs, {tensor.name: tensor for tensor in graph.outputs}
+
+
+def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
+    """Checks a model that `loading` loads from the file."""
+    problems: Sequence[str] = ()
+    model = None
+    try:
+        model = loading()
+        caches = open_caches(model)
+        refusals = refusals_of(model, lambda size: sizes_of_inputs(model, caches, size))
+        problems = [*map(str, (*refusals, *find_damaged(model.weights)))]
+    except MissingFile as error:
+        if not error.problems[0].path:  # the model itself is missing
+            raise
+        problems = error.rules
+    except DmlError as error:
+        problems = error.rules
+    try:
+        proto, folder = read_model(path)
+        graph = Reader(proto, folder).read(proto.graph)
+    except DmlError:
+        return _Found(Check(problems), model)
+    left = [*left_to_cpu(graph)]
+    alike: dict[tuple[str, str], list[Node]] = {}
+    for node, reason in left:
+        alike.setdefault((node.operator, reason), []).append(node)
+    sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
+    return _Found(Check(problems, sentences, len({id(node) for node, _ in left})), model, graph)
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    first = f"{nodes[0].operator} {show(nodes[0].place[1])}"
+    return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
+
+
+def _problems_of_tokenizer(folder: Path, settings: Settings) -> Sequence[Problem]:
+    if not (folder / "tokenizer.json").exists():
+        return [Problem("tokenizer.json", "must be in the folder for texts; lists of tokens need none")]
+    try:
+        require_tokens_below(settings.vocabulary, max(tokens_in(folder), default=0))
+    except DmlError as error:
+        return error.problems
+    return ()
+
+
+# The inputs with codes of few bits, and with their scales and zero points
+_CODES = {
+    "DequantizeLinear": (0, (1, 2)),
+    "GatherBlockQuantized": (0, (2, 3)),
+    "MatMulBnb4": (1, (2,)),
+    "MatMulNBits": (1, (2, 3)),
+}
+
+
+def _weights_by_kind(graph: OnnxGraph) -> dict[str, int]:
+    """The bytes of a graph's constants: codes by their bits, their scales and zero points, and others."""
+    kinds: dict[str, str] = {}
+    for node in graph.nodes:
+        codes, factors = _CODES.get(node.operator, (-1, ()))
+        for place, name in enumerate(node.inputs):
+            if name in graph.constants and place == codes:
+                own = bits_of(graph.constants[name].dtype)
+                kinds[name] = f"{own if node.domain == MAIN else node.attributes.get('bits', 4)}-bit codes"
+            elif place in factors:
+                kinds[name] = "scales and zero points"
+    bytes_of = Counter[str]()
+    for name, value in graph.constants.items():
+        if value.dtype != object:
+            bytes_of[kinds.get(name, "other weights")] += -(-value.size * bits_of(value.dtype) // 8)
+    return {kind: bytes_of[kind] for kind in sorted(bytes_of)}  # codes, others, scales

@@ -1,0 +1,119 @@
+"""Makes inputs for a model, from files and from random numbers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.command_line.onnx.input_types import GivenSizes, type_of_input
+from dmljax.command_line.onnx.open_caches import open_caches
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.foundation.files import MODES, PICTURES, read_picture, unreadable
+from dmljax.onnx.graph.file import TensorType
+from dmljax.onnx.model import Model
+from dmljax.onnx.values.types import Elements
+from dmljax.text import did_you_mean, join_words, reason_of
+
+SEED = 0
+
+
+def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> dict[str, Elements]:
+    """Makes a model's inputs: arrays and images from files by name, and random numbers for the others.
+
+    An input with a default keeps it unless a file or shape names it.
+    """
+    names, shapes = [own.name for own in (*model.inputs, *model.defaults)], sizes.shapes
+    for kind, name in (*(("input", name) for name in files), *(("shape", name) for name in shapes)):
+        if name not in names:
+            rule = f"must name one of the inputs {', '.join(names)}"
+            raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
+    random = np.random.default_rng(SEED)
+    inputs = (*model.inputs, *(own for own in model.defaults if own.name in files or own.name in shapes))
+    types = sizes._replace(names=open_caches(model).with_sizes(sizes.names)).overridden(inputs)
+    return {
+        own.name: _read(files[own.name], own) if own.name in files else _random(random, own, shapes.get(own.name))
+        for own in types
+    }
+
+
+def files_by_name(texts: Sequence[str]) -> dict[str, str]:
+    """Parses NAME=FILE options; an .npz file needs no name, and provides all its arrays."""
+    files: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.rpartition("=")  # names may have equals signs
+        if name and path:
+            files[name] = path
+        elif not name and path.lower().endswith(".npz"):
+            files |= dict.fromkeys(_loaded(path), path)
+        else:
+            raise InvalidDesc(Problem("input", "must be NAME=FILE, or an .npz file", text))
+    return files
+
+
+def _read(path: str, wanted: TensorType) -> Elements:
+    suffix = Path(path).suffix.lower()
+    if suffix in PICTURES:
+        return _from_picture(path, wanted)
+    loaded = _loaded(path)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    name = wanted.name if wanted.name in loaded or len(loaded) != 1 else next(iter(loaded))
+    if name not in loaded:
+        rule = f"{Path(path).name} must have an array with the input's name, or only one array"
+        raise InvalidDesc(Problem(("input", wanted.name), rule, join_words(loaded) or "none"))
+    elements: Elements = loaded[name]
+    return elements
+
+
+def array_in(path: str) -> Elements:
+    """The array in an .npy file, or the only array in an .npz file."""
+    loaded = _loaded(path)
+    found = {"": loaded} if isinstance(loaded, np.ndarray) else loaded
+    if len(found) != 1:
+        raise InvalidDesc(Problem((), f"{Path(path).name} must have one array", join_words(found) or "none"))
+    elements: Elements = next(iter(found.values()))
+    return elements
+
+
+def _loaded(path: str) -> Any:
+    """Loads the array in an .npy file, or the arrays in an .npz file by name."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return dict(loaded)
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, OSError):
+            raise unreadable(Path(path), error) from None
+        kinds = ".npy, .npz, " + ", ".join(PICTURES)
+        reason = reason_of(error) if path.lower().endswith((".npy", ".npz")) else None
+        raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason)) from None
+
+
+def _from_picture(path: str, wanted: TensorType) -> Elements:
+    """Reads a picture as a batch of one, with channels where the input has 1, 3 or 4; scales floats to [0, 1]."""
+    sizes, dtype = wanted.sizes or (), wanted.dtype
+    is_float = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
+    channels_at = next((axis for axis in (-3, -1) if len(sizes) in (3, 4) and sizes[axis] in MODES), None)
+    if dtype is None or channels_at is None or not (is_float or dtype == np.uint8):
+        rule = "must have 1, 3 or 4 channels, first or last, of floats or uint8, to be read from an image"
+        raise InvalidDesc(Problem(wanted.name, rule, wanted, remedy=f"--input {wanted.name}=FILE.npy"))
+    height, width = (
+        size if isinstance(size, int) else None for size in (sizes[-2:] if channels_at == -3 else sizes[-3:-1])
+    )
+    pixels = read_picture(Path(path), MODES[sizes[channels_at]], height, width)
+    pixels = np.moveaxis(pixels, -1, 0) if channels_at == -3 else pixels
+    pixels = (pixels.astype(np.float32) / np.float32(255)).astype(dtype) if is_float else pixels
+    return pixels[None] if len(sizes) == 4 else pixels
+
+
+def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Elements:
+    """Draws normally distributed floats, or zeros and ones for integers, which may be indices."""
+    rule, remedy = "must be a tensor of numbers to be filled at random", f"--input {wanted.name}=FILE.npy"
+    made = type_of_input(wanted, shape, rule=rule, remedy=remedy)
+    is_float = jnp.issubdtype(made.dtype, jnp.floating)
+    elements: Elements = random.standard_normal(made.shape) if is_float else random.integers(0, 2, made.shape)
+    return elements.astype(made.dtype)

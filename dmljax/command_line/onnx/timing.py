@@ -1,0 +1,90 @@
+"""Measures the time of a model's calls, by dmljax and by ONNX Runtime, and compares their results."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dmljax.errors import Problem, Unsupported, inside
+from dmljax.onnx.model import Model
+from dmljax.onnx.values.types import Elements, Value
+from dmljax.text import reason_of
+
+CALLS = 5  # after the first
+SEED = 0
+SHOWN = 8  # elements of a result
+
+
+class Timing(NamedTuple):
+    """The results of a model by output name, the seconds of its first call, and the median of later calls."""
+
+    results: dict[str, Any]
+    first: float
+    median: float
+
+    @property
+    def compilation(self) -> float:
+        return max(self.first - self.median, 0.0)
+
+
+def _timed(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
+    """Calls a function once to compile it, and then a few times."""
+    results: Sequence[Any] = ()
+    times = []
+    for _ in range(1 + CALLS):
+        start = time.perf_counter()
+        results = call()
+        times.append(time.perf_counter() - start)
+    return Timing(dict(zip(names, results, strict=True)), times[0], float(np.median(times[1:])))
+
+
+def timed(model: Model, inputs: Mapping[str, Elements]) -> Timing:
+    """Measures calls of a model, always with the same random key."""
+    placed = [inputs[own.name] for own in model.inputs]
+    named: dict[str, Any] = {own.name: inputs[own.name] for own in model.defaults if own.name in inputs}
+    if model.is_random:
+        named["key"] = jax.random.key(SEED)
+
+    def call() -> Sequence[Any]:
+        results = jax.block_until_ready(model(*placed, **named))
+        return results if isinstance(results, tuple) else (results,)
+
+    return _timed([own.name for own in model.outputs], call)
+
+
+def timed_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
+    """Measures calls of a model by ONNX Runtime on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        remedy = "pip install onnxruntime"
+        raise Unsupported(Problem("compare", "needs the package onnxruntime", str(error), remedy=remedy)) from None
+    with inside("onnxruntime"):
+        try:
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            return _timed([own.name for own in session.get_outputs()], lambda: session.run(None, dict(inputs)))
+        except Exception as error:  # its errors derive directly from Exception
+            raise Unsupported(Problem((), f"cannot run the model: {reason_of(error)}")) from None
+
+
+def greatest_difference(first: ArrayLike, second: ArrayLike) -> float:
+    """The greatest difference between two tensors; infinity if their shapes differ or only one has NaN somewhere."""
+    a, b = (np.asarray(value, np.float64) for value in (first, second))
+    if a.shape != b.shape or not np.array_equal(np.isnan(a), np.isnan(b)):
+        return np.inf
+    with np.errstate(invalid="ignore"):
+        distances = np.where((a == b) | np.isnan(a), 0, np.abs(a - b))
+    return float(np.max(distances, initial=0))
+
+
+def shown(result: Value) -> str:
+    """Describes a result: its type and its first elements."""
+    if not isinstance(result, jax.Array):
+        return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)
+    elements = np.asarray(result).ravel()[:SHOWN].tolist()
+    dots = ", ..." if result.size > SHOWN else ""
+    spelled = ", ".join(f"{number:.6g}" if isinstance(number, float) else str(number) for number in elements)
+    return f"{jax.typeof(result).str_short()} {spelled}{dots}"

@@ -1,0 +1,1 @@
+"""Reads compiled HLO modules: their text, and what they cost."""

@@ -1,0 +1,1 @@
+"""Windows, regions and layouts of images."""

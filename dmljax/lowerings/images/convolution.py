@@ -1,0 +1,374 @@
+"""Convolutions: sums of products of an image's windows with filters, in both directions, by the fastest lowering.
+
+Images have the dimensions batch, channels and space; filters have output channels, the input channels of a group and
+space, and are not flipped.
+"""
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+from jax.lax import PrecisionLike
+
+from dmljax.errors import Unsupported, require
+from dmljax.foundation.checks import INT_MAX
+from dmljax.foundation.dimensions import at_most, is_symbolic, replaced
+from dmljax.foundation.open_sizes import fits
+from dmljax.lowerings.images.channels import with_channels_last
+from dmljax.lowerings.images.columns import unfolded
+from dmljax.lowerings.images.windows import Window
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.workarounds import in_memory, meeting
+from dmljax.types import widened
+
+
+class Sliding(NamedTuple):
+    """How filters slide over an image."""
+
+    windows: tuple[Window, ...]
+    group_count: int
+    precision: PrecisionLike
+
+
+# Both directions
+
+
+def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool = True) -> Array:
+    """Adds up the products of each window of the image with each filter, in float32, or in float64 for float64 inputs.
+
+    The result has the type of the sums. If `is_forward` is false, this is the gradient: each element of the image,
+    times the filter, is added to a window of the result. The windows slide over the result; the image has an element
+    for each of them, or for the first few. The filter has input channels first, then the output channels of a group.
+    """
+    wide, (batch, *_), (first, second, *_) = widened(image.dtype), image.shape, filter.shape
+    if 0 in (*image.shape, *filter.shape):
+        space = (window.blocks if is_forward else window.input_size for window in sliding.windows)
+        return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
+    plain = _plain if is_forward else _plain_transposed
+
+    def on_gpu(image: Array, filter: Array) -> Array:
+        # Libraries add up in float32 whatever they return. XLA calls them for bfloat16 only if they return it.
+        return plain(image, filter, sliding, sums=image.dtype).astype(wide)
+
+    @jax.checkpoint  # save no intermediates for the backward pass
+    def on_cpu(image: Array, filter: Array) -> Array:
+        of_cpu = _on_cpu if is_forward else partial(_plain_transposed, sums=wide, is_on_cpu=True)
+        return of_cpu(image.astype(wide), filter.astype(wide), sliding)
+
+    result: Array = choose(image, filter, cpu=on_cpu, gpu=on_gpu, default=partial(plain, sliding=sliding, sums=wide))
+    return result
+
+
+# One operation of XLA
+
+
+class _Steps(NamedTuple):
+    """How filters step along each spatial dimension, as `lax.conv_general_dilated` takes it."""
+
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    image_dilation: tuple[int, ...]
+    filter_dilation: tuple[int, ...]
+    group_count: int
+    precision: PrecisionLike
+    sums: Any  # the type of the result
+    is_on_cpu: bool
+
+
+def _steps(sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> _Steps:
+    windows, group_count, precision = sliding
+    strides, dilations = tuple(window.stride for window in windows), tuple(window.dilation for window in windows)
+    padding = tuple((window.start_padding, window.end_padding) for window in windows)
+    return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
+
+
+def _plain(image: Array, filter: Array, sliding: Sliding, sums: Any) -> Array:
+    return _convolution(image, filter, _steps(sliding, sums))
+
+
+def _plain_transposed(image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> Array:
+    _require_known_windows(filter)
+    padding = []
+    for window, count in zip(sliding.windows, image.shape[2:], strict=True):
+        before = window.extent - 1 - window.start_padding
+        dilated = (count - 1) * window.stride + 1
+        padding.append((before, window.input_size + window.extent - 1 - before - dilated))
+    steps = _steps(sliding, sums, is_on_cpu=is_on_cpu)
+    steps = steps._replace(padding=tuple(padding), strides=steps.image_dilation, image_dilation=steps.strides)
+    return _convolution(image, lax.rev(_swapped(filter, sliding.group_count), range(2, filter.ndim)), steps)
+
+
+def _swapped(filter: Array, group_count: int) -> Array:
+    """Swaps the input and output channels of a filter."""
+    first, second, *space = filter.shape
+    of_groups = filter.reshape(group_count, first // group_count, second, *space)
+    return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
+
+
+def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
+    """Convolves the parts of the image and the filter that meet; windows that read only padding are 0."""
+    parts = [_meeting(*dimension) for dimension in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
+    if 0 in (part.windows for part in parts):
+        sizes = image.shape[0], filter.shape[0], *(part.windows + sum(part.beside) for part in parts)
+        return jnp.zeros_like(image, steps.sums, shape=sizes)
+    image, filter = image[:, :, *(part.image for part in parts)], filter[:, :, *(part.taps for part in parts)]
+    found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(part.padding for part in parts)))
+    beside = [(0, 0, 0), (0, 0, 0), *((*part.beside, 0) for part in parts)]
+    return lax.pad(found, jnp.zeros((), found.dtype), beside) if any(map(any, beside)) else found
+
+
+class _Meeting(NamedTuple):
+    """The parts of an image and a filter that meet along a dimension, and the windows with them and `beside` them."""
+
+    image: slice
+    taps: slice
+    padding: tuple[int, int]
+    windows: int
+    beside: tuple[int, int]
+
+
+def _meeting(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Meeting:
+    start, end = padding
+    count = ((size - 1) * gap + start + end - (taps - 1) * dilation) // stride + 1
+    all_of_it = _Meeting(slice(None), slice(None), padding, count, (0, 0))
+    if is_symbolic(size):
+        return all_of_it
+    every = range(start, start + size * gap, gap), range(0, count * stride, stride), range(0, taps * dilation, dilation)
+    image, windows, offsets = met = meeting(*every)
+    if met == every and min(padding) >= 0:
+        return all_of_it  # with padding that no window reads: a GPU's library takes only the same at both ends
+    if not all(met):
+        return _Meeting(slice(0), slice(0), (0, 0), 0, (count, 0))
+    of_image, of_windows, of_taps = (
+        slice(first := whole.index(part[0]), first + len(part)) for whole, part in zip(every, met, strict=True)
+    )
+    around = image[0] - windows[0] - offsets[0], max(0, windows[-1] + offsets[-1] - image[-1])
+    return _Meeting(of_image, of_taps, around, len(windows), (of_windows.start, count - of_windows.stop))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array:
+    plain = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES if steps.is_on_cpu else _OF_DIRECTML)
+    convolution = custom_vmap(plain)
+
+    @convolution.def_vmap
+    def mapped(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
+        # If every image has its own filters, JAX makes groups, whose number must be known, and XLA gathers them from
+        # all devices. Matrix products stay sharded.
+        way = partial(_in_columns, steps=steps) if all(is_batched) else plain
+        return jax.vmap(way, [0 if is_mapped else None for is_mapped in is_batched])(image, filter), True
+
+    result: Array = convolution(image, filter)
+    return result
+
+
+@_convolution_of_meeting.defjvp
+def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    # JAX does not transpose a convolution whose result is wider than its operands, so widen the operands.
+    value = _convolution_of_meeting(*primals, steps)
+    _require_known_windows(primals[1])  # JAX's derivative pads by them
+    (image, filter), (of_image, of_filter) = ([x.astype(steps.sums) for x in both] for both in (primals, tangents))
+    if any(stride > 1 and is_symbolic(size) for stride, size in zip(steps.strides, image.shape[2:], strict=True)):
+        image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
+        steps = steps._replace(padding=((0, 0),) * len(steps.padding))
+    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if steps.is_on_cpu else (_OF_DIRECTML,) * 2
+    by_image, by_filter = (partial(_general_dilated, steps=steps, layouts=order) for order in layouts)
+    return value, by_image(of_image, filter) + by_filter(image, of_filter)
+
+
+def _require_known_windows(filter: Array) -> None:
+    rule = "must have spatial sizes that are known while tracing"
+    require("filter", not any(map(is_symbolic, filter.shape[2:])), rule, f"shape {filter.shape}", Unsupported)
+
+
+def _padded_to_windows(image: Array, filter: Array, steps: _Steps) -> Array:
+    """The image with its padding, up to where the last window ends.
+
+    JAX cannot transpose a convolution if an open size decides how much remains behind it.
+    """
+    amounts = [(0, 0, 0), (0, 0, 0)]
+    each = zip(image.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, steps.padding, strict=True)
+    for image_size, size, stride, dilation, (before, after) in each:
+        window = Window(image_size, size, stride, dilation, before, after)
+        end = (window.blocks - 1) * window.stride + window.extent
+        amounts.append((window.start_padding, end - window.start_padding - window.input_size, 0))
+    return lax.pad(image, jnp.zeros((), image.dtype), amounts)
+
+
+# The orders of dimensions for XLA, of image, filter and result, with {} for space. XLA's libraries on CPU know one
+# order. XLA reorders a convolution itself at the top level of a computation, but in a loop or a branch it runs any
+# other order without the libraries, 25 times as slowly. The last two are orders whose transposes by the image and by
+# the filter, as JAX writes them, have the libraries' order.
+_OF_DIRECTML = "NC{}", "OI{}", "NC{}"
+_OF_LIBRARIES = "N{}C", "{}IO", "N{}C"
+_OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
+_OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
+
+
+def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequence[str]) -> Array:
+    space = "DHW"[-len(steps.strides) :]
+    own, wanted = ([order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts))
+    there = [[mine.index(axis) for axis in other] for mine, other in zip(own, wanted, strict=True)]
+    found = lax.conv_general_dilated(
+        lax.transpose(image, there[0]),
+        lax.transpose(filter, there[1]),
+        steps.strides,
+        steps.padding,
+        lhs_dilation=steps.image_dilation,
+        rhs_dilation=steps.filter_dilation,
+        dimension_numbers=(wanted[0], wanted[1], wanted[2]),
+        feature_group_count=steps.group_count,
+        precision=steps.precision,
+        preferred_element_type=steps.sums,
+    )
+    return lax.transpose(found, [wanted[2].index(axis) for axis in own[2]])
+
+
+def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
+    """Computes the product of two matrices: the filters, and all elements of each window."""
+    image, filter = image.astype(steps.sums), filter.astype(steps.sums)
+    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
+    dilated = lax.pad(image, jnp.zeros((), image.dtype), apart)
+    sizes = zip(dilated.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, strict=True)
+    windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True))
+    return _product_of_columns(dilated, filter, Sliding(windows, steps.group_count, steps.precision))
+
+
+def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
+    windows, group_count, precision = sliding
+    batch, outputs = image.shape[0], filter.shape[0]
+    terms, places = math.prod(filter.shape[1:]), math.prod(window.blocks for window in windows)
+    columns = unfolded(image, windows).reshape(batch, group_count, terms, places)
+    matrix = filter.reshape(1, group_count, outputs // group_count, terms)
+    matrix = jnp.broadcast_to(matrix, (batch, *matrix.shape[1:]))
+    found = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
+    return found.reshape(batch, outputs, *(window.blocks for window in windows))
+
+
+# On a CPU
+
+_MOST_PRODUCTS = 49  # added up one after another, and compiled as one loop
+_FEW_PLACES = 300
+
+
+def _on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
+    """Convolves by products where XLA's convolution is slow: for groups, windows of one element, and few windows.
+
+    With few windows, XLA spends most of its time reordering the filters.
+    """
+    windows, group_count, precision = sliding
+    outputs, channels, *sizes = filter.shape
+    elements, places = math.prod(sizes), image.shape[0] * math.prod(window.blocks for window in windows)
+    if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
+        return with_channels_last(partial(_products_of_channels, filter=filter, windows=windows), image)
+    if group_count == 1 and at_most(elements, 1):
+        of_elements = partial(_product_of_elements, filter=filter, windows=windows, precision=precision)
+        return with_channels_last(of_elements, image)
+    has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
+    if (group_count > 1 or has_few_places) and not is_symbolic(elements):
+        return _product_of_columns(image, filter, sliding)
+    return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
+
+
+def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
+    """Adds up shifted images, each times an element of all filters, if each channel has its own filter."""
+    # Keep them in memory: otherwise XLA would read scattered elements of the filters in each step of the loop.
+    factors = in_memory(filter.reshape(filter.shape[0], -1).T).reshape(-1, *[1] * (image.ndim - 1), image.shape[-1])
+    total: Array = functools.reduce(operator.add, map(operator.mul, _taps(image, windows), factors))
+    return total
+
+
+def _product_of_elements(image: Array, filter: Array, windows: Sequence[Window], precision: PrecisionLike) -> Array:
+    """Multiplies the channels of each window, which is one element, by the filters."""
+    ((elements,), matrix) = _taps(image, windows), filter.reshape(filter.shape[:2])
+    return lax.dot_general(elements, matrix, (((image.ndim - 1,), (1,)), ((), ())), precision)
+
+
+def _taps(image: Array, windows: Sequence[Window]) -> list[Array]:
+    """The elements at each place of the windows; the image has its channels last."""
+    amounts = [(0, 0, 0), *((window.start_padding, window.end_padding, 0) for window in windows), (0, 0, 0)]
+    padded, strides = lax.pad(image, jnp.zeros((), image.dtype), amounts), [window.stride for window in windows]
+
+    def at(place: Sequence[int]) -> Array:
+        starts = [i * window.dilation for i, window in zip(place, windows, strict=True)]
+        ends = [start + (window.blocks - 1) * window.stride + 1 for start, window in zip(starts, windows, strict=True)]
+        return lax.slice(padded, (0, *starts, 0), (image.shape[0], *ends, image.shape[-1]), (1, *strides, 1))
+
+    return [*map(at, itertools.product(*(range(window.size) for window in windows)))]
+
+
+# Integers
+
+_EXACT = 2**24  # float32 holds every integer up to this
+
+
+def integer_convolved(
+    image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int], *, wraps: bool
+) -> list[Array]:
+    """Computes `convolved` of integers exactly in float32; returns int32 parts that the caller adds up.
+
+    `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits. If the sum `wraps`, it may
+    wrap around as int32 does.
+    """
+    terms = _terms(filter)
+    if is_symbolic(terms):
+        _require_known_windows(filter)
+        most = INT_MAX // math.prod(largest)
+        rule = f"must have at most {most} products in a sum, so that int32 holds it"
+        require("filter", wraps or fits(terms, most), rule, terms, Unsupported)
+        in_columns = partial(_product_of_columns, sliding=sliding)
+        operands = image.astype(np.int32), filter.astype(np.int32)
+        return [choose(*operands, tpu=partial(_of_integers, sliding=sliding), default=in_columns)]
+    if terms * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
+        return _parts_of_floats(image, filter, sliding, largest)
+
+    def in_all(image: Array, filter: Array) -> Array:
+        return functools.reduce(operator.add, _parts_of_floats(image, filter, sliding, largest))
+
+    return [choose(image, filter, tpu=partial(_of_integers, sliding=sliding), default=in_all)]
+
+
+def _of_integers(image: Array, filter: Array, sliding: Sliding) -> Array:
+    return _plain(image.astype(np.int32), filter.astype(np.int32), sliding, sums=np.int32)
+
+
+def _terms(filter: Array) -> int:
+    """The number of products in each sum of a convolution."""
+    return math.prod(filter.shape[1:])
+
+
+def _parts_of_floats(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
+    of_image, of_filter = largest
+    terms, (_, channels, *_) = _terms(filter), filter.shape
+    if terms * of_image * of_filter <= _EXACT:
+        return [convolved(image, filter, sliding).astype(np.int32)]
+    if terms * of_image * 16 <= _EXACT:
+        return [_in_two_digits(image, filter, sliding)]
+    if channels == 1:
+        return [_of_integers(image, filter, sliding)]
+    of_groups = image.reshape(replaced(image.shape, 1, sliding.group_count, channels))
+    parts: list[Array] = []
+    for half in (slice(channels // 2), slice(channels // 2, None)):
+        some = filter[:, half]
+        of_some = of_groups[:, :, half].reshape(replaced(image.shape, 1, sliding.group_count * some.shape[1]))
+        parts += _parts_of_floats(of_some, some, sliding, largest)
+    return parts
+
+
+def _in_two_digits(image: Array, filter: Array, sliding: Sliding) -> Array:
+    """Splits filters into `16 * high + low`, whose sums are exact, and computes both in one convolution."""
+    outputs, channels, *space = filter.shape
+    high = jnp.floor(filter / 16)
+    digits = jnp.stack([high, filter - 16 * high], axis=1)  # the two digits of an output channel are neighbors
+    both = convolved(image, digits.reshape(2 * outputs, channels, *space), sliding).astype(np.int32)
+    pairs = both.reshape(replaced(both.shape, 1, outputs, 2))
+    return 16 * pairs[:, :, 0] + pairs[:, :, 1]

@@ -1,0 +1,449 @@
+"""Pooling of windows: the largest element, sums and norms, and the transposes of the linear ones.
+
+A GPU and a TPU reduce windows with `lax.reduce_window`. A CPU reduces one dimension after another, the last one first,
+as slices that lie `stride` apart: XLA fuses the slices of a dimension into one loop, which compares the elements of a
+window in row-major order, in a half to a tenth of the time.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.foundation.dimensions import index_dtype, number, replaced
+from dmljax.foundation.sharding import varying_alike
+from dmljax.lowerings.copies import copied
+from dmljax.lowerings.images.loops import counted_loop
+from dmljax.lowerings.images.windows import Slide, Window
+from dmljax.lowerings.numbers.conversion import positions_as
+from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.numbers.floats import sort_keys
+from dmljax.lowerings.platform import choose
+from dmljax.lowerings.rows.along_axes import extreme, extreme_position, positions_along
+from dmljax.lowerings.rows.norms import magnitude, root
+from dmljax.types import FLOATS, widened
+
+Windows = Sequence[Window]
+Places = tuple[Array, ...]  # for the last dimension first: the element's number along the window's dimension
+Parts = tuple[Array, ...]  # arrays of one shape that are reduced together
+
+_FIRST_AXIS = 2  # after batch and channels; dimensions after those of the windows are left alone
+# Slices combined in one loop over the results. XLA on CPU merges the loops of several dimensions, so it combines 25
+# slices of 5 x 5 windows, as fast as with the rows in memory. For 9 x 9 windows, that takes 30 times as long. XLA does
+# not merge a loop over more slices than this.
+_MOST_SLICES = 5
+
+
+def pooled_sizes(sizes: Sequence[int], windows: Windows) -> tuple[int, ...]:
+    """The sizes of an image that keeps one element per window."""
+    return (*sizes[:_FIRST_AXIS], *(window.blocks for window in windows), *sizes[_FIRST_AXIS + len(windows) :])
+
+
+def _padded(x: Array, windows: Windows, value: Any) -> Array:
+    """`x` with the padding that windows read, and without trailing elements that none of them reads."""
+    amounts = [(0, 0, 0)] * x.ndim
+    for axis, window in enumerate(windows, _FIRST_AXIS):
+        amounts[axis] = (window.start_padding, window.slide.length - window.start_padding - window.input_size, 0)
+    return lax.pad(x, np.array(value, x.dtype), amounts)
+
+
+def _element(x: Array, axis: int, slide: Slide, i: int) -> Array:
+    """Element `i` of each window along `axis`."""
+    start = i * slide.dilation
+    return lax.slice_in_dim(x, start, start + (slide.blocks - 1) * slide.stride + 1, slide.stride, axis)
+
+
+def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
+    """The integer type for positions along a dimension of `size`, padding included."""
+    return index_dtype(("input", "padded_shape", axis), size)
+
+
+Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines parts, each with its number in the window
+
+
+def _reduced(parts: Parts, axis: int, slide: Slide, combine: Combine, *, has_loop: bool = True) -> Parts:
+    """Combines each window along `axis` to one element, in a loop if the windows are large and `has_loop` allows it."""
+
+    def numbered(i: Any) -> tuple[Any, Parts]:
+        if isinstance(i, int):
+            return i, tuple(_element(x, axis, slide, i) for x in parts)
+        length = (slide.blocks - 1) * slide.stride + 1
+        reached = [lax.dynamic_slice_in_dim(x, i * slide.dilation, length, axis) for x in parts]
+        return i, tuple(lax.slice_in_dim(x, 0, length, slide.stride, axis) for x in reached)
+
+    if slide.size <= _MOST_SLICES or not has_loop:
+        return combine([numbered(i) for i in range(slide.size)])
+    first: Parts = combine([numbered(0)])
+    number_of = _position_dtype(axis, slide.length).type
+    bounds = number_of(1), number_of(slide.size)
+    reduced: Parts = counted_loop(*bounds, lambda i, total: combine([(0, total), numbered(i)]), first)
+    return reduced
+
+
+def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
+    """Combines each window of an array, or of several, of `rank` to an element; padding is `nothing`."""
+    slides = [window.slide for window in windows]
+    before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
+    padding = [(window.start_padding, window.end_padding) for window in windows]
+    return lax.reduce_window(
+        operands,
+        nothing,
+        combine,
+        (*before, *(window.size for window in slides), *after),
+        (*before, *(min(window.stride, window.padded_size) for window in windows), *after),
+        [*((0, 0) for _ in before), *padding, *((0, 0) for _ in after)],
+        window_dilation=(*before, *(window.dilation for window in slides), *after),
+    )
+
+
+def _lowest(dtype: Any) -> Any:
+    """The lowest element of a type."""
+    if dtype == np.bool_:
+        return np.array(False)
+    return np.array(-np.inf if dtype in FLOATS else np.iinfo(dtype).min, dtype)
+
+
+# The largest element
+
+
+def largest_places(x: Array, windows: Windows) -> Places:
+    """The place of the largest element in each window, the first in row-major order.
+
+    NaN is larger than every number, and -0 equals +0.
+    """
+    keys = sort_keys(x, nan_is_largest=True)
+    keys = _padded(keys, windows, np.iinfo(keys.dtype).min)
+    places = []
+    for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
+        keys, place = _largest_along(keys, axis, window.slide)
+        if x.dtype not in FLOATS and window.start_padding:
+            # An integer may equal its padding, which comes first, but only if the whole window is that low. (The keys
+            # of floats are all higher.)
+            first = _elements_before(window.start_padding, window, axis, place.shape)
+            place = jnp.maximum(place, first.astype(place.dtype))
+        places.append(place)
+    return tuple(places)
+
+
+def _largest_along(keys: Array, axis: int, slide: Slide) -> tuple[Array, Array]:
+    if slide.blocks == 1 and slide.size > _MOST_SLICES:
+        elements = lax.slice_in_dim(keys, 0, slide.length, slide.dilation, axis)
+        return extreme(elements, (axis,), largest=True), extreme_position(elements, (axis,), largest=True)
+    is_small = slide.size <= np.iinfo(np.int8).max
+    dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), slide.size)
+
+    def first_largest(parts: Sequence[tuple[int, Parts]]) -> Parts:
+        _, (largest, place) = parts[0]
+        for first, (key, own) in parts[1:]:
+            is_larger = key > largest
+            largest = jnp.where(is_larger, key, largest)
+            place = jnp.where(is_larger, own + jnp.asarray(first, dtype), place)
+        return largest, place
+
+    largest, place = _reduced((keys, jnp.zeros_like(keys, dtype)), axis, slide, first_largest)
+    return largest, place
+
+
+def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
+    """The number of elements of each window before the position `end` of the padded dimension."""
+    slide, dtype = window.slide, _position_dtype(axis, window.padded_size)
+    start = lax.broadcasted_iota(dtype, shape, axis) * np.array(slide.stride, dtype)
+    before = number(end, dtype)
+    # Keep unsigned numbers from falling below 0.
+    last = jnp.where(start < before, before - 1 - start, 0) // np.array(slide.dilation, dtype)
+    return jnp.where(start < before, jnp.minimum(last + 1, np.array(slide.size, dtype)), 0)
+
+
+def _stages(windows: Windows, places: Places) -> list[tuple[int, Window, Array]]:
+    """Each dimension with its window and its places, the last dimension first."""
+    axes = reversed(range(_FIRST_AXIS, _FIRST_AXIS + len(windows)))
+    return list(zip(axes, reversed(windows), places, strict=True))
+
+
+def largest_elements(x: Array, windows: Windows) -> Array:
+    """The largest element of each window; its gradient goes to the `largest_places`."""
+
+    def move(floats: tuple[Array, ...], x: Array) -> Array:
+        return choose(floats[0], x, cpu=by_places, default=by_xla)
+
+    def by_places(bits: Array, x: Array) -> Array:
+        return _moved_from(bits, largest_places(x, windows), windows)
+
+    def by_xla(bits: Array, x: Array) -> Array:
+        largest: Array = _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)
+        return lax.bitcast_convert_type(largest, bits.dtype)
+
+    def derivative(floats: tuple[Array, ...], x: Array) -> Array:
+        return _derivative_at(floats[0], largest_places(x, windows), windows)
+
+    return copied(move, (x,), x, derivative=derivative, sums_are_wide=True)
+
+
+def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
+    """Adds each element of `gradient` at the `largest_places` of `x`, in the type of `gradient`."""
+
+    def by_places(gradient: Array, x: Array) -> Array:
+        return spread_elements(gradient, largest_places(x, windows), windows)
+
+    # XLA's own operation has no dilation, and its derivative picks any of equal elements.
+    is_dilated = any(window.dilation > 1 and window.size > 1 for window in windows)
+    by_xla = None if is_dilated else partial(_spread_by_xla, windows=windows)
+
+    def spread(gradient: Array, x: Array) -> Array:
+        return choose(gradient, x, tpu=by_xla, default=by_places)
+
+    def slope(tangent: Array, _: Array, x: Array) -> Array:
+        return by_places(tangent, x)
+
+    no_slope = lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype)  # noqa: E731
+    return with_slopes(slope, no_slope)(spread)(*varying_alike((gradient, x)))
+
+
+def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
+    """Does `spread_to_largest` by XLA's own rule.
+
+    XLA skips NaN and may select its padding instead of -infinity. Moving all numbers one step towards zero makes room
+    for NaN above them and for the padding below, at the expense of the smallest: it becomes subnormal, and equals zero.
+    """
+    wide = x.astype(gradient.dtype)
+    numbers = jnp.where(jnp.isnan(x), np.array(np.inf, wide.dtype), lax.nextafter(wide, jnp.zeros_like(wide)))
+    largest = lambda x: _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)  # noqa: E731
+    spread: Array = jax.vjp(largest, numbers)[1](gradient)[0]
+    return spread
+
+
+def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array, Array]:
+    """The largest element of each window with its index in the flattened image; the first of equal elements."""
+
+    def by_places(x: Array) -> tuple[Array, Array]:
+        places = largest_places(x, windows)
+        values = copied(lambda floats, places: _moved_from(floats[0], places, windows), (x,), places)
+        return values, positions_as(dtype, _flat_indices(places, x.shape, windows))
+
+    def by_xla(x: Array) -> tuple[Array, Array]:
+        # Converting the result instead would take another kernel.
+        index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
+        nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
+        found: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
+        return found
+
+    def both(x: Array) -> tuple[Array, Array]:
+        return choose(x, cpu=by_places, default=by_xla)
+
+    if x.dtype not in FLOATS:
+        return both(x)
+
+    def slope(tangent: Array, values: Array, x: Array) -> Array:
+        wide = tangent.astype(widened(tangent.dtype))
+        return _derivative_at(wide, largest_places(x, windows), windows).astype(tangent.dtype)
+
+    values, indices = both(lax.stop_gradient(x))
+    return with_slopes(lambda tangent, *_: tangent, slope)(lambda values, x: values)(values, x), indices
+
+
+def _first_larger(first: Any, second: Any) -> Any:
+    """The larger of two elements, with its index; NaN is larger than every number."""
+    (a, i), (b, j) = first, second
+    is_first = i < j
+    takes_first = (a > b) | ((a == b) & is_first)
+    if a.dtype in FLOATS:
+        takes_first |= (a != a) & ((b == b) | is_first)
+    return jnp.where(takes_first, a, b), jnp.where(takes_first, i, j)
+
+
+def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
+    found = _padded(x, windows, 0)
+    for axis, window, place in _stages(windows, places):
+        found = _taken(found, axis, window.slide, place)
+    return found
+
+
+def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
+    """The elements of a tangent at `places`.
+
+    The transpose of a transpose: the gradient is then what MAX_POOLING_GRAD computes, in a quarter of the time that the
+    transpose of slices takes.
+    """
+    wanted = jnp.zeros_like(tangent, shape=places[-1].shape)  # only its type matters
+    spread = lambda gradient: spread_elements(gradient, places, windows)  # noqa: E731
+    found: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
+    return found
+
+
+def _taken(x: Array, axis: int, slide: Slide, place: Array) -> Array:
+    """Element `place` of each window along `axis`."""
+    if slide.size > _MOST_SLICES:
+        return jnp.take_along_axis(x, _index(place, axis, slide), axis=axis, mode="promise_in_bounds")
+    found = _element(x, axis, slide, 0)
+    for i in range(1, slide.size):
+        found = jnp.where(place == np.array(i, place.dtype), _element(x, axis, slide, i), found)
+    return found
+
+
+def _index(place: Array, axis: int, slide: Slide) -> Array:
+    """The index along `axis` of element `place` of each window."""
+    dtype = _position_dtype(axis, slide.length)
+    start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(slide.stride, dtype)
+    return start + place.astype(dtype) * np.array(slide.dilation, dtype)
+
+
+def spread_elements(gradient: Array, places: Places, windows: Windows) -> Array:
+    """Adds each element at its place in the image: the transpose of `_moved_from`."""
+    for axis, window, place in reversed(_stages(windows, places)):
+        gradient = _spread(gradient, axis, window.slide, place)
+    for axis, window in enumerate(windows, _FIRST_AXIS):
+        gradient = _cropped(gradient, axis, window)
+    return gradient
+
+
+def _spread(gradient: Array, axis: int, slide: Slide, place: Array) -> Array:
+    """The transpose of `_taken`."""
+    stride = slide.length if slide.blocks == 1 else slide.stride
+    reach = ((slide.size - 1) * slide.dilation) // stride + 1  # how many windows an element may belong to
+    if reach > _MOST_SLICES:
+        index = _index(place, axis, slide)
+        taken = partial(jnp.take_along_axis, indices=index, axis=axis, mode="promise_in_bounds")
+        whole = jnp.zeros_like(gradient, shape=replaced(gradient.shape, axis, slide.length))
+        spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
+        return spread
+    # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
+    # from the window before, and so on.
+    groups = -(-slide.length // stride)
+    config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - slide.blocks, 0))
+    near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
+    dtype = _position_dtype(axis, slide.length)
+    offset = place.astype(dtype) * np.array(slide.dilation, dtype)
+    of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
+    own = lax.broadcasted_iota(dtype, replaced(gradient.shape, axis, groups, stride), axis + 1)
+
+    def part(i: int) -> Array:
+        first = reach - 1 - i
+        values, wanted = (
+            jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
+        )
+        return jnp.where(wanted == own + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
+
+    total = reduce(lax.add, map(part, range(reach)))
+    whole = total.reshape(replaced(gradient.shape, axis, groups * stride))
+    return lax.slice_in_dim(whole, 0, slide.length, axis=axis)
+
+
+def _cropped(x: Array, axis: int, window: Window) -> Array:
+    """The input's part of a padded dimension, with zeros where no window reads."""
+    beyond = window.start_padding + window.input_size - x.shape[axis]
+    config = replaced([(0, 0, 0)] * x.ndim, axis, (-window.start_padding, beyond, 0))
+    return lax.pad(x, np.zeros((), x.dtype), config)
+
+
+def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Array:
+    """The index in the flattened image, of `shape`, for the element of each window at `places`."""
+    dtype = index_dtype(("input", "size"), math.prod(shape))
+    index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
+    for axis, window, place in _stages(windows, places):
+        index = _taken(index, axis, window.slide, place) if index.ndim else index
+        own = _index(place, axis, window.slide).astype(dtype) - np.array(window.start_padding, dtype)
+        index, apart = index + own * number(apart, dtype), apart * shape[axis]
+    for axis in (1, 0):
+        own = lax.broadcasted_iota(dtype, index.shape, axis)
+        index, apart = index + own * number(apart, dtype), apart * shape[axis]
+    return index
+
+
+# Sums
+
+
+def window_sums(x: Array, windows: Windows) -> Array:
+    """The sum of each window, in which the padding is 0."""
+
+    def sums(x: Array) -> Array:
+        in_slices, whole = partial(_sums_of_slices, windows=windows), partial(_sums, windows=windows)
+        total: Array = choose(x, cpu=in_slices, default=whole)
+        return total
+
+    def slope(tangent: Array, x: Array) -> Array:
+        # A transpose of a transpose, for the same reason as in `_derivative_at`.
+        wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
+        spread = partial(_spread_slices, windows=windows, has_loop=False)  # JAX 0.8 cannot transpose it
+        total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
+        return total
+
+    return with_slopes(slope)(sums)(x) if x.dtype in FLOATS else sums(x)
+
+
+def _sums(x: Array, windows: Windows) -> Array:
+    total: Array = _by_xla(x, np.zeros((), x.dtype), lax.add, windows, x.ndim)
+    return total
+
+
+def _sums_of_slices(x: Array, windows: Windows) -> Array:
+    x = _padded(x, windows, 0)
+    for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
+        x = _sum_along(x, axis, window.slide)
+    return x
+
+
+def _sum_along(x: Array, axis: int, slide: Slide) -> Array:
+    if slide.blocks == 1 and slide.dilation == 1:
+        return jnp.sum(x, axis=axis, keepdims=True, dtype=x.dtype)
+    return _reduced((x,), axis, slide, _sum_of_parts)[0]
+
+
+def _sum_of_parts(parts: Sequence[tuple[int, Parts]]) -> Parts:
+    return (reduce(lax.add, (part for _, (part,) in parts)),)
+
+
+def spread_sums(gradient: Array, windows: Windows) -> Array:
+    """Adds each element to all elements of its window in the image: the transpose of `window_sums`."""
+
+    def by_xla(gradient: Array) -> Array:
+        beside = gradient.shape[_FIRST_AXIS + len(windows) :]
+        image = (*gradient.shape[:_FIRST_AXIS], *(window.input_size for window in windows), *beside)
+        of_image = jax.linear_transpose(partial(_sums, windows=windows), jnp.zeros_like(gradient, shape=image))
+        spread: Array = of_image(gradient)[0]
+        return spread
+
+    return choose(gradient, cpu=partial(_spread_slices, windows=windows), default=by_xla)
+
+
+def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
+    for axis, window in enumerate(windows, _FIRST_AXIS):
+        slide = window.slide
+        if slide.blocks == 1 and slide.dilation == 1:
+            whole = jnp.broadcast_to(gradient, replaced(gradient.shape, axis, slide.size))
+        else:
+            reach = (slide.size - 1) * slide.dilation
+            config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, slide.stride - 1))
+            apart = lax.pad(gradient, np.zeros((), gradient.dtype), config)
+            every = Slide(slide.size, 1, slide.dilation, slide.length)
+            (whole,) = _reduced((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
+        gradient = _cropped(whole, axis, window)
+    return gradient
+
+
+def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: bool) -> Array:
+    """The number of elements in each window, with or without padding; it broadcasts to `rank` dimensions."""
+    if include_padding or not any(window.start_padding or window.end_padding for window in windows):
+        return jnp.full((), math.prod(window.size for window in windows), dtype)
+    counts = jnp.ones((1,) * rank, dtype)
+    for axis, window in enumerate(windows, _FIRST_AXIS):
+        ends = window.start_padding, window.start_padding + window.input_size
+        shape = replaced((1,) * rank, axis, window.blocks)
+        before, to_end = (_elements_before(end, window, axis, shape) for end in ends)
+        counts = counts * (to_end - before).astype(dtype)
+    return counts
+
+
+# Norms
+
+
+def window_norms(x: Array, windows: Windows, p: int) -> Array:
+    """The `p`-norm of each window, in at least 32 bits. Its gradient is 0 where the norm is 0."""
+    magnitudes = magnitude(x.astype(widened(x.dtype)))
+    if p == 1:
+        return window_sums(magnitudes, windows)
+    return root(window_sums(lax.integer_pow(magnitudes, p), windows), p)

@@ -1,0 +1,1 @@
+"""Pallas kernels for GPUs and TPUs, and the primitives that become them."""

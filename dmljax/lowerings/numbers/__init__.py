@@ -1,0 +1,1 @@
+"""Numbers: floats by their bits, conversions, special functions, and products."""

@@ -1,0 +1,1 @@
+"""Reductions, scans, selection and recurrence along axes."""

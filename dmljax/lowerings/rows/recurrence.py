@@ -1,0 +1,193 @@
+"""Recurrent networks of one layer: a state that passes through the steps of a sequence, in one or two directions.
+
+In the loop, the data of a step has the dimensions (directions, batch, features), or (batch, features) if there is one
+direction: with a dimension of 1 before the others, a TPU takes twice as long for a step. A sequence has the steps
+before them. A function updates the state in each step, so that this module knows nothing about gates.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmljax.foundation.dimensions import is_symbolic
+from dmljax.foundation.sharding import may_be_sharded, reshaped_alike
+from dmljax.lowerings.platform import choose
+from dmljax.types import widened
+
+State = tuple[Array, ...]
+FORWARD, BACKWARD, BOTH = (False,), (True,), (False, True)  # whether each direction begins at the last step
+
+
+class Cell(NamedTuple):
+    """A network's step.
+
+    It takes the products of the input with the weights, plus `bias`, the states, `recurrence`, and `is_on_cpu`.
+    """
+
+    step: Callable[[Array, State, Array, bool], State]
+    recurrence: Array
+    bias: Array
+    has_summands: bool = False  # whether a step returns two summands of its only state
+    bias_is_in_step: bool = False  # on every platform, not only on a CPU
+    only_multiplies_output: bool = False  # whether steps only multiply the first state, which then may be rounded
+
+
+def _total(summands: State) -> State:
+    return (summands[0] + summands[1],)
+
+
+def recur(
+    cell: Cell,
+    input: Array,
+    weight: Array,
+    initial: State,
+    lengths: Array | None,
+    *,
+    reverses: tuple[bool, ...],
+    has_sequence: bool,
+    precision: Any,
+) -> tuple[Array | None, State]:
+    """The output of each step, in the type of `input`, if `has_sequence`, and the states after the last step.
+
+    `input` is (steps, batch, features), and `weight` is (directions, outputs, features) or a result of `gates_apart`.
+    `lengths` has the length of each sequence in the batch. A step beyond it outputs 0 and keeps the states; its input
+    affects nothing, not even derivatives.
+    """
+    within = None
+    if lengths is not None:
+        is_within = _steps_within(lengths, input.shape[0])
+        input, within = jnp.where(is_within, input, 0), _in_order([is_within] * len(reverses), reverses)
+    products = _products_of_input(input, weight, reverses, precision)
+    looped = partial(_looped, cell, _Steps(products, within, reverses, input.dtype, has_sequence), initial)
+    # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
+    # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element, in three times
+    # the time that summands take.
+    elsewhere = partial(looped, is_on_cpu=False)
+    is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
+    return elsewhere() if is_alike else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
+
+
+def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], precision: Any) -> tuple[Array, ...]:
+    """The products of all steps with the weights of each direction, which need not wait for states."""
+    if may_be_sharded(weight):
+        # Multiply once, so that devices that divide the outputs exchange the input's derivatives only once, and none
+        # copies the weights of a direction.
+        every = _product(input, weight, precision)
+        return _in_order([every[:, :, i] for i in range(len(reverses))], reverses)
+    inputs = zip(_in_order([input] * len(reverses), reverses), weight, strict=True)
+    return tuple(_product(x, weights, precision) for x, weights in inputs)
+
+
+class _Steps(NamedTuple):
+    """The inputs of a loop's steps for each direction, and the form of their results."""
+
+    products: tuple[Array, ...]
+    within: tuple[Array, ...] | None  # whether a step is within the length of each sequence
+    reverses: tuple[bool, ...]
+    dtype: Any
+    has_sequence: bool
+
+    def together(self, each: Sequence[Array]) -> Array:
+        """The directions of a step as one array."""
+        return jnp.stack(each) if self.reverses == BOTH else each[0]
+
+
+def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tuple[Array | None, State]:
+    dtype, wide, has_two = steps.dtype, widened(steps.dtype), steps.reverses == BOTH
+    # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
+    recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
+    bias_is_in_step = is_on_cpu or cell.bias_is_in_step
+    carries_summands = is_on_cpu and cell.has_summands
+    states = _total if carries_summands else lambda carried: carried
+
+    def updated(before: State, products: Sequence[Array]) -> State:
+        summed = steps.together(products).astype(wide)
+        summed = summed + cell.bias if bias_is_in_step else summed
+        after = cell.step(summed, states(before), recurrence, is_on_cpu)
+        after = _total(after) if cell.has_summands and not carries_summands else after
+        return tuple(new.astype(old.dtype) for new, old in zip(after, before, strict=True))
+
+    def one_step(before: State, inputs: Any) -> tuple[State, Array | None]:
+        products, within = inputs
+        after = updated(before, products)
+        output = states(after)[0].astype(dtype) if steps.has_sequence else None
+        if within is not None:
+            is_within = steps.together(within)
+            output = None if output is None else jnp.where(is_within, output, 0)
+            after = tuple(jnp.where(is_within, new, old) for new, old in zip(after, before, strict=True))
+        return after, output
+
+    first, *others = initial
+    first = first.astype(recurrence.dtype) if cell.only_multiplies_output else first
+    start = (jnp.zeros_like(first), first, *others) if carries_summands else (first, *others)
+    products = steps.products
+    if not bias_is_in_step:
+        biases = cell.bias[:, None] if has_two else cell.bias[None, None]
+        products = tuple(x + bias for x, bias in zip(products, biases, strict=True))
+    products = products if is_on_cpu else tuple(x.astype(dtype) for x in products)
+    carried, sequence = _scanned(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
+    sequence = None if sequence is None else _of_directions(sequence, steps.reverses)
+    ended = (x.astype(dtype) for x in states(carried))
+    return sequence, tuple(x if has_two else x[None] for x in ended)
+
+
+def _scanned(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) -> tuple[State, Array | None]:
+    """`lax.scan`, without a loop for a single step."""
+    count = steps[0][0].shape[0]
+    if is_symbolic(count) or count != 1:
+        return cast(tuple[State, Array | None], lax.scan(step, start, steps, reverse=reverse))
+    carried, output = step(start, jax.tree.map(lambda x: x[0], steps))
+    return carried, None if output is None else output[None]
+
+
+def _of_directions(sequence: Array, reverses: tuple[bool, ...]) -> Array:
+    """The outputs in the order of the input: (steps, directions, batch, features)."""
+    if reverses != BOTH:
+        return sequence[:, None]
+    return jnp.stack([sequence[:, 0], jnp.flip(sequence[:, 1], 0)], 1)
+
+
+def _in_order(each: Sequence[Array], reverses: tuple[bool, ...]) -> tuple[Array, ...]:
+    """The array of each direction, with its steps in the order of the loop, which runs backward only for BACKWARD."""
+    return (each[0], jnp.flip(each[1], 0)) if reverses == BOTH else tuple(each)
+
+
+def _steps_within(lengths: Array, steps: int) -> Array:
+    """Whether each step is within the length of each sequence of the batch: (steps, batch, 1)."""
+    # Use at least 32 bits: 8 or 16 may not hold the number of steps.
+    wide = lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32)
+    return lax.broadcasted_iota(wide.dtype, (steps, *wide.shape, 1), 0) < wide[None, :, None]
+
+
+def _product(x: Array, weights: Array, precision: Any) -> Array:
+    """`x`, (..., batch, features), times the transposed weights, (outputs, features), in at least float32."""
+    dimensions = (((x.ndim - 1,), (weights.ndim - 1,)), ((), ()))
+    wide = widened(x.dtype)
+    return lax.dot_general(x, weights, dimensions, precision=precision, preferred_element_type=wide)
+
+
+def state_product(state: Array, weights: Array, precision: Any) -> Array:
+    """The product of a state, in the type of the weights, with the transposed weights, in at least float32.
+
+    The weights are (outputs, features), or (directions, outputs, features) for a state of both directions.
+    """
+    narrow, wide = state.astype(weights.dtype), widened(weights.dtype)
+    if state.ndim == 2:
+        return _product(narrow, weights, precision)
+    dimensions = (((2,), (weights.ndim - 1,)), ((0,), (0,)))
+    return lax.dot_general(narrow, weights, dimensions, precision=precision, preferred_element_type=wide)
+
+
+def gates_apart(x: Array, gates: int, axis: int) -> Array:
+    """`x` with a new dimension for the gates, which follow each other along `axis`.
+
+    Devices that divide the outputs then exchange weights before the loop, so that each has its features of all gates,
+    and exchange no gates in the steps.
+    """
+    by_features = x.reshape(*x.shape[:axis], -1, gates, *x.shape[axis + 1 :])
+    return reshaped_alike(x, by_features.swapaxes(axis, axis + 1))

@@ -1,0 +1,1 @@
+"""Diffusion models, which make images from texts."""

@@ -1,0 +1,1 @@
+"""ONNX files as plain graphs: read, cut and saved."""

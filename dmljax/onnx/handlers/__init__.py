@@ -1,0 +1,1 @@
+"""The registry of handlers for ONNX's operators, and how a model finds its own."""

@@ -1,0 +1,206 @@
+"""The models of a language model's folder: a decoder, and models that work for it.
+
+An encoder computes keys and values from audio, which the decoder reads with every token. An embedding replaces the
+decoder's table: it makes rows of features from tokens, and puts the features of a vision model where the prompt has
+places for images.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
+from dmljax.foundation.checks import array
+from dmljax.onnx.graph.file import OnnxGraph, TensorType
+from dmljax.onnx.language.settings import FILE, Settings
+from dmljax.onnx.model import Model, Revision
+from dmljax.onnx.rewrites.fixed_caches import NamesOfInputs, with_fixed_caches
+from dmljax.onnx.rewrites.packed_weights import with_packed_weights
+from dmljax.onnx.several_models import SeveralModels
+from dmljax.text import join_words, show
+from dmljax.types import FLOATS
+
+DECODER = "decoder"
+ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
+
+
+def loaded(settings: Settings) -> dict[str, Model]:
+    """The models of a folder by part."""
+    found = {}
+    for part, file in settings.files.items():
+        with inside((file.name,) if settings.others else ()):
+            found[part] = load_part(settings, part)
+    return found
+
+
+def load_part(settings: Settings, part: str) -> Model:
+    """Loads a model of a folder, and revises its graph."""
+    # The number of places for images depends on the prompt.
+    maximum_sizes: Any = "largest" if part == "embedding" else {}
+    return Model(settings.files[part], {}, maximum_sizes, partial(revised, settings, part))
+
+
+def revised(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
+    """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size."""
+    if part == DECODER:
+        names, caches = settings.names, settings.caches(graph.input_names)
+        graph = with_fixed_caches(graph, NamesOfInputs(names["attention_mask"], names["position_ids"], caches))
+    return Revision(*with_packed_weights(graph))
+
+
+class FolderModels(SeveralModels):
+    """The models of a folder, as a function of all their weights."""
+
+    def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
+        super().__init__(by_part)
+        self._settings = settings
+        if problems := [*problems_between(settings, by_part)]:
+            raise InvalidDesc(*problems)
+        self._inputs = {part: types_of_inputs(model) for part, model in by_part.items()}
+        self._cross_caches = _cross_caches(settings, by_part)
+
+    # Audio
+
+    def audio(self, audio: Any, count: int, dtype: Any) -> Array | None:
+        """The audio of `count` sequences, as an array for `heard`; `dtype` is the type of floats, if not the file's."""
+        if "encoder" not in self.by_part:
+            if audio is not None:
+                raise InvalidType(Problem("audio", "must be left out, because the folder has no encoder", _told(audio)))
+            return None
+        wanted = self._type_of_audio
+        if audio is None:
+            rule = f"must be given: {self._settings.files['encoder'].name} reads {wanted}"
+            raise InvalidType(Problem("audio", rule, "none", remedy="audio=features"))
+        found = array("audio", audio)
+        sizes = wanted.sizes or ()
+        differs = found.ndim != len(sizes) or any(
+            isinstance(own, int) and own != size for own, size in zip(sizes, found.shape, strict=True)
+        )
+        if differs:
+            rule = f"must be {wanted}, as {self._settings.files['encoder'].name} has it"
+            raise InvalidDesc(Problem("audio", rule, found.shape))
+        if len(found) != count:
+            raise InvalidDesc(Problem("audio", f"must have {count} rows, one for each prompt", len(found)))
+        return jnp.asarray(found, dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
+
+    def type_of_audio(self, batch: int, dtype: Any) -> jax.ShapeDtypeStruct:
+        """The type of the audio of `batch` sequences, if the encoder fixes its sizes."""
+        wanted = self._type_of_audio
+        sizes: Any = (wanted.sizes or ())[1:]
+        if not all(isinstance(size, int) for size in sizes):
+            file = self._settings.files["encoder"].name
+            raise Unsupported(Problem((file, wanted.name), "must have fixed sizes after the first", wanted))
+        return jax.ShapeDtypeStruct((batch, *sizes), dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
+
+    @property
+    def _type_of_audio(self) -> TensorType:
+        return self._inputs["encoder"][self._settings.others["encoder"].names["audio_features"]]
+
+    def heard(self, weights: Mapping[str, Any], audio: Array) -> dict[str, Array]:
+        """The encoder's results for audio, by the names of the decoder's inputs."""
+        results = self.run("encoder", weights, {self._type_of_audio.name: audio})
+        return {past: results[present] for past, present in self._cross_caches.items()}
+
+    # Images
+
+    def seen(self, weights: Mapping[str, Any], images: Any, dtype: Any) -> Array | None:
+        """The features of images, which are the inputs of the vision model by name; None if there are no images."""
+        if images is None:
+            return None
+        if "vision" not in self.by_part:
+            raise InvalidType(
+                Problem("images", "must be left out, because the folder has no vision model", _told(images))
+            )
+        if not isinstance(images, Mapping):
+            wanted = join_words(self._inputs["vision"])
+            raise InvalidType(Problem("images", f"must be a mapping with arrays for {wanted}", _told(images)))
+        names, types = self._settings.others["vision"].names, self._inputs["vision"]
+        inputs = {names.get(role, role): value for role, value in images.items()}
+        with inside("images"):
+            arrays = {name: array(name, value) for name, value in inputs.items()}
+            floats = (name for name, tensor in types.items() if tensor.dtype in FLOATS and name in arrays)
+            arrays |= {name: jnp.asarray(arrays[name], dtype or types[name].dtype) for name in floats}
+            return self.run("vision", weights, arrays)[names["image_features"]]
+
+    def embedded(
+        self, weights: Mapping[str, Any], tokens: Array, features: Array | None = None, dtype: Any = None
+    ) -> Array:
+        """The rows that the embedding makes of tokens, with the features of images in their places.
+
+        `dtype` is the type of floats, if not the file's.
+        """
+        names, types = self._settings.others["embedding"].names, self._inputs["embedding"]
+        wanted = types[names["input_ids"]]
+        inputs = {wanted.name: tokens.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))}
+        if (of_images := types.get(names["image_features"])) is not None:
+            inputs[of_images.name] = self._unused(of_images, dtype) if features is None else features
+        return self.run("embedding", weights, inputs)[names["inputs_embeds"]]
+
+    def _unused(self, of_images: TensorType, dtype: Any) -> Array:
+        """Features for a text without images; embeddings may read a row even if they then take none."""
+        rows = self._inputs[DECODER][self._settings.names["inputs_embeds"]]
+        *sizes, last = of_images.sizes or (None,)
+        width = next((size for size in (last, (rows.sizes or (None,))[-1]) if isinstance(size, int)), 1)
+        return jnp.zeros([*(size if isinstance(size, int) else 1 for size in sizes), width], dtype or of_images.dtype)
+
+
+def types_of_inputs(model: Model) -> dict[str, TensorType]:
+    """The types of a model's inputs, including those with a default."""
+    return {tensor.name: tensor for tensor in (*model.inputs, *model.defaults)}
+
+
+def _cross_caches(settings: Settings, by_part: Mapping[str, Model]) -> dict[str, str]:
+    """The decoder's inputs that the encoder computes, with the encoder's outputs for them."""
+    if "encoder" not in by_part:
+        return {}
+    inputs = types_of_inputs(by_part[DECODER])
+    return {past: present for past, present in settings.cross_caches.items() if past in inputs}
+
+
+_ROLES = (
+    ("encoder", "inputs", "audio_features"),
+    ("embedding", "inputs", "input_ids"),
+    ("embedding", "outputs", "inputs_embeds"),
+    ("vision", "outputs", "image_features"),
+)
+
+
+def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterator[Problem]:
+    """Lists the inputs and outputs that the loaded models lack for each other or for the settings."""
+    for part, side, role in _ROLES if "vision" not in by_part else (*_ROLES, ("embedding", "inputs", "image_features")):
+        if part in by_part:
+            name, known = settings.others[part].names[role], [tensor.name for tensor in getattr(by_part[part], side)]
+            if name not in known:
+                yield missing_name(settings, (part, side, role), name, known)
+    if DECODER not in by_part or ("encoder" in settings.others and "encoder" not in by_part):
+        return
+    cross_caches = _cross_caches(settings, by_part)
+    known = [output.name for output in by_part["encoder"].outputs] if cross_caches else []
+    if missing := next((name for name in cross_caches.values() if name not in known), None):
+        yield missing_name(settings, ("encoder", "outputs"), missing, known)
+    decoder = types_of_inputs(by_part[DECODER])
+    supplied = {DECODER: [*(settings.names[role] for role in ROLES), *settings.caches(decoder), *cross_caches]}
+    for part, roles in (("encoder", ["audio_features"]), ("embedding", ["input_ids", "image_features"])):
+        if part in by_part:
+            supplied[part] = [settings.others[part].names[role] for role in roles]
+    for part, names in supplied.items():
+        for tensor in by_part[part].inputs:
+            if tensor.name not in names:
+                rule, remedy = "not supported as an input", f"known are {join_words(names)}"
+                yield Problem((settings.files[part].name, tensor.name), rule, tensor, remedy=remedy)
+
+
+def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: Any) -> Problem:
+    """The problem of a name that a model does not have among its inputs or outputs."""
+    part, side, *_ = where
+    rule, remedy = f"must name {side} of {settings.files[part].name}", f"it has {join_words(known)}"
+    return Problem((FILE, "model", *where), rule, name, remedy=remedy)
+
+
+def _told(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return show(value) if shape is None else f"an array of {shape}"

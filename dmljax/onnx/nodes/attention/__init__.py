@@ -1,0 +1,1 @@
+"""Handlers of attention, its caches and its states."""

@@ -1,0 +1,1 @@
+"""Handlers that make, move and find elements."""

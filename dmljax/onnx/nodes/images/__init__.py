@@ -1,0 +1,1 @@
+"""Handlers of images: windows, resampling and boxes."""

@@ -1,0 +1,414 @@
+"""Operators with windows over images: convolution, pooling, and regions."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax import directml
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.foundation.checks import integer_in
+from dmljax.foundation.dimensions import is_symbolic
+from dmljax.onnx.handlers.registry import Call, handles, one_of
+from dmljax.onnx.handlers.signatures import (
+    Attributes,
+    ConvolutionAttributes,
+    Image,
+    Images,
+    KnownVector,
+    Matrix,
+    PoolingAttributes,
+    QuantizedImages,
+    Rows,
+    Vector,
+    WindowAttributes,
+)
+from dmljax.onnx.nodes.data.indexing import counting_type
+from dmljax.onnx.nodes.numbers.products import of_result
+from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.values.symbols import as_sizes
+from dmljax.onnx.values.types import Array
+
+_AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
+
+
+class Windows(NamedTuple):
+    """Windows in the form of DirectML's members, with a number per spatial dimension."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.sizes, self.dilations, strict=True))
+
+    def members(self) -> dict[str, Any]:
+        return {
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "start_padding": self.start,
+            "end_padding": self.end,
+        }
+
+
+def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
+    """Converts ONNX's attributes to windows, with automatic padding resolved."""
+    count = len(space)
+    strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
+    pads = tuple(window.pads or [0] * (2 * count))
+    for name, values, length in (
+        ("kernel_shape", sizes, count),
+        ("strides", strides, count),
+        ("dilations", dilations, count),
+        ("pads", pads, 2 * count),
+    ):
+        if len(values) != length:
+            raise InvalidDesc(Problem(name, f"must have {length} numbers", tuple(values)))
+    for name, values in (("kernel_shape", sizes), ("strides", strides), ("dilations", dilations)):
+        if any(isinstance(value, int) and value < 1 for value in values):
+            raise InvalidDesc(Problem(name, "must each be at least 1", tuple(values)))
+    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
+    windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
+    if is_upper is None:
+        return windows._replace(start=(0,) * count, end=(0,) * count) if window.auto_pad == "VALID" else windows
+    start, end = [], []
+    for size, stride, extent in zip(space, strides, windows.extents, strict=True):
+        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        half = total // 2
+        start.append(half if is_upper else total - half)
+        end.append(total - half if is_upper else half)
+    return windows._replace(start=tuple(start), end=tuple(end))
+
+
+def _padded(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
+    """Pads the image if its padding depends on open sizes, and removes that padding from the windows."""
+    if not any(map(is_symbolic, (*windows.start, *windows.end))):
+        return x, windows
+    nothing = (0,) * len(windows.sizes)
+    start, end = ((0, 0, *amounts) for amounts in (windows.start, windows.end))
+    x = dml.padding1(x, jnp.asarray(value, x.dtype), start_padding=start, end_padding=end)
+    return x, windows._replace(start=nothing, end=nothing)
+
+
+# Convolutions
+
+
+def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> Windows:
+    """The windows of a convolution; the filter determines their sizes."""
+    if window.kernel_shape is not None and tuple(window.kernel_shape) != filter.shape[2:]:
+        rule = f"must match W, {filter.shape[2:]}"
+        raise InvalidDesc(Problem("kernel_shape", rule, tuple(window.kernel_shape)))
+    return windows_of(x.shape[2:], filter.shape[2:], window)
+
+
+@handles("Conv")
+def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
+    """Computes a cross-correlation."""
+    x, windows = _padded(x, _filter_windows(x, filter, window), 0)
+    return dml.convolution(x, filter, bias, group_count=window.group, **windows.members())
+
+
+@handles("ConvInteger")
+def _integer_convolution(
+    x: Images,
+    filter: Images,
+    x_zero_point: Array | None = None,
+    zero_point: Array | None = None,
+    *,
+    window: ConvolutionAttributes,
+) -> Array:
+    members = _filter_windows(x, filter, window).members()
+    return dml.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **members)
+
+
+@handles("QLinearConv")
+def quantized_convolution(
+    x: QuantizedImages,
+    filter: QuantizedImages,
+    scale: Array,
+    zero_point: Array,
+    bias: Array | None = None,
+    *,
+    window: ConvolutionAttributes,
+) -> Array:
+    """Computes a cross-correlation of quantized arrays."""
+    members = _filter_windows(x.array, filter.array, window).members()
+    unit = jnp.ones((), jnp.float32)
+    arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
+    return dml.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **members)
+
+
+@handles("ConvTranspose")
+def transposed_convolution(
+    x: Images,
+    filter: Images,
+    bias: Array | None = None,
+    *,
+    window: ConvolutionAttributes,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+) -> Array:
+    """A transposed convolution; the output's sizes may replace the padding."""
+    windows = _filter_windows(x, filter, replace(window, auto_pad="NOTSET"))
+    appended = tuple(output_padding or [0] * (x.ndim - 2))
+    for name, values in (("output_padding", appended), ("output_shape", output_shape or appended)):
+        if len(values) not in (x.ndim - 2, x.ndim if name == "output_shape" else 0):
+            raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
+    is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
+    if output_shape or is_upper is not None:
+        wanted = output_shape or [size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)]
+        rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
+        largest = [(size - 1) * stride + extent + more for size, stride, extent, more in rows]
+        totals = [max(0, whole - size) for whole, size in zip(largest, wanted[-len(largest) :], strict=True)]
+        halves = tuple(total // 2 for total in totals)
+        others = tuple(total - half for total, half in zip(totals, halves, strict=True))
+        start, end = (halves, others) if is_upper else (others, halves)
+        windows = windows._replace(start=start, end=end)
+        sizes = zip(largest, wanted[-len(largest) :], appended, strict=True)
+        appended = tuple(max(0, size - whole) + more for whole, size, more in sizes)
+    return dml.convolution(
+        x,
+        filter,
+        bias,
+        direction=directml.ConvolutionDirection.BACKWARD,
+        group_count=window.group,
+        output_padding=appended,
+        **windows.members(),
+    )
+
+
+# Poolings
+
+
+def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
+    """How far windows extend beyond the padded image if sizes are rounded up.
+
+    The last window must start inside the image or the padding before it.
+    """
+    beyond = []
+    rows = zip(space, windows.strides, windows.extents, windows.start, windows.end, strict=True)
+    for size, stride, extent, start, end in rows:
+        places = -(-(size + start + end - extent) // stride)
+        places = places - 1 if places * stride >= size + start else places
+        beyond.append(max(places * stride + extent - size - start - end, 0))
+    return tuple(beyond)
+
+
+def _pooled(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
+    """The windows of a pooling, and how far they extend beyond the padding."""
+    windows = windows_of(x.shape[2:], window.kernel_shape, window)
+    return windows, _ends_of_ceil(x.shape[2:], windows) if window.ceil_mode else (0,) * (x.ndim - 2)
+
+
+def _with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
+    """The members of a pooling whose windows extend beyond the padding."""
+    end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
+    return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
+
+
+def averaged(
+    x: Array,
+    window: PoolingAttributes,
+    count_include_pad: int,
+    average: Callable[..., Array],
+    nothing: Array | float = 0.0,
+) -> Array:
+    """Pools by a DirectML function whose neutral padding value is `nothing`."""
+    windows, beyond = _pooled(x, window)
+    open_amount = next(filter(is_symbolic, (*windows.start, *windows.end, *beyond)), None)
+    if open_amount is not None:
+        remedy = "export the model with fixed sizes"
+        raise Unsupported(Problem((), "padding must not depend on open sizes", open_amount, remedy=remedy))
+    if count_include_pad and any(beyond):  # elements beyond the padding do not count
+        x = dml.padding1(x, nothing, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
+        windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
+        count_include_pad = 0
+    return average(x, include_padding=bool(count_include_pad), **_with_ends(windows, beyond))
+
+
+@handles("AveragePool")
+def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: int = 0) -> Array:
+    return averaged(x, window, count_include_pad, dml.average_pooling1)
+
+
+def largest(x: Array, window: PoolingAttributes) -> Array:
+    """The maximum of each window."""
+    windows, beyond = _pooled(x, window)
+    if any(map(is_symbolic, beyond)):
+        lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+        end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
+        x, windows = _padded(x, windows._replace(end=end), lowest)
+        beyond = (0,) * len(beyond)
+    return dml.max_pooling2(x, has_indices=False, **_with_ends(windows, beyond)).values
+
+
+@handles("MaxPool")
+def _max_pool(
+    x: Images, *, window: PoolingAttributes, storage_order: int = 0, call: Call
+) -> Array | tuple[Array, Array]:
+    if not call.wants(1):
+        return largest(x, window)
+    values, indices = dml.max_pooling2(x, **_with_ends(*_pooled(x, window)))
+    if storage_order:  # count indices column-major
+        places = jnp.unravel_index(indices, x.shape)
+        shape = (*x.shape[:2], *x.shape[:1:-1])
+        indices = jnp.ravel_multi_index((*places[:2], *places[:1:-1]), shape, mode="clip")
+    return values, indices.astype(counting_type())
+
+
+@handles("LpPool")
+def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  # a float in version 1, an integer later
+    return dml.lp_pooling1(x, p=int(p), **_with_ends(*_pooled(x, window)))
+
+
+# If sizes are open, a global pooling is a reduction.
+
+
+def _reduced(x: Array, function: directml.ReduceFunction) -> Array:
+    return dml.reduce(x, function=function, axes=tuple(range(2, x.ndim)))
+
+
+@handles("GlobalAveragePool")
+def _global_average_pool(x: Images) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        return _reduced(x, directml.ReduceFunction.AVERAGE)
+    return dml.average_pooling(x, window_sizes=x.shape[2:])
+
+
+@handles("GlobalMaxPool")
+def _global_max_pool(x: Images) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        return _reduced(x, directml.ReduceFunction.MAX)
+    return dml.max_pooling(x, window_sizes=x.shape[2:])
+
+
+@handles("GlobalLpPool")
+def _global_lp_pool(x: Images, *, p: float = 2) -> Array:
+    if any(map(is_symbolic, x.shape[2:])):
+        wide = x.astype(promoted(x.dtype, jnp.float32))
+        total = _reduced(jnp.abs(wide) ** int(p), directml.ReduceFunction.SUM)
+        return (total ** (1 / int(p))).astype(x.dtype)
+    return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
+
+
+@handles("MaxUnpool")
+def _max_unpool(
+    x: Images,
+    indices: Array,
+    output_shape: KnownVector | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    windows = windows_of(x.shape[2:], kernel_shape, WindowAttributes(pads=pads, strides=strides))
+    rows = zip(x.shape[2:], windows.strides, windows.sizes, windows.start, windows.end, strict=True)
+    space = [(size - 1) * stride + window - start - end for size, stride, window, start, end in rows]
+    result = dml.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
+    if output_shape is None:
+        return result
+    # The indices refer to the result before it is padded.
+    more = [size - own for size, own in zip(as_sizes(output_shape), result.shape, strict=True)]
+    return dml.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
+
+
+@handles("Col2Im")
+def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttributes) -> Array:
+    space, sizes = as_sizes(image), as_sizes(block)
+    if min(sizes, default=0) < 1:
+        raise InvalidDesc(Problem("block_shape", "must each be at least 1", sizes))
+    whole = (x.shape[0], x.shape[1] // math.prod(sizes), *space)
+    return dml.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
+
+
+# Regions
+
+
+@handles("MaxRoiPool")
+def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
+    height, width = pooled_shape
+    return dml.roi_pooling(
+        x, rois, pooled_size=directml.Size2D(width=width, height=height), spatial_scale=spatial_scale
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RegionAttributes(Attributes):
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+
+
+@handles("RoiAlign", since=16)
+def _roi_align(
+    x: Image,
+    rois: Matrix,
+    batch_indices: Vector,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    regions: _RegionAttributes,
+) -> Array:
+    modes = {"half_pixel": True, "output_half_pixel": False}
+    is_half = one_of("coordinate_transformation_mode", coordinate_transformation_mode, modes)
+    scale, samples = regions.spatial_scale, regions.sampling_ratio
+    if not is_half:  # regions then span at least one pixel
+        rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / scale)], axis=1)
+    if one_of("mode", regions.mode, {"avg": False, "max": True}):
+        space = (regions.output_height, regions.output_width)
+        return _largest_of_regions(x, rois, batch_indices, space, samples, scale, 0.5 if is_half else 0)
+    return dml.roi_align1(
+        x,
+        rois,
+        batch_indices,
+        output_size=directml.Size2D(width=regions.output_width, height=regions.output_height),
+        spatial_scale_x=scale,
+        spatial_scale_y=scale,
+        input_pixel_offset=0.5 if is_half else 0.0,
+        minimum_samples_per_output=samples or 1,
+        maximum_samples_per_output=samples or 2**32 - 1,
+    )
+
+
+@handles("RoiAlign", since=10)
+def _first_roi_align(x: Image, rois: Matrix, batch_indices: Vector, *, regions: _RegionAttributes) -> Array:
+    mode = "output_half_pixel"
+    return _roi_align(x, rois, batch_indices, coordinate_transformation_mode=mode, regions=regions)
+
+
+def _largest_of_regions(
+    x: Array, rois: Array, batch_indices: Array, space: tuple[int, int], samples: int, scale: float, offset: float
+) -> Array:
+    """The maximum over the weighted pixels of all samples; DirectML takes the maximum over whole samples."""
+    if samples < 1:
+        raise Unsupported(Problem("sampling_ratio", "must be at least 1 in mode max", samples))
+    for name, value in (("sampling_ratio", samples), ("output_height", space[0]), ("output_width", space[1])):
+        integer_in(name, value, 1, 2**15)
+    edges = rois * scale - offset
+    pixels = []  # per spatial dimension: two indices for each sample of each region, and their weights
+    for start, end, size, count in ((1, 3, x.shape[2], space[0]), (0, 2, x.shape[3], space[1])):
+        length = edges[:, end] - edges[:, start]
+        steps = (np.arange(count * samples) + 0.5) / (count * samples)
+        place = edges[:, start, None] + length[:, None] * steps.astype(rois.dtype)[None, :]
+        is_inside = (place >= -1) & (place <= size)
+        place = jnp.clip(place, 0, size - 1)
+        low = jnp.floor(place).astype(jnp.int32)
+        more = place - low.astype(place.dtype)
+        weights = jnp.where(is_inside[..., None], jnp.stack([1 - more, more], -1), 0)
+        pixels.append((jnp.stack([low, jnp.minimum(low + 1, size - 1)], -1), weights))
+    (rows, row_weights), (columns, column_weights) = pixels
+    weights = row_weights[:, :, None, :, None] * column_weights[:, None, :, None, :]
+    images = x[batch_indices.astype(jnp.int32)]
+    regions = jnp.arange(len(rois))[:, None, None, None, None]
+    values = jnp.moveaxis(images, 1, -1)[regions, rows[:, :, None, :, None], columns[:, None, :, None, :]]
+    weighted = jnp.max(values * weights[..., None], axis=(3, 4))
+    blocks = weighted.reshape(len(rois), space[0], samples, space[1], samples, -1)
+    return jnp.moveaxis(jnp.max(blocks, axis=(2, 4)), -1, 1)

@@ -1,0 +1,1 @@
+"""Handlers that compute elementwise, and of products, reductions and normalizations."""

@@ -1,0 +1,1 @@
+"""Handlers of quantized values and weights."""

@@ -1,0 +1,104 @@
+"""Quantization and its inverse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dmljax as dml
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.graph.file import dtype_of
+from dmljax.onnx.handlers.registry import handles
+from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.nodes.numbers.elementwise import converted
+from dmljax.onnx.values.types import Array, DType, Results
+from dmljax.types import INTEGERS, INTEGERS_4
+
+
+def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    # ONNX has a scale and a zero point per tensor, per index of an axis, or per block of an axis.
+    if parameter.ndim == 0 or (parameter.size == 1 and parameter.ndim == 1):
+        return parameter.reshape(())
+    if block_size:
+        return parameter
+    axis = normal(axis, x.ndim)
+    return jnp.expand_dims(parameter, [other for other in range(x.ndim) if other != axis])
+
+
+@handles("QuantizeLinear")
+def quantize_linear(
+    x: Array,
+    scale: Array,
+    zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Array:
+    """Divides by a scale, rounds halves to even, and saturates."""
+    dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
+    dtype = dtype_of(output_dtype) if output_dtype else dtype
+    if x.dtype == jnp.int32:
+        x = x.astype(scale.dtype)
+    scale = _spread(scale, x, axis, block_size).astype(x.dtype)
+    zero_point = None if zero_point is None else _spread(zero_point, x, axis, block_size)
+    if dtype not in _QUANTIZED:
+        return _in_small_type(x, scale, zero_point, dtype, saturate)
+    return dml.quantize(x, scale, zero_point, dtype=dtype)
+
+
+_QUANTIZED = INTEGERS | INTEGERS_4  # by DirectML's operators
+
+
+def _in_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DType, saturate: int) -> Array:
+    """Quantizes to a type that DirectML does not have: 2-bit integers, and floats of 4 and 8 bits."""
+    wide = x.astype(jnp.float32) / _repeated(scale, x.shape)
+    more = _repeated(zero_point, x.shape)
+    if not dtype.name.startswith("float"):
+        limits = jnp.iinfo(dtype)
+        return jnp.clip(jnp.round(wide) + more, int(limits.min), int(limits.max)).astype(jnp.int32).astype(dtype)
+    if dtype.name == "float4_e2m1fn":
+        wide = jnp.clip(wide, -6, 6)
+    return converted(wide + more, dtype, saturate)
+
+
+def _repeated(parameter: Array | None, shape: tuple[int, ...]) -> Array:
+    """Repeats a blockwise parameter for each element, in float32."""
+    parameter = jnp.zeros((), jnp.float32) if parameter is None else parameter.astype(jnp.float32)
+    if parameter.ndim == 0:
+        return parameter
+    if parameter.ndim != len(shape):
+        raise InvalidDesc(Problem("scale", f"must have {len(shape)} dimensions, like the input", parameter.shape))
+    for axis, (size, count) in enumerate(zip(shape, parameter.shape, strict=True)):
+        if count not in (1, size):
+            parameter = jnp.repeat(parameter, -(-size // count), axis=axis)
+            parameter = jax.lax.slice_in_dim(parameter, 0, size, axis=axis)
+    return jnp.broadcast_to(parameter, shape)
+
+
+@handles("DequantizeLinear")
+def dequantize_linear(
+    x: Array,
+    scale: Array,
+    zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Array:
+    """Subtracts a zero point and multiplies by a scale."""
+    dtype, scale = scale.dtype, _spread(scale, x, axis, block_size)
+    zero_point = None if zero_point is None else _spread(zero_point, x, axis, block_size)
+    if x.dtype in _QUANTIZED:
+        result = dml.dequantize(x, scale, zero_point)
+    else:
+        number = x.astype(jnp.float32) - _repeated(zero_point, x.shape)
+        result = (number * _repeated(scale, x.shape)).astype(dtype)
+    return result.astype(dtype_of(output_dtype)) if output_dtype else result
+
+
+@handles("DynamicQuantizeLinear")
+def dynamic_quantize_linear(x: Array) -> Results:
+    """Quantizes the input to 8 bits over its own range; also returns the scale and the zero point."""
+    return tuple(dml.dynamic_quantize_linear(x, dtype=np.uint8))

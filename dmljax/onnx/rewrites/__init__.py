@@ -1,0 +1,1 @@
+"""Rewrites of graphs, which compute the same in fewer or faster nodes."""

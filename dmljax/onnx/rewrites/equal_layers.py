@@ -1,0 +1,415 @@
+"""Finds the equal layers of a graph, such as a transformer's blocks, and makes graphs with fewer of them.
+
+Layers are equal if their nodes are, with the same connections, and their weights have the same types and sizes. Each
+reads results of the layer before it, its own weights and inputs, such as its past keys, and values that all share.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.graph.cutting import alive
+from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.rewrites.joining import JoinedNode, Written
+
+Place = tuple[int, int]  # of a result in a layer: the node and its output
+_VERSION = 14  # of the Identity that gives a layer's result the name of the last layer's
+
+# Operators whose further outputs change nothing about the first; the last layer often has fewer.
+_WITH_MORE_OUTPUTS = frozenset(
+    {
+        "LayerNormalization",
+        "SimplifiedLayerNormalization",
+        "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+    }
+)
+
+
+class Layers(NamedTuple):
+    """Equal layers, from the first: the nodes of each, and how they are connected.
+
+    `carried` has the results that the next layer reads, with what the first layer reads in their place. `own` has the
+    names that the layers read in the same places, by the names there in the layer `template`; other values from outside
+    are common to all layers. Values that differ in any layer have different names in the template.
+    """
+
+    blocks: tuple[tuple[Node, ...], ...]
+    template: int
+    carried: Mapping[Place, str]
+    own: Mapping[str, tuple[str, ...]]
+
+    def result(self, layer: int, place: Place) -> str:
+        """The name of a layer's result; empty if it is absent."""
+        node, output = place
+        names = self.blocks[layer][node].outputs
+        return names[output] if output < len(names) else ""
+
+    @property
+    def nodes(self) -> set[Node]:
+        return {node for block in self.blocks for node in block}
+
+    def results(self) -> dict[str, tuple[int, Place]]:
+        """The layer and the place of each result by name."""
+        return {name: (k, place) for k, block in enumerate(self.blocks) for name, place in _places(block).items()}
+
+    @property
+    def saved(self) -> int:
+        """The number of nodes in all layers but one."""
+        return sum(map(len, self.blocks[1:]))
+
+
+def _places(block: Sequence[Node]) -> dict[str, Place]:
+    """The places of a layer's results by name."""
+    return {name: (i, j) for i, node in enumerate(block) for j, name in enumerate(node.outputs) if name}
+
+
+class Kinds:
+    """Decides which values and nodes of a graph are equal.
+
+    `types` are of weights, and `constants` are other stored arrays. Nodes that are `apart` equal no others.
+    """
+
+    def __init__(
+        self, graph: OnnxGraph, types: Mapping[str, Any], constants: Mapping[str, Any], apart: Collection[Node] = ()
+    ) -> None:
+        self._types, self._inputs = types, {tensor.name: tensor for tensor in graph.inputs}
+        self._apart = apart
+        self._constants: dict[str, Hashable] = {name: _frozen(np.asarray(value)) for name, value in constants.items()}
+        self._sources: dict[str, str] = {}
+        self.stored = {node for node in graph.nodes if self._stores(node)}
+
+    def _stores(self, node: Node) -> bool:
+        """Whether a node gives a stored value."""
+        if node.domain != MAIN or node.operator not in ("Constant", "Identity"):
+            return False
+        (result,) = node.outputs
+        if node.operator == "Constant":
+            self._constants[result] = _attributes(node)
+            return True
+        source = self.source(node.inputs[0])
+        if source in self._types or source in self._constants:
+            self._sources[result] = source
+            return True
+        return False
+
+    def source(self, name: str) -> str:
+        """The name of the array that a value is, if it is stored."""
+        return self._sources.get(name, name)
+
+    def key(self, name: str) -> Hashable:
+        """The same key for values that are the same."""
+        source = self.source(name)
+        return self._constants.get(source, source)
+
+    def kind(self, name: str) -> Hashable:
+        """The same kind for weights, or inputs, of one type; None for any other value."""
+        source = self.source(name)
+        if source in self._types:
+            return "weight", tuple(self._types[source].shape), str(self._types[source].dtype)
+        tensor = self._inputs.get(source)
+        return None if tensor is None or source in self._constants else ("input", tensor.dtype, tensor.sizes)
+
+    def label(self, node: Node) -> Hashable:
+        """The same label for nodes that are equal, whatever computed values they read."""
+        if node in self._apart:
+            return node
+
+        def told(name: str) -> Hashable:
+            source, key = self.source(name), self.key(name)
+            return self.kind(name) if source in self._types else key if key != source or not name else None
+
+        outputs = 0 if node.operator in _WITH_MORE_OUTPUTS else len(node.outputs)
+        return _written(node), outputs, tuple(map(told, reads(node)))
+
+
+def reads(node: Node) -> list[str]:
+    """The names that a node and its subgraphs read from outside, in an order that equal nodes share."""
+    names = [] if isinstance(node, JoinedNode) else [*node.inputs]
+    for graph in _graphs(node):
+        own = _own_names(graph)
+        names += (name for name in _reads_in(graph) if name not in own)
+    return names
+
+
+def _graphs(node: Node) -> Iterator[OnnxGraph]:
+    yield from node.subgraphs
+    for value in node.attributes.values():
+        if isinstance(value, Written):
+            yield from value.masks.values()
+
+
+def _reads_in(graph: OnnxGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        yield from reads(node)
+    yield from graph.output_names
+
+
+def _own_names(graph: OnnxGraph) -> dict[str, int]:
+    """The names that a graph defines, with their order."""
+    made = (name for node in graph.nodes for name in node.outputs if name)
+    return {name: i for i, name in enumerate((*graph.input_names, *graph.constants, *made))}
+
+
+def _written(node: Node) -> Hashable:
+    """An operator and its attributes, without names."""
+    return node.operator, node.domain, node.version, node.overload, _attributes(node)
+
+
+def _attributes(node: Node) -> Hashable:
+    return tuple(sorted((name, _frozen(value)) for name, value in node.attributes.items()))
+
+
+def _frozen(value: Any) -> Hashable:
+    """Converts a value for comparison: NaN equals itself, and numbers of different types differ."""
+    match value:
+        case np.ndarray():
+            return str(value.dtype), value.shape, value.tobytes() if value.dtype != object else repr(value.tolist())
+        case OnnxGraph():
+            own = _own_names(value)
+            connected = tuple(own.get(name, -1) for name in _reads_in(value))
+            stored = tuple(_frozen(np.asarray(array)) for array in value.constants.values())
+            return tuple(map(_written, value.nodes)), connected, len(value.inputs), len(value.outputs), stored
+        case Written():
+            return tuple(map(_frozen, value.masks.values()))
+        case _:
+            return repr(value)
+
+
+# The search
+
+
+def find_layers(graph: OnnxGraph, kinds: Kinds) -> list[Layers]:
+    """The equal layers of a graph, in order; a graph may have several sequences of them."""
+    nodes = [node for node in graph.nodes if node not in kinds.stored]
+    numbers: dict[Hashable, int] = {}
+    labels = np.array([numbers.setdefault(kinds.label(node), len(numbers)) for node in nodes])
+    return [*_found(graph, kinds, nodes, labels)]
+
+
+def _found(graph: OnnxGraph, kinds: Kinds, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
+    for first, period, length in _repeated(labels):
+        found = _layers_in(kinds, nodes[first : first + length], period)
+        longer = [_with_layer_before(graph, kinds, layers, nodes) or layers for layers in found]
+        if longer:
+            best = max(longer, key=lambda layers: (len(layers.blocks), -len(layers.carried)))
+            start, end = min(map(nodes.index, best.blocks[0])), max(map(nodes.index, best.blocks[-1])) + 1
+            yield from _found(graph, kinds, nodes[:start], labels[:start])
+            yield best
+            yield from _found(graph, kinds, nodes[end:], labels[end:])
+            return
+
+
+def _repeated(labels: Any) -> list[tuple[int, int, int]]:
+    """The first place, the period and the length of each repetition, the longest first."""
+    found = []
+    for period in range(1, len(labels) // 2 + 1):
+        is_equal = np.concatenate([[False], labels[:-period] == labels[period:], [False]])
+        changes = np.flatnonzero(np.diff(is_equal))
+        for start, end in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
+            if end - start >= period:
+                found.append((start, period, end - start + period))
+    return sorted(found, key=lambda one: (one[1] * (one[2] // one[1] - 1), -one[1]), reverse=True)
+
+
+def _layers_in(kinds: Kinds, nodes: Sequence[Node], period: int) -> list[Layers]:
+    """The layers of a repetition for each place where they may begin; all of them, or as many as are connected."""
+
+    def blocks(start: int) -> list[Sequence[Node]]:
+        return [nodes[i : i + period] for i in range(start, len(nodes) - period + 1, period)]
+
+    whole = [_connected(kinds, blocks(start)) for start in range(len(nodes) % period + 1)]
+    return [*filter(None, whole)] or [*filter(None, (_chain(kinds, blocks(start)) for start in range(period)))]
+
+
+def _chain(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+    """The longest sequence of blocks of which each two neighbors are connected equally."""
+    chains: list[list[Sequence[Node]]] = [[]]
+    for pair in pairwise(blocks):
+        if _connected(kinds, pair) is None:
+            chains.append([])
+        else:
+            chains[-1] += pair[1:] if chains[-1] else pair
+    longest = max(chains, key=len)
+    return _connected(kinds, longest) if longest else None
+
+
+def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+    """The connections of nodes with equal labels; None if they differ between layers."""
+    made = [*map(_places, blocks)]
+    names = [[name for node in block for name in reads(node)] for block in blocks]
+    everywhere = {name for own in made for name in own}
+    template = max(range(len(blocks)), key=lambda k: len(made[k]) + len({*names[k]}))
+    carried: dict[Place, str] = {}
+    own: dict[str, tuple[str, ...]] = {}
+    common: set[str] = set()
+    for column in zip(*names, strict=True):
+        inner = {here.get(name) for here, name in zip(made, column, strict=True)}
+        if inner != {None}:
+            if len(inner) > 1:
+                return None
+            continue
+        before = {there.get(name) for there, name in zip(made, column[1:], strict=False)}
+        outside = column if before == {None} else column[:1]
+        if everywhere.intersection(outside) or len(before) > 1:
+            return None
+        (place,) = before
+        name = column[template]
+        if place is not None:
+            if carried.setdefault(place, column[0]) != column[0]:
+                return None
+        elif len({*map(kinds.key, column)}) == 1:
+            common.add(name)
+        elif len({*map(kinds.kind, column)}) > 1 or kinds.kind(name) is None or own.setdefault(name, column) != column:
+            return None
+    initial = [*carried.values()] if template == 0 else []
+    is_clear = len({*initial}) == len(initial) and not {*own} & (common | {*initial}) and not common & {*initial}
+    return Layers(tuple(map(tuple, blocks)), template, carried, own) if own and carried and is_clear else None
+
+
+def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Sequence[Node]) -> Layers | None:
+    """The layers with one more of `nodes` before them, between whose nodes there are some that all layers read.
+
+    Exporters compute what is the same in all layers only once, in the first layer.
+    """
+    first, *_ = layers.blocks
+    made = _places(first)
+    labels = [*map(kinds.label, first)]
+    found: dict[int, Node] = {}
+    before = nodes[: nodes.index(first[0])]
+    makers = {name: node for node in before for name in node.outputs}
+    waiting = [*layers.carried.items()]
+    while waiting:
+        (i, j), name = waiting.pop()
+        node = makers.get(name)
+        if node is None or node.outputs.index(name) != j or found.get(i, node) is not node:
+            return None
+        if i not in found:
+            if kinds.label(node) != labels[i]:
+                return None
+            found[i] = node
+            waiting += (
+                (made[one], other) for one, other in zip(reads(first[i]), reads(node), strict=True) if one in made
+            )
+    if len(found) < len(first):
+        found |= _unread(kinds, before, first, made, found)
+    if found.keys() != {*range(len(first))}:
+        return None
+    longer = _connected(kinds, [[found[i] for i in range(len(first))], *layers.blocks])
+    return longer if longer is not None and not _reads_itself(graph, longer) else None
+
+
+def _unread(
+    kinds: Kinds,
+    nodes: Sequence[Node],
+    block: Sequence[Node],
+    made: Mapping[str, Place],
+    found: Mapping[int, Node],
+) -> dict[int, Node]:
+    """The counterparts among `nodes` of a block's nodes that lead to nothing in it, but to outputs of the graph."""
+    others, taken = dict(found), {*found.values()}
+    for i, node in enumerate(block):
+        if i not in others:
+            places = [made.get(name) for name in reads(node)]
+            if any(place is not None and place[0] not in others for place in places):
+                return {}
+            names = [None if place is None else others[place[0]].outputs[place[1]] for place in places]
+            alike = (one for one in nodes if one not in taken and kinds.label(one) == kinds.label(node))
+            fitting = (one for one in alike if all(a in (None, b) for a, b in zip(names, reads(one), strict=True)))
+            if (counterpart := next(fitting, None)) is None:
+                return {}
+            others[i] = counterpart
+            taken.add(counterpart)
+    return others
+
+
+def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
+    """Whether layers read, through other nodes, results of layers that are not carried."""
+    results, computed = layers.results(), set[str]()
+    inside = layers.nodes
+    for node in graph.nodes:
+        if node not in inside and any(name in results or name in computed for name in names_read(node)):
+            computed |= {*node.outputs}
+    return any(name in computed for node in inside for name in reads(node))
+
+
+# Fewer layers
+
+
+def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
+    """The graph with only the first `count` layers, and without the inputs and outputs of the others."""
+    last = len(layers.blocks) - 1
+    if count > last:
+        return graph
+    inside, results = layers.nodes, layers.results()
+    dropped = {node for block in layers.blocks[count:] for node in block}
+    after = {node: [*_readings(node, results)] for node in graph.nodes if node not in inside}
+    given = {name: [_Reading(*results[name], None)] for name in graph.output_names if name in results}
+    # A reader with counterparts in other layers belongs to its layer; any other continues after the last layer.
+    every = [one for found in (*after.values(), *given.values()) for one in found]
+    regular = {one.key for one in every if one.layer < last}
+    final = {one.place for one in every if one.layer == last and one.key not in regular}
+
+    def remains(found: Iterable[_Reading]) -> bool:
+        return all(one.layer < count or (one.layer == last and one.key not in regular) for one in found)
+
+    end = max(layers.blocks[count - 1], key=graph.nodes.index)
+    nodes: list[Node] = []
+    gone: set[str] = set()
+    for node in graph.nodes:
+        if node in dropped or not remains(after.get(node, ())) or gone.intersection(names_read(node)):
+            gone |= {*node.outputs} if node in after else set()
+            continue
+        nodes.append(node)
+        if node is end:
+            pairs = ((layers.result(count - 1, place), layers.result(last, place)) for place in sorted(final))
+            nodes += (Node("Identity", MAIN, _VERSION, "", (own,), (name,), {}) for own, name in pairs)
+    outputs = tuple(one for one in graph.outputs if one.name not in gone and remains(given.get(one.name, ())))
+    if not outputs:
+        raise InvalidDesc(Problem("count", f"must leave outputs, but all depend on layers after the first {count}"))
+    left = alive(nodes, [one.name for one in outputs])
+    before, now = ({name for node in some for name in names_read(node)} for some in (graph.nodes, left))
+    inputs = tuple(one for one in graph.inputs if one.name in now or one.name not in before)
+    return replace(graph, nodes=left, inputs=inputs, outputs=outputs)
+
+
+def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:
+    """A graph that lacks some layers, with its caches numbered from 0, and the number of layers that have some.
+
+    `patterns` have the place of a layer's number in the names of caches.
+    """
+    left = [i for i in range(layers) if {pattern % i for pattern in patterns} & {*graph.input_names}]
+    names = {pattern % old: pattern % new for new, old in enumerate(left) for pattern in patterns if old != new}
+
+    def renamed(some: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.get(name, name) for name in some)
+
+    nodes = (replace(node, inputs=renamed(node.inputs), outputs=renamed(node.outputs)) for node in graph.nodes)
+    inputs, outputs = (
+        tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in side)
+        for side in (graph.inputs, graph.outputs)
+    )
+    return replace(graph, nodes=tuple(nodes), inputs=inputs, outputs=outputs), len(left)
+
+
+class _Reading(NamedTuple):
+    """A result of a layer that a node after it reads; None instead of a reader for outputs of the graph."""
+
+    layer: int
+    place: Place
+    reader: Hashable
+
+    @property
+    def key(self) -> Hashable:
+        """What it has in common with readings of other layers."""
+        return self.place, self.reader
+
+
+def _readings(node: Node, results: Mapping[str, tuple[int, Place]]) -> Iterator[_Reading]:
+    for i, name in enumerate(reads(node)):
+        if name in results:
+            yield _Reading(*results[name], (i, _written(node)))

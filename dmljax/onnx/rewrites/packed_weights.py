@@ -1,0 +1,109 @@
+"""Packs weights of 4 bits that a model dequantizes before products, which then multiply by them as MatMulNBits does.
+
+Such files store a number per weight, which takes a byte on a CPU. The codes of MatMulNBits take half as much, and
+products read them without first unpacking them to memory.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.values.types import DType
+
+_BITS = 4
+_LOWEST = {np.dtype(jnp.int4): -8, np.dtype(jnp.uint4): 0}
+_SMALLEST_BLOCK = 16  # of MatMulNBits
+
+
+class Origin(NamedTuple):
+    """The origin of an array in the file: its name there, empty if it has none, and the function that restores it."""
+
+    name: str
+    restored: Callable[[Any], Any]
+
+
+def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origin]]:
+    """The graph with MatMulNBits in place of such products, and the origins of its new arrays."""
+    reads = Counter(name for node in graph.nodes for name in names_read(node))
+    reads.update((*graph.input_names, *graph.output_names))
+    conversions = {node.outputs[0]: node for node in graph.nodes if _may_pack(node, graph.constants, reads)}
+    constants, nodes = dict(graph.constants), []
+    origins: dict[str, Origin] = {}
+    for node in graph.nodes:
+        conversion = conversions.get(node.inputs[1]) if (node.operator, node.domain) == ("MatMul", MAIN) else None
+        if conversion is None:
+            nodes.append(node)
+            continue
+        nodes.remove(conversion)
+        own = {f"{conversion.inputs[0]}.{role}": pair for role, pair in _packed(conversion, constants).items()}
+        origins |= {name: origin for name, (origin, _) in own.items()}
+        sizes = dict(zip("KN", constants[conversion.inputs[0]].shape, strict=True))
+        for name in filter(None, conversion.inputs):
+            del constants[name]
+        constants |= {name: array for name, (_, array) in own.items()}
+        attributes = {**sizes, "bits": _BITS, "block_size": conversion.attributes["block_size"]}
+        inputs = (node.inputs[0], *own)
+        product = replace(node, operator="MatMulNBits", domain="com.microsoft", version=1)
+        nodes.append(replace(product, inputs=inputs, attributes=attributes))
+    return replace(graph, nodes=tuple(nodes), constants=constants), origins
+
+
+def _may_pack(node: Node, constants: Mapping[str, Any], reads: Mapping[str, int]) -> bool:
+    """Whether a node dequantizes stored codes of 4 bits in blocks of rows, only to multiply by them."""
+    if (node.operator, node.domain) != ("DequantizeLinear", MAIN):
+        return False
+    stored = [constants.get(name) for name in filter(None, node.inputs)]
+    names = (*filter(None, node.inputs), node.outputs[0])
+    if any(array is None for array in stored) or any(reads[name] != 1 for name in names):
+        return False
+    codes: Any = stored[0]
+    size = node.attributes.get("block_size", 0)
+    is_power = size >= _SMALLEST_BLOCK and size & (size - 1) == 0
+    return (
+        codes.dtype in _LOWEST
+        and codes.ndim == 2
+        and node.attributes.get("axis", 1) in (0, -2)
+        and is_power
+        and codes.shape[0] % size == 0
+        and not node.attributes.get("output_dtype")
+    )
+
+
+def _packed(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[Origin, Any]]:
+    """The arrays of MatMulNBits by their roles, with their origins in the file."""
+    name, scales, zeros, *_ = (*conversion.inputs, "")
+    size, codes = conversion.attributes["block_size"], constants[name]
+    (rows, columns), dtype = codes.shape, codes.dtype
+    blocks, lowest = rows // size, _LOWEST[dtype]
+    numbers = _pairs(_above(lowest, codes)).reshape(columns, blocks, size // 2)
+    found = {
+        "codes": (Origin(name, partial(_numbers, lowest, dtype, rows)), numbers),
+        "scales": (Origin(scales, np.transpose), constants[scales].T),
+    }
+    if zeros or not lowest:
+        points = constants[zeros] if zeros else np.zeros((blocks, columns), dtype)
+        even = np.pad(_above(lowest, points), [(0, 0), (0, blocks % 2)])
+        found["zeros"] = Origin(zeros, partial(_numbers, lowest, dtype, blocks)), _pairs(even)
+    return found
+
+
+def _above(lowest: int, numbers: Any) -> Any:
+    """The differences of numbers from the lowest, columns first."""
+    return (numbers.astype(np.int8) - np.int8(lowest)).astype(np.uint8).T
+
+
+def _pairs(numbers: Any) -> Any:
+    return numbers[:, ::2] | numbers[:, 1::2] << _BITS
+
+
+def _numbers(lowest: int, dtype: DType, rows: int, pairs: Any) -> Any:
+    """The inverse of `_pairs` and `_above`."""
+    flat = np.asarray(pairs).reshape(len(pairs), -1)
+    codes = np.stack([flat & (2**_BITS - 1), flat >> _BITS], -1).reshape(len(flat), -1)[:, :rows]
+    return (codes.T.astype(np.int8) + np.int8(lowest)).astype(dtype)

@@ -1,0 +1,272 @@
+"""Decides how a model is computed: which programs are compiled, and which weights each takes."""
+
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dmljax.errors import InvalidType, Problem, inside, within
+from dmljax.foundation.checks import JAX_ARRAYS
+from dmljax.onnx.graph.file import OnnxGraph, names_read
+from dmljax.onnx.rewrites.scanned_layers import with_scanned_layers
+from dmljax.onnx.running.folding import fold
+from dmljax.onnx.running.inputs import Inputs, is_text
+from dmljax.onnx.running.interpreter import KEY, Program, as_array, is_known, weights_of_types
+from dmljax.onnx.running.static_part import KeyedArray, StaticPart
+from dmljax.onnx.values.counts import NotKnown
+from dmljax.onnx.values.padded import Padded, is_padded_array
+from dmljax.onnx.values.types import Array, DType, Elements, Value
+from dmljax.text import join_words
+from dmljax.types import FLOATS
+
+MAX_INLINED = 2**24  # bytes of folded weights up to which they become constants of the compiled programs
+
+
+class Way(Enum):
+    """The ways to compute a model, from the fastest to the most general."""
+
+    BY_PLACE = auto()  # one program that takes an array per input and checks them while tracing
+    BY_VALUES = auto()  # a program for each set of known values that decide sizes
+    IN_PARTS = auto()  # a program for the nodes whose sizes do not depend on computed values
+
+
+class _Own(NamedTuple):
+    """Everything computed from the weights a model was loaded with."""
+
+    graph: OnnxGraph  # the remaining nodes
+    sources: Mapping[str, Array]  # the weights it was computed from; valid only for these
+    constants: Mapping[str, Array]  # for each program: all weights, unless they are too large
+    values: Mapping[str, Array]  # the arguments that replace folded nodes, if weights are arguments
+    read: frozenset[str]
+
+
+class CallWeights(NamedTuple):
+    """The weights of a call, and the arguments of its program, which are fewer if nodes were folded."""
+
+    weights: Mapping[str, Array]
+    arguments: Mapping[str, Array]
+    is_of_own: bool
+
+    def with_key(self, key: Array | None) -> "CallWeights":
+        """Adds the call's random key."""
+        if key is None:
+            return self
+        return CallWeights({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
+
+
+class Plan:
+    """Computes a model; `constants` are the graph's known values that are not weights.
+
+    `joined` is the file's graph with each attention as a single node, and `running` the graph that runs, which may scan
+    the layers of `joined`. `types` are those of the weights in the file.
+
+    Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
+    out to need values.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        graph: OnnxGraph,
+        joined: OnnxGraph,
+        inputs: Inputs,
+        constants: Mapping[str, Elements],
+        deciding: frozenset[str],
+        weights: Mapping[str, Any],
+        types: Mapping[str, jax.ShapeDtypeStruct],
+        *,
+        scan_layers: bool = False,
+    ) -> None:
+        self.program, self.graph, self.constants = program, graph, constants
+        self.joined, self.scan_layers = joined, scan_layers
+        self._inputs = inputs
+        self._deciding = deciding
+        self._loaded = weights
+        self.types = types
+        self.running = with_scanned_layers(joined, types, constants, program.find) if scan_layers else joined
+        self._last: CallWeights | None = None
+        # Outside jit, values are known when their nodes run, and sizes need no bounds.
+        self._static_part = StaticPart(Program(program.find, {}, program.leading), self.running)
+        self._by_place = jax.jit(self._run_by_place, static_argnums=0)
+        self._by_values = jax.jit(self._run, static_argnums=(0, 1))
+        is_by_place = not any(tensor.name in deciding or tensor.kind != "tensor" for tensor in inputs.needed)
+        self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
+
+    def with_graphs(
+        self, graph: OnnxGraph, joined: OnnxGraph, types: Mapping[str, jax.ShapeDtypeStruct] | None = None
+    ) -> "Plan":
+        """A plan for graphs derived from this plan's, with other inputs and weights; callers pass all weights."""
+        added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
+        needed, defaults = (
+            tuple(tensor for tensor in own if tensor.name in joined.input_names)
+            for own in (self._inputs.needed, self._inputs.defaults)
+        )
+        inputs = Inputs((*needed, *added), defaults)
+        own = {**self.types, **(types or {})}
+        constants, deciding = self.constants, self._deciding
+        return Plan(self.program, graph, joined, inputs, constants, deciding, {}, own, scan_layers=self.scan_layers)
+
+    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
+        """Computes the results from a JAX array per input; NotImplemented if they need another way."""
+        if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
+            return NotImplemented
+        call = self.call_weights(weights).with_key(key)
+        try:
+            results = self._by_place(call.is_of_own, call.arguments, *inputs)
+            return without_sizes(results) if self.program.maximum_sizes else results
+        except NotKnown:
+            if all(
+                map(is_known, (*inputs, *call.arguments.values()))
+            ):  # for symbolic inputs, other sizes may still work
+                self._way = Way.IN_PARTS
+            return NotImplemented
+
+    def run(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Computes the results from any inputs."""
+        return without_sizes(unpacked(self.run_with_sizes(call, inputs, named)))
+
+    def run_with_sizes(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
+        """Computes each result, with its true sizes if values decide them."""
+        try:
+            return self._results(call, self._inputs.bound(inputs, named, self._other_floats(call)))
+        except NotKnown as error:
+            types = (*self._inputs.needed, *self._inputs.defaults)
+            names = [tensor.name for tensor in types if tensor.name in self._deciding]
+            if names:
+                error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
+            error.args = (*error.args, *self.program.left_open.values())
+            raise
+
+    # Weights
+
+    def _other_floats(self, call: CallWeights) -> frozenset[DType]:
+        """The float types of weights that differ from the file's."""
+        if call.is_of_own:
+            return frozenset()
+        types = {(weight.dtype, self.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
+        return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
+
+    @functools.cached_property
+    def _own(self) -> _Own:
+        defaults = {tensor.name for tensor in self._inputs.defaults}
+        constants = {name: value for name, value in self.constants.items() if name not in defaults}
+        with jax.ensure_compile_time_eval():
+            folded = fold(self.program, self.running, constants, self._loaded)
+        loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
+        read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
+        values = {**{name: value for name, value in loaded.items() if name in read}, **folded.values}
+        if sum(array.nbytes for array in values.values()) <= MAX_INLINED:
+            return _Own(folded.graph, loaded, values, {}, frozenset(read))
+        return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
+
+    def call_weights(self, weights: Mapping[str, Array]) -> CallWeights:
+        """The weights of a call; the user may have replaced some."""
+        last = self._last
+        if last is not None and _are_same(weights, last.weights):
+            return last
+        own, weights = self._own, dict(weights)
+        is_same = all(weights.get(name) is weight for name, weight in own.sources.items())
+        if not is_same or not (own.constants or own.values):
+            self._last = CallWeights(weights, weights, False)
+        elif own.constants:
+            self._last = CallWeights(weights, {}, True)
+        else:
+            kept = {name: weight for name, weight in weights.items() if name in own.read}
+            self._last = CallWeights(weights, {**kept, **own.values}, True)
+        return self._last
+
+    # Ways
+
+    def _results(self, call: CallWeights, inputs: Mapping[str, Value]) -> Sequence[Value]:
+        known: dict[str, Elements] = {}
+        arrays: dict[str, Value] = {}
+        for name, value in inputs.items():
+            if is_text(value) or (name in self._deciding and is_known(value)):
+                known[name] = np.asarray(value)
+            else:
+                arrays[name] = _as_arrays(name, value)
+        is_concrete = all(map(is_known, jax.tree.leaves((arrays, call.arguments))))
+        if self._way is not Way.IN_PARTS or not is_concrete:
+            try:
+                if self._way is Way.BY_PLACE and [*arrays] == [tensor.name for tensor in self._inputs.needed]:
+                    results = self._by_place(call.is_of_own, call.arguments, *arrays.values())
+                    return (results,) if len(self.graph.outputs) == 1 else results
+                key = tuple(KeyedArray(name, value) for name, value in known.items())
+                values: Sequence[Value] = self._by_values(call.is_of_own, key, call.arguments, arrays)
+                return values
+            except NotKnown:
+                if not is_concrete:
+                    raise
+                self._way = Way.IN_PARTS
+        fixed = (self.constants.keys() | call.weights.keys()) - inputs.keys()
+        weights = {name: as_array(value) for name, value in call.weights.items()}
+        with weights_of_types(self._call_types(weights)):
+            return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
+
+    def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
+        with within("onnx"):
+            floats = self._other_floats(CallWeights(arguments, arguments, is_of_own))
+            return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {}, floats)))
+
+    def _run(
+        self,
+        is_of_own: bool,
+        known: tuple[KeyedArray, ...],
+        arguments: Mapping[str, Array],
+        inputs: Mapping[str, Value],
+    ) -> list[Value]:
+        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.running, {})
+        values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
+        self.program.left_open.clear()
+        with self.program.traced(graph), weights_of_types(self._call_types(arguments)):
+            results = self._outputs(self.program.run_nodes(graph, values))
+        for name, result in zip(self.graph.output_names, results, strict=True):
+            if any(map(is_text, jax.tree.leaves(result))):
+                raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
+        return results
+
+    def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
+        """Maps the float types of the file to the types of a call's weights, where they differ."""
+        types: dict[DType, DType] = {}
+        for name, own in ((name, kind.dtype) for name, kind in self.types.items()):
+            dtype = weights[name].dtype if name in weights else own
+            if dtype != own and {dtype, own} <= FLOATS and types.setdefault(own, dtype) != dtype:
+                rule = f"must be of {own}, or of {types[own]} as others are"
+                raise InvalidType(Problem(("weights", name), rule, dtype))
+        return types
+
+    def _outputs(self, results: Sequence[Value]) -> list[Value]:
+        return [_as_arrays(name, result) for name, result in zip(self.graph.output_names, results, strict=True)]
+
+
+def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
+    """Whether two mappings hold the same arrays; must be fast, as each call compares hundreds."""
+    return len(some) == len(others) and all(map(operator.is_, map(some.get, others), others.values()))
+
+
+def unpacked(results: Sequence[Value]) -> Any:
+    """The only result, or a tuple of several."""
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def without_sizes(results: Any) -> Any:
+    """Results as arrays."""
+    return jax.tree.map(lambda x: x.array if isinstance(x, Padded) else x, results, is_leaf=is_padded_array)
+
+
+def _as_arrays(name: str, value: Value) -> Value:
+    """Converts a value, or all elements of a sequence, to JAX arrays; leaves text unchanged, and fills padding."""
+    if isinstance(value, Padded):
+        return Padded(value.filled(value.fill), value.shape, value.fill)
+    if isinstance(value, list):
+        return [_as_arrays(name, element) for element in value]
+    if value is None or (
+        isinstance(value, np.ndarray) and is_text(value) and all(isinstance(element, str) for element in value.flat)
+    ):
+        return value
+    with inside(name):
+        return as_array(value)

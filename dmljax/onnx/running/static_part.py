@@ -1,0 +1,106 @@
+"""Runs a graph in which some sizes depend on values; compiles everything else into one program.
+
+NonZero, for example, must know the elements of its input. It runs eagerly on a concrete array, and so does each node
+that reads from it. All other nodes are compiled together.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+
+from dmljax.onnx.graph.file import OnnxGraph, names_read
+from dmljax.onnx.running.interpreter import Program
+from dmljax.onnx.values.counts import NotKnown
+from dmljax.onnx.values.types import Elements, Value
+
+MAX_KEPT = 256  # compiled programs per model
+
+
+class KeyedArray:
+    """An array that is part of a compiled program's key."""
+
+    def __init__(self, name: str, value: Elements) -> None:
+        self.name, self.value = name, value
+        data = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+        self._key = (name, value.dtype, value.shape, data)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyedArray) and self._key == other._key
+
+
+@dataclass(eq=False)
+class _Part:
+    """A compiled program, the indices of its nodes, and the results that are known while tracing."""
+
+    compiled: Callable[[dict[str, Value]], dict[str, Value]]
+    nodes: set[int] = field(default_factory=set)
+    known: dict[str, Value] = field(default_factory=dict)
+
+
+class StaticPart:
+    """The part of a graph whose sizes do not depend on values, compiled for each set of shapes and known values."""
+
+    def __init__(self, program: Program, graph: OnnxGraph) -> None:
+        self._program, self._graph = program, graph
+        self._kept: dict[Hashable, _Part] = {}
+
+    def run(self, values: dict[str, Value], fixed: Collection[str]) -> list[Value]:
+        """Computes the graph's outputs; known values named in `fixed` never change between calls."""
+        key = tuple(_key(name, value) for name, value in values.items() if name not in fixed)
+        arrays = {name: value for name, value in values.items() if _has_arrays(value)}
+        part = self._kept.get(key)
+        if part is None:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            known = {name: value for name, value in values.items() if name not in arrays}
+            part = self._kept[key] = self._compiled(known)
+        values |= part.compiled(arrays)
+        values |= part.known
+        for index in range(len(self._graph.nodes)):
+            if index not in part.nodes:
+                self._program.run_node(self._graph, index, values)
+            self._program.forget(self._graph, index, values)
+        return self._program.outputs(self._graph, values)
+
+    def _compiled(self, known: Mapping[str, Value]) -> _Part:
+        nodes = self._graph.nodes
+
+        def compute(arrays: dict[str, Value]) -> dict[str, Value]:
+            values = {**known, **arrays}
+            part.nodes.clear()
+            for index, node in enumerate(nodes):
+                if all(name in values for name in names_read(node)):
+                    try:
+                        with self._program.traced(self._graph):
+                            self._program.run_node(self._graph, index, values)
+                        part.nodes.add(index)
+                    except NotKnown:
+                        pass
+            others = (name for index, node in enumerate(nodes) if index not in part.nodes for name in names_read(node))
+            later = {*others, *self._graph.output_names} - known.keys() - arrays.keys()
+            made = {name: value for name, value in values.items() if name in later}
+            part.known = {name: value for name, value in made.items() if not _has_arrays(value)}
+            return {name: value for name, value in made.items() if name not in part.known}
+
+        part = _Part(jax.jit(compute))
+        return part
+
+
+def _has_arrays(value: Value) -> bool:
+    return isinstance(value, jax.Array) or (
+        isinstance(value, list) and any(isinstance(element, jax.Array) for element in value)
+    )
+
+
+def _key(name: str, value: Value) -> Hashable:
+    """A value's part in the key of a program: a known value's elements, or any other value's shape."""
+    if isinstance(value, jax.Array):
+        return name, value.shape, value.dtype
+    if isinstance(value, list):
+        return name, *(_key("", element) for element in value)
+    return name if value is None else KeyedArray(name, np.asarray(value))

@@ -1,0 +1,1 @@
+"""Values whose sizes are open or depend on other values."""

@@ -1,0 +1,1 @@
+"""Operators that make, move, gather and scatter elements."""

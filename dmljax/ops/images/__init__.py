@@ -1,0 +1,1 @@
+"""Operators that slide windows over images, sample them or pad them."""

@@ -1,0 +1,528 @@
+"""Convolutions of images with filters: CONVOLUTION, CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION.
+
+The dimensions of an image are batch, channels, and one to three spatial dimensions. Sums of 16-bit floats are computed
+in float32 and rounded once; sums of integers are exact. On an explicit mesh, the dimensions of the result are sharded
+like those of the input, and its channels like the filters, if their sizes allow it.
+
+Args:
+    input: Images, (batch, channels, spatial dimensions), with one to three spatial dimensions.
+    filter: Filters, (output channels, input channels of a group, spatial dimensions).
+    group_count: Number of groups into which the channels are divided; each is convolved for itself.
+    input_zero_point: Subtracted from `input`, and its padding; None means 0.
+    filter_zero_point: Subtracted from `filter`: one number, or one for each output channel. None means 0.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.errors import InvalidDesc, InvalidType, Problem, require
+from dmljax.foundation.open_sizes import equalities, fits
+from dmljax.foundation.sharding import dimension_axes, dividing_axes, partitioned
+from dmljax.foundation.sizes import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
+from dmljax.lowerings.copies import check_sizes
+from dmljax.lowerings.images.convolution import Sliding, convolved, integer_convolved
+from dmljax.lowerings.images.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
+from dmljax.lowerings.numbers.products import scaled, sum_as_floats
+from dmljax.ops.elementwise.quantization import (
+    ZeroPointOfFilter,
+    ZeroPointOfInput,
+    ZeroPointOfOutputLikeInput,
+    quantized,
+)
+from dmljax.types import (
+    FLOAT,
+    INTEGER_8,
+    ONLY_FLOAT32,
+    ONLY_INT32,
+    ConvolutionDirection,
+    ConvolutionDirectionLike,
+    ConvolutionMode,
+    ConvolutionModeLike,
+    widened,
+)
+
+CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirection.FORWARD
+
+
+def _convolved(
+    input: Sizes,
+    filter: Sizes,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+    group_count: int,
+    bias: Sizes | None = None,
+    direction: ConvolutionDirectionLike = FORWARD,
+    output_padding: calls.EachDimension = 0,
+    output_sizes: Sizes | None = None,
+) -> Slid:
+    """The windows slide over the input, or in the direction BACKWARD over the result."""
+    require(
+        "input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and spatial dimensions", len(input)
+    )
+    require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
+    require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
+    steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
+    (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
+    require("group_count", group_count >= 1, "must be at least 1", group_count)
+    rule = f"must divide the {input[1]} channels of {called('input')}"
+    rest = input[1] % group_count
+    require("group_count", rest == 0, rule, group_count, remedy=equalities((rest, 0)))
+    if direction is FORWARD:
+        require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
+        rule = f"must be a multiple of {group_count}, {called('group_count')}"
+        rest = filter[0] % group_count
+        require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
+        channels, windows = filter[0], steps.over(input[2:])
+        require_room("input", windows, lambda i: ("filter", "shape", i + 2))
+        space = tuple(window.blocks + more for window, more in zip(windows, appended, strict=True))
+        beyond = [0] * len(space)
+        padded = [window.padded_size + more for window, more in zip(windows, appended, strict=True)]
+        amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
+        require_representable(f"the padded size of {called('input')}", padded, amounts, input[:2])
+    else:
+        require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
+        channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
+        space = tuple(window.input_size for window in windows)
+        beyond = [window.stride - 1 for window in windows]
+        for i, size in enumerate(space):
+            paddings = ("start_padding", steps.start_padding[i]), ("end_padding", steps.end_padding[i])
+            name, cropped = max(paddings, key=lambda padding: padding[1])
+            rule = "must leave at least one element of the result"
+            require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
+        amounts = {"strides": steps.strides, "dilations": steps.dilations, "output_padding": appended}
+        require_representable("the size of the result", space, amounts, (input[0], channels))
+    least = (input[0], channels, *space)
+    most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))
+    sizes = least if output_sizes is None else tuple(output_sizes)
+    between = zip(least, sizes, most, strict=False)
+    if len(sizes) != len(least) or not all(fits(low, size) and fits(size, high) for low, size, high in between):
+        rule = f"must be {spelled(least)}" + (f", or up to {spelled(most)}" if any(beyond) else "")
+        raise InvalidDesc(Problem("output_sizes", rule, spelled(sizes)))
+    check_sizes(sizes)
+    if bias is not None:
+        of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
+        require_sizes("bias", bias, of_channels, why=", one number for each output channel")
+    return Slid(windows, sizes)
+
+
+def _of_channels(channels: int, input: Sizes) -> Sizes:
+    """Returns the shape in which one number for each output channel broadcasts to the result."""
+    return (1, channels, *(1 for _ in input[2:]))
+
+
+# CONVOLUTION
+
+
+@calls.operator_function
+def convolution(
+    input: calls.Operand,
+    filter: calls.Operand,
+    bias: calls.Operand | None = None,
+    *,
+    mode: ConvolutionModeLike = CROSS_CORRELATION,
+    direction: ConvolutionDirectionLike = FORWARD,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    output_padding: calls.EachDimension = 0,
+    group_count: int = 1,
+    fused_activation: Annotated[dml.ActivationLike, dml.FusableInto("DML_OPERATOR_CONVOLUTION")] | None = None,
+    output_sizes: Sequence[int] | None = None,
+    precision: lax.Precision | str | None = None,
+) -> Array:
+    """Computes the convolution of an image with filters, or its gradient, the transposed convolution.
+
+    In the direction BACKWARD, the first two dimensions of `filter` are input channels and output channels of a group.
+
+    By default, filters are not flipped (mode CROSS_CORRELATION). In the direction FORWARD, `output_padding` appends
+    elements that hold only the bias. In the direction BACKWARD, it appends what the windows add there; `output_sizes`
+    may then be larger by less than a stride, and the rest holds only the bias. Sums of 16-bit floats are computed in
+    float32.
+
+    Args:
+        bias: Added to the result, one number for each output channel; None adds nothing.
+        mode: Whether the filters are flipped (convolution) or not (cross-correlation).
+        direction: Forward, or backward for the transposed convolution.
+        strides: Distances between windows; backward, these lie in the result.
+        start_padding: Padding before each spatial dimension; backward, elements to remove from the result.
+        end_padding: Padding after each spatial dimension; backward, elements to remove from the result.
+        output_padding: Elements to append to each spatial dimension of the result: one number, or one for each.
+        output_sizes: Shape of the result; None means the smallest that holds all windows, forward the only one.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), in the type of `input`.
+
+    >>> image, filter = jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[-1.0, 0.0, 1.0]]])
+    >>> convolution(image, filter, jnp.array([0.5])).tolist()
+    [[[2.5, 2.5, 2.5]]]
+    >>> convolution(image, filter, strides=2, start_padding=1, end_padding=1).tolist()
+    [[[1.0, 2.0, -3.0]]]
+    """
+    input, filter = calls.float_array("input", input), calls.float_array("filter", filter)
+    calls.require_type("filter", filter, input.dtype, "input")
+    is_forward = direction is FORWARD
+    sliding = strides, dilations, start_padding, end_padding
+    of_bias = None if bias is None else jnp.shape(bias)
+    own_sizes = None if output_sizes is None else tuple(output_sizes)
+    windows, sizes = _convolved(
+        input.shape, filter.shape, *sliding, group_count, of_bias, direction, output_padding, own_sizes
+    )
+    biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
+    for x in biases:
+        calls.require_type("bias", x, input.dtype, "input")
+    wide = widened(input.dtype)
+
+    def compute(input: Array, filter: Array, *bias: Array) -> Array:
+        if mode is ConvolutionMode.CONVOLUTION:
+            filter = lax.rev(filter, range(2, filter.ndim))
+        total = convolved(input, filter, Sliding(windows, group_count, precision), is_forward=is_forward)
+        beyond = [(0, size - own, 0) for size, own in zip(sizes, total.shape, strict=True)]
+        total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
+        for summand in bias:
+            total = total + summand.astype(wide)
+        return dml.fused(total.astype(input.dtype), fused_activation)
+
+    return _partitioned(compute, input, filter, sizes, *biases, is_forward=is_forward)
+
+
+def _partitioned(
+    compute: Callable[..., Array], input: Array, filter: Array, sizes: Sequence[int], *others: Array, is_forward: bool
+) -> Array:
+    batch, summed, *space = dimension_axes(input)
+    filter_axes = dimension_axes(filter)
+    # A backward filter counts the output channels of a group, which is not a dimension of the result.
+    channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
+    kept = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
+    if is_forward and filter.shape[1] == input.shape[1]:
+        # XLA does so on an auto mesh: several convolutions of an input share all of its channels, and a filter that is
+        # not divided has its gradient by the channels of each device.
+        filter_axes[1] = summed or filter_axes[1]
+        summed = None if summed == channels else summed
+    operands = [(input, [batch, summed, *space]), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
+    return partitioned(compute, operands, [batch, channels, *kept])
+
+
+_CHANNELS = (
+    "GroupCount divides the channels of InputTensor. FilterTensor.Sizes begin with the output channels, a multiple of "
+    "GroupCount, and the input channels of a group."
+)
+_BIAS = "BiasTensor.Sizes are 1, the output channels, and 1 for each spatial dimension."
+_OUTPUT = "The windows fit in the padded InputTensor. OutputTensor.Sizes follow from the others."
+
+
+class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
+    input: dml.Input
+    filter: dml.Input
+    bias: dml.OptionalInput = None
+    output: dml.Output
+    mode: dml.Enumerator[ConvolutionMode]
+    direction: dml.Enumerator[ConvolutionDirection]
+    strides: dml.UintDimensions
+    dilations: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    output_padding: dml.UintDimensions
+    group_count: dml.Uint
+    fused_activation: dml.FusedActivation = None
+    has_images = True
+    support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT), FL_4_0=dml.rows(dml.RANK_3_TO_5, FLOAT))
+    rules = dml.page_rules(
+        *dml.same_type_and_rank("input", "filter", "bias", "output"),
+        *dml.inferred(
+            dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
+            f"{_CHANNELS} If Direction is BACKWARD, they begin with the input channels and the output channels of a "
+            "group.",
+            _BIAS,
+            f"{_OUTPUT} If Direction is BACKWARD, a spatial dimension may be larger by less than a stride.",
+        ),
+        dml.FUSED_ACTIVATION,
+    )
+
+
+# CONVOLUTION_INTEGER
+
+
+@calls.operator_function
+def convolution_integer(
+    input: ArrayLike,
+    input_zero_point: ZeroPointOfInput | None,
+    filter: ArrayLike,
+    filter_zero_point: ZeroPointOfFilter | None = None,
+    *,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    group_count: int = 1,
+) -> Array:
+    """Computes the convolution of an image of int8 or uint8 with filters of int8 or uint8, exactly in int32.
+
+    The zero points are subtracted from `input` and `filter`. The padding is the zero point of `input`, so it adds
+    nothing. Filters are not flipped. Sums wrap around where int32 cannot hold them, which takes more than 33,025
+    products.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), in int32.
+
+    >>> image, filter = (
+    ...     jnp.array([[[0, 255, 7]]], "uint8"),
+    ...     jnp.array([[[-128, 127]]], "int8"),
+    ... )
+    >>> convolution_integer(image, jnp.array(7, "uint8"), filter).tolist()
+    [[[32392, -31744]]]
+    """
+    sliding = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, sliding, group_count)
+    return parts.computed(sum, wraps=True)
+
+
+_Sliding = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, calls.EachDimension]
+
+
+class _Products(NamedTuple):
+    """The convolution of integers minus their zero points, and how its result is sharded."""
+
+    input: Array
+    filter: Array
+    found: Slid
+    group_count: int
+    largest: tuple[int, int]
+
+    def computed(self, finish: Callable[..., Array], *others: Array, wraps: bool = False) -> Array:
+        """Calls `finish` with the parts, which it adds up, and with other arrays that broadcast to the result.
+
+        If the sum `wraps`, it may wrap around as int32 does.
+        """
+        windows, sizes = self.found
+        # bfloat16 and TF32 also hold all integers of 8 bits.
+        sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
+
+        def compute(input: Array, filter: Array, *others: Array) -> Array:
+            return finish(integer_convolved(input, filter, sliding, self.largest, wraps=wraps), *others)
+
+        return _partitioned(compute, self.input, self.filter, sizes, *others, is_forward=True)
+
+
+def _integer_parts(
+    input: ArrayLike,
+    input_zero_point: ArrayLike | None,
+    filter: ArrayLike,
+    filter_zero_point: ArrayLike | None,
+    bias: ArrayLike | None,
+    sliding: _Sliding,
+    group_count: int,
+) -> _Products:
+    image, weights = _bytes("input", input), _bytes("filter", filter)
+    of_bias = None if bias is None else jnp.shape(bias)
+    found = _convolved(image.shape, weights.shape, *sliding, group_count, of_bias)
+    image, of_image = _without_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
+    of_filters = (found.sizes[1], *(1 for _ in weights.shape[1:]))
+    weights, of_filter = _without_zero("filter_zero_point", weights, filter_zero_point, of_filters)
+    return _Products(image, weights, found, group_count, (of_image, of_filter))
+
+
+def _bytes(where: str, value: ArrayLike) -> Array:
+    array = calls.integer_array(where, value)
+    require(where, array.dtype.itemsize <= 1, "must be of int8 or uint8", array.dtype, InvalidType)
+    return array
+
+
+def _without_zero(where: str, x: Array, zero: ArrayLike | None, sizes: tuple[int, ...]) -> tuple[Array, int]:
+    """Subtracts a zero point, of `sizes` or one element, in float32; also returns the largest possible magnitude."""
+    if zero is None:
+        return x.astype(np.float32), 128 if x.dtype == np.int8 else 255
+    point = calls.integer_array(where, zero)
+    calls.require_type(where, point, x.dtype, where.removesuffix("_zero_point"))
+    return x.astype(np.float32) - _quantized_by(where, point, sizes).astype(np.float32), 255
+
+
+def _quantized_by(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
+    """Returns a scale or zero point in a shape that broadcasts to `sizes`, which are 1 except for the channels."""
+    _require_parameter(where, x.shape, math.prod(sizes))
+    return x.reshape((1,) * len(sizes) if x.size == 1 else sizes)
+
+
+def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
+    """Refuses a scale or zero point that has neither one element nor one for each of the channels."""
+    of_each = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
+    if math.prod(sizes) != 1 and (channels == 1 or sizes != of_each):
+        rule = "must have one element" + ("" if channels == 1 else f", or {channels} in the shape {spelled(of_each)}")
+        raise InvalidDesc(Problem(where, rule, f"shape {spelled(sizes)}", remedy=remedy_for_open(sizes, of_each)))
+
+
+def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
+    """The tensors `fields`, if they are present, have one element, or with `of_filters` one for each output channel."""
+
+    def check(desc: Any) -> None:
+        for field in fields:
+            if getattr(desc, field) is not None:
+                _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
+
+    more = ", or one for each output channel" if of_filters else ""
+    return dml.required_of_sizes(f"{dml.having(fields)} one element{more}.", check)
+
+
+_OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
+_SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
+
+
+class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
+    input: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    filter: dml.Input
+    filter_zero_point: dml.OptionalInput = None
+    output: dml.Output
+    strides: dml.UintDimensions
+    dilations: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    group_count: dml.Uint
+    has_images = True
+    support = dml.support(
+        FL_2_1=dml.rows(dml.RANK_4, INTEGER_8, output=ONLY_INT32),
+        FL_4_0=dml.rows(
+            dml.RANK_1_TO_4,
+            INTEGER_8,
+            **dict.fromkeys(("input", "filter"), dml.Cell(dml.RANK_3_TO_4, INTEGER_8)),
+            output=dml.Cell(dml.RANK_3_TO_4, ONLY_INT32),
+        ),
+    )
+    rules = dml.page_rules(
+        dml.same_rank("input", "filter", "output"),
+        *dml.inferred(*_SIZES_OF_INTEGERS, _OUTPUT),
+        dml.same_rank("input_zero_point", "filter_zero_point"),
+        _single("input_zero_point"),
+        _single("filter_zero_point", of_filters=True),
+        *_OF_INTEGERS,
+    )
+
+
+# QUANTIZED_LINEAR_CONVOLUTION
+
+
+@calls.operator_function
+def quantized_linear_convolution(
+    input: ArrayLike,
+    input_scale: calls.Float,
+    input_zero_point: ZeroPointOfInput | None,
+    filter: ArrayLike,
+    filter_scale: calls.Float,
+    filter_zero_point: ZeroPointOfFilter | None,
+    bias: ArrayLike | None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeInput | None = None,
+    *,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    group_count: int = 1,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Computes the convolution of a quantized image with quantized filters, and quantizes it.
+
+    The integer sums, plus the bias, are exact. They are multiplied in float32 by the scale of the input, then by the
+    scale of the filter. The product is divided by `output_scale`, rounded with halves to even, and saturated to the
+    output's type.
+
+    Args:
+        input_scale: Scale of `input`, a number.
+        filter_scale: Scale of `filter`: one number, or one for each output channel.
+        bias: Added to the sums, one int32 for each output channel; None adds nothing.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `input`.
+
+    Returns:
+        Array of (batch, output channels, spatial dimensions), quantized.
+
+    >>> image, filter = jnp.array([[[10, 20, 250]]], "uint8"), jnp.array([[[1, 2]]], "int8")
+    >>> quantized_linear_convolution(
+    ...     image,
+    ...     0.5,
+    ...     jnp.array(10, "uint8"),
+    ...     filter,
+    ...     1.0,
+    ...     None,
+    ...     jnp.array([1], "int32"),
+    ...     1.0,
+    ... ).tolist()
+    [[[10, 246]]]
+    """
+    sliding = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, sliding, group_count)
+    default = calls.integer_array("input", input).dtype
+    scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
+    wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
+    flat = _of_channels(parts.filter.shape[0], parts.input.shape)
+    of_input = _quantized_by("input_scale", scales[0], (1,) * len(flat)).astype(wide)
+    of_filter = _quantized_by("filter_scale", scales[1], flat).astype(wide)
+    output_scale = _quantized_by("output_scale", calls.float_array("output_scale", output_scale), (1,) * len(flat))
+    others = [of_input, of_filter, output_scale]
+    zero = None
+    if output_zero_point is not None:
+        zero = calls.integer_array("output_zero_point", output_zero_point)
+        others.append(_quantized_by("output_zero_point", zero, (1,) * len(flat)))
+    if bias is not None:
+        numbers = calls.integer_array("bias", bias)
+        require("bias", numbers.dtype == np.int32, "must be of int32", numbers.dtype, InvalidType)
+        others.append(numbers.reshape(flat))
+
+    def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
+        rest = list(more)
+        point = None if zero is None else rest.pop(0)
+        value = scaled(sum_as_floats([*parts, *rest], wide), of_input, of_filter)
+        return quantized("output", value, output_scale, point, dtype, default)
+
+    return parts.computed(finish, *others)
+
+
+def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.Table:
+    return dml.rows(
+        numbers,
+        INTEGER_8,
+        **dict.fromkeys(("input", "filter", "output"), dml.Cell(images, INTEGER_8)),
+        **dict.fromkeys(("input_scale", "output_scale"), ONLY_FLOAT32),
+        filter_scale=dml.Cell(filter_scale, ONLY_FLOAT32),
+        bias=dml.Cell(images, ONLY_INT32),
+    )
+
+
+class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
+    input: dml.Input
+    input_scale: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    filter: dml.Input
+    filter_scale: dml.Input
+    filter_zero_point: dml.OptionalInput = None
+    bias: dml.OptionalInput = None
+    output_scale: dml.Input
+    output_zero_point: dml.OptionalInput = None
+    output: dml.Output
+    strides: dml.UintDimensions
+    dilations: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    group_count: dml.Uint
+    has_images = True
+    support = dml.support(
+        FL_2_1=_quantized_table(dml.RANK_4, dml.RANK_4, dml.RANK_4),
+        FL_4_0=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_3_TO_4),
+        FL_5_2=_quantized_table(dml.RANK_3_TO_4, dml.RANK_1_TO_4, dml.RANK_1_TO_4),
+    )
+    rules = dml.page_rules(
+        dml.same_rank("input", "filter", "bias", "output"),
+        *dml.inferred(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
+        dml.same_type("output", "output_zero_point"),
+        _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+        _single("filter_scale", "filter_zero_point", of_filters=True),
+        *_OF_INTEGERS,
+    )

@@ -1,0 +1,844 @@
+"""Pooling: averages, norms and maxima of windows that slide over an image, with gradients and inverses.
+
+The dimensions of an image are batch, channels and the spatial dimensions: two or three in the descriptors, and one or
+more in the functions. 16-bit floats are computed in float32 and rounded once; a largest element is copied bit for bit.
+On an explicit mesh, results are sharded along batch and channels like the image.
+
+Args:
+    input: Images, (batch, channels, spatial dimensions).
+    ceil_mode: Whether trailing elements that do not fill a window get one of their own.
+    include_padding: Whether the padding counts in the average.
+    p: Exponent of the norm, at least 1.
+    has_indices: Whether to compute the indices.
+    dtype: Integer type of the indices.
+
+Returns:
+    Array of (batch, channels, windows along each spatial dimension), in the type of `input`.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from dmljax import calls, descriptors as dml
+from dmljax.descriptors.tensor import without_leading_ones
+from dmljax.errors import InvalidType, Problem, require
+from dmljax.foundation.checks import require_count
+from dmljax.foundation.dimensions import largest_size
+from dmljax.foundation.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
+from dmljax.foundation.sizes import Sizes, called, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.lowerings.copies import check_sizes
+from dmljax.lowerings.images import pooling
+from dmljax.lowerings.images.channels import in_layout_of_network
+from dmljax.lowerings.images.windows import Slid, Window, windows_over
+from dmljax.lowerings.workarounds import product, quotient
+from dmljax.ops.data.gathering import scattered
+from dmljax.ops.elementwise.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
+from dmljax.types import (
+    FLOAT,
+    INTEGER_8,
+    INTEGER_64,
+    ONLY_FLOAT32,
+    UINT32,
+    UINT32_OR_64,
+    UP_TO_32_BIT,
+    widened,
+)
+
+
+class _Plan(NamedTuple):
+    """Windows over an image, and the sizes of the result."""
+
+    windows: tuple[Window, ...]
+    padded: tuple[Window, ...]  # the windows without what `ceil_mode` adds
+    sizes: Sizes
+
+
+def _plan(
+    input: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+) -> _Plan:
+    require_dimensions("input", input, 3)
+    padded = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = tuple(window.rounded_up for window in padded) if ceil_mode else padded
+    sizes = pooling.pooled_sizes(input, windows)
+    check_sizes(sizes)
+    return _Plan(windows, padded, sizes)
+
+
+# Averages
+
+
+@calls.operator_function
+def average_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    include_padding: bool = False,
+) -> Array:
+    """Averages the elements of each window of an image, or of an array of one or more spatial dimensions.
+
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is 0. With `include_padding`, padding counts in the average; otherwise a window is divided by
+    the number of its elements that belong to the input.
+
+    Use `average_pooling1` for dilations.
+
+    >>> row = jnp.array([[[2.0, 4.0, 6.0]]])
+    >>> average_pooling(row, window_sizes=2, start_padding=1).tolist()
+    [[[2.0, 3.0, 5.0]]]
+    >>> average_pooling(row, window_sizes=2, start_padding=1, include_padding=True).tolist()
+    [[[1.0, 3.0, 5.0]]]
+    """
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _averages(image, plan, include_padding)
+
+
+@calls.operator_function
+def average_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    include_padding: bool = False,
+) -> Array:
+    """Averages the elements of each window of an image, which are `dilations` apart.
+
+    Everything else is as in `average_pooling`.
+
+    >>> average_pooling1(
+    ...     jnp.array([[[2.0, 4.0, 6.0, 8.0]]]), window_sizes=2, dilations=2
+    ... ).tolist()
+    [[[4.0, 6.0]]]
+    """
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _averages(image, plan, include_padding)
+
+
+def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
+    counts_padding = include_padding and plan.windows != plan.padded
+
+    def average(image: Array, windows: Sequence[Window]) -> Array:
+        # Count the requested padding, but not what windows reach beyond it.
+        counted = tuple(map(_without_padding, windows, plan.padded)) if counts_padding else windows
+        total = pooling.window_sums(image.astype(widened(image.dtype)), windows)
+        return _divided(total, counted, include_padding and not counts_padding).astype(image.dtype)
+
+    return _pooled(average, image, plan.windows)
+
+
+def _without_padding(window: Window, padded: Window) -> Window:
+    """The window over the padded image as if that were the input."""
+    beyond = window.end_padding - padded.end_padding
+    return window._replace(input_size=padded.padded_size, start_padding=0, end_padding=beyond)
+
+
+def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
+    """Applies `function` to the windows of the image, on any mesh."""
+
+    def pool(image: Array) -> Array:
+        if all(window.is_whole for window in windows):
+            return pooled(image)
+        return in_layout_of_network(pooled, pooled_before_channels, image)
+
+    def pooled(image: Array) -> Array:
+        return function(*_flattened(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
+
+    def pooled_before_channels(image: Array) -> Array:
+        # The batch and one more dimension come before those of the windows; those after them stay whole.
+        return jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1)
+
+    axes = dimension_axes(image)
+    return partitioned(pool, [(image, axes)], _kept(axes))
+
+
+def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
+    """Flattens the image and its windows to one spatial dimension, if a single window has all elements.
+
+    Reducing one dimension takes half as long as reducing several.
+    """
+    if not all(window.is_whole for window in windows):
+        return image, windows
+    size = math.prod(window.size for window in windows)
+    return image.reshape(*image.shape[:2], size), (Window(size, size, 1, 1, 0, 0),)
+
+
+def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
+    counts = pooling.element_counts(windows, total.ndim, total.dtype, include_padding=include_padding)
+    return quotient(total, jnp.broadcast_to(counts, total.shape))
+
+
+def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
+    """The mesh axes of a pooled image, or of its gradient: those of batch and channels."""
+    return [*axes[:2], *(None for _ in axes[2:])]
+
+
+def _spread_sizes(
+    input_gradient: Sizes,
+    output_sizes: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
+    require_dimensions("input_gradient", input_gradient, 3)
+    check_sizes(output_sizes)
+    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
+    expected = pooling.pooled_sizes(output_sizes, windows)
+    require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
+    return Slid(windows, output_sizes)
+
+
+_FOR_EACH_WINDOW = ", one element for each window"
+
+
+@calls.operator_function
+def average_pooling_grad(
+    input_gradient: ArrayLike,
+    *,
+    output_sizes: Sequence[int],
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+) -> Array:
+    """Computes the gradient of `average_pooling` from the gradient of its result.
+
+    Each element is the sum of the gradients of its windows, each divided by the number of elements that the window
+    averages.
+
+    Args:
+        output_sizes: Shape of the result, which is the shape of the images that were averaged.
+
+    Returns:
+        Gradient with respect to the images.
+
+    >>> average_pooling_grad(
+    ...     jnp.array([[[2.0, 4.0]]]), output_sizes=(1, 1, 3), window_sizes=2
+    ... ).tolist()
+    [[[1.0, 3.0, 2.0]]]
+    """
+    gradient = calls.float_array("input_gradient", input_gradient)
+    sizes = tuple(output_sizes)
+    windows = _spread_sizes(gradient.shape, sizes, window_sizes, strides, start_padding, end_padding).windows
+
+    def spread(gradient: Array) -> Array:
+        wide = gradient.astype(widened(gradient.dtype))
+        total = pooling.spread_sums(_divided(wide, windows, include_padding), windows)
+        return total.astype(gradient.dtype)
+
+    axes = dimension_axes(gradient)
+    return partitioned(spread, [(gradient, axes)], _kept(axes))
+
+
+# Norms
+
+
+@calls.operator_function
+def lp_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    p: int = 2,
+) -> Array:
+    """Computes the `p`-norm of each window of an image: the sum of the magnitudes to the power `p`, to the power 1/p.
+
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is 0. The powers of float32 elements may overflow. The gradient is 0 where the norm is 0.
+
+    Use `lp_pooling1` for dilations.
+
+    >>> lp_pooling(jnp.array([[[3.0, -4.0, 0.0]]]), window_sizes=2).tolist()
+    [[[5.0, 4.0]]]
+    """
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _norms(image, plan, p)
+
+
+@calls.operator_function
+def lp_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    p: int = 2,
+) -> Array:
+    """Computes the `p`-norm of each window of an image, whose elements are `dilations` apart.
+
+    The norm is the sum of the magnitudes to the power `p`, to the power 1/p.
+
+    Everything else is as in `lp_pooling`.
+
+    >>> lp_pooling1(
+    ...     jnp.array([[[3.0, 1.0, -4.0]]]), window_sizes=2, dilations=2, p=1
+    ... ).tolist()
+    [[[7.0]]]
+    """
+    image = calls.float_array("input", input)
+    plan = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _norms(image, plan, p)
+
+
+def _norms(image: Array, plan: _Plan, p: int) -> Array:
+    require_count("p", p, 1)
+    norms = lambda image, windows: pooling.window_norms(image, windows, p).astype(image.dtype)  # noqa: E731
+    return _pooled(norms, image, plan.windows)
+
+
+# The largest elements
+
+
+@calls.result
+class MaxPooling(NamedTuple):
+    """The result of `max_pooling1` and `max_pooling2`: the largest elements, and their indices in the flattened image.
+
+    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3]]]), window_sizes=2)
+    >>> values.tolist(), indices.tolist()
+    ([[[5, 5]]], [[[1, 1]]])
+    """
+
+    values: Array
+    indices: Any  # an array, or None without `has_indices`
+
+
+@functools.wraps(_plan)
+def _plan_of_largest(*arguments: Any, **named: Any) -> _Plan:
+    found = _plan(*arguments, **named)
+    # The pages do not say what the largest of no elements is.
+    for i, window in enumerate(found.windows):
+        rule = f"must cover an element of {called('input')} at every position of the window"
+        require(("window_sizes", i), not window.misses_input, rule, window.size)
+    return found
+
+
+def _largest_gradient_sizes(
+    input: Sizes,
+    input_gradient: Sizes,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension,
+    dilations: calls.EachDimension,
+    start_padding: calls.EachDimension,
+    end_padding: calls.EachDimension,
+) -> Slid:
+    windows, _, expected = _plan_of_largest(input, window_sizes, strides, dilations, start_padding, end_padding)
+    require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
+    return Slid(windows, input)
+
+
+@calls.operator_function
+def max_pooling(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+) -> Array:
+    """Selects the largest element of each window of an image, or of an array of one or more spatial dimensions.
+
+    Trailing elements that do not fill a window are dropped; with `ceil_mode`, they get a window that ends with the
+    padding. The padding is never selected, and each window must have an element of the input. NaN is larger than every
+    number, -0 equals +0, and subnormal numbers are not flushed to zero. Elements are copied bit for bit. Among equal
+    elements, the first in row-major order is selected, and gets the gradient.
+
+    Use `max_pooling2` for indices or dilations.
+
+    >>> max_pooling(
+    ...     jnp.array([[[-3.0, -1.0, -2.0]]]), window_sizes=2, strides=2, end_padding=1
+    ... ).tolist()
+    [[[-1.0, -2.0]]]
+    """
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _pooled(pooling.largest_elements, image, plan.windows)
+
+
+@calls.operator_function
+def max_pooling1(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    has_indices: bool = True,
+    dtype: calls.IntegerDType = jnp.int32,
+) -> MaxPooling:
+    """Selects the largest element of each window of an image, and returns the elements and their indices.
+
+    Indices refer to the flattened image, all batches and channels included; `max_unpooling` takes them. Without
+    `has_indices`, they are None.
+
+    Everything else is as in `max_pooling`.
+
+    Use `max_pooling2` for dilations.
+
+    Returns:
+        The largest elements, (batch, channels, windows along each spatial dimension), and their indices.
+
+    >>> values, indices = max_pooling1(jnp.array([[[1, 5, 3], [7, 7, 6]]]), window_sizes=2)
+    >>> values.tolist(), indices.tolist()
+    ([[[5, 5], [7, 7]]], [[[1, 1], [3, 4]]])
+    """
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
+    return _largest(image, plan, dtype if has_indices else None)
+
+
+@calls.operator_function
+def max_pooling2(
+    input: ArrayLike,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    ceil_mode: bool = False,
+    has_indices: bool = True,
+    dtype: calls.IntegerDType = jnp.int32,
+) -> MaxPooling:
+    """Selects the largest element of each window of an image, whose elements are `dilations` apart, and its index.
+
+    Everything else is as in `max_pooling1`.
+
+    >>> values, indices = max_pooling2(
+    ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, dilations=2
+    ... )
+    >>> values.tolist(), indices.tolist()
+    ([[[3, 5]]], [[[2, 1]]])
+    """
+    image = calls.real_array("input", input)
+    plan = _plan_of_largest(image.shape, window_sizes, strides, dilations, start_padding, end_padding, ceil_mode)
+    return _largest(image, plan, dtype if has_indices else None)
+
+
+def _largest(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
+    """The largest elements, and their indices in `dtype`; without a type, no indices."""
+    if dtype is None:
+        return MaxPooling(_pooled(pooling.largest_elements, image, plan.windows), None)
+    calls.require_holds(dtype, "indices", largest_size(image.size) - 1)
+
+    def both_of(image: Array) -> tuple[Array, Array]:
+        found = pooling.largest_with_indices(*_flattened(image, plan.windows), dtype)
+        values, indices = (x.reshape(pooling.pooled_sizes(image.shape, plan.windows)) for x in found)
+        return values, indices
+
+    axes = dimension_axes(image)
+    return MaxPooling(*partitioned(both_of, [(image, axes)], _kept(axes), _kept(axes)))
+
+
+@calls.operator_function
+def max_pooling_grad(
+    input: calls.Operand,
+    input_gradient: calls.Operand,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+) -> Array:
+    """Computes the gradient of `max_pooling2` from its input and the gradient of its values.
+
+    Each element of `input_gradient` is added where `max_pooling2` selects an element of `input`, the first among
+    equals; elements that no window selects are 0. Sums of 16-bit floats are rounded once.
+
+    Args:
+        input: What `max_pooling2` took.
+
+    Returns:
+        Gradient with respect to `input`.
+
+    >>> max_pooling_grad(
+    ...     jnp.array([[[1.0, 3.0, 2.0]]]), jnp.array([[[4.0, 5.0]]]), window_sizes=2
+    ... ).tolist()
+    [[[0.0, 9.0, 0.0]]]
+    """
+    gradient = calls.float_array("input_gradient", input_gradient)
+    input = calls.float_array("input", input)
+    calls.require_type("input_gradient", gradient, input.dtype, "input")
+    windows, _ = _largest_gradient_sizes(
+        input.shape, gradient.shape, window_sizes, strides, dilations, start_padding, end_padding
+    )
+
+    def spread(input: Array, gradient: Array) -> Array:
+        flat, flat_windows = _flattened(input, windows)
+        wide = gradient.astype(widened(gradient.dtype)).reshape(pooling.pooled_sizes(flat.shape, flat_windows))
+        return pooling.spread_to_largest(wide, flat, flat_windows).astype(gradient.dtype).reshape(input.shape)
+
+    axes = dimension_axes(input)
+    return partitioned(spread, [(input, axes), (gradient, _kept(axes))], _kept(axes))
+
+
+def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
+    require_sizes("indices", indices, input, of="input")
+    require_one_each("output_sizes", output_sizes, "input", len(input))
+    check_sizes(output_sizes)
+    return output_sizes
+
+
+@calls.operator_function
+def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequence[int]) -> Array:
+    """Puts each element at its index in a flattened array of zeros: the inverse of `max_pooling1`.
+
+    Indices refer to the flattened result, all batches and channels included; an index that is out of range writes
+    nothing. Elements with the same index should be equal, as in a result of `max_pooling1`: the last gets the gradient,
+    and on a CPU it wins; a GPU and a TPU may write any of them.
+
+    Args:
+        input: Elements to put into the result.
+        indices: Positions in the flattened result, in the shape of `input`; a negative one counts from the end.
+
+    Returns:
+        Array of the shape `output_sizes`, in the type of `input`.
+
+    >>> values, indices = max_pooling1(
+    ...     jnp.array([[[1, 5, 3, 4]]]), window_sizes=2, strides=2
+    ... )
+    >>> max_unpooling(values, indices, output_sizes=(1, 1, 4)).tolist()
+    [[[0, 5, 0, 4]]]
+    """
+    values, indices = calls.real_array("input", input), calls.integer_array("indices", indices)
+    sizes = _unpooled_sizes(values.shape, indices.shape, tuple(output_sizes))
+
+    def put(values: Array, indices: Array) -> Array:
+        zeros = jnp.zeros_like(values, shape=sizes).ravel()
+        return scattered(zeros, indices.ravel(), values.ravel(), 0, "any").reshape(sizes)
+
+    axes = dimension_axes(values)
+    kept = [dividing_axes(mesh_axes, size, values) for mesh_axes, size in zip(_kept(axes), sizes, strict=True)]
+    return partitioned(put, [(values, axes), (indices, axes)], kept)
+
+
+# QUANTIZED_LINEAR_AVERAGE_POOLING
+
+
+@calls.operator_function
+def quantized_linear_average_pooling(
+    input: ArrayLike,
+    input_scale: calls.Float,
+    input_zero_point: ZeroPointOfInput | None,
+    output_scale: calls.Float,
+    output_zero_point: ZeroPointOfOutputLikeInput | None = None,
+    *,
+    window_sizes: calls.EachDimension,
+    strides: calls.EachDimension = 1,
+    dilations: calls.EachDimension = 1,
+    start_padding: calls.EachDimension = 0,
+    end_padding: calls.EachDimension = 0,
+    include_padding: bool = False,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Averages the elements of each window of a quantized image: dequantizes it, averages it, and quantizes the result.
+
+    The padding is 0, which is quantized as `input_zero_point`. A scale or zero point for each channel has the shape
+    (C,) or (1, C, 1, 1). The integer sums are exact; halves are rounded to even.
+
+    Args:
+        input: Images, (batch, channels, spatial dimensions), of integers of 8 or 16 bits.
+        input_scale: Scale of `input`: one number, or one for each channel.
+        input_zero_point: Subtracted from `input`, and its padding: one, or one for each channel. None means 0.
+        output_scale: Scale of the result: one number, or one for each channel.
+        output_zero_point: Zero point of the result: one, or one for each channel. None means 0.
+        dtype: Integer type of the result; None means that of `output_zero_point`, else of `input`.
+
+    Returns:
+        Array of (batch, channels, windows along each spatial dimension), quantized.
+
+    >>> quantized_linear_average_pooling(
+    ...     jnp.array([[[10, 20, 255]]], "uint8"),
+    ...     0.5,
+    ...     jnp.array(10, "uint8"),
+    ...     2.0,
+    ...     jnp.array(3, "int8"),
+    ...     window_sizes=2,
+    ... ).tolist()
+    [[[4, 35]]]
+    """
+    image = calls.integer_array("input", input)
+    windows = _plan(image.shape, window_sizes, strides, dilations, start_padding, end_padding).windows
+    if image.dtype.itemsize > 2:
+        raise InvalidType(Problem("input", "must be of an integer type of 8 or 16 bits", image.dtype))
+    scales = {"input_scale": input_scale, "output_scale": output_scale}
+    points = {"input_zero_point": input_zero_point, "output_zero_point": output_zero_point}
+    arrays = {name: calls.float_array(name, scale) for name, scale in scales.items()}
+    arrays |= {name: calls.integer_array(name, point) for name, point in points.items() if point is not None}
+    parameters = {name: _of_channels(name, parameter, image) for name, parameter in arrays.items()}
+    zero = parameters.get("input_zero_point")
+    if zero is not None:
+        calls.require_type("input_zero_point", zero, image.dtype, "input")
+
+    def average(image: Array, *values: Array) -> Array:
+        known = dict(zip(parameters, values, strict=True))
+        total = pooling.window_sums(_differences(image, known.get("input_zero_point"), windows), windows)
+        scale = known["input_scale"]
+        scale = scale.astype(widened(scale.dtype))
+        total = product(*calls.broadcast(input=total.astype(scale.dtype), input_scale=scale))
+        mean = _divided(total, windows, include_padding)
+        return quantized("output", mean, known["output_scale"], known.get("output_zero_point"), dtype, image.dtype)
+
+    axes = dimension_axes(image)
+    operands = [(image, axes), *((value, dimension_axes(value)) for value in parameters.values())]
+    return partitioned(average, operands, _kept(axes))
+
+
+def _of_channels(name: str, parameter: Array, image: Array) -> Array:
+    """A scale or zero point of the whole image, or of each of its channels, in a shape that broadcasts."""
+    if parameter.shape != image.shape[1:2]:
+        _require_parameter(name, parameter.shape, image.shape)
+    return parameter.reshape(() if parameter.size == 1 else _channel_sizes(image.shape))
+
+
+def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
+    return (1, image_sizes[1], *(1 for _ in image_sizes[2:]))
+
+
+def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
+    """Refuses a scale or zero point that has neither one element nor one for each channel.
+
+    Leading 1s do not matter. The page has {1, ChannelCount, 1, 1} even for images of five dimensions.
+    """
+    expected = _channel_sizes(image_sizes)
+    is_of_channels = without_leading_ones(sizes) in (expected[1:], (*expected[1:2], 1, 1))
+    rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
+    require(name, math.prod(sizes) == 1 or is_of_channels, rule, spelled(sizes))
+
+
+def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
+    """The image without its zero point, in a type that holds the sum of each window."""
+    most = math.prod(window.size for window in windows) * (2 ** (8 * image.dtype.itemsize) - 1)
+    # Beyond some 2^23 elements of 8 bits, or 2^15 of 16 bits, the sums are rounded.
+    dtype = np.int32 if most <= np.iinfo(np.int32).max else np.float32
+    return image.astype(dtype) - (np.zeros((), dtype) if zero is None else zero.astype(dtype))
+
+
+# Descriptors
+
+
+class _Sliding(dml.Operator):
+    """The members of windows, which follow the tensors; operators with Dilations declare it after these."""
+
+    strides: dml.UintDimensions
+    window_size: dml.UintDimensions
+    start_padding: dml.UintDimensions
+    end_padding: dml.UintDimensions
+    arguments = {"window_size": "window_sizes"}
+    has_images = True
+
+
+def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
+    return (
+        dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
+        f"No window is larger than the padded {{{image}}}.",
+        f"{dml.having(pooled)} the batch and channels of {{{image}}}, and one element for each position of the window.",
+    )
+
+
+_REACH_INPUT = "Each window covers an element that is not padding."
+
+
+class _Pooling(_Sliding, dml.Unary, infer=_plan):
+    """InputTensor, which is the image, OutputTensor, and windows."""
+
+    rules = dml.page_rules(
+        *dml.same_type_and_rank("input", "output"),
+        *dml.inferred(*_windows_fit("input", "output")),
+    )
+
+
+_FLOATS = dml.rows(dml.RANK_4_TO_5, FLOAT)
+
+
+class AveragePoolingDesc(_Pooling, function=average_pooling):
+    include_padding: dml.Bool
+    support = dml.support(FL_1_0=_FLOATS)
+
+
+class AveragePooling1Desc(_Pooling, function=average_pooling1):
+    dilations: dml.UintDimensions
+    include_padding: dml.Bool
+    support = dml.support(FL_6_2=_FLOATS)
+
+
+class AveragePoolingGradDesc(_Sliding, dml.Adjoint, function=average_pooling_grad, infer=_spread_sizes):
+    include_padding: dml.Bool
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
+    rules = dml.page_rules(
+        *dml.Adjoint.rules,
+        *dml.inferred(*_windows_fit("output_gradient", "input_gradient")),
+    )
+
+
+class _LpPooling(_Pooling):
+    rules = dml.page_rules(
+        *_Pooling.rules, dml.required("P is at least 1.", lambda desc: require_count("p", desc.p, 1))
+    )
+
+
+class LpPoolingDesc(_LpPooling, function=lp_pooling):
+    p: dml.Uint
+    support = dml.support(FL_1_0=_FLOATS)
+
+
+class LpPooling1Desc(_LpPooling, function=lp_pooling1):
+    dilations: dml.UintDimensions
+    p: dml.Uint
+    support = dml.support(FL_6_2=_FLOATS)
+
+
+_FLOATS_AND_8_BITS, _NUMBERS = FLOAT | INTEGER_8, UP_TO_32_BIT | INTEGER_64
+
+
+class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_plan_of_largest):
+    support = dml.support(
+        FL_1_0=_FLOATS, FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS), FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS)
+    )
+    rules = dml.page_rules(
+        *dml.same_type_and_rank("input", "output"),
+        *dml.inferred(*_windows_fit("input", "output"), _REACH_INPUT),
+    )
+
+
+class _IndexedTensors(dml.Unary):
+    output_indices: dml.OptionalOutput = None
+
+
+class _IndexedPooling(_Sliding, _IndexedTensors, infer=_plan_of_largest):
+    """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "output", "output_indices"),
+        dml.same_type("input", "output"),
+        *dml.inferred(*_windows_fit("input", "output", "output_indices"), _REACH_INPUT),
+    )
+
+    derived = {
+        "has_indices": dml.HasOutput(("output_indices",)),
+        "dtype": lambda desc: jnp.uint32 if desc.output_indices is None else desc.output_indices.dtype,
+    }
+
+
+_INDEXED_FLOATS = dml.rows(dml.RANK_4_TO_5, FLOAT, output_indices=UINT32)
+_INDEXED_SINCE_3_0 = dml.support(
+    FL_3_0=dml.rows(dml.RANK_4_TO_5, _FLOATS_AND_8_BITS, output_indices=UINT32),
+    FL_5_0=dml.rows(dml.RANK_4_TO_5, _NUMBERS, output_indices=UINT32_OR_64),
+)
+
+
+class MaxPooling1Desc(_IndexedPooling, function=max_pooling1):
+    support = dml.support(FL_2_0=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
+
+
+class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
+    dilations: dml.UintDimensions
+    support = dml.support(FL_2_1=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
+
+
+class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
+    dilations: dml.UintDimensions
+    support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
+    rules = dml.page_rules(
+        *dml.same_type_and_rank("input", "input_gradient", "output_gradient"),
+        *dml.inferred(
+            *_windows_fit("input", "input_gradient"),
+            _REACH_INPUT,
+            "OutputGradientTensor.Sizes are InputTensor.Sizes.",
+        ),
+    )
+
+
+class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_sizes):
+    input: dml.Input
+    indices: dml.Input
+    output: dml.Output
+    has_images = True
+    support = dml.support(
+        FL_3_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32),
+        FL_5_0=dml.rows(dml.RANK_4, _NUMBERS, indices=UINT32_OR_64),
+    )
+    rules = dml.page_rules(
+        dml.same_type("input", "output"),
+        dml.same_rank("input", "indices", "output"),
+        *dml.inferred("IndicesTensor.Sizes are InputTensor.Sizes."),
+    )
+
+
+class _QuantizedTensors(dml.Operator):
+    input: dml.Input
+    input_scale: dml.Input
+    input_zero_point: dml.OptionalInput = None
+    output_scale: dml.Input
+    output_zero_point: dml.OptionalInput = None
+    output: dml.Output
+
+
+class QuantizedLinearAveragePoolingDesc(
+    _Sliding,
+    _QuantizedTensors,
+    function=quantized_linear_average_pooling,
+    infer=_plan,
+):
+    dilations: dml.UintDimensions
+    include_padding: dml.Bool
+    support = dml.support(
+        FL_6_2=dml.rows(
+            dml.RANK_1_TO_5,
+            ONLY_FLOAT32,
+            input=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
+            input_zero_point=INTEGER_8,
+            output_zero_point=INTEGER_8,
+            output=dml.Cell(dml.RANK_4_TO_5, INTEGER_8),
+        )
+    )
+
+    def _require_parameters(self) -> None:
+        for field, tensor in self.tensors().items():
+            if field not in ("input", "output"):
+                _require_parameter(field, tensor.sizes, self.input.sizes)
+
+    rules = dml.page_rules(
+        dml.same_rank("input", "output"),
+        dml.same_type("input", "input_zero_point"),
+        dml.same_type("output", "output_zero_point"),
+        *dml.inferred(*_windows_fit("input", "output")),
+        dml.required_of_sizes(
+            "All scales and zero points have one element, or one for each channel: their sizes are then 1, except in "
+            "the channel dimension.",
+            _require_parameters,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Layers of networks: attention, products, recurrence and training."""

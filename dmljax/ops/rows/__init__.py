@@ -1,0 +1,1 @@
+"""Operators along axes: reductions, normalizations, scans and selection."""

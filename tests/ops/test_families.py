@@ -1,0 +1,49 @@
+"""Each family's cases are next to its tests, once, and independent of the code that they test."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import families
+import pytest
+from pages import of_all
+
+import dmljax
+from dmljax import directml
+
+HERE = Path(__file__).parent
+OPS = sorted(path.stem for path in (Path(dmljax.__file__).parent / "ops").glob("*/*.py") if path.stem != "__init__")
+ORACLES = [HERE / "formulas.py", HERE / "pages.py", *sorted(HERE.glob("*/cases_*.py"))]
+
+
+@pytest.mark.parametrize("family", OPS)
+def test_the_cases_of_a_family_cover_its_operators(family: str) -> None:
+    own = {one.removeprefix("DML_OPERATOR_") for one in directml.OPERATORS if families.family_of(one) == family}
+    given = vars(families.FAMILIES[family])
+    assert set(given["SUPPORT"]) == set(given["MEMBERS"]) == own
+    assert {*given.get("ELEMENTWISE", {}), *given.get("CASES", {})} == own
+    assert set(given.get("REMARKS", {})) <= own
+
+
+def test_an_operator_that_is_given_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="given twice: ARGMAX"):
+        of_all("ARGMAX ARGMIN ARGMAX", "InputTensor")
+    two = {name: SimpleNamespace(MEMBERS={"ARGMAX": "InputTensor"}) for name in ("indexing", "reduction")}
+    monkeypatch.setattr(families, "FAMILIES", two)
+    with pytest.raises(ValueError, match="given twice: ARGMAX"):
+        families.collect("MEMBERS")
+
+
+@pytest.mark.parametrize("path", ORACLES, ids=lambda path: path.stem)
+def test_oracles_and_tables_share_no_code_with_what_they_test(path: Path) -> None:
+    found = [name for name in imported(path) if name.startswith(("jax.", "dmljax."))]
+    assert set(found) <= {"dmljax.directml"}
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
