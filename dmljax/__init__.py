@@ -19,18 +19,23 @@ else:  # importing JAX takes seconds, and `dmljax --help` need not wait for it
     def __dir__():
         own = [name for name in globals() if name.startswith("__") and name not in ("__dir__", "__getattr__")]
         rooms = ["dxdispatch", "examples", "onnx", "pydirectml", "serialized"]
-        return [*own, *rooms, *_import_module("dmljax.functions").__all__]
+        return [*own, "__all__", *rooms, "directml", *_homes()]
+
+    def _homes():
+        return _import_module("dmljax.functions").HOMES
 
     def __getattr__(name):
         if name.startswith("_") and name != "__all__":  # Python itself looks for such names
             raise AttributeError(f"module 'dmljax' has no attribute {name!r}")
         if _find_spec(f"dmljax.{name}"):
             return _import_module(f"dmljax.{name}")
-        functions = _import_module("dmljax.functions")
-        if name in functions.__all__ or name == "__all__":
-            globals().update({one: getattr(functions, one) for one in [*functions.__all__, "__all__"]})
-            return globals()[name]
-        if hasattr(functions.directml, name):
+        if name == "__all__":
+            return ["directml", *_homes()]
+        if name in _homes():
+            value = globals()[name] = getattr(_import_module(_homes()[name]), name)
+            value.__module__ = __name__  # the module that users import it from
+            return value
+        if hasattr(_import_module("dmljax.directml"), name):
             raise AttributeError(
                 f"module 'dmljax' has no attribute {name!r}, did you mean dmljax.directml.{name}?", name=name
             )

@@ -111,6 +111,14 @@ def test_the_package_is_imported_without_jax() -> None:
     assert (run.stdout, run.stderr) == ("dmljax value_scale_2d\n", "")
 
 
+def test_one_function_loads_few_modules() -> None:
+    program = (
+        "import dmljax, sys; dmljax.activation_relu; print(sum(name.startswith('dmljax') for name in sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(run.stdout) <= 50
+
+
 def test_the_version_matches_the_changelog() -> None:
     changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text()
     assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE)[1] == dmljax.__version__  # type: ignore[index]

@@ -26,11 +26,11 @@ FLOORS = {
         ["descriptors"],
         ["ops"],
         ["graphs", "directml"],  # directml has Graph; what records graphs of JAX programs names descriptors
-        ["estimation"],
         ["functions"],
         ["__init__"],
         ["onnx", "serialized"],
         ["examples", "dxdispatch", "pydirectml", "run"],
+        ["estimation"],
         ["command_line"],
         ["__main__"],
     ],

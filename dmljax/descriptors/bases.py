@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from inspect import Parameter, signature
 from itertools import chain
 from typing import Annotated, Any, ClassVar, cast
@@ -193,6 +194,7 @@ class FusableInto:
 @cache
 def _activations(into: str) -> dict[str, type[Activation]]:
     """The activations that can be fused into an operator, by the names of their functions without `activation_`."""
+    import_module("dmljax.directml")  # which registers all operators
     activations = [desc for desc in OPERATORS.values() if issubclass(desc, Activation)]
     fusable = [desc for desc in activations if desc.fused_since(into) is not None]
     return dict(sorted((_short(desc.short_name.lower()), desc) for desc in fusable))

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmljax
-from dmljax import directml, functions
+from dmljax import directml
 from dmljax.calls.decorator import RecordedCall, recorded_calls
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import packed_strides
 from dmljax.examples.example import Example
+from dmljax.functions import HOMES
 from dmljax.graphs.to_graph.builder import Builder
 from dmljax.graphs.to_graph.calls import OperatorCall
 from dmljax.graphs.to_graph.views import View
@@ -32,7 +33,7 @@ def examples_of(operator: type[Operator]) -> Sequence[Example]:
 @functools.cache
 def page_examples(operator: type[Operator]) -> Sequence[Example]:
     """The examples of an operator's page."""
-    names: dict[str, Any] = vars(np) | vars(directml) | vars(functions)
+    names = vars(np) | _public_names()
     found, heading = [], ""
     for piece in _PARSER.parse(resources.files("dmljax.examples").joinpath("pages.txt").read_text()):
         if isinstance(piece, str):
@@ -53,7 +54,7 @@ def page_examples(operator: type[Operator]) -> Sequence[Example]:
 def docstring_example(operator: type[Operator]) -> Example:
     """The first call of an operator's function in its docstring."""
     name = operator.function.__name__
-    names = vars(directml) | vars(functions) | {"jax": jax, "jnp": jnp, "np": np}
+    names = _public_names() | {"jax": jax, "jnp": jnp, "np": np}
     for shown in _PARSER.get_examples(inspect.getdoc(getattr(dmljax, name)) or ""):
         with jax.enable_x64(False), recorded_calls() as calls:
             exec(shown.source, names)  # noqa: S102
@@ -61,6 +62,10 @@ def docstring_example(operator: type[Operator]) -> Example:
                 if call.operator == name:
                     return _example(call, jax.tree.leaves(call.results), "Example")
     raise LookupError(f"the docstring of dmljax.{name} must show a call")
+
+
+def _public_names() -> dict[str, Any]:
+    return vars(directml) | {name: getattr(dmljax, name) for name in HOMES}
 
 
 def _example(

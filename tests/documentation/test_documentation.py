@@ -22,6 +22,7 @@ import dmljax
 from dmljax import directml, ops
 from dmljax.command_line.describe import desc_example, function_name
 from dmljax.examples.transcripts import docstring_example
+from dmljax.functions import HOMES
 
 MODULES = [
     importlib.import_module(info.name)
@@ -30,7 +31,7 @@ MODULES = [
 ]
 NAMES = {
     name: value
-    for name, value in (vars(dmljax) | vars(directml)).items()
+    for name, value in ({name: getattr(dmljax, name) for name in HOMES} | vars(directml)).items()
     if not name.startswith("_") and not isinstance(value, ModuleType)
 }
 

@@ -56,20 +56,25 @@ DIRECTML = {
     ),
 }
 FUNCTIONS_TEXT = '''\
-"""What `dmljax` exports: the operators' functions and what belongs to them.
+"""The modules that have what `dmljax` exports, each of which is imported when one of its names is first used.
 
-`python tests/tools/generated.py` writes this file.
+`python tests/tools/generated.py` writes this file, and `functions.pyi`, which type checkers read.
 """
 
+# fmt: off
+_NAMES = {{
+{names}
+}}
+# fmt: on
+HOMES = {{name: module for module, names in _NAMES.items() for name in names.split()}}
+'''
+STUB_TEXT = """\
 # fmt: off
 {imports}
 {all}
 # fmt: on
-
-for _name in __all__:
-    if _name != "directml":
-        globals()[_name].__module__ = "dmljax"  # the module that users import it from
-'''
+HOMES: dict[str, str]
+"""
 DIRECTML_TEXT = '''\
 """DirectML's descriptors, which mirror directml.h: validated, lowered to functions of arrays, read and written as JSON.
 
@@ -98,8 +103,19 @@ if not _typing.TYPE_CHECKING:  # a type checker refuses unknown names by itself
 
 def functions_text() -> str:
     """The text of `dmljax/functions.py`."""
-    modules = _modules(FUNCTIONS, is_desc=False) | {"": ("directml",)}
-    return FUNCTIONS_TEXT.format(imports=_imports(modules), all=_exported(modules))
+    modules = _modules(FUNCTIONS, is_desc=False)
+    names = "\n".join(f'    "dmljax{module}": """\n{_indented(names)}""",' for module, names in modules.items())
+    return FUNCTIONS_TEXT.format(names=names)
+
+
+def _indented(names: Sequence[str]) -> str:
+    return "\n".join(f"        {row}" for row in textwrap.wrap(" ".join(names), 110))
+
+
+def stub_text() -> str:
+    """The text of `dmljax/functions.pyi`."""
+    modules = {"": ("directml",)} | _modules(FUNCTIONS, is_desc=False)
+    return STUB_TEXT.format(imports=_imports(modules), all=_exported(modules))
 
 
 def directml_text() -> str:
@@ -266,6 +282,7 @@ def results_text() -> str:
 # In this order, since the later ones import dmljax
 GENERATED: dict[Path, Callable[[], str]] = {
     PACKAGE / "functions.py": functions_text,
+    PACKAGE / "functions.pyi": stub_text,
     PACKAGE / "directml.py": directml_text,
     FOREIGN_NAMES: foreign_names_text,
     NOTEBOOKS / "operators.md": operators_text,

@@ -548,13 +548,13 @@ def scatter(
 
     `input` and `indices` have the same sizes except along `axis`, and `updates` has the shape of `indices`. A negative
     index counts from the end; an index that is still out of range overwrites nothing. Where several updates go to one
-    element, the last in row-major order wins, and only it has a gradient.
+    element, the last in row-major order wins, and only it has a gradient. With `unique_indices`, a GPU or TPU need not
+    find the last; if you break the promise, such elements and their gradients are undefined.
 
     Args:
         input: Array to copy.
         updates: New elements, in the shape of `indices`.
-        unique_indices: Whether at most one update goes to each element, as the caller promises. That saves GPUs and
-            TPUs finding the last. If the promise is broken, these elements and their gradients are undefined.
+        unique_indices: Whether you promise that at most one update goes to each element.
 
     >>> scatter(
     ...     jnp.array([0, 1, 2, 3]),
@@ -636,14 +636,14 @@ def scatter_nd(
     A tuple that has fewer coordinates than `input` has dimensions overwrites a block: `updates` has the shape
     `indices.shape[:-1] + input.shape[indices.shape[-1]:]`. A negative index counts from the end; a tuple with an index
     that is still out of range overwrites nothing. Where several updates go to one element, the last in row-major order
-    wins, and only it has a gradient.
+    wins, and only it has a gradient. With `unique_indices`, a GPU or TPU need not find the last; if you break the
+    promise, such elements and their gradients are undefined.
 
     Args:
         input: Array to copy.
         indices: Tuples of integers, in the last dimension; a negative index counts from the end.
         updates: New elements, or blocks, for each tuple.
-        unique_indices: Whether at most one update goes to each element, as the caller promises. That saves GPUs and
-            TPUs finding the last. If the promise is broken, these elements and their gradients are undefined.
+        unique_indices: Whether you promise that at most one update goes to each element.
 
     >>> scatter_nd(
     ...     jnp.zeros((3, 2), int),
