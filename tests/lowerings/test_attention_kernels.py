@@ -185,18 +185,61 @@ def test_hidden_keys_count_where_a_bias_outweighs_the_mask(case: Any, kernels_fo
     agree_for(chip, partial(slopes, attended), kernels_for, *arrays)
 
 
+FILLED = [
+    (chip, hiding, fill)
+    for chip in CHIPS
+    for hiding in ("a mask", "bounds", "padding")
+    for fill in (-np.inf, LOWEST, -1e30, -1e4, -2.0)
+    if fill > -np.inf or hiding != "padding"
+]
+
+
+@pytest.mark.parametrize("case", few_of(FILLED, ("gpu", "a mask", -2.0), ("gpu", "padding", -1e30)), ids=str)
+def test_a_fill_takes_the_place_of_hidden_scores(case: Any, kernels_for: Callable[[str], None]) -> None:
+    """A hidden score may be lower than the fill, or infinite."""
+    chip, hiding, fill = case
+    positions = {"gpu": 150, "tpu": 600}[chip]  # several blocks
+    *arrays, key = (coarse(1, 2, 1, positions, 16) for _ in range(3))
+    end = jnp.arange(1, positions + 1, dtype=np.int32).reshape(1, 1, 1, positions, 1)
+    mask = lowerings.Mask(end=end, fill=jnp.float32(fill))
+    if hiding == "a mask":
+        is_seen = RNG.random((1, 2, 1, positions, positions)) < 0.6
+        mask = mask._replace(is_seen=jnp.asarray(is_seen).at[..., 0].set(True))
+    bias = jnp.zeros((1, 1, 1, 1, positions)).at[..., : positions // 2].set(LOWEST) if hiding == "padding" else None
+
+    def attended(query: Any, value: Any, key: Any) -> Any:
+        return lowerings.attention(query, [key], [value], jnp.float32(3.0), bias, mask, precision=None)
+
+    def both(*arrays: Any) -> Any:
+        # Only the last query sees the last key.
+        hidden = key.at[..., -1, :].set(np.inf)
+        return slopes(attended, *arrays, key), attended(*arrays, hidden)[..., :-1, :]
+
+    agree_for(chip, both, kernels_for, *arrays)
+
+
 @pytest.mark.parametrize(
-    ("padding", "after"), [(None, [1, 2, 3, 4]), (0, [1, 2, 3, 4]), (512, [4, 4, 3, 4]), (1000, [4, 4, 4, 4])]
+    ("padding", "number", "after"),
+    [
+        (None, {"added": -1e4}, [1, 2, 3, 4]),
+        (0, {"added": -1e4}, [1, 2, 3, 4]),
+        (512, {"added": -1e4}, [4, 4, 3, 4]),
+        (1000, {"added": -1e4}, [4, 4, 4, 4]),
+        (None, {"fill": -1e30}, [1, 2, 3, 4]),
+        (None, {"fill": -1e9}, [4, 4, 4, 4]),
+        (0, {"fill": -np.inf}, [1, 2, 3, 4]),
+        (512, {"fill": -1e30}, [4, 4, 3, 4]),
+    ],
 )
-def test_blocks_that_no_query_needs_are_skipped(padding: int | None, after: list[int]) -> None:
+def test_blocks_that_no_query_needs_are_skipped(
+    padding: int | None, number: dict[str, float], after: list[int]
+) -> None:
     """Queries of padding need all keys."""
     query = jnp.zeros((1, 1, 1, 1024, 8))
-    bias = normal(1, 1, 1, 1, 1024).at[..., :padding].set(-1e9) if padding else normal(1, 1, 1, 1, 1024)
+    bias = normal(1, 1, 1, 1, 1024).at[..., :padding].set(LOWEST) if padding else normal(1, 1, 1, 1, 1024)
     operands = {"query": query, "key": query, "value": query} | ({} if padding is None else {"bias": bias})
-    operands |= {
-        "end": jnp.arange(1, 1025, dtype=np.int32).reshape(1, 1, 1, 1024, 1),
-        "added": jnp.full((1,) * 5, -1e4),
-    }
+    operands |= {"end": jnp.arange(1, 1025, dtype=np.int32).reshape(1, 1, 1, 1024, 1)}
+    operands |= {name: jnp.full((1,) * 5, x) for name, x in number.items()}
     spans = attention_kernels._spans(operands, attention_kernels._sizes(operands, 256, 256))
     assert spans["first"].tolist() == [[0, 0, 0, 0]]
     assert spans["after"].tolist() == [after]

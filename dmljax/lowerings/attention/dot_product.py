@@ -29,13 +29,15 @@ from dmljax.types import widened
 class Mask(NamedTuple):
     """The keys that each query attends to. A key is hidden if any part hides it; a part that is None hides none.
 
-    All broadcast to the scores; the bounds have size 1 along the keys. `added` is added to the score of a hidden key.
+    All broadcast to the scores; the bounds have size 1 along the keys. `added` is added to the score of a hidden key,
+    or `fill` takes its place.
     """
 
     added: Array | None = None
     is_seen: Array | None = None
     begin: Array | None = None  # the position of the first key that the query attends to
     end: Array | None = None  # the position after the last key
+    fill: Array | None = None
 
 
 def attention(
@@ -176,7 +178,7 @@ def _in_shares(
 
     def shared(name: str, x: Array) -> Array:
         """The operand with the shares as batches."""
-        if name in ("scale", "added"):
+        if name in ("scale", "added", "fill"):
             return x
         x = jnp.broadcast_to(x, (batch, *x.shape[1:]))
         axis = {"key": 3, "value": 3, "bias": 4, "is_seen": 4}.get(name)
@@ -259,8 +261,11 @@ def _scores(products: Array, arrays: Arrays) -> Array:
     seen += [position < arrays["end"]] if "end" in arrays else []
     if not seen:
         return scores
+    is_seen = functools.reduce(jnp.logical_and, seen)
+    if "fill" in arrays:
+        return jnp.where(is_seen, scores, arrays["fill"])
     added = arrays["added"]
-    return scores + jnp.where(functools.reduce(jnp.logical_and, seen), jnp.zeros_like(added), added)
+    return scores + jnp.where(is_seen, jnp.zeros_like(added), added)
 
 
 # Blocks of queries

@@ -68,8 +68,8 @@ def slopes_of_part(
     return {name: _sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)}
 
 
-_SHARED = ("bias", "is_seen", "begin", "end", "scale", "added")  # operands that all batches may share
-_NUMBERS = ("scale", "added")  # operands whose derivatives are sums over everything
+_SHARED = ("bias", "is_seen", "begin", "end", "scale", "added", "fill")  # operands that all batches may share
+_NUMBERS = ("scale", "added", "fill")  # operands whose derivatives are sums over everything
 
 
 # The result, and with `has_lse` the two summands of the logarithm of the sum of exp(score) for each query
@@ -243,8 +243,8 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 
 
 def _chip(*, way: Way, moving: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
-    """The chip of the kernel, if any; slopes by a bias, which has an element for each score, have no kernel."""
-    return None if "bias" in moving else way.chip
+    """The chip of the kernel, if any; slopes by a bias, which has an element for each score, or a fill have none."""
+    return None if {"bias", "fill"} & {*moving} else way.chip
 
 
 _DIMENSIONS = {

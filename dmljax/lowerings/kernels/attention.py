@@ -30,17 +30,18 @@ Types = dict[str, jax.ShapeDtypeStruct]
 # for each score or for each key; "begin" and "end", the bounds of the keys that a query attends to, and "delta", the
 # sum of its result times the derivative by it, with one element for each query; "lse", the logarithm of the sum of
 # exp(score), as two summands for each query: its highest score, and the logarithm of the sum of exp(score - highest),
-# which one number would round away where the highest is -1e9; "scale" and "added".
+# which one number would round away where the highest is -1e9; "scale"; and "added" or "fill".
 
 _OF_KEYS = ("key", "value")
 _OF_SCORES = ("bias", "is_seen")
 _OF_QUERIES = ("begin", "end", "delta", "by_scale", "by_added")
-_NUMBERS = ("scale", "added")
+_NUMBERS = ("scale", "added", "fill")
 _SPANS = ("first", "after")
 
 # Added to a score, this leaves a key without weight beside a visible one, if the products of queries and keys, times
 # the scale, are between -4,400 and 4,400. Nothing else could tell without reading keys that are hidden.
 HIDES = -9e3
+_FILLS = -1e30  # as a score, this leaves a key without weight beside a visible one, if such products are above it
 
 
 class Sizes(NamedTuple):
@@ -90,7 +91,9 @@ def _scores(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any]:
     visible += [position >= block["begin"]] if "begin" in block else []
     visible += [position < block["end"]] if "end" in block else []
     seen = functools.reduce(operator.and_, visible) if visible else None
-    if seen is not None:
+    if seen is not None and "fill" in block:
+        scores = jnp.where(seen, scores, block["fill"])
+    elif seen is not None:
         scores += jnp.where(seen, np.float32(0), block["added"])
     if sizes.keys % sizes.columns:
         scores = jnp.where(position < sizes.keys, scores, -np.inf)
@@ -137,7 +140,10 @@ def _slopes(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
     scores, seen = _scores(block, first, sizes)
     highest, log_of_weight = block["lse"]
     probs = jnp.exp2((scores - highest) * _LOG2_OF_E - log_of_weight * _LOG2_OF_E)
-    return probs, probs * (_product(block["slope"], block["value"], 1) - block["delta"]), seen
+    slopes = probs * (_product(block["slope"], block["value"], 1) - block["delta"])
+    if seen is not None and "fill" in block:
+        slopes = jnp.where(seen, slopes, np.float32(0))
+    return probs, slopes, seen
 
 
 def _product_of_slopes(slopes: Any, other: Any) -> Any:
@@ -171,38 +177,40 @@ def _spans(operands: Arrays, sizes: Sizes) -> Arrays:
     """The blocks of keys that each block of queries attends to: "first" and "after"; nothing if these are all.
 
     Other blocks are skipped, because none of their keys has weight. A query that sees no key has the same number added
-    to all of its scores, so no key can be skipped.
+    to all of its scores, or in place of them, so no key can be skipped.
     """
     if "is_seen" in operands or not ("begin" in operands or "end" in operands):
         return {}
     (count, last), keys = sizes.blocks, np.int32(sizes.keys)
     everywhere = jnp.zeros((1, 1, 1, 1, 1), np.int32)
     bounds = operands.get("begin", everywhere), operands.get("end", everywhere + keys)
-    batch = max(x.shape[0] for x in (*bounds, operands["added"], operands.get("bias", everywhere)))
+    number, hides = (operands["fill"], _FILLS) if "fill" in operands else (operands["added"], HIDES)
+    batch = max(x.shape[0] for x in (*bounds, number, operands.get("bias", everywhere)))
     begin, end = (jnp.broadcast_to(x, (batch, 1, 1, sizes.queries, 1)).reshape(batch, -1) for x in bounds)
     filling = ((0, 0), (0, count * sizes.rows - sizes.queries))
     begin, end = (jnp.clip(jnp.pad(x, filling, mode="edge"), 0, keys).reshape(batch, count, -1) for x in (begin, end))
-    all_count = jnp.any(end <= begin, -1) | ~(_handicap(operands, begin, end) <= HIDES)
+    all_count = jnp.any(end <= begin, -1) | ~(_handicap(operands, number, begin, end) <= hides)
     columns = np.int32(sizes.columns)
     first, after = jnp.min(begin, -1) // columns, (jnp.max(end, -1) + (columns - 1)) // columns
     return {"first": jnp.where(all_count, 0, first), "after": jnp.where(all_count, np.int32(last), after)}
 
 
-def _handicap(operands: Arrays, begin: Any, end: Any) -> Any:
-    """What `added` and the bias add to a hidden key at most, beside a key that all queries of a block see.
+def _handicap(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
+    """What `number`, added or as a fill, and the bias give a hidden key at most, beside a key that all queries see.
 
     `begin` and `end` have the queries of a block in their last dimension. NaN if the bias leaves it open.
     """
-    added, bias = operands["added"][:, 0, 0, :, 0], operands.get("bias")
+    number, bias = number[:, 0, 0, :, 0], operands.get("bias")
     if bias is None:
-        return added
+        return number
     if bias.shape[3] > 1:  # reading a bias of all scores takes as long as computing what it may show
-        return jnp.where(added == -np.inf, added, np.nan)
+        return jnp.where(number == -np.inf, number, np.nan)
     bias = bias.astype(np.float32).reshape(bias.shape[0], -1, 1, bias.shape[4])
     position = lax.broadcasted_iota(np.int32, (1, 1, bias.shape[3]), 2)
     seen = (jnp.max(begin, -1, keepdims=True) <= position) & (position < jnp.min(end, -1, keepdims=True))
     of_visible = jnp.max(jnp.where(seen[:, None], bias, -np.inf), -1)
-    return added + jnp.max(jnp.max(bias, -1) - of_visible, 1)
+    of_hidden = np.float32(0) if "fill" in operands else jnp.max(bias, -1)
+    return number + jnp.max(of_hidden - of_visible, 1)
 
 
 def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:

@@ -116,7 +116,7 @@ FORMS = {
         f"{PRODUCT}  h = Not(seen)  d = Where(h, low, p)  s = Where(other, d, low)  {REST}",
         "float low = {-inf}, bool[6] other = {1, 0, 1, 1, 1, 1}",
     ),
-    "filled": (f"{PRODUCT}  h = Not(seen)  s = Where(h, low, p)  {REST}", "float low = {-1e30}"),
+    "filled": (f"{PRODUCT}  h = Not(seen)  s = Where(h, low, p)  {REST}", "float low = {-1e9}"),
     "biased and masked": (f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}", "float low = {-inf}"),
     "filled and biased": (f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}", "float low = {-3.4e38}"),
     "guarded": (f"{PRODUCT}  f = Where(seen, zero, low)  s = Add(p, f)  {GUARD}", LOW),
@@ -209,7 +209,7 @@ CAUSAL = {
     "triangle that is hidden": (
         "sizes = Shape<start = 2>(p)  ones = ConstantOfShape(sizes)  m = Trilu<upper = 1>(ones, next)"
         "  high = Cast<to = 9>(m)  s = Where(high, low, p)",
-        "int64 next = {1}, float low = {-1e30}",
+        "int64 next = {1}, float low = {-10000}",
     ),
     "positions": (
         "n = Squeeze(of_q)  m = Squeeze(of_k)  own = Range(zero, n, one)  others = Range(zero, m, one)"
@@ -358,6 +358,15 @@ REPEATED = (
 )
 
 OTHERS = {
+    "filled with -10000, then biased": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  s = Add(f, bias)  {REST}", "float low = {-1e4}"
+    ),
+    "filled with a low number between biases": Near(
+        f"{PRODUCT}  a = Add(p, bias)  f = Where(seen, a, low)  s = Add(f, bias)  {REST}", "float low = {-1e30}"
+    ),
+    "filled before and after a bias": Near(
+        f"{PRODUCT}  f = Where(seen, p, low)  a = Add(f, bias)  s = Where(seen, a, low)  {REST}", "float low = {-1e30}"
+    ),
     "another axis": Near(f"{PRODUCT}  w = Softmax<axis = 1>(p)  y = MatMul(w, v)"),
     "no softmax": Near(f"{PRODUCT}  w = LogSoftmax<axis = -1>(p)  y = MatMul(w, v)"),
     "no product": Near(f"{PRODUCT}  w = Softmax<axis = -1>(p)  y = Add(w, bias)"),
@@ -405,19 +414,11 @@ OTHERS = {
     ),
     "a scaled bias": Near(f"{PRODUCT}  f = Add(p, bias)  s = Mul(f, two)  {REST}", "float two = {2}"),
     "a mask of the scores": Near(f"{PRODUCT}  h = Greater(p, low)  s = Where(h, p, low)  {REST}", "float low = {0}"),
-    "filled with 0": Near(FILLED, "float low = {0}"),
-    "filled with -10000": Near(FILLED, "float low = {-1e4}", change=large),
-    "filled with -10000 beside higher scores": Near(FILLED, "float low = {-1e4}"),
     "filled with a number that is not known": Near(FILLED, shapes={**read(FILLED), "low": ()}),
     "filled with two numbers": Near(
         f"{PRODUCT}  f = Where(seen, p, low)  s = Where(other, f, lower)  {REST}",
         "float low = {-1e30}, float lower = {-inf}, bool[6] other = {1, 0, 1, 1, 1, 1}",
         change=closed,
-    ),
-    "biased, then filled": Near(
-        f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}",
-        "float low = {-1e30}",
-        change=closed_beside_low_biases,
     ),
     "a bias of more batches": Near(f"{PRODUCT}  s = Add(p, biases)  {REST}"),
     "a mask of more batches": Near(
@@ -456,9 +457,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "form", few_of(OTHERS, "a causal mask of more dimensions", "filled with -10000", "scores of a smaller range")
-)
+@pytest.mark.parametrize("form", few_of(OTHERS, "a causal mask of more dimensions", "scores of a smaller range"))
 def test_another_form_runs_node_by_node(calls: Calls, form: str) -> None:
     model, inputs = OTHERS[form].model()
     assert_as_node_by_node(model, inputs)
@@ -466,6 +465,19 @@ def test_another_form_runs_node_by_node(calls: Calls, form: str) -> None:
 
 
 SAME = {
+    "filled with 0": Near(FILLED, "float low = {0}"),
+    "filled with -10000": Near(FILLED, "float low = {-1e4}", change=large),
+    "filled with -10000 beside higher scores": Near(FILLED, "float low = {-1e4}"),
+    "biased, then filled": Near(
+        f"{PRODUCT}  f = Add(p, bias)  s = Where(seen, f, low)  {REST}",
+        "float low = {-1e30}",
+        change=closed_beside_low_biases,
+    ),
+    "filled, beside infinite scores": Near(
+        FILLED,
+        "float low = {-1e9}",
+        change=lambda inputs: (inputs["k"].__setitem__((0, 0, 4), np.inf), inputs["seen"].__setitem__((2, 4), False)),
+    ),
     "a scale for each number of a query": Near(
         f"a = Mul(q, scales)  {TURNED}  s = MatMul(a, t)  {REST}", "float[8] scales = {1, 2, 3, 4, 5, 6, 7, 8}"
     ),
@@ -626,7 +638,11 @@ SAME = {
 @pytest.mark.parametrize(
     "form",
     few_of(
-        SAME, "a scaled key that is the value, of matrices as one batch", "repeated batches", "guarded, with low biases"
+        SAME,
+        "filled, beside infinite scores",
+        "a scaled key that is the value, of matrices as one batch",
+        "repeated batches",
+        "guarded, with low biases",
     ),
 )
 def test_a_near_form_gives_what_its_nodes_give(calls: Calls, form: str) -> None:
@@ -773,16 +789,21 @@ def test_few_positions_run_node_by_node(calls: Calls, monkeypatch: pytest.Monkey
     assert calls == []  # for 5 queries
 
 
-def test_float16_is_added_up_in_float32(calls: Calls) -> None:
-    nodes, constants = FORMS["biased"]
+@pytest.mark.parametrize(("form", "name", "number"), [("biased", "root", 0.6), ("masked", "low", -65504.0)])
+def test_float16_is_added_up_in_float32(calls: Calls, form: str, name: str, number: float) -> None:
+    nodes, _ = FORMS[form]
     shapes = {name: (*shape[:-1], 64) if name in "qk" else shape for name, shape in read(nodes).items()}
     inputs = arrays(shapes)
-    expected = by_onnxruntime(network(nodes, shapes, constants), inputs)
+    if "seen" in inputs:
+        inputs["seen"][2] = False
+    expected = by_onnxruntime(network(nodes, shapes, f"float {name} = {{{number}}}"), inputs)
     half = network(nodes, shapes)
-    half.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.6, np.float16), "root"))
+    half.graph.initializer.append(onnx.numpy_helper.from_array(np.array(number, np.float16), name))
     for one in half.graph.input:
-        one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
-    result = dmljax.onnx.load(half)(**{name: one.astype(np.float16) for name, one in inputs.items()})
+        if one.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    given = {name: one.astype(np.float16) if one.dtype == np.float32 else one for name, one in inputs.items()}
+    result = dmljax.onnx.load(half)(**given)
     assert len(calls) == 1
     assert result.dtype == np.float16
     np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-2)  # of inputs that are rounded
@@ -808,7 +829,7 @@ class Forms:
         self.nodes: list[str] = []
         self.constants: dict[str, Any] = {}
         self.inputs: dict[str, Any] = {}
-        self.has_fill = False
+        self.has_bias = False
 
     def chance(self, share: float) -> bool:
         return bool(self.random.random() < share)
@@ -882,6 +903,8 @@ class Forms:
         kind = self.pick(["scale", "bias", "added mask", "where", "where", "identity"])
         if kind == "scale":
             return self.scaled(name)
+        if kind in ("bias", "added mask"):
+            self.has_bias = True
         if kind == "bias":
             bias = self.numbers(*self.pick([(SIDE,), (SIDE, SIDE), (2, 1, 1, SIDE), (1, SIDE, SIDE, SIDE)]))
             return self.add(f"Add({name}, {self.input(bias)})")
@@ -889,7 +912,6 @@ class Forms:
             hidden, zero = (self.constant(np.float32(one)) for one in (self.pick(NUMBERS), 0))
             return self.add(f"Add({self.add(f'Where({self.mask()}, {zero}, {hidden})')}, {name})")
         if kind == "where":
-            self.has_fill = True
             fill = self.constant(np.float32(self.pick(NUMBERS)))
             pair = f"{name}, {fill}" if self.chance(0.8) else f"{fill}, {name}"
             return self.add(f"Where({self.mask()}, {pair})")
@@ -912,8 +934,8 @@ class Forms:
             zero, is_nan = self.constant(np.float32(0)), self.add(f"IsNaN({weights})")
             weights = self.add(f"Where({is_nan}, {zero}, {weights})")
         result = self.add(f"MatMul({weights}, {factors[2]})")
-        # What a mask replaces, and what a guard does, is known only for finite scores.
-        if not self.has_fill and not guarded and self.chance(0.3):
+        # What a mask replaces before a bias, and what a guard does, is known only for finite scores.
+        if not self.has_bias and not guarded and self.chance(0.3):
             chosen = self.inputs[self.pick([query, key, value])]
             chosen.reshape(-1)[self.random.integers(chosen.size)] = self.pick([np.inf, -np.inf, np.nan])
         outputs = [result]

@@ -30,7 +30,7 @@ from dmljax.types import FLOATS, widened
 # fuses the nodes better: 58 kernels instead of 70 on an H100 for 4 layers of 64 positions.
 _FEWEST = 128
 _MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
-_ABSORBING = -1e30  # numbers up to this bound stay the same if a score is added
+_ABSORBING = -1e30  # numbers up to this bound stay the same if a score or a bias is added
 
 
 class _Other(Exception):
@@ -229,12 +229,13 @@ class _Scores:
     biases: list[Array] = field(default_factory=list)
     are_seen: list[Array] = field(default_factory=list)
     first: int | None = None  # if the mask is causal, the number of keys that the first query sees
-    added: float = -math.inf  # to hidden scores
+    number: float = -math.inf  # for hidden scores
+    is_added: bool = True  # to them, or takes their place
 
 
 def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _Scores:
     """Reads the nodes from the product of queries and keys, of this rank and these last sizes, to the softmax."""
-    scores, fills, biases = _Scores(), set[float](), list[str]()
+    scores, fills, biases = _Scores(), list[tuple[float, int]](), list[str]()
     for before, node in pairwise(reversed(nodes.written.scores)):
         place = node.inputs.index(before.outputs[0])
         match node.operator:
@@ -251,14 +252,16 @@ def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _
             case "Add":
                 biases.append(node.inputs[1 - place])
             case "Where":
-                fill = nodes.known_number(node.inputs[3 - place])
-                # The mask is added, which gives the same number where -infinity or a very low one replaces a score.
-                # A bias may be as low itself.
-                _require(fill == -math.inf or (fill <= _ABSORBING and not biases))
-                fills.add(fill)
+                fills.append((nodes.known_number(node.inputs[3 - place]), len(biases)))
                 _add_mask(scores, nodes, node.inputs[0], rank, sizes, is_seen=place == 1)
-    _require(len(fills) <= 1)
-    scores.added = max(fills, default=scores.added)
+    if fills:
+        scores.number, count = fills[0]
+        _require(all(fill == scores.number for fill, _ in fills))
+        # Beside a score, a very low number stays the same when a bias is added to both.
+        scores.is_added = count < len(biases)
+        if scores.number > -math.inf:  # which finite biases do not change
+            _require(all(before == count for _, before in fills))
+            _require(not scores.is_added or (count == 0 and scores.number <= _ABSORBING))
     for name in biases:
         _add_bias(scores, nodes, name, rank, sizes, is_only_mask=not fills)
     return scores
@@ -278,7 +281,7 @@ def _add_bias(
 ) -> None:
     triangle = nodes.triangle(name, sizes)
     if triangle is not None and triangle.rank <= rank and is_only_mask and scores.first is None:
-        scores.first, scores.added = triangle.first, triangle.added
+        scores.first, scores.number = triangle.first, triangle.added
     else:
         scores.biases.append(as_array(nodes.tensor(name)))
 
@@ -346,12 +349,14 @@ def _attention(nodes: _Nodes) -> Array:
     bias = reduce(operator.add, biases) if biases else None
     are_seen = [fitting(mask) for mask in scores.are_seen]
     is_seen = reduce(operator.and_, are_seen) if are_seen else None
-    mask = Mask(jnp.asarray(scores.added, wide), is_seen, end=_ends(scores.first, sizes))
-    if math.isfinite(scores.added) and is_seen is not None:
+    mask = Mask(is_seen=is_seen, end=_ends(scores.first, sizes))
+    number = jnp.asarray(scores.number, wide)
+    mask = mask._replace(added=number) if scores.is_added else mask._replace(fill=number)
+    if scores.is_added and math.isfinite(scores.number) and is_seen is not None:
         # A query that sees no key attends to all alike, and has no derivative through the scores that are replaced.
         queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
     is_open = None
-    removing = mask if scores.added == -math.inf else Mask()
+    removing = mask if scores.number == -math.inf else Mask()
     if _is_guarded(nodes) and not (bias is None and removing.is_seen is None):
         # A query that sees no key gives 0. Show it all keys first, so that derivatives are not NaN.
         is_open = _any_seen(removing, bias, sizes)
