@@ -213,7 +213,8 @@ def test_a_fill_takes_the_place_of_hidden_scores(case: Any, kernels_for: Callabl
     def both(*arrays: Any) -> Any:
         # Only the last query sees the last key.
         hidden = key.at[..., -1, :].set(np.inf)
-        return slopes(attended, *arrays, key), attended(*arrays, hidden)[..., :-1, :]
+        query, value = arrays
+        return slopes(attended, query, value, key), attended(query, value, hidden)[..., :-1, :]
 
     agree_for(chip, both, kernels_for, *arrays)
 

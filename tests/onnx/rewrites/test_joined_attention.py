@@ -464,6 +464,11 @@ def test_another_form_runs_node_by_node(calls: Calls, form: str) -> None:
     assert not calls
 
 
+def infinite(inputs: dict[str, Any]) -> None:
+    inputs["k"][0, 0, 4] = np.inf
+    inputs["seen"][2, 4] = False
+
+
 SAME = {
     "filled with 0": Near(FILLED, "float low = {0}"),
     "filled with -10000": Near(FILLED, "float low = {-1e4}", change=large),
@@ -476,7 +481,7 @@ SAME = {
     "filled, beside infinite scores": Near(
         FILLED,
         "float low = {-1e9}",
-        change=lambda inputs: (inputs["k"].__setitem__((0, 0, 4), np.inf), inputs["seen"].__setitem__((2, 4), False)),
+        change=infinite,
     ),
     "a scale for each number of a query": Near(
         f"a = Mul(q, scales)  {TURNED}  s = MatMul(a, t)  {REST}", "float[8] scales = {1, 2, 3, 4, 5, 6, 7, 8}"
