@@ -14,15 +14,15 @@ import dmljax.directml  # noqa: F401  # which knows every operator that a file m
 from dmljax.descriptors.base import Operator
 from dmljax.descriptors.bases import Activation
 from dmljax.descriptors.json_form import Fused, operator_of_type
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Kind, Member, Number, Struct
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Boolean, Integer, Member, MemberKind, Number, Struct
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, Problem, inside, require, within
 from dmljax.foundation.checks import UINT64_MAX, integer_in, parse_enum
-from dmljax.foundation.files import opened
+from dmljax.foundation.files import open_file
 from dmljax.foundation.scalars import Scalar
 from dmljax.graphs.assembly import Assembly, first_readers
-from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, written
+from dmljax.graphs.flatbuffer import Buffer, Packed, Table, TableReader, build
 from dmljax.graphs.graph import Graph
 from dmljax.ops.elementwise.elementary import ElementWiseIdentityDesc
 from dmljax.text import join_words, show, unused_name
@@ -56,7 +56,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Graph:
 
     def content(file: Path) -> bytes:
         nonlocal left
-        with opened(file, left, remedy="max_bytes of load counts all files together") as stream:
+        with open_file(file, left, remedy="max_bytes of load counts all files together") as stream:
             data: bytes = stream.read(left)
         left -= len(data)
         require((), _EXPORTED not in data, "must be a DirectML serialized graph, but jax.export.deserialize reads it")
@@ -90,11 +90,11 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
                     raise InvalidDesc(Problem("name", "must be unique among nodes", name))
                 if node.number(4, "B") == CONSTANT_NODE:
                     constants[name] = _constant(desc, read_constant)
-                    found = dict.fromkeys(node.texts(12), name)
+                    new_sources = dict.fromkeys(node.texts(12), name)
                 else:
                     operator, read, made = _operator(node, desc)
-                    found = dict(zip(made, assembly.add_node(name, operator, read), strict=True))
-                for edge, source in found.items():
+                    new_sources = dict(zip(made, assembly.add_node(name, operator, read), strict=True))
+                for edge, source in new_sources.items():
                     rule = "must be unique among inputs and outputs"
                     require("outputNames", edge not in sources and edge not in inputs, rule, edge)
                     sources[edge] = source
@@ -107,7 +107,7 @@ def parse(data: bytes, read_constant: Callable[[str], bytes]) -> Graph:
             raise InvalidDesc(Problem("graphOutputNames", "must name outputs of nodes", join_words(unknown)))
         assembly.inputs = {name: _layout(readers[name]) for name in inputs}
         assembly.constants = {name: _array(data, readers.get(name)) for name, data in constants.items()}
-        return assembly.finished({name: sources[name] for name in outputs})
+        return assembly.finish({name: sources[name] for name in outputs})
 
 
 def _layout(tensor: TensorDesc) -> TensorDesc:
@@ -124,10 +124,12 @@ def _array(data: bytes, reader: TensorDesc | None) -> np.ndarray[Any, Any]:
 
 def _constant(desc: TableReader, read_constant: Callable[[str], bytes]) -> bytes:
     detail = desc.table(6)
-    kind = desc.number(4, "B")
-    if detail is None or kind not in (NAMED_CONSTANT, RAW_CONSTANT):
-        raise InvalidDesc(Problem("data", "must be a constant's name (kind 1) or its bytes (kind 2)", f"kind {kind}"))
-    if kind == NAMED_CONSTANT:
+    storage = desc.number(4, "B")
+    if detail is None or storage not in (NAMED_CONSTANT, RAW_CONSTANT):
+        raise InvalidDesc(
+            Problem("data", "must be a constant's name (kind 1) or its bytes (kind 2)", f"kind {storage}")
+        )
+    if storage == NAMED_CONSTANT:
         return read_constant(detail.text(4))
     data = detail.numbers(4, "uint8")
     return b"" if data is None else data.tobytes()
@@ -149,10 +151,10 @@ def header_fields(operator: type[Operator]) -> Iterator[Member | str]:
 
 def _operator(node: TableReader, desc: TableReader) -> tuple[Operator, list[str], list[str]]:
     """An operator, and the names of the edges of its inputs and its outputs."""
-    kind = operator_of_type("type", desc.text(4))
-    with inside(kind.short_name):
+    operator_type = operator_of_type("type", desc.text(4))
+    with inside(operator_type.short_name):
         read, made = _Tensors(desc.tables(6), node.texts(10)), _Tensors(desc.tables(8), node.texts(12))
-        operator = kind(**_members(kind, desc.tables(10), read, made))
+        operator = operator_type(**_members(operator_type, desc.tables(10), read, made))
     return operator, read.edges, made.edges
 
 
@@ -189,13 +191,16 @@ class _Tensors:
 
 
 def _members(
-    kind: type[Operator], attributes: list[TableReader], read: _Tensors | None = None, made: _Tensors | None = None
+    operator_type: type[Operator],
+    attributes: list[TableReader],
+    read: _Tensors | None = None,
+    made: _Tensors | None = None,
 ) -> dict[str, Any]:
     """Reads the members of an operator, or of a fused activation, which has no tensors."""
     members: dict[str, Any] = {}
     left = iter(attributes)
     data_type = None
-    for field in header_fields(kind):
+    for field in header_fields(operator_type):
         if isinstance(field, str):
             next(left, None)  # skip the count; arrays store their own length
         elif field.tensor_kind is not None:
@@ -211,7 +216,7 @@ def _members(
     return members
 
 
-def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> Any:
+def _value(kind: MemberKind, attribute: TableReader, data_type: DataType | None) -> Any:
     """Reads an attribute in the form that a descriptor takes."""
     form = attribute.number(6, "B")
     if form in _FORMS:
@@ -231,7 +236,7 @@ def _value(kind: Kind, attribute: TableReader, data_type: DataType | None) -> An
     raise InvalidDesc(Problem((), "wrong kind of value for this member", form))
 
 
-def _numbers(kind: Kind, numbers: tuple[Any, ...] | None) -> Any:
+def _numbers(kind: MemberKind, numbers: tuple[Any, ...] | None) -> Any:
     """The value of a struct: a number, or the two numbers of a ScaleBias or Size2D."""
     if numbers is None:
         return None
@@ -249,10 +254,10 @@ def _scalar(value: TableReader, data_type: DataType) -> Scalar:
 
 
 def _activation(value: TableReader) -> Operator:
-    kind = operator_of_type("type", value.text(4))
-    if not isinstance(kind, type) or not issubclass(kind, Activation):
-        raise InvalidDesc(Problem("type", "must be an activation", kind.type))
-    return kind(**_members(kind, value.tables(6)))
+    operator_type = operator_of_type("type", value.text(4))
+    if not isinstance(operator_type, type) or not issubclass(operator_type, Activation):
+        raise InvalidDesc(Problem("type", "must be an activation", operator_type.type))
+    return operator_type(**_members(operator_type, value.tables(6)))
 
 
 # Writing
@@ -290,7 +295,7 @@ def serialize(graph: Graph) -> bytes:
             for name, value in graph.constants.items()
         ]
         nodes = [_node(graph, name, edges) for name in graph.order]
-        return written({4: [*constants, *nodes], 6: list(graph.inputs), 8: list(graph.outputs)})
+        return build({4: [*constants, *nodes], 6: list(graph.inputs), 8: list(graph.outputs)})
 
 
 def _bytes_of(desc: TensorDesc, value: Any) -> np.ndarray[Any, Any]:
@@ -370,14 +375,14 @@ def _tensor_table(tensor: TensorDesc) -> Table:
 
 
 def _attributes(node: Operator) -> list[Table]:
-    found: list[Table] = []
+    tables: list[Table] = []
     lengths = {field.kind.count: len(getattr(node, field.field) or ()) for field in node.members() if field.kind.count}
     for field in header_fields(type(node)):
         if isinstance(field, str):
-            found.append(_attribute(field, UINT32, Packed("I", (lengths[field],))))
+            tables.append(_attribute(field, UINT32, Packed("I", (lengths[field],))))
         elif field.tensor_kind is None:
-            found.append(_attribute_of(node, field))
-    return found
+            tables.append(_attribute_of(node, field))
+    return tables
 
 
 def _attribute(name: str | None, form: int, value: Table | Packed | None) -> Table:
@@ -407,7 +412,7 @@ def _activation_table(value: Operator) -> Table:
     return {4: type(value).type, 6: _attributes(value)}
 
 
-def _form_of(kind: Kind, operator: str) -> int:
+def _form_of(kind: MemberKind, operator: str) -> int:
     """The storage form of a kind of member in DirectML's schema: a BOOL is a UINT, except in one operator."""
     match kind:
         case Fused():

@@ -82,8 +82,8 @@ def lowered_for(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         return
     name = "cuda" if platform == "gpu" else platform
 
-    def of_one_platform(*operands: Any, default: Any, **ways: Any) -> Any:
-        return ways.get(name, default)(*operands)
+    def of_one_platform(*operands: Any, default: Any, **by_platform: Any) -> Any:
+        return by_platform.get(name, default)(*operands)
 
     monkeypatch.setattr(jax.lax, "platform_dependent", of_one_platform)
     jax.clear_caches()

@@ -211,23 +211,23 @@ def check_shared_and_divided(
     cuts = list(dict.fromkeys(cut for key in of_devices[0] for cut in (frozenset({key}), keys - {key})))
     floats = [key for key, x in of_devices[0].items() if x.dtype == np.float32]
 
-    def values_and_slopes(given: dict[str, Any], weight: Any) -> tuple[Any, dict[str, Any]]:
+    def values_and_grads(given: dict[str, Any], weight: Any) -> tuple[Any, dict[str, Any]]:
         def loss(some: dict[str, Any]) -> tuple[Any, Any]:
             values = function(given | some)
             leaves = [one.ravel() for one in jax.tree.leaves(values) if one.dtype == np.float32]
             parts = (jnp.vdot(jnp.cos(jnp.arange(one.size, dtype=np.float32)), one) for one in leaves)
             return sum(parts, jnp.float32(0)) * weight, values
 
-        slopes, values = jax.grad(loss, has_aux=True)({key: given[key] for key in floats})
-        return values, slopes
+        grads, values = jax.grad(loss, has_aux=True)({key: given[key] for key in floats})
+        return values, grads
 
-    def inside(shared: dict[str, Any], own: dict[str, Any], weights: Any) -> list[Any]:
+    def inside(shared: dict[str, Any], parts: dict[str, Any], weights: Any) -> list[Any]:
         results = []
         for cut in cuts:
-            given = {key: own[key][0] if key in cut else shared[key] for key in keys}
-            values, slopes = values_and_slopes(given, weights[0])
-            slopes = {key: one[None] if key in cut else one for key, one in slopes.items()}
-            results.append((jax.tree.map(lambda one: one[None], values), slopes))
+            given = {key: parts[key][0] if key in cut else shared[key] for key in keys}
+            values, grads = values_and_grads(given, weights[0])
+            grads = {key: one[None] if key in cut else one for key, one in grads.items()}
+            results.append((jax.tree.map(lambda one: one[None], values), grads))
         return results
 
     of_slopes = [{key: P("devices") if key in cut else P() for key in floats} for cut in cuts]
@@ -237,9 +237,9 @@ def check_shared_and_divided(
         in_specs=(P(), P("devices"), P("devices")),
         out_specs=[(P("devices"), one) for one in of_slopes],
     )
-    own = jax.tree.map(lambda *both: np.stack(both), *of_devices)
-    alone = jax.jit(values_and_slopes)
-    for cut, (values, slopes) in zip(cuts, jax.jit(mapped)(of_devices[0], own, weights), strict=True):
+    parts = jax.tree.map(lambda *both: np.stack(both), *of_devices)
+    alone = jax.jit(values_and_grads)
+    for cut, (values, grads) in zip(cuts, jax.jit(mapped)(of_devices[0], parts, weights), strict=True):
         every = [
             alone({key: (one if key in cut else of_devices[0])[key] for key in keys}, weight)
             for one, weight in zip(of_devices, weights, strict=True)
@@ -249,7 +249,7 @@ def check_shared_and_divided(
             both = np.stack([of_one[key] for _, of_one in every])
             expected = both if key in cut else both.sum(0)
             np.testing.assert_allclose(
-                slopes[key], expected, rtol=1e-5, atol=1e-5 * np.abs(both).max(initial=0), err_msg=f"{key}, {cut}"
+                grads[key], expected, rtol=1e-5, atol=1e-5 * np.abs(both).max(initial=0), err_msg=f"{key}, {cut}"
             )
 
 

@@ -74,13 +74,15 @@ def test_attention_is_masked_by_order_and_by_length() -> None:
 
     batched = jax.jit(jax.vmap(attention))
     require_close(batched(query, key, value, lengths), plain(query, key, value))
-    ways = (lambda *given: batched(*given, lengths)), plain
-    slopes, wanted = (
-        jax.jit(jax.grad(lambda *given, way=way: jnp.sin(way(*given)).sum(), argnums=(0, 1, 2)))(query, key, value)
-        for way in ways
+    attentions = (lambda *given: batched(*given, lengths)), plain
+    grads, wanted = (
+        jax.jit(jax.grad(lambda *given, attention=attention: jnp.sin(attention(*given)).sum(), argnums=(0, 1, 2)))(
+            query, key, value
+        )
+        for attention in attentions
     )
-    for slope, expected in zip(slopes, wanted, strict=True):
-        require_close(slope, expected)
+    for grad, expected in zip(grads, wanted, strict=True):
+        require_close(grad, expected)
 
 
 def test_a_beam_search_runs_in_a_scan() -> None:
@@ -101,14 +103,14 @@ def test_a_beam_search_runs_in_a_scan() -> None:
     (sequences, scores), _ = jax.jit(lambda start: jax.lax.scan(step, start, jnp.arange(steps)))(start)
 
     logs = np.asarray(jax.nn.log_softmax(transitions))
-    found = [(0.0, [0])]
+    best = [(0.0, [0])]
     for _ in range(steps):
         longer = [
-            (score + logs[path[-1], token], [*path, token]) for score, path in found for token in range(vocabulary)
+            (score + logs[path[-1], token], [*path, token]) for score, path in best for token in range(vocabulary)
         ]
-        found = sorted(longer, key=lambda one: -one[0])[:beams]
-    assert sequences.tolist() == [path[1:] for _, path in found]
-    require_close(scores, [score for score, _ in found])
+        best = sorted(longer, key=lambda one: -one[0])[:beams]
+    assert sequences.tolist() == [path[1:] for _, path in best]
+    require_close(scores, [score for score, _ in best])
 
 
 def test_the_largest_gradients_are_sent_and_the_rest_accumulates() -> None:
@@ -180,9 +182,9 @@ def test_a_quantized_layer_is_trained_through_its_rounding() -> None:
         back = dmljax.element_wise_dequantize_linear(q, scale, jnp.int8(0))
         return weights + jax.lax.stop_gradient(back - weights)
 
-    slope = jax.jit(jax.grad(lambda weights: jnp.square(x @ fake(weights)).sum()))(weights)
+    grad = jax.jit(jax.grad(lambda weights: jnp.square(x @ fake(weights)).sum()))(weights)
     rounded = np.clip(np.round(weights / scale), -128, 127) * 0.05
-    np.testing.assert_allclose(slope, 2 * x.T @ (x @ rounded), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(grad, 2 * x.T @ (x @ rounded), rtol=1e-4, atol=1e-4)
 
     q = dmljax.element_wise_quantize_linear(weights, scale, jnp.int8(0))
     quantized, x_scale, x_zero = dmljax.dynamic_quantize_linear(x)
@@ -202,28 +204,28 @@ def test_causal_attention_is_mapped_over_examples_and_differentiated() -> None:
         heads = (x.reshape(6, 2, 8) for x in (query, key, value))
         return jax.nn.dot_product_attention(*heads, is_causal=True).sum()
 
-    found, expected = (jax.jit(jax.vmap(jax.grad(one, argnums=(0, 1, 2))))(query, key, value) for one in (loss, plain))
-    for slope, other in zip(found, expected, strict=True):
-        require_close(slope, other)
+    actual, expected = (jax.jit(jax.vmap(jax.grad(one, argnums=(0, 1, 2))))(query, key, value) for one in (loss, plain))
+    for grad, other in zip(actual, expected, strict=True):
+        require_close(grad, other)
 
 
 def test_a_tree_of_parameters_takes_a_step_of_adam() -> None:
     parameters = {"w": random(3, 2), "b": random(2)}
-    zeros, slopes = jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.cos, parameters)
+    zeros, grads = jax.tree.map(jnp.zeros_like, parameters), jax.tree.map(jnp.cos, parameters)
 
     @jax.jit
-    def update(parameters: Any, first: Any, second: Any, slopes: Any) -> Any:
+    def update(parameters: Any, first: Any, second: Any, grads: Any) -> Any:
         results = jax.tree.map(
             lambda p, m, v, g: dmljax.adam_optimizer(
                 p, m, v, g, 1, learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8
             ),
-            *(parameters, first, second, slopes),
+            *(parameters, first, second, grads),
         )
         return jax.tree.map(lambda result: result.parameters, results, is_leaf=lambda one: hasattr(one, "parameters"))
 
     adam = optax.adam(1e-3)
-    steps, _ = adam.update(slopes, adam.init(parameters))
-    jax.tree.map(require_close, update(parameters, zeros, zeros, slopes), optax.apply_updates(parameters, steps))
+    steps, _ = adam.update(grads, adam.init(parameters))
+    jax.tree.map(require_close, update(parameters, zeros, zeros, grads), optax.apply_updates(parameters, steps))
 
 
 def test_weights_of_4_bits_in_blocks_are_multiplied() -> None:
@@ -308,33 +310,35 @@ def test_a_graph_of_a_cpp_program_is_written_in_python() -> None:
 
 
 def test_a_program_of_pydirectml_is_written_from_memory() -> None:
-    import dmljax.pydirectml as dml
+    import dmljax.pydirectml as pydirectml
 
-    device = dml.Device(True, False)
-    builder = dml.GraphBuilder(device)
-    image = dml.input_tensor(builder, 0, dml.TensorDesc(dml.TensorDataType.FLOAT32, [1, 2, 5, 5]))
-    filters = dml.input_tensor(builder, 1, dml.TensorDesc(dml.TensorDataType.FLOAT32, [3, 2, 3, 3]))
-    head = dml.input_tensor(builder, 2, dml.TensorDesc(dml.TensorDataType.FLOAT32, [1, 1, 12, 4]))
-    convolved = dml.convolution(
+    device = pydirectml.Device(True, False)
+    builder = pydirectml.GraphBuilder(device)
+    image = pydirectml.input_tensor(builder, 0, pydirectml.TensorDesc(pydirectml.TensorDataType.FLOAT32, [1, 2, 5, 5]))
+    filters = pydirectml.input_tensor(
+        builder, 1, pydirectml.TensorDesc(pydirectml.TensorDataType.FLOAT32, [3, 2, 3, 3])
+    )
+    head = pydirectml.input_tensor(builder, 2, pydirectml.TensorDesc(pydirectml.TensorDataType.FLOAT32, [1, 1, 12, 4]))
+    convolved = pydirectml.convolution(
         image,
         filters,
         strides=[1, 1],
         start_padding=[1, 1],
         end_padding=[1, 1],
-        fused_activation=dml.FusedActivation(dml.OperatorType.ACTIVATION_RELU),
+        fused_activation=pydirectml.FusedActivation(pydirectml.OperatorType.ACTIVATION_RELU),
     )
-    pooled = dml.max_pooling(convolved, window_sizes=[2, 2], strides=[2, 2]).values
-    flat = dml.reinterpret(pooled, dml.TensorDataType.FLOAT32, [1, 1, 1, 12], [12, 12, 12, 1])
-    scored = dml.activation_soft_max(dml.gemm(flat, head))
-    operator = builder.build(dml.ExecutionFlags.NONE, [scored])
+    pooled = pydirectml.max_pooling(convolved, window_sizes=[2, 2], strides=[2, 2]).values
+    flat = pydirectml.reinterpret(pooled, pydirectml.TensorDataType.FLOAT32, [1, 1, 1, 12], [12, 12, 12, 1])
+    scored = pydirectml.activation_soft_max(pydirectml.gemm(flat, head))
+    operator = builder.build(pydirectml.ExecutionFlags.NONE, [scored])
     x, w, h = random(1, 2, 5, 5), random(3, 2, 3, 3, seed=1), random(1, 1, 12, 4, seed=2)
-    bindings = [dml.Binding(image, x), dml.Binding(filters, w), dml.Binding(head, h)]
+    bindings = [pydirectml.Binding(image, x), pydirectml.Binding(filters, w), pydirectml.Binding(head, h)]
     outputs = device.compute(operator, bindings, [scored])
-    found = np.array(outputs[0], np.float32)
+    actual = np.array(outputs[0], np.float32)
 
     plain = jax.nn.relu(jax.lax.conv(jnp.asarray(x), jnp.asarray(w), (1, 1), "SAME"))
     largest = jax.lax.reduce_window(plain, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
-    require_close(found.reshape(1, 4), jax.nn.softmax(largest.reshape(1, 12) @ h[0, 0]))
+    require_close(actual.reshape(1, 4), jax.nn.softmax(largest.reshape(1, 12) @ h[0, 0]))
 
 
 def test_an_onnx_model_is_tuned_with_optax() -> None:
@@ -347,8 +351,8 @@ def test_an_onnx_model_is_tuned_with_optax() -> None:
 
         @jax.jit
         def step(weights: Any, state: Any) -> Any:
-            loss, slope = jax.value_and_grad(lambda weights: jnp.square(apply(weights, x) - target).mean())(weights)
-            updates, state = optimizer.update(slope, state)
+            loss, grad = jax.value_and_grad(lambda weights: jnp.square(apply(weights, x) - target).mean())(weights)
+            updates, state = optimizer.update(grad, state)
             return optax.apply_updates(weights, updates), state, loss
 
         losses = []

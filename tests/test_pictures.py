@@ -75,8 +75,8 @@ def test_results_stand_below_an_arrow_that_points_down_if_they_do_not_fit() -> N
     def places(wide: int) -> dict[str, tuple[int, int]]:
         figure: Any = draw({"x": np.zeros(wide), "z": np.zeros(2)}, {"y": np.zeros(5)}, heading="f(x, z)")
         assert figure.get_suptitle() == "f(x, z)"
-        found = {one.get_title(loc="left"): one.get_subplotspec() for one in figure.axes}
-        return {title: (found[title].rowspan.start, found[title].colspan.start) for title in "xzy"}
+        grids = {one.get_title(loc="left"): one.get_subplotspec() for one in figure.axes}
+        return {title: (grids[title].rowspan.start, grids[title].colspan.start) for title in "xzy"}
 
     assert places(wide=3) == {"x": (0, 0), "z": (0, 1), "y": (0, 3)}, "beside the arrow"
     assert places(wide=7) == {"x": (0, 0), "z": (0, 1), "y": (2, 0)}, "below the arrow"

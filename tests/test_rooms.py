@@ -81,13 +81,13 @@ def imported(path: Path) -> Iterator[tuple[str, ...]]:
     """The parts of the names of the modules that a module imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found = [name.name for name in node.names]
+            names = [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
             inner = [f"{node.module}.{name.name}" for name in node.names]
-            found = [name if is_module(name) else str(node.module) for name in inner]
+            names = [name if is_module(name) else str(node.module) for name in inner]
         else:
             continue
-        yield from (tuple(name.split(".")[1:]) for name in found if name.split(".")[0] == "dmljax")
+        yield from (tuple(name.split(".")[1:]) for name in names if name.split(".")[0] == "dmljax")
 
 
 def is_module(name: str) -> bool:

@@ -36,7 +36,7 @@ from dmljax.foundation.checks import (
     sequence,
 )
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.foundation.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncated, upper_bound
+from dmljax.foundation.scalars import ScaleBias, Size2D, exact, lower_bound, step, truncate, upper_bound
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, NEEDS_X64, DataType, HeaderEnum, widened, x64_enabled
 
@@ -65,7 +65,7 @@ OPERAND = ArrayKind("operands")
 QUANTIZED = ArrayKind("operands", may_have_4_bits=True)
 
 
-def groups_of(kinds: Mapping[str, "Kind"]) -> dict[ArrayKind, list[str]]:
+def groups_of(kinds: Mapping[str, "ArgumentKind"]) -> dict[ArrayKind, list[str]]:
     """The arguments that share a type, by their kind."""
     groups: dict[ArrayKind, list[str]] = {}
     for key, kind in kinds.items():
@@ -74,7 +74,7 @@ def groups_of(kinds: Mapping[str, "Kind"]) -> dict[ArrayKind, list[str]]:
     return groups
 
 
-def as_array(where: Where, value: Any, kind: "Kind" = ARRAY) -> Any:
+def as_array(where: Where, value: Any, kind: "ArgumentKind" = ARRAY) -> Any:
     """Returns `value` in a form that JAX takes without loss: an array, or a Python number, which stays weakly typed."""
     if is_number(value):
         return value if isinstance(value, bool | float) else _require_fit(where, value)
@@ -100,21 +100,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
 
 
-def require_available(where: Where, x: jax.Array, kind: "Kind" = ARRAY) -> None:
-    """Refuses arrays of anything but real numbers, and 64-bit types unless `jax_enable_x64` is set."""
+def require_available(where: Where, x: jax.Array, kind: "ArgumentKind" = ARRAY) -> None:
+    """Raises unless an array has real numbers, and if it has a 64-bit type, unless `jax_enable_x64` is set."""
     _require_type(where, x.dtype, kind)
     if x.dtype.itemsize == 8 and not x64_enabled():
         raise Unsupported(Problem(where, NEEDS_X64, x.dtype))
 
 
-def _require_type(where: Where, dtype: Any, kind: "Kind") -> None:
+def _require_type(where: Where, dtype: Any, kind: "ArgumentKind") -> None:
     may_have_4_bits = isinstance(kind, ArrayKind) and kind.may_have_4_bits
     if not may_have_4_bits or dtype not in INTEGERS_4:
         require_real(where, dtype)
 
 
 def _narrow(where: Where, x: Any) -> np.ndarray[Any, Any]:
-    """Converts NumPy's 64-bit numbers to 32 bits: rounds floats as JAX does; refuses integers that JAX would wrap."""
+    """Converts NumPy's 64-bit numbers to 32 bits: rounds floats as JAX does; raises if JAX would wrap an integer."""
     narrow = np.dtype(f"{x.dtype.kind}4")
     if x.dtype in INTEGERS and x.size:
         limits = np.iinfo(narrow)
@@ -165,8 +165,8 @@ def _wrap(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _clamp(value: Any, dtype: np.dtype[Any]) -> Any:
-    own, limits = jnp.iinfo(value.dtype), jnp.iinfo(dtype)
-    return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
+    limits_of_value, limits = jnp.iinfo(value.dtype), jnp.iinfo(dtype)
+    return jnp.clip(value, max(limits_of_value.min, limits.min), min(limits_of_value.max, limits.max)).astype(dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +244,8 @@ def convert_array(where: Where, value: Any, dtype: Any, kind: NumberKind = NUMBE
 
 
 def _default_dtype(value: Any) -> np.dtype[Any]:
-    own = bool if isinstance(value, bool) else int if isinstance(value, int) else float
-    return np.dtype(jax.dtypes.canonicalize_dtype(getattr(value, "dtype", own)))
+    python_type = bool if isinstance(value, bool) else int if isinstance(value, int) else float
+    return np.dtype(jax.dtypes.canonicalize_dtype(getattr(value, "dtype", python_type)))
 
 
 # Static arguments
@@ -395,7 +395,7 @@ def _axis_name(where: Where, value: Any) -> str:
     return value
 
 
-Kind = ArrayKind | NumberKind | Static
+ArgumentKind = ArrayKind | NumberKind | Static
 
 
 # Annotations for arguments whose kind does not follow from their type
@@ -407,8 +407,8 @@ OperandOfAnyType = Annotated[ArrayLike, ArrayKind("operands", may_differ=True)]
 Float = Annotated[ArrayLike, ArrayKind("floats", np.dtype(np.float32), is_float=True)]
 WideFloat = Annotated[ArrayLike, ArrayKind("input", is_float=True, is_wide=True)]
 Number = Annotated[ArrayLike, NUMBER]  # in the type of the arrays, without rounding if that is an integer type
-TruncatedNumber = Annotated[ArrayLike, NumberKind(truncated)]  # like Number, but truncated to an integer type
-Step = Annotated[ArrayLike, NumberKind(step)]  # like Number; a negative number wraps around in an unsigned type
+TruncatedNumber = Annotated[ArrayLike, NumberKind(truncate)]  # like Number, but truncated to an integer type
+StepNumber = Annotated[ArrayLike, NumberKind(step)]  # like Number; a negative number wraps around in an unsigned type
 # Like TruncatedNumber, but a number beyond all integers of the type sets no bound.
 LowerBound = Annotated[ArrayLike, NumberKind(lower_bound, traced=_clamp)]
 UpperBound = Annotated[ArrayLike, NumberKind(upper_bound, traced=_clamp)]
@@ -425,7 +425,7 @@ QuantizedDType = Annotated[DTypeLike, partial(_dtype, kind=QUANTIZED)]  # which 
 AxisName = Annotated[str, _axis_name]  # of a mesh
 Precision = lax.Precision | lax.DotAlgorithmPreset | str  # of a matrix product or a convolution
 
-_KINDS: dict[Any, Kind] = {
+_KINDS: dict[Any, ArgumentKind] = {
     ArrayLike: ARRAY,
     Sequence[ArrayLike]: ARRAYS,
     ScaleBias: NumberKind(exact, widened, is_scale_bias=True),  # of two WideNumbers
@@ -441,7 +441,7 @@ _KINDS: dict[Any, Kind] = {
 
 
 @cache
-def read_annotation(annotation: Any) -> tuple[Kind, Any]:
+def read_annotation(annotation: Any) -> tuple[ArgumentKind, Any]:
     """The kind of an argument, and its type without the kind, as `help` shows it."""
     if hasattr(annotation, "__metadata__"):
         return annotation.__metadata__[0], annotation.__origin__
@@ -468,26 +468,28 @@ class Shown:
 
 
 @cache
-def spelled(annotation: Any) -> str:
+def spell_type(annotation: Any) -> str:
     """A type by the short names that a user knows; the docstring lists what a `str` may be."""
     if get_origin(annotation) not in (Union, UnionType):
         if get_origin(annotation) is Literal:
             return "str"
         if annotation is ...:
             return "..."
-        own = annotation.__name__.rpartition(".")[2]
-        of = () if own == "Callable" else get_args(annotation)
-        return f"{own}[{', '.join(map(spelled, of))}]" if of else own
-    several, found = dict.fromkeys(get_args(annotation)), []
+        type_name = annotation.__name__.rpartition(".")[2]
+        of = () if type_name == "Callable" else get_args(annotation)
+        return f"{type_name}[{', '.join(map(spell_type, of))}]" if of else type_name
+    several, aliases = dict.fromkeys(get_args(annotation)), []
     for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
         if several.keys() >= {*get_args(alias)} - {NoneType}:
-            found.append(name)
+            aliases.append(name)
             several = {part: None for part in several if part is NoneType or part not in get_args(alias)}
     ordered = [*(part for part in several if part is not NoneType), *(part for part in several if part is NoneType)]
-    return " | ".join([*found, *("None" if part is NoneType else spelled(part) for part in ordered)])
+    return " | ".join([*aliases, *("None" if part is NoneType else spell_type(part) for part in ordered)])
 
 
-def bring_into_types(kinds: Mapping[str, Kind], arguments: dict[str, Any], unchanged: Any = ()) -> dict[str, Any]:
+def bring_into_types(
+    kinds: Mapping[str, ArgumentKind], arguments: dict[str, Any], unchanged: Any = ()
+) -> dict[str, Any]:
     """Converts arrays to the types that they share, and numbers to the type `dtype`, or else that of the first array.
 
     Without an array, several numbers are converted to the type of the first number that has its own.
@@ -506,15 +508,15 @@ def bring_into_types(kinds: Mapping[str, Kind], arguments: dict[str, Any], uncha
         dtype = getattr(first, "dtype", None) if dtype is None else dtype
         is_weak = dtype is None or getattr(first, "weak_type", False)
         values = {key: arguments[key] for key in numbers}
-        own = [value.dtype for value in values.values() if _has_own_type(value) and value.dtype != bool]
+        dtypes = [value.dtype for value in values.values() if _has_own_type(value) and value.dtype != bool]
         for key, value in values.items():
             if isinstance(value, jax.Array):
                 require_real(key, value.dtype)
         for key, value in values.items():
             if value is None or isinstance(value, unchanged):
                 continue
-            if dtype is None and own and len(numbers) > 1:
-                typed[key] = as_scalar(key, value, own[0], numbers[key], is_weak=False)
+            if dtype is None and dtypes and len(numbers) > 1:
+                typed[key] = as_scalar(key, value, dtypes[0], numbers[key], is_weak=False)
             else:
                 typed[key] = as_number(key, value, numbers[key], dtype, is_weak=is_weak)
     return arguments | typed

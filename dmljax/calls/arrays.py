@@ -17,7 +17,7 @@ from dmljax.types import FLOATS, INTEGERS, INTEGERS_4, REALS, widened
 
 
 def require_real(where: Where, dtype: Any) -> None:
-    """Refuses a dtype that operators do not compute with."""
+    """Raises if operators do not compute with a dtype."""
     rule = "must be bool, an integer of 8 to 64 bits or a float of 16 to 64 bits"
     if dtype not in REALS:
         is_key = jnp.issubdtype(dtype, jax.dtypes.prng_key)
@@ -64,14 +64,14 @@ def number_array(where: Where, value: ArrayLike) -> Array:
 
 
 def require_holds(dtype: Any, what: str, largest: int) -> None:
-    """Refuses a type that cannot hold the largest possible position or count."""
+    """Raises if a type cannot hold the largest possible position or count."""
     if largest > np.iinfo(dtype).max:
         wide = next(name for name in ("int32", "uint32", "int64") if largest <= np.iinfo(name).max)
         raise InvalidDesc(Problem("dtype", f"must hold {what} up to {largest}", dtype, remedy=f"use dtype=jnp.{wide}"))
 
 
 def require_type(where: Where, x: Array, wanted: Any, other: str) -> None:
-    """Refuses an array whose type is not `wanted`, the type of `other`."""
+    """Raises if the type of an array is not `wanted`, the type of `other`."""
     if x.dtype != wanted:
         name, dtype = spell_path(path_of(where)), wanted
         if jnp.issubdtype(x.dtype, np.floating) and not jnp.issubdtype(wanted, np.floating):
@@ -121,7 +121,7 @@ def broadcast(**arrays: Array) -> tuple[Array, ...]:
 
 
 def require_same_shape(**values: ArrayLike) -> None:
-    """Refuses arrays of different shapes, for operators that do not broadcast."""
+    """Raises if arrays have different shapes, for operators that do not broadcast."""
     shapes = {name: jnp.shape(value) for name, value in values.items()}
     first, *others = shapes
     for name in others:

@@ -1,4 +1,4 @@
-"""Binds the arguments of calls to parameters, or refuses them with what to write instead."""
+"""Binds the arguments of calls to parameters, or raises an error that says what to write instead."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ def bound_arguments(
     kwargs: Mapping[str, Any],
     twins: Mapping[str, inspect.Signature] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Binds the arguments of a call to parameters, and refuses what Python would refuse.
+    """Binds the arguments of a call to parameters, and raises where Python would raise.
 
     `twins` are the signatures of functions that may take other arguments.
     """
@@ -49,11 +49,11 @@ def bound_arguments(
         raise InvalidType(*(problems or [Problem((), str(error))])) from None
 
 
-def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes a function or an `__init__` refuse arguments as `bound_arguments` does, and hides dmljax's frames."""
+def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a function or an `__init__` check arguments as `bound_arguments` does, and hides dmljax's frames."""
 
     @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except DmlError as error:
@@ -67,7 +67,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 bound_arguments(name, inspect.Signature(parameters[of_instance:]), args[of_instance:], kwargs)
             raise
 
-    return checked
+    return call
 
 
 def call_of(function: str, signature: inspect.Signature) -> str:

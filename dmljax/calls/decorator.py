@@ -16,8 +16,8 @@ from jax.export import register_namedtuple_serialization
 from dmljax.calls.arguments import (
     ARRAY,
     ARRAYS,
+    ArgumentKind,
     ArrayKind,
-    Kind,
     NumberKind,
     Shown,
     as_array,
@@ -27,14 +27,14 @@ from dmljax.calls.arguments import (
     is_number,
     read_annotation,
     require_available,
-    spelled,
+    spell_type,
 )
 from dmljax.calls.binding import bound_arguments
 from dmljax.calls.documentation import documentation
 from dmljax.errors import DmlError, Path, Problem, Unsupported, hide_frames
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.foundation.dimensions import MAX_BYTES, is_addressable
-from dmljax.foundation.open_sizes import Undecided, undecided
+from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.foundation.precision import resolve_precision
 from dmljax.foundation.scalars import ScaleBias
 from dmljax.types import x64_enabled
@@ -67,11 +67,11 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             try:
                 if record is None:
                     return called.compiled(statics, *values)
-                return called.recorded(record, statics, values)
+                return called.record_call(record, statics, values)
             except DmlError:
                 raise
             except Undecided as error:
-                raise Unsupported(undecided(error, called.shapes(values))) from None
+                raise Unsupported(explain_undecided(error, called.shapes(values))) from None
         except DmlError as error:
             error.operator = function.__name__
             hide_frames(error)
@@ -85,8 +85,8 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
 
 def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
     """A signature with short names of types, as `help` shows it."""
-    parameters = [p.replace(annotation=Shown(spelled(p.annotation))) for p in signature.parameters.values()]
-    return signature.replace(parameters=parameters, return_annotation=Shown(spelled(signature.return_annotation)))
+    parameters = [p.replace(annotation=Shown(spell_type(p.annotation))) for p in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=Shown(spell_type(signature.return_annotation)))
 
 
 def result(form: type[R]) -> type[R]:
@@ -135,11 +135,11 @@ _MISSING = inspect.Parameter.empty  # the default of a parameter that must be gi
 class _Parameter:
     """A parameter of an operator's function; its kind says how its values are checked."""
 
-    def __init__(self, declared: inspect.Parameter, kind: Kind) -> None:
+    def __init__(self, declared: inspect.Parameter, kind: ArgumentKind) -> None:
         self.name, self.default, self.kind = declared.name, declared.default, kind
         self.may_be_none = type(None) in get_args(declared.annotation)
 
-    def normalized(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         """A static value by its kind."""
         is_absent = value is _MISSING or (value is None and self.may_be_none)
         return value if is_absent else self.kind(self.name, value)  # type: ignore[operator]
@@ -148,16 +148,16 @@ class _Parameter:
 class _Call:
     """Calls one operator: binds and normalizes the arguments, and passes them to the jitted function."""
 
-    def __init__(self, function: Callable[..., Any], kinds: dict[str, Kind]) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: dict[str, ArgumentKind]) -> None:
         self.name, self.family, self.signature = function.__name__, function.__globals__, inspect.signature(function)
         declared = self.signature.parameters
-        self.parameters = {key: _Parameter(own, kinds[key]) for key, own in declared.items()}
+        self.parameters = {key: _Parameter(parameter, kinds[key]) for key, parameter in declared.items()}
         self.by_position = [p.name for p in declared.values() if p.kind is not p.KEYWORD_ONLY]
         self.required = {key for key, parameter in self.parameters.items() if parameter.default is _MISSING}
         self.kinds = {key: kinds[key] for key in declared if isinstance(kinds[key], ArrayKind | NumberKind)}
         self.arrays = {key: self.parameters[key] for key in self.kinds}
         self.statics = {key: parameter for key, parameter in self.parameters.items() if key not in self.kinds}
-        self.default_statics = tuple(parameter.normalized(parameter.default) for parameter in self.statics.values())
+        self.default_statics = tuple(parameter.normalize(parameter.default) for parameter in self.statics.values())
         self.tails = self._tails()
         self.typed_together = {key for keys in groups_of(self.kinds).values() for key in keys}
         self.has_sequences = ARRAYS in self.kinds.values()
@@ -173,7 +173,7 @@ class _Call:
         return {count: tail for count, tail in enumerate(tails) if _MISSING not in tail}
 
     def _computation(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def computed(statics: tuple[Any, ...], *values: Any) -> Any:
+        def compute(statics: tuple[Any, ...], *values: Any) -> Any:
             values = jax.tree.map(jnp.asarray, values)  # under `jax.disable_jit()`, numbers are still numbers
             arguments = dict(zip(self.arrays, values, strict=True)) | dict(zip(self.statics, statics, strict=True))
             for key, value in arguments.items():
@@ -191,8 +191,8 @@ class _Call:
                     raise Unsupported(Problem("result", rule, f"{array.dtype} of the shape {array.shape}"))
             return results
 
-        computed.__name__ = computed.__qualname__ = function.__name__  # the name of the compiled module
-        return computed
+        compute.__name__ = compute.__qualname__ = function.__name__  # the name of the compiled module
+        return compute
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Sequence[Any]]:
         """The static arguments and the arrays of a call, which `compiled` takes."""
@@ -213,7 +213,7 @@ class _Call:
         leaves = ((key, path, x) for key, value in each for path, x in jax.tree_util.tree_leaves_with_path(value))
         return {(key, *(place.idx for place in path)): np.shape(x) for key, path, x in leaves}
 
-    def recorded(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
+    def record_call(self, record: list[RecordedCall], statics: tuple[Any, ...], values: Sequence[Any]) -> Any:
         """Calls `compiled` under a unique name, and records the arguments that the jaxpr lacks."""
 
         def run(*values: Any) -> Any:
@@ -237,7 +237,7 @@ class _Call:
         statics = list(self.default_statics)
         for i, (key, parameter) in enumerate(self.statics.items()):
             if key in arguments:
-                statics[i] = parameter.normalized(arguments[key])
+                statics[i] = parameter.normalize(arguments[key])
         return [arguments.get(key, parameter.default) for key, parameter in self.arrays.items()], tuple(statics)
 
     def twins(self) -> dict[str, inspect.Signature]:
@@ -289,17 +289,17 @@ def _key(values: Sequence[Any], statics: tuple[Any, ...]) -> tuple[Any, ...] | N
 
 
 def _key_of(value: Any) -> tuple[Any, ...] | None:
-    kind = type(value)
-    if kind in JAX_ARRAYS:
+    value_type = type(value)
+    if value_type in JAX_ARRAYS:
         return (value.dtype, value.weak_type, value.sharding if _is_free(value) else None)
-    if kind is float:
-        return (kind, value, math.copysign(1, value))  # -0.0 equals 0.0
-    if kind is int or value is None:
-        return (kind, value)
-    if kind is ScaleBias and not any(type(number) in JAX_ARRAYS for number in value):
+    if value_type is float:
+        return (value_type, value, math.copysign(1, value))  # -0.0 equals 0.0
+    if value_type is int or value is None:
+        return (value_type, value)
+    if value_type is ScaleBias and not any(type(number) in JAX_ARRAYS for number in value):
         keys = [_key_of(number) for number in value]
-        return None if None in keys else (kind, *keys)
-    return (kind, value.tobytes()) if isinstance(value, np.generic) else None
+        return None if None in keys else (value_type, *keys)
+    return (value_type, value.tobytes()) if isinstance(value, np.generic) else None
 
 
 def _is_free(value: jax.Array) -> bool:

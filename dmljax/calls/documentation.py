@@ -13,13 +13,13 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, get_args
 
-from dmljax.calls.arguments import ArrayKind, Kind, NumberKind, OneOf, groups_of, spelled
+from dmljax.calls.arguments import ArgumentKind, ArrayKind, NumberKind, OneOf, groups_of, spell_type
 from dmljax.types import HeaderEnum
 
 WIDTH = 116  # without the margin of a docstring
 
 
-def documentation(function: Callable[..., Any], signature: inspect.Signature, kinds: Mapping[str, Kind]) -> str:
+def documentation(function: Callable[..., Any], signature: inspect.Signature, kinds: Mapping[str, ArgumentKind]) -> str:
     """Returns the docstring of a function with a line for each argument and for its result, before its examples."""
     if not function.__doc__:  # under `python -OO`
         return ""
@@ -29,9 +29,9 @@ def documentation(function: Callable[..., Any], signature: inspect.Signature, ki
         for name, parameter in signature.parameters.items()
     ]
     result = _entry(_parts(signature.return_annotation), lines.get("Returns", ""))
-    told = ["\n".join(["Args:", *entries]), "\n".join(["Returns:", result])]
+    sections = ["\n".join(["Args:", *entries]), "\n".join(["Returns:", result])]
     end = _first_example(paragraphs)
-    return "\n\n".join([*paragraphs[:end], *told, *paragraphs[end:]])
+    return "\n\n".join([*paragraphs[:end], *sections, *paragraphs[end:]])
 
 
 def _entry(head: str, line: str) -> str:
@@ -44,15 +44,15 @@ def _entry(head: str, line: str) -> str:
     return "\n".join([*lines, rest])
 
 
-def _type_of(parameter: inspect.Parameter, kinds: Mapping[str, Kind]) -> str:
+def _type_of(parameter: inspect.Parameter, kinds: Mapping[str, ArgumentKind]) -> str:
     """The type of a parameter, how it relates to the other arguments, and its default."""
     kind, default = kinds[parameter.name], parameter.default
-    type_ = kind.choices if isinstance(kind, OneOf) else spelled(parameter.annotation)
+    type_ = kind.choices if isinstance(kind, OneOf) else spell_type(parameter.annotation)
     relation, is_needed = _relation(parameter.name, kind, kinds), default is parameter.empty
-    return ", ".join([type_, *relation, *([] if is_needed else [f"default {shown(default)}"])])
+    return ", ".join([type_, *relation, *([] if is_needed else [f"default {spell_default(default)}"])])
 
 
-def _relation(name: str, kind: Kind, kinds: Mapping[str, Kind]) -> list[str]:
+def _relation(name: str, kind: ArgumentKind, kinds: Mapping[str, ArgumentKind]) -> list[str]:
     if isinstance(kind, NumberKind):
         return [] if kind.is_scale_bias else ["a scalar"]
     if not isinstance(kind, ArrayKind) or not kind.like or kind.may_differ:
@@ -63,7 +63,7 @@ def _relation(name: str, kind: Kind, kinds: Mapping[str, Kind]) -> list[str]:
     return [] if first == name else [f"of the type of `{first}`{' or wider' if kind.is_wide else ''}"]
 
 
-def shown(default: Any) -> str:
+def spell_default(default: Any) -> str:
     """A default as a user writes it."""
     if isinstance(default, HeaderEnum):
         return f'"{default.name.lower()}"'
@@ -72,8 +72,8 @@ def shown(default: Any) -> str:
 
 def _parts(result: Any) -> str:
     """The name of a named tuple and of its parts; nothing for another result."""
-    found = next((type_ for type_ in (result, *get_args(result)) if hasattr(type_, "_fields")), None)
-    return f"{found.__name__} ({', '.join(found._fields)}): " if found else ""
+    tuple_type = next((type_ for type_ in (result, *get_args(result)) if hasattr(type_, "_fields")), None)
+    return f"{tuple_type.__name__} ({', '.join(tuple_type._fields)}): " if tuple_type else ""
 
 
 # Docstrings
@@ -81,17 +81,19 @@ def _parts(result: Any) -> str:
 
 def _paragraphs(function: Callable[..., Any]) -> list[str]:
     """The paragraphs of a docstring and of the one that it refers to, without their sections."""
-    own = [text for text in _split(function.__doc__) if not text.startswith(("Args:\n", "Returns:\n", _REFERENCE))]
-    other = _referred(function)
+    paragraphs = [
+        text for text in _split(function.__doc__) if not text.startswith(("Args:\n", "Returns:\n", _REFERENCE))
+    ]
+    other = _find_reference(function)
     if other is None:
-        return own
-    end = _first_example(own)
+        return paragraphs
+    end = _first_example(paragraphs)
     shared = [text for text in _paragraphs(other)[1:] if not text.startswith((">>>", "Use `"))]
-    return [*own[:end], *shared, *own[end:]]
+    return [*paragraphs[:end], *shared, *paragraphs[end:]]
 
 
 def _lines_for(function: Callable[..., Any]) -> dict[str, str]:
-    family, other = function.__globals__, _referred(function)
+    family, other = function.__globals__, _find_reference(function)
     shared: dict[str, str] = {}
     for name in accumulate(family["__name__"].split("."), "{}.{}".format):
         shared |= _lines_of_module(name)
@@ -101,10 +103,10 @@ def _lines_for(function: Callable[..., Any]) -> dict[str, str]:
 _REFERENCE = "Everything else is as in `"
 
 
-def _referred(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def _find_reference(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The function that a docstring refers to, as it was before it became an operator."""
-    _, found, rest = (function.__doc__ or "").partition(_REFERENCE)
-    return inspect.unwrap(function.__globals__[rest.partition("`")[0]]) if found else None
+    _, reference, rest = (function.__doc__ or "").partition(_REFERENCE)
+    return inspect.unwrap(function.__globals__[rest.partition("`")[0]]) if reference else None
 
 
 def _first_example(paragraphs: Sequence[str]) -> int:

@@ -154,7 +154,7 @@ EXPLAIN_EXAMPLES = """examples:
   dmljax explain DML_OPERATOR_GATHER_ND1 --json"""
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """A parser that prints an error on a single line, followed by the nearest option or command."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -204,7 +204,7 @@ COMPILING = ("estimate", "compile")  # the commands that need no platform, but o
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("dmljax", description=DESCRIPTION, allow_abbrev=False)
+    parser = _CommandParser("dmljax", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the versions of dmljax and JAX")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -414,9 +414,9 @@ def _add_model_options(
 
 def _add_options(parser: argparse._ActionsContainer, *options: tuple[str, str, dict[str, Any]]) -> None:
     """Adds options: names, help, and how to read them."""
-    for names, told, reading in options:
+    for names, help_text, reading in options:
         default = f" (default: {reading['default']})" if type(reading.get("default")) is int else ""
-        parser.add_argument(*names.split(), help=told + default, **reading)
+        parser.add_argument(*names.split(), help=help_text + default, **reading)
 
 
 def _pairs(form: str, parse: Callable[[str], Any]) -> dict[str, Any]:

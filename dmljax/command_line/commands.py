@@ -21,18 +21,18 @@ import dmljax
 from dmljax.command_line.describe import (
     OPERATORS_HEAD,
     coverage,
-    explained,
     explanation,
+    explanation_text,
     find_operators,
-    found_json,
-    found_list,
     function_name,
     markdown_table,
+    operator_list,
     operator_rows,
+    operators_json,
     summaries,
     table,
 )
-from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, colored, quiet, say_error, telling
+from dmljax.command_line.terminal import FINDINGS, GREEN, RED, REFUSED, YELLOW, announce, color_text, quiet, say_error
 from dmljax.descriptors.search import call_for
 from dmljax.dxdispatch.execution import Dispatched, Execution, Repetition, trace
 from dmljax.dxdispatch.fusion import fuse
@@ -41,8 +41,8 @@ from dmljax.dxdispatch.printing import result_json, result_pieces, total_millise
 from dmljax.dxdispatch.reading.reader import load
 from dmljax.errors import DmlError, InvalidDesc, MissingFile, Problem, Unsupported, require, within
 from dmljax.estimation import artifacts, generation, table as estimate_table
-from dmljax.estimation.placement import Program, auto_types, program_of, sizes_of_mesh
-from dmljax.estimation.programs import prepared, require_choices
+from dmljax.estimation.placement import ChipProgram, auto_types, program_of, sizes_of_mesh
+from dmljax.estimation.programs import prepare, require_choices
 from dmljax.estimation.report import amount
 from dmljax.estimation.targets import Place, place_of
 from dmljax.foundation.checks import find_damaged
@@ -104,7 +104,7 @@ def _load(path: str, options: argparse.Namespace) -> DispatchModel:
 
 
 def _require_file(path: str, remedy: str | None = None) -> None:
-    """Refuses a folder; the remedy is for a language model's folder."""
+    """Raises if a path is a folder; the remedy is for a language model's folder."""
     if Path(path).is_dir():
         if _is_of_diffusion(Path(path)):
             remedy = "its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx"
@@ -137,25 +137,25 @@ def _run_onnx(path: str, options: argparse.Namespace) -> None:
     model = load_onnx(path)
     loaded = time.perf_counter() - begin
     inputs = make_inputs(model, files_by_name(options.input), _sizes_of_inputs(model, options, dict(options.shape)))
-    own = timing.timed(model, inputs)
-    other = timing.timed_in_onnxruntime(path, inputs) if options.compare else None
+    timed = timing.measure(model, inputs)
+    other = timing.measure_in_onnxruntime(path, inputs) if options.compare else None
     differences = {
-        name: timing.greatest_difference(result, other.results[name]) for name, result in own.results.items() if other
+        name: timing.greatest_difference(result, other.results[name]) for name, result in timed.results.items() if other
     }
     if options.json:
         outputs = {
             name: {"type": jax.typeof(array).str_short(), "values": array.tolist()}
-            for name, array in own.results.items()
+            for name, array in timed.results.items()
         }
-        times = {"load": loaded, "compile": own.compilation, "call": own.median}
+        times = {"load": loaded, "compile": timed.compilation, "call": timed.median}
         compared = {"onnxruntime_call": other.median, "differences": differences} if other else {}
         print(json.dumps({"device": device.device_kind, "outputs": outputs, "seconds": times, **compared}))
         return
     print(f"Running on '{device.device_kind}'")
     print(f"{escape_controls(path)}: {model}")
-    print(f"{loaded:.2f} s to load, {own.compilation:.2f} s to compile, {own.median * 1e3:.3f} ms for a call")
-    for name, result in own.results.items():
-        print(f"{escape_controls(name)}: {timing.shown(result)}")
+    print(f"{loaded:.2f} s to load, {timed.compilation:.2f} s to compile, {timed.median * 1e3:.3f} ms for a call")
+    for name, result in timed.results.items():
+        print(f"{escape_controls(name)}: {timing.describe_result(result)}")
     if other:
         print(f"onnxruntime takes {other.median * 1e3:.3f} ms, and differs by at most:")
         for name, difference in differences.items():
@@ -168,8 +168,8 @@ def _sizes_of_inputs(
     """Collects the sizes of inputs from options; `--binding_shape` may also name outputs, which the model computes."""
     from dmljax.command_line.onnx.input_types import GivenSizes
 
-    outputs = {own.name for own in model.outputs}
-    names = {size for own in model.inputs for size in own.sizes or () if isinstance(size, str)}
+    outputs = {tensor.name for tensor in model.outputs}
+    names = {size for tensor in model.inputs for size in tensor.sizes or () if isinstance(size, str)}
     for name, _ in options.onnx_free_dim_name_override:
         rule = f"-f must name an open size of the inputs, {join_words(map(str, model.inputs))}"
         require((), name in names, rule, repr(name) + did_you_mean(name, names))
@@ -192,7 +192,7 @@ def _run_model(model: DispatchModel, options: argparse.Namespace) -> None:
     compiled = {}
     for name in model.dispatchables:
         begin = time.perf_counter()
-        with telling(f"compiling {escape_controls(name)}"):
+        with announce(f"compiling {escape_controls(name)}"):
             execution.compile(name)
         compiled[name] = (time.perf_counter() - begin) * 1e3
         if options.timing_verbosity >= 1:
@@ -239,10 +239,10 @@ def _device(platform: str | None) -> jax.Device:
         if platform:
             # Without plugins, JAX complains about a plugin that nobody asked for.
             is_installed = "list of known backends" not in reason
-            found = f"{platform} ({reason})" if is_installed else platform
+            given = f"{platform} ({reason})" if is_installed else platform
             remedy = None if is_installed else _INSTALLED_BY.get(platform)
             rule = "--platform must name a platform that JAX has on this machine"
-            raise InvalidDesc(Problem((), rule, found, remedy=remedy)) from None
+            raise InvalidDesc(Problem((), rule, given, remedy=remedy)) from None
         raise InvalidDesc(Problem((), f"JAX found no platform to run on ({reason})")) from None
 
 
@@ -295,25 +295,25 @@ def _check_weights(path: str, options: argparse.Namespace) -> int:
         print(json.dumps({"findings": problems}))
     else:
         _print_lines(options.weights, problems)
-        count = colored(_count_text(len(problems), "finding"), RED if problems else GREEN)
+        count = color_text(_count_text(len(problems), "finding"), RED if problems else GREEN)
         print(f"{escape_controls(options.weights)}: {count} as the weights of {escape_controls(path)}")
     return FINDINGS if problems else 0
 
 
 def _check_onnx(path: str, options: argparse.Namespace) -> int:
-    from dmljax.command_line.onnx.checking import checked
+    from dmljax.command_line.onnx.checking import check_model
 
-    found = checked(path)
+    result = check_model(path)
     if options.json:
-        print(json.dumps(_check_json(found)))
+        print(json.dumps(_check_json(result)))
     else:
-        _print_lines(path, [*found.problems, *found.left])
-        _print_counts(path, found)
-    return FINDINGS if found.problems else 0
+        _print_lines(path, [*result.problems, *result.left])
+        _print_counts(path, result)
+    return FINDINGS if result.problems else 0
 
 
-def _check_json(found: Any) -> dict[str, Any]:
-    return {"findings": [*found.problems], "left_to_cpu": [*found.left], "nodes_left_to_cpu": found.nodes_left}
+def _check_json(result: Any) -> dict[str, Any]:
+    return {"findings": [*result.problems], "left_to_cpu": [*result.left], "nodes_left_to_cpu": result.nodes_left}
 
 
 def _print_lines(path: object, lines: Iterable[str]) -> None:
@@ -322,34 +322,34 @@ def _print_lines(path: object, lines: Iterable[str]) -> None:
 
 
 def _print_counts(path: str, check: Any) -> None:
-    count = colored(_count_text(len(check.problems), "finding"), RED if check.problems else GREEN)
+    count = color_text(_count_text(len(check.problems), "finding"), RED if check.problems else GREEN)
     nodes = f"{_count_text(check.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
     print(f"{escape_controls(path)}: {count}, {nodes}")
 
 
 def _check_folder(path: str, options: argparse.Namespace) -> int:
     # Imported here: the package onnx is an extra.
-    from dmljax.command_line.onnx.checking import checked_diffusion, checked_folder
+    from dmljax.command_line.onnx.checking import check_diffusion, check_folder
 
     _refuse_model_options(path, options)
     try:
-        found = (checked_diffusion if _is_of_diffusion(Path(path)) else checked_folder)(Path(path))
+        folder_check = (check_diffusion if _is_of_diffusion(Path(path)) else check_folder)(Path(path))
     except DmlError as error:  # no configuration; the other models are checked all the same
         return report_error(error, as_json=options.json)
-    settings, whole = found.settings, found.whole
+    settings, whole = folder_check.settings, folder_check.whole
     if options.json:
-        print(json.dumps({**_check_json(whole), **found.to_json()}))
+        print(json.dumps({**_check_json(whole), **folder_check.to_json()}))
     else:
         if settings is not None:
-            _print_lines(path, _told_of(settings, found.weight_bytes, found.cache_bytes))
-        for file, check in found.models.items():
+            _print_lines(path, _describe_folder(settings, folder_check.weight_bytes, folder_check.cache_bytes))
+        for file, check in folder_check.models.items():
             _print_lines(file, [*check.problems, *check.left])
-        _print_lines(path, found.problems)
+        _print_lines(path, folder_check.problems)
         _print_counts(path, whole)
     return FINDINGS if whole.problems else 0
 
 
-def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
+def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
     """Describes a language model, with a sentence per line."""
     heads = f"{settings.heads} heads, " if settings.heads else ""
     caches = f"{settings.key_heads} key heads of {settings.head_size}"
@@ -361,7 +361,7 @@ def _told_of(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -
         others = (f", {other.file.name} as {part}" for part, other in settings.others.items())
         yield f"models: {settings.file.name} to decode{''.join(others)}"
     if weight_bytes:
-        parts = join_words(f"{amount(size, 'B')} of {kind}" for kind, size in weight_bytes.items())
+        parts = join_words(f"{amount(size, 'B')} of {group}" for group, size in weight_bytes.items())
         yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"
         yield f"caches of {amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
 
@@ -382,7 +382,7 @@ def _check_model(path: str, options: argparse.Namespace) -> int:
         _warn(warnings, file=sys.stdout)
         for finding in findings:
             print(finding)
-        count = colored(_count_text(len(findings), "finding"), RED if findings else GREEN)
+        count = color_text(_count_text(len(findings), "finding"), RED if findings else GREEN)
         name = "<stdin>" if path == "-" else escape_controls(path)
         print(f"{name}: {count} at {options.dml_feature_level or LATEST}")
     return FINDINGS if findings else 0
@@ -397,14 +397,14 @@ def estimate(options: argparse.Namespace) -> int:
         place_of(target)  # fail early if the chip is unknown or the extra is missing
     width = _terminal_width()
     listed: list[dict[str, Any]] = []
-    is_well = True
+    all_fit = True
     for path in options.models:
         if Path(path).is_dir() and not _is_of_diffusion(Path(path)):
-            found = _estimate_folder(path, options)
-            listed += [{"program": escape_controls(path), **estimated.to_json()} for estimated in found]
-            is_well &= all(estimated.fits for estimated in found)
+            generations = _estimate_folder(path, options)
+            listed += [{"program": escape_controls(path), **estimated.to_json()} for estimated in generations]
+            all_fit &= all(estimated.fits for estimated in generations)
             if not options.json:
-                print(escape_controls(path), *generation.table(found, width), "", sep="\n")
+                print(escape_controls(path), *generation.table(generations, width), "", sep="\n")
             continue
         _require_file(path)
         _require_unset(path, "is only for folders of language models", prompt=options.prompt, generate=options.generate)
@@ -416,23 +416,23 @@ def estimate(options: argparse.Namespace) -> int:
             names = ("precision", "dtype", "extrapolate")
             choices = {name: getattr(options, name) for name in names}
             all_prepared = [
-                prepared(function, (*types.values(),), target, mesh=mesh, **choices)
+                prepare(function, (*types.values(),), target, mesh=mesh, **choices)
                 for types, (_, target) in zip(inputs, columns, strict=True)
             ]
             estimates = []
             for (batch, target), types, program in zip(columns, inputs, all_prepared, strict=True):
                 of_batch = f", batch {batch}" if batch else ""
-                with telling(f"compiling {title}{of_batch} for {target}"):
+                with announce(f"compiling {title}{of_batch} for {target}"):
                     estimates.append(program.estimate(gradient=options.gradient, optimizer=options.optimizer))
                 shapes = {name: jax.typeof(type_).str_short() for name, type_ in types.items()}
                 listed.append({"program": title, "batch": batch, "inputs": shapes, **estimates[-1].to_json()})
-                is_well &= estimates[-1].fits
+                all_fit &= estimates[-1].fits
             if not options.json:
                 batches = [batch for batch, _ in columns] if options.batch else []
                 print(title, *_shapes(inputs), *estimate_table(estimates, batches, width), "", sep="\n")
     if options.json:
         print(json.dumps(listed, indent=1))
-    return 0 if is_well else FINDINGS
+    return 0 if all_fit else FINDINGS
 
 
 def _shapes(inputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -446,7 +446,7 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     """Estimates the prompts and tokens of a language model for each batch and target."""
     # Imported here: the package onnx is an extra.
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.model import parts
+    from dmljax.onnx.language.model import generation_programs
 
     _refuse_model_options(path, options, gradient=options.gradient, optimizer=options.optimizer)
     model = language_model(path, dtype=options.dtype)
@@ -458,32 +458,32 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> list[generation.
     prepared = []
     for batch, target in product(options.batch or [1], options.targets):
 
-        def programs(model: Any, batch: int = batch) -> list[Program]:
+        def programs(model: Any, batch: int = batch) -> list[ChipProgram]:
             return [
-                Program(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
-                for part in parts(model, batch, prompt, room)
+                ChipProgram(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
+                for part in generation_programs(model, batch, prompt, room)
             ]
 
         work = generation.Work(batch, prompt, generated)
         mesh = dict(options.mesh)
-        prepared.append(generation.prepared_generation(model, programs, work, target, mesh, **choices))
-    found = []
+        prepared.append(generation.prepare_generation(model, programs, work, target, mesh, **choices))
+    estimates = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
-        with telling(f"compiling {title}"):
-            found.append(program.estimate())
-    return found
+        with announce(f"compiling {title}"):
+            estimates.append(program.estimate())
+    return estimates
 
 
 _PROMPT, _GENERATED = 512, 128  # tokens, unless --prompt and --generate say otherwise
 
 
 def _refuse_model_options(path: str, options: argparse.Namespace, **others: object) -> None:
-    """Refuses options that apply only to model files."""
+    """Raises if options are set that apply only to model files."""
     names = ("input_path", "dml_feature_level", *_SIZES)
     values = {name: getattr(options, name) for name in names}
-    kind = "diffusion" if _is_of_diffusion(Path(path)) else "language"
-    _require_unset(path, f"is not for folders of {kind} models", **values, **others)
+    family = "diffusion" if _is_of_diffusion(Path(path)) else "language"
+    _require_unset(path, f"is not for folders of {family} models", **values, **others)
 
 
 _SIZES = ("onnx_free_dim_name_override", "onnx_free_dim_denotation_override", "binding_shape")
@@ -525,14 +525,14 @@ def generate(options: argparse.Namespace) -> int:
     tokens = tokenizer.tokens(prompt)
     with within("generate"):
         stream = model.stream(tokens, block=_BLOCK, audio=audio, **search)
-    text, news, first, rate = _said(tokenizer, stream, begin, is_silent=options.json)
+    text, news, first, rate = _print_stream(tokenizer, stream, begin, is_silent=options.json)
     if options.json:
         times = {"seconds_to_first_token": first, "tokens_per_second": rate}
         print(json.dumps({"text": text, "tokens": news, "prompt_tokens": len(tokens), **times}))
         return 0
-    told = f", then {rate:.1f} tokens per second" if rate else ""
+    speed = f", then {rate:.1f} tokens per second" if rate else ""
     count = _count_text(len(tokens), "token")
-    print(f"\nprompt of {count}, {len(news)} new: {first:.2f} s with compilation{told}", file=sys.stderr)
+    print(f"\nprompt of {count}, {len(news)} new: {first:.2f} s with compilation{speed}", file=sys.stderr)
     return 0
 
 
@@ -558,7 +558,7 @@ def _set_options(options: argparse.Namespace, names: Sequence[str]) -> dict[str,
 
 
 def _refuse_options(options: argparse.Namespace, names: Sequence[str], rule: str) -> None:
-    """Refuses options that another kind of folder takes."""
+    """Raises if options are set that another kind of folder takes."""
     for name in _set_options(options, names):
         raise InvalidDesc(Problem((), f"--{name} {rule}", escape_controls(str(options.folder))))
 
@@ -584,8 +584,10 @@ def _generate_picture(options: argparse.Namespace) -> int:
         prompt = _prompt(options)
         for text in (prompt, options.negative or ""):
             if model.tokenizer.is_cut(text):
-                told = f"the end is lost: the text encoder reads {model.tokenizer.length} tokens of {one_line(text)!r}"
-                print(f"{colored('warning', YELLOW, sys.stderr)}: {told}", file=sys.stderr)
+                message = (
+                    f"the end is lost: the text encoder reads {model.tokenizer.length} tokens of {one_line(text)!r}"
+                )
+                print(f"{color_text('warning', YELLOW, sys.stderr)}: {message}", file=sys.stderr)
         begin = time.perf_counter()
         image = jax.block_until_ready(model.generate(prompt, key=jax.random.key(options.seed), **choices))[0]
         seconds = time.perf_counter() - begin
@@ -599,7 +601,7 @@ def _generate_picture(options: argparse.Namespace) -> int:
     return 0
 
 
-def _said(
+def _print_stream(
     tokenizer: Any, stream: Iterator[int], begin: float, *, is_silent: bool
 ) -> tuple[str, list[int], float, float | None]:
     """Prints text as it arrives; returns it with its tokens, the seconds to the first block, and the rate after it."""
@@ -633,7 +635,7 @@ def _converse(model: Any, tokenizer: Any, search: dict[str, Any], *, as_json: bo
             state, before = None, []
         with within("generate"):
             stream = model.stream(tokens[len(before) :], block=_BLOCK, state=state, **search)
-        text, news, *_ = _said(tokenizer, stream, time.perf_counter(), is_silent=as_json)
+        text, news, *_ = _print_stream(tokenizer, stream, time.perf_counter(), is_silent=as_json)
         print(json.dumps({"text": text, "tokens": news}) if as_json else "", flush=True)
         messages.append({"role": "assistant", "content": text})
         state, before = stream.state, tokens + news
@@ -646,25 +648,25 @@ def compile(options: argparse.Namespace) -> int:
     path, file = options.model, escape_controls(options.output)
     _require_file(path, f"compile its ONNX model, or `dmljax estimate {escape_controls(path)}` tells its cost")
     artifacts.require_file(options.output)
-    with telling(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"), _sized():
+    with announce(f"exporting {escape_controls(path)} for {join_words(platforms)}"), within("compile"), _advise_sizes():
         sizes = sizes_of_mesh((), join_words(options.targets), count, dict(options.mesh) or None)
         mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=auto_types(sizes)) if count > 1 else None
-        program = _served(path, options, mesh)
-        artifact = artifacts.exported(program, platforms, mesh)
+        program = _program_to_serve(path, options, mesh)
+        artifact = artifacts.export_program(program, platforms, mesh)
         if mesh:
             size, digest = artifacts.write_with_weights(artifact, program.weights, options.output)
         else:
             size = artifacts.write(artifact, options.output)
-    told = artifacts.described(artifact, len(program.weights) if mesh else 0)
+    description = artifacts.describe(artifact, len(program.weights) if mesh else 0)
     damaged = [str(problem) for problem in find_damaged(program.weights)]
     if options.json:
         weights = {"weights": f"{options.output}.npz", "weights_sha256": digest} if mesh else {}
-        print(json.dumps({"file": options.output, "bytes": size, **weights, **told, "warnings": damaged}))
+        print(json.dumps({"file": options.output, "bytes": size, **weights, **description, "warnings": damaged}))
         return 0
     for warning in damaged:
-        print(f"{colored('warning', YELLOW, sys.stderr)}: {escape_controls(f'{path}: {warning}')}", file=sys.stderr)
+        print(f"{color_text('warning', YELLOW, sys.stderr)}: {escape_controls(f'{path}: {warning}')}", file=sys.stderr)
     print(f"{file}: {size} bytes for {join_words(platforms)}")
-    types = f"({', '.join(told['inputs'])}) -> ({', '.join(told['outputs'])})"
+    types = f"({', '.join(description['inputs'])}) -> ({', '.join(description['outputs'])})"
     if mesh:
         axes = ",".join(f"{name}={size}" for name, size in sizes.items())
         print(f"{file}.npz: the weights, an argument, SHA-256 {digest}\n{types} on a mesh of {axes}")
@@ -675,7 +677,7 @@ def compile(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _sized() -> Iterator[None]:
+def _advise_sizes() -> Iterator[None]:
     """Advises options instead of constraints of `jax.export`, which commands do not take."""
     try:
         yield
@@ -685,15 +687,15 @@ def _sized() -> Iterator[None]:
 
 
 def _as_options(remedy: str | None) -> str | None:
-    found = _CONSTRAINTS.fullmatch(remedy or "")
-    return " ".join(f"-f {name}:SIZE" for name in dict.fromkeys(_NAMES.findall(found[1]))) if found else remedy
+    match = _CONSTRAINTS.fullmatch(remedy or "")
+    return " ".join(f"-f {name}:SIZE" for name in dict.fromkeys(_NAMES.findall(match[1]))) if match else remedy
 
 
 _CONSTRAINTS = re.compile(r"jax\.export\.symbolic_shape\(\.\.\., constraints=(.*)\)")
 _NAMES = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
 
 
-def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> Program:
+def _program_to_serve(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -> ChipProgram:
     """Builds the program to serve; open sizes stay open."""
     names = dict(options.onnx_free_dim_name_override)
     multiples = {name: size for name, size in names.items() if not isinstance(size, int)}
@@ -721,7 +723,7 @@ def _served(path: str, options: argparse.Namespace, mesh: AbstractMesh | None) -
     if mesh:
         return program_of(model, tuple(types), None)
     # Call the model itself, not `apply`: it computes now whatever depends only on its weights.
-    return Program(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
+    return ChipProgram(lambda weights, *inputs: model(*inputs), model.weights, tuple(types))
 
 
 Inputs = Callable[[Place, int | None], Mapping[str, Any]]  # the types of inputs for some chips and a batch
@@ -751,7 +753,7 @@ def _onnx_programs(path: str, options: argparse.Namespace) -> Iterator[tuple[str
     def inputs_of(place: Place, batch: int | None) -> Mapping[str, Any]:
         count = len(place.devices)
         types = types_of_inputs(model, sizes, batch or (count if count > 1 else None))
-        return dict(zip((own.name for own in model.inputs), types, strict=True))
+        return dict(zip((tensor.name for tensor in model.inputs), types, strict=True))
 
     yield escape_controls(path), model, inputs_of
 
@@ -768,7 +770,7 @@ def _count_text(count: int, noun: str) -> str:
 def _warn(warnings: Sequence[Finding], file: Any = None) -> None:
     file = file or sys.stderr
     for warning in warnings:
-        print(f"{colored('warning', YELLOW, file)}: {warning}", file=file)
+        print(f"{color_text('warning', YELLOW, file)}: {warning}", file=file)
 
 
 def ops(options: argparse.Namespace) -> int:
@@ -790,16 +792,20 @@ def ops(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Explains an operator with its rules and an example, or lists the operators that match the words."""
     words = " ".join(options.words)
-    operator, *others = found = find_operators(words)
+    operator, *others = operators = find_operators(words)
     if others:
         width = shutil.get_terminal_size().columns
-        print(json.dumps(found_json(found), indent=1) if options.json else "\n".join(found_list(found, width)))
+        print(
+            json.dumps(operators_json(operators), indent=1)
+            if options.json
+            else "\n".join(operator_list(operators, width))
+        )
         if not options.json:
             print(f"tip: `dmljax explain {function_name(operator)}` shows one in full", file=sys.stderr)
         return 0
-    _device(None)  # refuses early if JAX has no platform to compute the example on
+    _device(None)  # raises early if JAX has no platform to compute the example on
     width = min(shutil.get_terminal_size().columns, 120)
-    print(json.dumps(explanation(operator), indent=1) if options.json else explained(operator, width))
+    print(json.dumps(explanation(operator), indent=1) if options.json else explanation_text(operator, width))
     call = call_for(words)
     if call is not None and not options.json:
         print(f"tip: {words} is {call}", file=sys.stderr)

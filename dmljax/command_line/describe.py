@@ -19,7 +19,7 @@ from dmljax.descriptors.search import call_for, functions_called, functions_for,
 from dmljax.descriptors.tables import Table
 from dmljax.directml import OPERATORS
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.examples import examples_of, shown_example
+from dmljax.examples import example_lines, examples_of
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
@@ -51,10 +51,10 @@ def find_operators(words: str) -> list[type[Operator]]:
     try:
         return [find_operator(words)]
     except InvalidDesc:
-        found = [OPERATORS[OPERATOR_PREFIX + function.upper()] for function in functions_for(words)]
-        if not found or call_for(words) is not None:
+        operators = [OPERATORS[OPERATOR_PREFIX + function.upper()] for function in functions_for(words)]
+        if not operators or call_for(words) is not None:
             raise
-        return found
+        return operators
 
 
 def function_name(operator: type[Operator]) -> str:
@@ -95,13 +95,13 @@ FAMILIES = {
 
 def operators_by_family() -> dict[str, list[type[Operator]]]:
     """The operators of each family, by its title, in the order of `FAMILIES`."""
-    found: dict[str, list[type[Operator]]] = {family: [] for family in FAMILIES}
+    families: dict[str, list[type[Operator]]] = {family: [] for family in FAMILIES}
     for operator in OPERATORS.values():
-        found[inspect.unwrap(operator.function).__module__.rpartition(".")[2]].append(operator)
-    return {FAMILIES[family]: operators for family, operators in found.items()}
+        families[inspect.unwrap(operator.function).__module__.rpartition(".")[2]].append(operator)
+    return {FAMILIES[family]: operators for family, operators in families.items()}
 
 
-def _matching(words: str) -> list[type[Operator]]:
+def _match_operators(words: str) -> list[type[Operator]]:
     """Returns the operators whose names contain `words`, or else those that `find_operators` finds."""
     plain = words.lower().replace(" ", "_").replace("-", "_")
     named = [operator for _, operator in sorted(OPERATORS.items()) if plain in function_name(operator)]
@@ -120,7 +120,7 @@ def summaries(words: str = "") -> list[dict[str, Any]]:
             "feature_level": str(min(operator.support)),
             "tensors": _cells(operator, operator.support[max(operator.support)]),
         }
-        for operator in _matching(words)
+        for operator in _match_operators(words)
     ]
 
 
@@ -184,9 +184,9 @@ def data_types_text(names: Iterable[str]) -> str:
     """Data types grouped by kind: `FLOAT16/32 INT8/16/32`."""
     widths: dict[str, list[int]] = {"FLOAT": [], "INT": [], "UINT": []}
     for name in names:
-        kind = name.rstrip("0123456789")
-        widths[kind].append(int(name.removeprefix(kind)))
-    return " ".join(kind + "/".join(map(str, sorted(bits))) for kind, bits in widths.items() if bits)
+        family = name.rstrip("0123456789")
+        widths[family].append(int(name.removeprefix(family)))
+    return " ".join(family + "/".join(map(str, sorted(bits))) for family, bits in widths.items() if bits)
 
 
 def short_level(spelled: str) -> str:
@@ -244,10 +244,10 @@ def signature(operator: type[Operator]) -> str:
 
 def rules(operator: type[Operator]) -> list[str]:
     """The rules of the operator's page besides its support tables."""
-    return [rule.told(operator) for rule in operator.rules]
+    return [rule.sentence_for(operator) for rule in operator.rules]
 
 
-def found_list(operators: Sequence[type[Operator]], width: int) -> list[str]:
+def operator_list(operators: Sequence[type[Operator]], width: int) -> list[str]:
     """Returns a line for each of several operators, with what it does."""
     names = [function_name(operator) for operator in operators]
     column = max(map(len, names)) + 2
@@ -256,13 +256,13 @@ def found_list(operators: Sequence[type[Operator]], width: int) -> list[str]:
     ]
 
 
-def found_json(operators: Sequence[type[Operator]]) -> list[dict[str, str]]:
+def operators_json(operators: Sequence[type[Operator]]) -> list[dict[str, str]]:
     """Returns several operators and what they do, as JSON."""
     names = [(operator.type, function_name(operator)) for operator in operators]
     return [{"operator": key, "function": f"dmljax.{name}", "summary": summary_of(name)} for key, name in names]
 
 
-def explained(operator: type[Operator], width: int) -> str:
+def explanation_text(operator: type[Operator], width: int) -> str:
     """The text of `dmljax explain`: the operator's documentation, members, rules, support tables and first example."""
     known = explanation(operator)
     members = [
@@ -297,7 +297,7 @@ def explained(operator: type[Operator], width: int) -> str:
             *table(support, ("level", "tensor", "ranks", "data types"), indent="  "),
             "",
             "An example",
-            *shown_example(example, example.computed()),
+            *example_lines(example, example.computed()),
         ]
     )
 
@@ -306,7 +306,7 @@ def desc_example(operator: type[Operator]) -> list[str]:
     """The lines of a Python session that computes the operator's first example from its descriptor."""
     example = examples_of(operator)[0]
     values = [(member, getattr(example.desc, member.field)) for member in operator.members()]
-    written = [(member.field, _qualified(member.written(value))) for member, value in values if value is not None]
+    written = [(member.field, _qualify(member.as_code(value))) for member, value in values if value is not None]
     members = [f"...     {field}={value}," for field, value in written]
     arrays = example.arrays(of_inputs=True)
     by_name = all(key.isidentifier() for key in arrays)  # the tensors of an array are passed by position
@@ -323,12 +323,12 @@ def desc_example(operator: type[Operator]) -> list[str]:
     lines += [">>> compute = dmljax.directml.lower(desc)", *call]
     outputs = str(directml.lower(example.desc)(*arrays.values()))
     return [
-        *(part for line in lines for part in _fitting(line.replace("'", '"'), "...         ")),
-        *(part for line in outputs.splitlines() for part in _fitting(line, "    ")),
+        *(part for line in lines for part in _split_line(line.replace("'", '"'), "...         ")),
+        *(part for line in outputs.splitlines() for part in _split_line(line, "    ")),
     ]
 
 
-def _fitting(line: str, indent: str) -> list[str]:
+def _split_line(line: str, indent: str) -> list[str]:
     """Splits a line of a session into lines of at most 88 columns."""
     return textwrap.wrap(line, 88, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [line]
 
@@ -337,7 +337,7 @@ def _with_numpys_names(numbers: str) -> str:
     return re.sub(r"\b(inf|nan)\b", r"np.\1", numbers)
 
 
-def _qualified(source: str) -> str:
+def _qualify(source: str) -> str:
     """Returns Python with the names of `dmljax.directml` spelled in full."""
     return re.sub(r"\b[A-Z]\w+(?=[.(])", r"dmljax.directml.\g<0>", source)
 

@@ -40,18 +40,18 @@ SIGN_OF_LIFE = 10.0  # seconds between signs that it goes on
 
 
 @contextmanager
-def telling(text: str) -> Iterator[None]:
+def announce(text: str) -> Iterator[None]:
     """Says what takes longer than users wait, and then how long it has taken, if the standard error is a terminal."""
     done = Event()
 
-    def tell() -> None:
+    def print_elapsed() -> None:
         start = time.monotonic()
         if not done.wait(PATIENCE):
             print(text, file=sys.stderr, flush=True)
         while not done.wait(SIGN_OF_LIFE):
             print(f"{text}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
-    teller = Thread(target=tell, daemon=True)
+    teller = Thread(target=print_elapsed, daemon=True)
     if sys.stderr.isatty():
         teller.start()
     try:
@@ -86,7 +86,7 @@ def run_apart(arguments: Sequence[str]) -> int:
     return say_error(f"XLA's compiler stopped: {fatal[1].strip() if fatal else f'signal {-status}'}")
 
 
-def colored(text: str, color: str, file: Any = None) -> str:
+def color_text(text: str, color: str, file: Any = None) -> str:
     """Colors the text if it goes to a terminal; https://no-color.org says how users switch that off."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not (file or sys.stdout).isatty()
     return text if is_plain else f"\033[{color}m{text}\033[0m"

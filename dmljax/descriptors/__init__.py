@@ -6,7 +6,7 @@ from dmljax.descriptors.base import (
 )
 from dmljax.descriptors.bases import (
     ACTIVATION_SINCE_1_0, FLOAT_SINCE_1_0, FLOAT_SINCE_2_0, FUSED_ACTIVATION, Activation, ActivationLike, Adjoint,
-    Binary, EachFusable, Fusable, FusableInto, Fusables, Gradient, Predicate, Resized, ScaledUnary, Unary, fused,
+    Binary, EachFusable, Fusable, FusableInto, Fusables, Gradient, Predicate, Resized, ScaledUnary, Unary, apply_fused,
     fused_activation_rules
 )
 from dmljax.descriptors.json_form import FusedActivation, FusedActivations, to_json
@@ -17,9 +17,9 @@ from dmljax.descriptors.members import (
     StepUnion, Uint, Uint64, UintAxes, UintDimensions, flag_problems
 )
 from dmljax.descriptors.rules import (
-    SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, fitting, has_type, having, inferred, named,
-    one_element, page_rules, refused_by, required, required_of_sizes, same_rank, same_sizes, same_type,
-    same_type_and_rank, sizes_are
+    SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, find_misfit, find_refusals, has_type, have,
+    infer_rules, name_members, one_element, page_rules, require_rule, require_sizes_rule, same_rank, same_sizes,
+    same_type, same_type_and_rank, sizes_are
 )
 from dmljax.descriptors.tables import (
     RANK_1_TO_4, RANK_1_TO_5, RANK_1_TO_8, RANK_2_TO_4, RANK_2_TO_8, RANK_3_TO_4, RANK_3_TO_5, RANK_3_TO_8, RANK_4,
@@ -36,10 +36,10 @@ __all__ = [
     "Input", "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
     "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats", "Resized", "Rule",
     "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64", "UintAxes",
-    "UintDimensions", "Unary", "alike", "axis_of", "distinct_axes", "each_of_space", "find_broken_rules",
-    "find_minimum_feature_level", "fitting", "flag_problems", "fused", "fused_activation_rules", "has_type", "having",
-    "inferred", "lower", "named", "of_tensors", "one_element", "page_rules", "refused_by", "required",
-    "required_of_sizes", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support",
+    "UintDimensions", "Unary", "alike", "apply_fused", "axis_of", "distinct_axes", "each_of_space", "find_broken_rules",
+    "find_minimum_feature_level", "find_misfit", "find_refusals", "flag_problems", "fused_activation_rules", "has_type",
+    "have", "infer_rules", "lower", "name_members", "of_tensors", "one_element", "page_rules", "require_rule",
+    "require_sizes_rule", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support",
     "to_json", "validate"
 ]
 # fmt: on

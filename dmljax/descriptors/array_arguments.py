@@ -25,17 +25,19 @@ def type_text(tensors: TensorDesc | tuple[TensorDesc, ...] | None) -> str:
     return "None" if tensors is None else f"({', '.join(map(type_text, tensors))})"
 
 
-def signature(counts: Counts, told: Mapping[str, str] | None = None, result: str | None = None) -> inspect.Signature:
+def signature(
+    counts: Counts, type_texts: Mapping[str, str] | None = None, result: str | None = None
+) -> inspect.Signature:
     """The signature of the inputs present; an array of tensors is one parameter by name, and several by position.
 
-    `told` has each field's type as text, and `result` the result's type.
+    `type_texts` has each field's type as text, and `result` the result's type.
     """
-    kinds = inspect.Parameter
+    parameter_kinds = inspect.Parameter
     is_plain = all(count is None for count in counts.values())
-    kind = kinds.POSITIONAL_OR_KEYWORD if is_plain else kinds.KEYWORD_ONLY
-    arrays = [] if is_plain else [kinds("arrays", kinds.VAR_POSITIONAL)]
-    types: Mapping[str, Any] = {field: Shown(text) for field, text in (told or {}).items()}
-    fields = (kinds(field, kind, annotation=types.get(field, kinds.empty)) for field in counts)
+    kind = parameter_kinds.POSITIONAL_OR_KEYWORD if is_plain else parameter_kinds.KEYWORD_ONLY
+    arrays = [] if is_plain else [parameter_kinds("arrays", parameter_kinds.VAR_POSITIONAL)]
+    types: Mapping[str, Any] = {field: Shown(text) for field, text in (type_texts or {}).items()}
+    fields = (parameter_kinds(field, kind, annotation=types.get(field, parameter_kinds.empty)) for field in counts)
     returned = inspect.Signature.empty if result is None else Shown(result)
     return inspect.Signature([*arrays, *fields], return_annotation=returned)
 
@@ -127,7 +129,7 @@ def require_match(where: Path, tensor: TensorDesc, x: Any) -> Any:
 
 
 def require_64_bits(tensors: Iterable[tuple[Path, TensorDesc]]) -> None:
-    """Refuses tensors of 64-bit types unless `jax_enable_x64` is set."""
+    """Raises if a tensor has a 64-bit type, unless `jax_enable_x64` is set."""
     if x64_enabled():
         return
     for path, tensor in tensors:

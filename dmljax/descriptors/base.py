@@ -23,14 +23,14 @@ from dmljax.descriptors.array_arguments import (
     signature,
     type_text,
 )
-from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Kind, Leaf, Member, Tensor, flag_problems
+from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Leaf, Member, MemberKind, Tensor, flag_problems
 from dmljax.descriptors.tables import Table, of_tensors
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, all_checked, within
 from dmljax.foundation.checks import set_fields
 from dmljax.foundation.precision import full_precision
 from dmljax.foundation.scalars import Scalar, ScaleBias, Size2D
-from dmljax.foundation.sizes import Sizes, led, names_of_members, require_sizes
+from dmljax.foundation.sizes import Sizes, names_of_members, require_sizes, with_leading_ones
 from dmljax.text import did_you_mean, join_words
 from dmljax.types import DataType, FeatureLevel, HeaderEnum
 
@@ -54,7 +54,7 @@ class Rule:
         """The problems of a desc at a feature level."""
         return self.check(desc)
 
-    def told(self, operator: "type[Operator]") -> str:
+    def sentence_for(self, operator: "type[Operator]") -> str:
         """The sentence, with the names that the members have in directml.h."""
         return self.sentence.format_map({member.field: member.name for member in operator.members()})
 
@@ -88,7 +88,7 @@ class Lowerable(ABC):
 
     @abstractmethod
     def require_available(self) -> None:
-        """Refuses 64-bit types unless `jax_enable_x64` is set."""
+        """Raises if a tensor has a 64-bit type, unless `jax_enable_x64` is set."""
 
     @property
     @abstractmethod
@@ -277,7 +277,7 @@ class Operator(Lowerable):
 
     def __repr__(self) -> str:
         values = [(member, getattr(self, member.field)) for member in self._members]
-        parts = (f"{member.field}={member.written(value)}" for member, value in values if value != member.default)
+        parts = (f"{member.field}={member.as_code(value)}" for member, value in values if value != member.default)
         return f"{type(self).__name__}({', '.join(parts)})"
 
     @classmethod
@@ -311,16 +311,16 @@ class Operator(Lowerable):
 
     @functools.cached_property
     def _leaves(self) -> dict[bool | None, tuple[Leaf, ...]]:
-        found: dict[bool | None, list[Leaf]] = {None: [], False: [], True: []}
+        leaves_by_direction: dict[bool | None, list[Leaf]] = {None: [], False: [], True: []}
         for member in self._members:
             kind, value = member.tensor_kind, getattr(self, member.field)
             if kind is None or value is None:
                 continue
             places = enumerate(value) if isinstance(value, tuple) else [(None, value)]
-            own = [Leaf(member, index, tensor) for index, tensor in places]
-            found[None] += own
-            found[kind.is_input] += own
-        return {is_input: tuple(leaves) for is_input, leaves in found.items()}
+            new_leaves = [Leaf(member, index, tensor) for index, tensor in places]
+            leaves_by_direction[None] += new_leaves
+            leaves_by_direction[kind.is_input] += new_leaves
+        return {is_input: tuple(leaves) for is_input, leaves in leaves_by_direction.items()}
 
     def tensors(self, *, is_input: bool | None = None) -> dict[str, TensorDesc]:
         """The tensors that are present by their keys, `input` or `inputs[0]`; see `leaves`."""
@@ -390,13 +390,13 @@ class Operator(Lowerable):
         infer, outputs = type(self).infer, self.leaves(is_input=False)
         with names_of_members(self.argument_paths(), has_leading_ones=self.has_leading_ones):
             all_checked(*(partial(require_sizes, field, sizes[field], shape) for field, shape in natural.items()))
-            found = infer(**_taken(infer, arguments))
-        found = getattr(found, "sizes", found)
+            sizes_of_outputs = infer(**_take(infer, arguments))
+        sizes_of_outputs = getattr(sizes_of_outputs, "sizes", sizes_of_outputs)
         inferred: dict[str, Any] = {}
         for leaf in outputs:
-            of_member = found[leaf.member.field] if isinstance(found, dict) else found
-            own = of_member if leaf.index is None else of_member[leaf.index]
-            inferred[leaf.key] = led(own, leaf.tensor.rank) if self.has_leading_ones else tuple(own)
+            of_member = sizes_of_outputs[leaf.member.field] if isinstance(sizes_of_outputs, dict) else sizes_of_outputs
+            shape = of_member if leaf.index is None else of_member[leaf.index]
+            inferred[leaf.key] = with_leading_ones(shape, leaf.tensor.rank) if self.has_leading_ones else tuple(shape)
         return inferred
 
     def with_inferred_sizes(self, feature_level: FeatureLevel) -> "Operator":
@@ -410,7 +410,7 @@ class Operator(Lowerable):
             sizes = self.inferred_sizes(is_draft=True)
         except InvalidDesc:
             return self
-        outputs = {field: replace(getattr(self, field), sizes=own) for field, own in sizes.items()}
+        outputs = {field: replace(getattr(self, field), sizes=shape) for field, shape in sizes.items()}
         return type(self)(**{member.field: getattr(self, member.field) for member in self._members} | outputs)
 
     # The function
@@ -424,7 +424,7 @@ class Operator(Lowerable):
         named = {self.arguments.get(field, field): _number(getattr(self, field)) for field in fields}
         outputs = self.leaves(is_input=False)
         of_output = {"dtype": outputs[0].tensor.dtype, "output_sizes": outputs[0].tensor.sizes} if outputs else {}
-        arguments = _taken(type(self).function, named | of_output)
+        arguments = _take(type(self).function, named | of_output)
         return arguments | {name: derive(self) for name, derive in self.derived.items()}
 
     def compute(self, **inputs: Any) -> Any:
@@ -438,13 +438,13 @@ class Operator(Lowerable):
             if field in self.spread:
                 arrays |= zip(self.spread[field], value, strict=False)
                 continue
-            arrays[field] = value if isinstance(value, Sequence) else _reshaped(value, natural.get(field, value.shape))
+            arrays[field] = value if isinstance(value, Sequence) else _reshape(value, natural.get(field, value.shape))
         with full_precision():
             result = type(self).function(**arrays, **self.attributes())
         outputs = self.leaves(is_input=False)
         if not outputs:  # a fused activation
             return result
-        shaped = [_reshaped(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
+        shaped = [_reshape(x, leaf.tensor.sizes) for leaf, x in zip(outputs, self.present(result), strict=True)]
         return shaped[0] if type(self).Outputs is None and outputs[0].index is None else tuple(shaped)
 
     def present(self, result: Any) -> Sequence[Any]:
@@ -462,7 +462,7 @@ class Operator(Lowerable):
         return len(self.leaves(is_input=True))
 
     def compiled(self) -> Callable[..., Any]:
-        return _compiled(self._without_layout())
+        return _compile(self._without_layout())
 
     def binder(self) -> Bind:
         return functools.partial(bind_arrays, self.short_name.lower(), self._counts(), self.leaves(is_input=True))
@@ -474,11 +474,11 @@ class Operator(Lowerable):
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature:
-        told = {field: type_text(getattr(self, field)) for field in self._counts()}
+        type_texts = {field: type_text(getattr(self, field)) for field in self._counts()}
         outputs = [member.field for member in self._members if member.tensor_kind and not member.tensor_kind.is_input]
         results = [type_text(getattr(self, field)) for field in outputs]
         named = ", ".join(f"{field}: {result}" for field, result in zip(outputs, results, strict=True))
-        return signature(self._counts(), told, results[0] if len(results) == 1 else f"({named})")
+        return signature(self._counts(), type_texts, results[0] if len(results) == 1 else f"({named})")
 
     def _counts(self) -> Counts:
         members = [member for member in self._members if member.tensor_kind and member.tensor_kind.is_input]
@@ -514,7 +514,7 @@ class Operator(Lowerable):
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(desc: Operator) -> Callable[..., Any]:
+def _compile(desc: Operator) -> Callable[..., Any]:
     """The jitted computation of all descs that differ from this one only in layout."""
     leaves, counts = desc.leaves(is_input=True), desc._counts()
 
@@ -544,7 +544,7 @@ def _outputs(desc: Operator, computed: Any) -> Any:
     return desc.Outputs(*(None if getattr(desc, field) is None else next(present) for field in desc.Outputs._fields))
 
 
-def _taken(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _take(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments that a function takes."""
     return {name: value for name, value in arguments.items() if name in _parameters(function)}
 
@@ -564,7 +564,7 @@ def _is_bare(tensor: TensorDesc) -> bool:
     return not any(layout)
 
 
-def _reshaped(x: Any, sizes: Sizes) -> Any:
+def _reshape(x: Any, sizes: Sizes) -> Any:
     return x if x.shape == sizes else x.reshape(sizes)
 
 
@@ -595,7 +595,7 @@ def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:
     if isinstance(annotation, type) and issubclass(annotation, HeaderEnum):
         annotation = Annotated[annotation, Enumeration(annotation)]
     kind, *name = getattr(annotation, "__metadata__", (None,))
-    if not isinstance(kind, Kind):
+    if not isinstance(kind, MemberKind):
         raise TypeError(
             f"{field.name} must be annotated with the kind of the member, such as Input; got {annotation!r}"
         )
@@ -604,7 +604,7 @@ def _member(field: "dataclasses.Field[Any]", annotation: Any) -> Member:
     return Member(field.name, header_name, kind, is_optional, field.default)
 
 
-def _header_name(field: str, kind: Kind) -> str:
+def _header_name(field: str, kind: MemberKind) -> str:
     name = "".join(word.capitalize() for word in field.split("_"))
     if isinstance(kind, Tensor):
         return f"{name}Tensor"

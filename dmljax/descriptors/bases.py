@@ -224,7 +224,7 @@ Fusable = Annotated[ActivationLike, FusableInto()]  # into any operator that tak
 EachFusable = Annotated[Sequence[ActivationLike], Fusables()]
 
 
-def fused(result: Array, activation: ActivationLike | None) -> Array:
+def apply_fused(result: Array, activation: ActivationLike | None) -> Array:
     """Applies the activation to a result rounded to its type, as if the activation were a separate operator."""
     if activation is None:
         return result

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator, operator_called
-from dmljax.descriptors.members import Array, Kind, Several, check_count, json_given, json_object, json_string
+from dmljax.descriptors.members import Array, MemberKind, Several, check_count, json_given, json_object, json_string
 from dmljax.descriptors.validation import require_lowerable
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, within
 from dmljax.text import did_you_mean, show
@@ -80,7 +80,7 @@ def _activation_called(value: Any) -> str | None:
     return f"{operator.__name__}({attributes})"
 
 
-class Fused(Kind):
+class Fused(MemberKind):
     """A DML_OPERATOR_DESC of an activation that is fused into another operator."""
 
     description = "activation without tensors"

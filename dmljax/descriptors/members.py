@@ -31,7 +31,7 @@ from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, HeaderEnum, TensorFlags
 
 
-class Kind(ABC):
+class MemberKind(ABC):
     """A kind of member, as `directml.h` declares it."""
 
     count: str | None = None  # of an array: the member that has its length
@@ -48,9 +48,9 @@ class Kind(ABC):
 
     @abstractmethod
     def coerce(self, name: Where, value: Any, data_type: DataType | None) -> Any:
-        """Normalizes or refuses `value`; `data_type` is the type of the desc's scalar unions."""
+        """Normalizes `value`, or raises; `data_type` is the type of the desc's scalar unions."""
 
-    def written(self, value: Any) -> str:
+    def as_code(self, value: Any) -> str:
         """`value` as Python that `coerce` takes."""
         return repr(value)
 
@@ -63,7 +63,7 @@ class Kind(ABC):
         return value
 
     def from_json(self, where: Where, value: Any, data_type: DataType | None) -> Any:
-        """Reads JSON as a value that `coerce` takes, and refuses only errors of JSON itself."""
+        """Reads JSON as a value that `coerce` takes; raises only for errors of JSON itself."""
         return value
 
 
@@ -71,7 +71,7 @@ class Kind(ABC):
 
 
 @dataclass(frozen=True)
-class Tensor(Kind):
+class Tensor(MemberKind):
     """A `DML_TENSOR_DESC` of an input or an output: declared, since names such as OutputScaleTensor are inputs."""
 
     is_input: bool
@@ -151,13 +151,13 @@ _TENSOR_FIELDS = (
 
 
 @dataclass(frozen=True)
-class Array(Kind):
+class Array(MemberKind):
     """An array of another kind, with the member that has its length: derived here, written and checked in JSON.
 
     Arrays may share that member: all of them then have the same length.
     """
 
-    of: Kind
+    of: MemberKind
     count: str | None
 
     @property
@@ -169,8 +169,8 @@ class Array(Kind):
         coerced = (partial(self.of.coerce, element(name, i), item, data_type) for i, item in enumerate(values))
         return all_checked(*coerced) if isinstance(self.of, Tensor) else tuple(check() for check in coerced)
 
-    def written(self, value: tuple[Any, ...]) -> str:
-        return f"({', '.join(map(self.of.written, value))}{',' if len(value) == 1 else ''})"
+    def as_code(self, value: tuple[Any, ...]) -> str:
+        return f"({', '.join(map(self.of.as_code, value))}{',' if len(value) == 1 else ''})"
 
     def to_json(self, value: tuple[Any, ...]) -> list[Any]:
         return [self.of.to_json(item) for item in value]
@@ -185,7 +185,7 @@ class Array(Kind):
 
 
 @dataclass(frozen=True)
-class Integer(Kind):
+class Integer(MemberKind):
     """An integer type of C."""
 
     name: str
@@ -203,7 +203,7 @@ class Integer(Kind):
 
 
 @dataclass(frozen=True)
-class Boolean(Kind):
+class Boolean(MemberKind):
     """A BOOL of C."""
 
     description = "BOOL"
@@ -216,7 +216,7 @@ class Boolean(Kind):
 
 
 @dataclass(frozen=True)
-class Enumeration(Kind):
+class Enumeration(MemberKind):
     """An enumeration of directml.h."""
 
     enumeration: type[HeaderEnum]
@@ -243,7 +243,7 @@ class Enumeration(Kind):
 
 
 @dataclass(frozen=True)
-class Number(Kind):
+class Number(MemberKind):
     """A FLOAT, or a DML_SCALAR_UNION of the type in the desc's only DataType member.
 
     A step may be negative in an unsigned type: it wraps around.
@@ -265,8 +265,8 @@ class Number(Kind):
                 value = step(value, own_type.dtype)
             return Scalar.of(own_type, value)
 
-    def written(self, value: Scalar) -> str:
-        return value.written
+    def as_code(self, value: Scalar) -> str:
+        return value.as_code
 
     def to_json(self, value: Scalar) -> Any:
         number: int | float = value.item.item()
@@ -309,13 +309,13 @@ NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
-class Struct(Kind):
+class Struct(MemberKind):
     """A small struct of directml.h: a named tuple here, an object in JSON."""
 
     name: str
     form: type[Any]
     fields: tuple[str, ...]
-    of: Kind
+    of: MemberKind
 
     @property
     def description(self) -> str:
@@ -332,8 +332,8 @@ class Struct(Kind):
         with inside(name):
             return self.form(*(self.of.coerce(key, x, None) for key, x in zip(self.fields, value, strict=True)))
 
-    def written(self, value: Any) -> str:
-        numbers = (f"{key}={self.of.written(x)}" for key, x in value._asdict().items())
+    def as_code(self, value: Any) -> str:
+        numbers = (f"{key}={self.of.as_code(x)}" for key, x in value._asdict().items())
         return f"{self.form.__name__}({', '.join(numbers)})"
 
     def to_json(self, value: Any) -> dict[str, Any]:
@@ -414,13 +414,13 @@ class Member:
 
     field: str
     name: str
-    kind: Kind
+    kind: MemberKind
     is_optional: bool
     default: Any  # dataclasses.MISSING if it must be given
 
-    def written(self, value: Any) -> str:
+    def as_code(self, value: Any) -> str:
         """`value` as Python that a desc takes for this member."""
-        return "None" if value is None else self.kind.written(value)
+        return "None" if value is None else self.kind.as_code(value)
 
     @cached_property
     def tensor_kind(self) -> Tensor | None:
@@ -470,7 +470,7 @@ def json_object(where: Where, value: Any, keys: Iterable[str]) -> dict[str, Any]
 
 
 def check_count(name: str, count: Any, counted: str, length: int) -> None:
-    """Refuses a count that is not the length of its array."""
+    """Raises if a count is not the length of its array."""
     if count is not None and integer(name, count) != length:
         raise InvalidDesc(Problem(name, f"must be {length}, the length of {counted}", count))
 

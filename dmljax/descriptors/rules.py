@@ -25,7 +25,7 @@ def alike(*fields: str) -> Rule:
     """All tensors of `fields` that are present have the same DataType, DimensionCount and Sizes."""
     parts = *same_type_and_rank(*fields), same_sizes(*fields)
     return Rule(
-        f"{named(fields)} have the same DataType, DimensionCount and Sizes.",
+        f"{name_members(fields)} have the same DataType, DimensionCount and Sizes.",
         lambda desc: chain.from_iterable(rule.check(desc) for rule in parts),
     )
 
@@ -58,15 +58,15 @@ def one_element(*fields: str) -> Rule:
             if leaf.member.field in fields and leaf.tensor.element_count != 1:
                 yield Problem((*leaf.path, "Sizes"), "must each be 1", join_sizes(leaf.tensor.sizes))
 
-    return Rule(f"{having(fields)} one element.", check)
+    return Rule(f"{have(fields)} one element.", check)
 
 
-def having(fields: Sequence[str]) -> str:
+def have(fields: Sequence[str]) -> str:
     """The beginning of a sentence about what the members have."""
-    return f"{named(fields)} {'has' if len(fields) == 1 else 'have'}"
+    return f"{name_members(fields)} {'has' if len(fields) == 1 else 'have'}"
 
 
-def named(fields: Sequence[str]) -> str:
+def name_members(fields: Sequence[str]) -> str:
     """Lists members in a sentence."""
     return join_words([f"{{{field}}}" for field in fields])
 
@@ -82,14 +82,14 @@ def has_type(data_type: str, tensor: str) -> Rule:
     """The member `data_type`, of a scalar union, is the DataType of `tensor`."""
 
     def check(desc: Operator) -> Iterator[Problem]:
-        own, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
-        if own is not expected:
-            yield Problem(desc.member(data_type).name, f"must be {expected.name}", own.name)
+        actual, expected = getattr(desc, data_type), getattr(desc, tensor).data_type
+        if actual is not expected:
+            yield Problem(desc.member(data_type).name, f"must be {expected.name}", actual.name)
 
     return Rule(f"{{{data_type}}} is {{{tensor}}}.DataType.", check, is_of_types=True)
 
 
-def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = Rule) -> Rule:
+def require_rule(sentence: str, check: Callable[[Any], object], rule: type[Rule] = Rule) -> Rule:
     """Makes a rule of a check that raises an error, as functions do."""
 
     def refuse(desc: Operator) -> None:
@@ -99,12 +99,12 @@ def required(sentence: str, check: Callable[[Any], object], rule: type[Rule] = R
     return rule(sentence, lambda desc: _refusals(refuse, desc))
 
 
-def required_of_sizes(sentence: str, check: Callable[[Any], object]) -> Rule:
-    """Like `required`, for sizes."""
-    return required(sentence, check, SizesRule)
+def require_sizes_rule(sentence: str, check: Callable[[Any], object]) -> Rule:
+    """Like `require_rule`, for sizes."""
+    return require_rule(sentence, check, SizesRule)
 
 
-def inferred(*sentences: str) -> tuple[Rule, ...]:
+def infer_rules(*sentences: str) -> tuple[Rule, ...]:
     """The rules that the operator's `infer` checks together, in as many sentences as needed."""
     *others, last = sentences
     return (*(Rule(sentence, lambda desc: ()) for sentence in others), SizesRule(last, _misfits))
@@ -117,9 +117,9 @@ def _misfits(desc: Operator) -> Iterator[Problem]:
         yield from error.problems
         return
     for leaf in desc.leaves(is_input=False):
-        own, expected = leaf.tensor.sizes, sizes[leaf.key]
-        if own != expected:
-            yield Problem((*leaf.path, "Sizes"), f"must be {join_sizes(expected)}", join_sizes(own))
+        actual, expected = leaf.tensor.sizes, sizes[leaf.key]
+        if actual != expected:
+            yield Problem((*leaf.path, "Sizes"), f"must be {join_sizes(expected)}", join_sizes(actual))
 
 
 def each_of_space(members: str, image: str = "input") -> str:
@@ -139,7 +139,7 @@ def _same(fields: tuple[str, ...], what: str, of: Callable[[TensorDesc], Any], *
             first, *others = (leaf.path for leaf in leaves)
             yield Problem(first, f"must have the same {what}", join_words(values), others)
 
-    return Rule(f"{named(fields)} have the same {what}.", check, is_of_types)
+    return Rule(f"{name_members(fields)} have the same {what}.", check, is_of_types)
 
 
 def axis_of(field: str) -> Rule:
@@ -175,7 +175,7 @@ def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:
     if desc.input is None or desc.scale_bias is None or desc.input.dtype not in INTEGERS:
         return
     for name, number in zip(("Scale", "Bias"), desc.scale_bias, strict=True):
-        yield from fitting(("ScaleBias", name), number, desc.input.dtype)
+        yield from find_misfit(("ScaleBias", name), number, desc.input.dtype)
 
 
 SCALE_BIAS_FITS = Rule(
@@ -184,12 +184,12 @@ SCALE_BIAS_FITS = Rule(
 )
 
 
-def fitting(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
+def find_misfit(where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
     """The number can be converted to `dtype` exactly, or, to a floating type, by rounding."""
-    yield from refused_by(exact, where, number, dtype)
+    yield from find_refusals(exact, where, number, dtype)
 
 
-def refused_by(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
+def find_refusals(convert: Callable[[Any, Any], Any], where: Where, number: Scalar, dtype: Any) -> Iterator[Problem]:
     """The problems that `convert` raises when it converts the number at `where` to `dtype`."""
     for problem in _refusals(convert, number.item, dtype):
         yield problem.inside(where)

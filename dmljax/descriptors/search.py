@@ -133,8 +133,8 @@ def functions_for(words: str) -> list[str]:
         return called
     wanted = [_stem(word) for word in re.findall(r"[a-z0-9]+", words.lower())]
     scores = {function: [_score(word, function) for word in wanted] for function in _functions()}
-    found = [function for function, of_words in scores.items() if wanted and all(of_words)]
-    return sorted(found, key=lambda function: -sum(scores[function]))[:MAX_FOUND]
+    matches = [function for function, of_words in scores.items() if wanted and all(of_words)]
+    return sorted(matches, key=lambda function: -sum(scores[function]))[:MAX_FOUND]
 
 
 def _score(word: str, function: str) -> int:

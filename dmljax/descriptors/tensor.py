@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from dmljax.calls.binding import checked_arguments
+from dmljax.calls.binding import check_arguments
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT64_MAX, UINT_MAX, array, integer_in, parse_enum, set_fields, uints
-from dmljax.lowerings.strides import read_strided, reinterpreted
+from dmljax.lowerings.strides import read_strided, reinterpret
 from dmljax.text import join_sizes
 from dmljax.types import INTEGER_4, NEEDS_X64, DataType, TensorFlags, x64_enabled
 
@@ -42,7 +42,7 @@ class TensorDesc:
     total_tensor_size_in_bytes: int | None
     guaranteed_base_offset_alignment: int
 
-    @checked_arguments
+    @check_arguments
     def __init__(
         self,
         data_type: DataType | str | int,
@@ -180,13 +180,13 @@ class TensorDesc:
         if isinstance(buffer, jax.Array):
             return self._read_array(buffer)
         data = self._bytes_in(buffer)
-        return self._view(unpacked(data) if self.data_type in INTEGER_4 else data).copy()
+        return self._view(unpack(data) if self.data_type in INTEGER_4 else data).copy()
 
     def _read_array(self, buffer: jax.Array) -> jax.Array:
         if self.data_type.bits == 64 and not x64_enabled():
             raise Unsupported(Problem("DataType", NEEDS_X64, self.data_type.name))
         flat = buffer.astype(np.uint8) if buffer.dtype == bool else buffer
-        elements = reinterpreted(flat.ravel(), self.dtype)
+        elements = reinterpret(flat.ravel(), self.dtype)
         if elements.size < self.span:
             rule = f"must hold at least {self.span_in_bytes} bytes for {self}"
             raise InvalidDesc(Problem("buffer", rule, flat.size * flat.dtype.itemsize))
@@ -199,17 +199,17 @@ class TensorDesc:
         """
         logical = np.asarray(array("array", logical))
         if logical.shape != self.sizes or logical.dtype != self.dtype:
-            expected, found = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
-            raise InvalidDesc(Problem("array", f"must be {expected}", found))
+            expected, actual = f"{self.dtype}{list(self.sizes)}", f"{logical.dtype}{list(logical.shape)}"
+            raise InvalidDesc(Problem("array", f"must be {expected}", actual))
         data = self._bytes_in(buffer)
         if not data.flags.writeable:
             raise InvalidType(Problem("buffer", "must be writable", f"a read-only {type(buffer).__name__}"))
         if not self.is_nested:
             raise InvalidDesc(Problem("Strides", "must not let elements of an output overlap or interleave", self))
         if self.data_type in INTEGER_4:
-            halves = unpacked(data)
+            halves = unpack(data)
             self._view(halves)[...] = logical
-            data[:] = packed(halves)
+            data[:] = pack(halves)
         else:
             self._view(data)[...] = logical
 
@@ -262,7 +262,7 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
-def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def pack(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Packs an even number of 4-bit elements two to a byte, the first in the low half; `halves` has a byte for each.
 
     >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
@@ -271,8 +271,8 @@ def packed(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return (halves[0::2] & np.uint8(15)) | (halves[1::2] << np.uint8(4))
 
 
-def unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Gives each 4-bit element a byte: the inverse of `packed`."""
+def unpack(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Gives each 4-bit element a byte: the inverse of `pack`."""
     halves = np.empty(2 * data.size, np.uint8)
     halves[0::2], halves[1::2] = data & 15, data >> 4
     return halves

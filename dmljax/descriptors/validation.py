@@ -24,7 +24,7 @@ def find_broken_rules(desc: Any, feature_level: FeatureLevel | str = LATEST) -> 
 
 
 def validate(desc: Any, feature_level: FeatureLevel | str = LATEST) -> None:
-    """Refuses a descriptor or a graph that a device of `feature_level` would refuse, with every rule that it breaks.
+    """Raises if a device of `feature_level` would refuse a descriptor or a graph, with every rule that it breaks.
 
     >>> tensor = TensorDesc("FLOAT64", (1, 1, 2, 3))
     >>> validate(ActivationHardmaxDesc(input=tensor, output=tensor), feature_level="1_0")
@@ -53,7 +53,7 @@ def find_minimum_feature_level(desc: Any) -> FeatureLevel:
 
 
 def require_lowerable(desc: Any) -> None:
-    """Refuses anything but a descriptor or a graph."""
+    """Raises unless this is a descriptor or a graph."""
     if not isinstance(desc, Lowerable):
         remedy = _remedy(desc)
         raise InvalidType(Problem((), "a descriptor must be an Operator or a Graph", show(desc), remedy=remedy))
@@ -69,8 +69,8 @@ def _remedy(value: Any) -> str | None:
         return f"{value.called()} is one"
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
     wanted = name.upper().removeprefix(OPERATOR_PREFIX)
-    found = (known for known in OPERATORS.values() if f"_{known.short_name}".endswith(f"_{wanted}"))
-    operator = min(found, key=lambda known: len(known.short_name), default=None) if wanted else None
+    operators = (known for known in OPERATORS.values() if f"_{known.short_name}".endswith(f"_{wanted}"))
+    operator = min(operators, key=lambda known: len(known.short_name), default=None) if wanted else None
     return f"{operator.called()} is one" if operator else None
 
 

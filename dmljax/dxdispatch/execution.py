@@ -103,14 +103,16 @@ class Execution:
 
     def compile(self, dispatchable: str) -> Any:
         """Compiles a dispatchable or takes it from the cache, so that the times of dispatches exclude compilation."""
-        own, key = self.model.dispatchables[dispatchable], (dispatchable, x64_enabled())
-        desc: Any = own.desc
+        entry, key = self.model.dispatchables[dispatchable], (dispatchable, x64_enabled())
+        desc: Any = entry.desc
         with self.model.part(*self.model.desc_place(dispatchable)):
             if isinstance(desc, Operator):
-                return _compiled(desc, self.device, x64_enabled())
+                return _compile_operator(desc, self.device, x64_enabled())
             if key not in self._compiled:
                 is_network = isinstance(desc, SizedNetwork)
-                self._compiled[key] = _called(desc, self.device) if is_network else _with_constants(own, self.device)
+                self._compiled[key] = (
+                    _call_network(desc, self.device) if is_network else _with_constants(entry, self.device)
+                )
             return self._compiled[key]
 
     def result(self, index: int, repetition: Repetition = Repetition()) -> Result:
@@ -241,7 +243,7 @@ def trace(dispatchable: Dispatchable) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _compiled(desc: Operator, device: jax.Device, x64: bool) -> Any:
+def _compile_operator(desc: Operator, device: jax.Device, x64: bool) -> Any:
     """Compiles an operator; `x64` is in the cache key because the setting changes what is compiled."""
     return _compile(Dispatchable(desc), device)
 
@@ -255,13 +257,13 @@ def _with_constants(dispatchable: Dispatchable, device: jax.Device) -> Any:
     return partial(_compile(replace(dispatchable, desc=desc), device), constants)
 
 
-def _called(network: SizedNetwork, device: jax.Device) -> Any:
+def _call_network(network: SizedNetwork, device: jax.Device) -> Any:
     """An ONNX model, after a call that compiles it, unless it needs true values for its sizes."""
     if not network.is_open:
         zeros = (np.zeros(tensor.sizes, tensor.dtype) for tensor in network.inputs.values())
         with jax.disable_jit(False):
-            jax.block_until_ready(network.computed(*(_on_device(x, device) for x in zeros)))
-    return network.computed
+            jax.block_until_ready(network.compute(*(_on_device(x, device) for x in zeros)))
+    return network.compute
 
 
 def _compile(dispatchable: Dispatchable, device: jax.Device) -> Any:

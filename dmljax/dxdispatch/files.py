@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dmljax.descriptors.members import json_string
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require, unusable_file
-from dmljax.foundation.files import opened, pillow
+from dmljax.foundation.files import open_file, pillow
 from dmljax.text import one_line, reason_of, show
 from dmljax.types import INTEGER_4, INTEGERS_4, DataType
 
@@ -43,7 +43,7 @@ def read_values(path: Path, data_type: DataType, size: Sequence[int], at_most: i
 
     `size` is the batch, channels, height and width to scale an image to; if empty, the image keeps its size.
     """
-    with opened(path, at_most + _MAX_HEADER) as file:
+    with open_file(path, at_most + _MAX_HEADER) as file:
         if path.suffix.lower() == ".npy":
             values = _read_npy(file, path)
             own_type = _data_type_of(values.dtype, path)
@@ -67,7 +67,7 @@ def _in_4_bits(values: NDArray[Any], data_type: DataType) -> NDArray[Any]:
 
 
 def _read_npy(file: Any, path: Path) -> NDArray[Any]:
-    with _decoding(path, "must be a complete .npy file"):
+    with _raise_if_undecodable(path, "must be a complete .npy file"):
         with warnings.catch_warnings(action="ignore"):  # NumPy warns about headers written by Python 2
             version = np.lib.format.read_magic(file)
             if version not in _HEADER_READERS:
@@ -82,8 +82,8 @@ def _read_npy(file: Any, path: Path) -> NDArray[Any]:
 
 
 @contextmanager
-def _decoding(path: Path, rule: str) -> Iterator[None]:
-    """Refuses a file that its decoder cannot read; NumPy and Pillow raise many kinds of errors."""
+def _raise_if_undecodable(path: Path, rule: str) -> Iterator[None]:
+    """Raises a DmlError if a decoder cannot read its file; NumPy and Pillow raise many kinds of errors."""
     try:
         yield
     except InvalidDesc:
@@ -108,11 +108,11 @@ def _read_image(file: Any, path: Path, data_type: DataType, size: Sequence[int],
     rule = "must be scaled to resampleSize [1, channels, height, width] with 1, 3 or 4 channels"
     require((), not size or _is_image(size, tuple(_IMAGE_MODES)), rule, list(size))
     channels = size[1] if size else 3
-    with _decoding(path, "must be an image"), image_module.open(file) as image:
+    with _raise_if_undecodable(path, "must be an image"), image_module.open(file) as image:
         height, width = size[2:] if size else (image.height, image.width)
         needed = max(height * width, image.height * image.width) * channels * 4
-        found = f"'{one_line(path)}', {image.height} x {image.width}"
-        require((), needed <= at_most, f"must take at most {at_most} bytes", found)
+        given = f"'{one_line(path)}', {image.height} x {image.width}"
+        require((), needed <= at_most, f"must take at most {at_most} bytes", given)
         pixels = image.convert(_IMAGE_MODES[channels])
         if pixels.size != (width, height):
             pixels = pixels.resize((width, height), image_module.Resampling.BICUBIC)
@@ -145,7 +145,7 @@ def bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
 def target_path(name: str, value: Any) -> PureWindowsPath:
     """Reads a path below the output folder; slash and backslash both separate folders, as on Windows.
 
-    Refuses a path that leaves the folder or that a file system cannot store.
+    Raises if a path leaves the folder, or if a file system cannot store it.
     """
     text = json_string(name, value)
     path = PureWindowsPath(text)
@@ -160,7 +160,7 @@ def target_path(name: str, value: Any) -> PureWindowsPath:
 
 
 def target_in(folder: Path, target: str) -> Path:
-    """The file that `target` names inside `folder`; refuses a path that leaves `folder`, even through a link."""
+    """The file that `target` names inside `folder`; raises if a path leaves `folder`, even through a link."""
     root = folder.resolve()
     try:
         path = (root / target).resolve()
@@ -173,7 +173,7 @@ def target_in(folder: Path, target: str) -> Path:
 
 
 def check_writable(suffix: str, size_in_bytes: int, data_type: DataType, dimensions: Sequence[int]) -> None:
-    """Refuses to write a buffer as an .npy file or image if its data type or `dimensions` do not fit."""
+    """Raises if a buffer's data type or `dimensions` do not fit an .npy file or an image."""
     suffix = suffix.lower()
     if suffix not in (".npy", *IMAGES):
         return
@@ -204,20 +204,20 @@ def write_values(path: Path, data: NDArray[np.uint8], data_type: DataType, dimen
         if suffix in IMAGES:
             _image_of(values).save(image, format="JPEG" if suffix == ".jpg" else "PNG")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path) as file:
+        with _open_replacement(path) as file:
             if suffix == ".npy":
                 values = values.astype(_IN_NPY[data_type].dtype) if data_type in INTEGER_4 else values
                 np.lib.format.write_array(file, values, allow_pickle=False)
             else:
                 file.write(image.getbuffer() if suffix in IMAGES else data.data)
     except OSError as error:
-        found = f"'{one_line(path)}' ({reason_of(error)})"
-        problem = Problem("targetPath", "must be a writable file", found)
+        given = f"'{one_line(path)}' ({reason_of(error)})"
+        problem = Problem("targetPath", "must be a writable file", given)
         raise unusable_file(problem, error, str(path)) from None
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
+def _open_replacement(path: Path) -> Iterator[Any]:
     """Opens a new file that replaces `path` once it is complete, so that a full disk does not destroy the old file."""
     mode = None
     if path.exists():

@@ -178,21 +178,21 @@ class _Group:
 
     def as_one(self, name: str, readers: Mapping[str, set[int]]) -> tuple[Dispatchable, Dispatch]:
         """The dispatchable that runs the group, and its dispatch; `readers` are the commands reading each resource."""
-        kept = {source: f"output {i}" for i, source in enumerate(self._kept(readers))}
+        kept = {source: f"output {i}" for i, source in enumerate(self._outputs_to_write(readers))}
         self.assembly.inputs = {name: area.tensor for (area, _), name in self.inputs.items()}
-        graph = self.assembly.finished({name: source for source, name in kept.items()})
+        graph = self.assembly.finish({name: source for source, name in kept.items()})
         bindings = [(is_owned, name, area.binding) for (area, is_owned), name in self.inputs.items()]
         owned = {name: binding for is_owned, name, binding in bindings if is_owned}
         bound = {name: binding for is_owned, name, binding in bindings if not is_owned}
         bound |= {name: self.outputs[source].binding for source, name in kept.items()}
         return Dispatchable(graph, owned, rounds_between_nodes=True), Dispatch(name, bound)
 
-    def _kept(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
+    def _outputs_to_write(self, readers: Mapping[str, set[int]]) -> Iterator[str]:
         """Yields the outputs to write: not overwritten later, and read outside the group or not at all."""
-        passed_on, own, later = set(self.assembly.edges.values()), set(self.numbers), list[_Area]()
+        passed_on, numbers, later = set(self.assembly.edges.values()), set(self.numbers), list[_Area]()
         kept = []
         for source, area in reversed(self.outputs.items()):
-            is_read_elsewhere = not readers.get(area.binding.resource, set()) <= own
+            is_read_elsewhere = not readers.get(area.binding.resource, set()) <= numbers
             is_read_elsewhere |= any(area.meets(read) for read in self._outside())  # by the group, when it runs again
             if (is_read_elsewhere or source not in passed_on) and not any(other.fills(area) for other in later):
                 kept.append(source)

@@ -46,36 +46,36 @@ class Network:
         """
         sizes: dict[str, tuple[int, ...]] = {}
         known: dict[str, int] = {}
-        for wanted in self._used(bound):
+        for wanted in self._used_inputs(bound):
             place = (wanted.name, "shape")
             if wanted.sizes is None and wanted.name not in shapes:
                 raise InvalidDesc(Problem(place, "must be given, because the model leaves it open", "none"))
-            own = shapes.get(wanted.name, tuple(size if isinstance(size, int) else 1 for size in wanted.sizes or ()))
+            shape = shapes.get(wanted.name, tuple(size if isinstance(size, int) else 1 for size in wanted.sizes or ()))
             if wanted.sizes is not None:
-                if len(own) != len(wanted.sizes):
+                if len(shape) != len(wanted.sizes):
                     raise InvalidDesc(
-                        Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(own))
+                        Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(shape))
                     )
-                for size, due in zip(own, wanted.sizes, strict=True):
+                for size, due in zip(shape, wanted.sizes, strict=True):
                     expected = known.setdefault(due, size) if isinstance(due, str) else due
                     if expected not in (None, size):
                         what = f"for {due}, as in the inputs before it" if isinstance(due, str) else f"of {wanted}"
-                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(own)))
-            sizes[wanted.name] = own
+                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(shape)))
+            sizes[wanted.name] = shape
         return sizes
 
-    def _used(self, bound: Container[str]) -> list[Any]:
+    def _used_inputs(self, bound: Container[str]) -> list[Any]:
         """The types of the inputs that have no default or are bound."""
         return [*self._inputs, *(wanted for wanted in self._defaults if wanted.name in bound)]
 
     def bytes_of_inputs(self, sizes: Sizes) -> Mapping[str, int]:
         """The size of each input in bytes; 0 if it is not a tensor, which `sized` refuses."""
-        used = self._used(sizes)
+        used = self._used_inputs(sizes)
         return {wanted.name: wanted.dtype.itemsize * prod(sizes[wanted.name]) if wanted.dtype else 0 for wanted in used}
 
     def sized(self, sizes: Sizes) -> "SizedNetwork":
         """The model for inputs of these sizes."""
-        used = self._used(sizes)
+        used = self._used_inputs(sizes)
         # Keep 64-bit types regardless of JAX's setting; an Execution reports where it needs them.
         is_wide = x64_enabled() or any(
             wanted.dtype is not None and wanted.dtype.kind in "iuf" and wanted.dtype.itemsize == 8
@@ -104,7 +104,7 @@ class SizedNetwork:
         self.types_of_constants = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in model.weights.items()}
 
         def onnx_model(weights: Mapping[str, Any], *inputs: Any) -> tuple[Any, ...]:
-            return self._computed(partial(model.apply, weights), inputs)
+            return self._compute(partial(model.apply, weights), inputs)
 
         self._computation = jax.jit(onnx_model)  # made once, so that it is traced once
         shapes = (tensor.shape_dtype for tensor in self.inputs.values())
@@ -127,13 +127,13 @@ class SizedNetwork:
     def __call__(self, *args: Any, **kwargs: Any) -> Results:
         with within(self.title):
             arrays, _ = bind_by_name(self.inputs, {}, args, kwargs)
-        made = self.computed(*arrays)
+        made = self.compute(*arrays)
         results: Any = dict(zip(self._names, made, strict=True)) if len(made) > 1 else made[0]
         return results  # type: ignore[no-any-return]
 
-    def computed(self, *inputs: Any) -> tuple[Any, ...]:
+    def compute(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs in order, from arrays of all inputs."""
-        return self._computed(self._model, inputs)
+        return self._compute(self._model, inputs)
 
     def computation(self) -> Any:
         """The jitted function of a dict of weights and of the inputs."""
@@ -142,25 +142,25 @@ class SizedNetwork:
         return self._computation
 
     def require_available(self) -> None:
-        """Refuses 64-bit types unless `jax_enable_x64` is set."""
+        """Raises if there are 64-bit types and `jax_enable_x64` is not set."""
         with within(self.title):
             require_64_bits(((name,), tensor) for name, tensor in {**self.inputs, **self.results}.items())
 
-    def _computed(self, call: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _compute(self, call: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         rows = zip(self._structs.items(), inputs, strict=True)
-        arrays = {name: _seen_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
+        arrays = {name: _view_as(x, struct.shape, struct.dtype) for (name, struct), x in rows}
         by_place = [arrays.pop(needed.name) for needed in self._model.inputs]
         with jax.enable_x64(self._is_wide), full_precision():
             key = {"key": jax.random.key(0)} if self._model.is_random else {}
             results = call(*by_place, **arrays, **key)
         several = (results,) if len(self._model.outputs) == 1 else results
         made = {output.name: result for output, result in zip(self._model.outputs, several, strict=True)}
-        return tuple(_stored(name, made[name]) for name in self._names)
+        return tuple(_store(name, made[name]) for name in self._names)
 
 
-def _struct(wanted: Any, sizes: tuple[int, ...], kind: str = "inputs") -> jax.ShapeDtypeStruct:
+def _struct(wanted: Any, sizes: tuple[int, ...], side: str = "inputs") -> jax.ShapeDtypeStruct:
     if wanted.dtype is None or wanted.dtype == object:
-        raise Unsupported(Problem((kind, wanted.name), "must be a tensor of numbers", wanted))
+        raise Unsupported(Problem((side, wanted.name), "must be a tensor of numbers", wanted))
     return jax.ShapeDtypeStruct(sizes, jax.dtypes.canonicalize_dtype(wanted.dtype))
 
 
@@ -169,13 +169,13 @@ def _desc_of(place: Place, struct: Any) -> Any:
         return desc_of(struct.dtype, struct.shape)
 
 
-def _stored(name: str, result: Any) -> Any:
+def _store(name: str, result: Any) -> Any:
     """A result as a buffer stores it."""
     if not isinstance(result, jax.Array):
         raise Unsupported(Problem(("outputs", name), "must be a tensor of numbers", type(result).__name__))
-    return _seen_as(result, result.shape or (1,), np.uint8 if result.dtype == bool else result.dtype)
+    return _view_as(result, result.shape or (1,), np.uint8 if result.dtype == bool else result.dtype)
 
 
-def _seen_as(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _view_as(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     x = x if x.shape == shape else x.reshape(shape)
     return x if x.dtype == dtype else x.astype(dtype)

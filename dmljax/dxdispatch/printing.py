@@ -19,7 +19,7 @@ from dmljax.types import FLOATS, INTEGERS_4, bits_of
 def result_pieces(result: Result, platform: str, timing_verbosity: int, warmup_samples: int) -> Iterator[str]:
     """The text that DxDispatch prints for the result of a command, in pieces, because a buffer may be large."""
     if isinstance(result, Printed):
-        yield from printed_pieces(result.resource, result.values, verbose=result.verbose)
+        yield from print_pieces(result.resource, result.values, verbose=result.verbose)
     elif isinstance(result, Written):
         yield f"Resource '{escape_controls(result.resource)}' written to '{escape_controls(str(result.path))}'"
     else:
@@ -75,7 +75,7 @@ def _median(samples: Sequence[float]) -> float:
 _VALUES_PER_PIECE = 2**16
 
 
-def printed_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
+def print_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[str]:
     """The text that DxDispatch prints for a resource, in pieces.
 
     >>> print(

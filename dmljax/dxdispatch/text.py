@@ -87,8 +87,8 @@ class Document:
             return offset
         if offset not in self.plain_lists:
             plain = _PLAIN_LIST.match(self.text, offset)
-            found = _elements(self.text, offset, plain.end() if plain else offset)
-            self.plain_lists[offset] = array("Q", (begin for begin, _ in found))
+            parts = _elements(self.text, offset, plain.end() if plain else offset)
+            self.plain_lists[offset] = array("Q", (begin for begin, _ in parts))
         elements = self.plain_lists[offset]
         return elements[index] if index < len(elements) else offset
 
@@ -115,7 +115,7 @@ _PART = 4096
 
 def _elements(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
     """Yields the offset and the text of each element of a plain list."""
-    return ((found.start(), found[1]) for found in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if found[1])
+    return ((match.start(), match[1]) for match in _COMMENT_OR_ELEMENT.finditer(text, begin, end) if match[1])
 
 
 def parse(text: str) -> Document:
@@ -124,13 +124,13 @@ def parse(text: str) -> Document:
     >>> parse('{"Sizes": [1, 2,], /* batch, row */ "Flags": []} and the rest').root
     {'Sizes': [1, 2], 'Flags': []}
     """
-    parser = _Parser(text)
+    parser = _JsonParser(text)
     root, spot = parser.value()
     repeated = [(place, parser.lines.line(offset)) for place, offset in parser.repeated]
     return Document(text, root, spot, repeated, parser.lines)
 
 
-class _Parser:
+class _JsonParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = _Lines(text)
@@ -250,9 +250,9 @@ class _Parser:
 
     def peek(self) -> str:
         """The next character after blanks and comments; empty at the end."""
-        found: Any = _NEXT.match(self.text, self.at)  # also matches empty text
-        self.at = found.start(1)
-        return str(found[1])
+        match: Any = _NEXT.match(self.text, self.at)  # also matches empty text
+        self.at = match.start(1)
+        return str(match[1])
 
     def take(self, character: str) -> bool:
         is_next = self.peek() == character

@@ -21,10 +21,10 @@ from jax.sharding import AbstractMesh
 
 from dmljax.errors import DmlError, InvalidDesc, Problem, Unsupported, require, unusable_file
 from dmljax.estimation.chips import TARGETS, chips_of
-from dmljax.estimation.placement import Program, on_mesh
+from dmljax.estimation.placement import ChipProgram, on_mesh
 from dmljax.foundation.checks import find_damaged
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.files import opened
+from dmljax.foundation.files import open_file
 from dmljax.text import did_you_mean, join_words, one_line, reason_of
 
 CPU = "cpu"
@@ -41,7 +41,7 @@ def platforms_of(targets: Sequence[str]) -> tuple[list[str], int]:
     return [*dict.fromkeys(platforms)], counts.pop()
 
 
-def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | None) -> export.Exported:
+def export_program(program: ChipProgram, platforms: Sequence[str], mesh: AbstractMesh | None) -> export.Exported:
     """Exports a program for all of these platforms: its weights are included, or an argument that a mesh divides."""
     if mesh is not None:
         weights, inputs = on_mesh(program, mesh)
@@ -59,7 +59,7 @@ def exported(program: Program, platforms: Sequence[str], mesh: AbstractMesh | No
 
 
 def require_file(path: str) -> None:
-    """Refuses a path that cannot name a file, before an export that may take minutes."""
+    """Raises if a path cannot name a file, before an export that may take minutes."""
     shown = one_line(path)
     require("output", not Path(path).is_dir(), "must be a file, not a folder", shown)
     require("output", Path(path).parent.is_dir(), "must be a file in a folder that exists", shown)
@@ -102,7 +102,7 @@ def _write_weights(weights: Mapping[str, Any], path: str) -> None:
 
 
 def _digest_of(path: str) -> str:
-    with opened(Path(path), sys.maxsize) as file:
+    with open_file(Path(path), sys.maxsize) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -120,7 +120,7 @@ def find_weight_problems(artifact_path: str, weights_path: str) -> list[Problem]
 
 
 def _read_artifact(path: str) -> export.Exported:
-    with opened(Path(path), MAX_BYTES) as file:
+    with open_file(Path(path), MAX_BYTES) as file:
         data = bytearray(file.read())
     try:
         return export.deserialize(data)
@@ -130,7 +130,7 @@ def _read_artifact(path: str) -> export.Exported:
 
 def _read_weights(path: str) -> dict[str, Any]:
     rule = f"{one_line(path)} must be a whole .npz file"
-    with opened(Path(path), sys.maxsize) as file:
+    with open_file(Path(path), sys.maxsize) as file:
         require((), zipfile.is_zipfile(file), rule)
         file.seek(0)
         try:
@@ -146,10 +146,10 @@ def _differences(types: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterat
         yield Problem(("weights", name), f"is missing{did_you_mean(name, unknown)}")
     for name in unknown:
         yield Problem(("weights", name), f"is no weight of the artifact{did_you_mean(name, missing)}")
-    for name, found in weights.items():
-        if name in types and not _has_type(found, wanted := types[name]):
-            sizes = ",".join(map(str, found.shape))
-            yield Problem(("weights", name), f"must be {_spelled(wanted)}", f"{found.dtype.name}[{sizes}]")
+    for name, array in weights.items():
+        if name in types and not _has_type(array, wanted := types[name]):
+            sizes = ",".join(map(str, array.shape))
+            yield Problem(("weights", name), f"must be {_spell(wanted)}", f"{array.dtype.name}[{sizes}]")
 
 
 def _has_type(array: Any, wanted: Any) -> bool:
@@ -161,16 +161,16 @@ def _unwritable(path: str, error: OSError) -> InvalidDesc:
     return unusable_file(Problem("output", f"cannot write {one_line(path)}: {error.strerror}"), error, path)
 
 
-def described(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
+def describe(artifact: export.Exported, weights: int = 0) -> dict[str, Any]:
     """Describes the platforms and types of an artifact, whose first `weights` arguments are weights."""
     return {
         "platforms": [*artifact.platforms],
         "devices": artifact.nr_devices,
-        "inputs": [_spelled(aval) for aval in artifact.in_avals[weights:]],
-        "outputs": [_spelled(aval) for aval in artifact.out_avals],
+        "inputs": [_spell(aval) for aval in artifact.in_avals[weights:]],
+        "outputs": [_spell(aval) for aval in artifact.out_avals],
     }
 
 
-def _spelled(type_: Any) -> str:
+def _spell(type_: Any) -> str:
     text: str = jax.core.ShapedArray(type_.shape, type_.dtype).str_short()  # without a sharding
     return text

@@ -228,8 +228,8 @@ _LARGEST_SLICES = {2: 256, 3: 4096}  # chips that are powers of two, by the dime
 def usual_slices(smallest: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
     """The topology of each number of TPUs that is a power of two: the most cubic, as clouds offer it."""
     rank, least = len(smallest), math.prod(smallest)
-    found = {least: smallest} if rank > 1 else {}
+    slices = {least: smallest} if rank > 1 else {}
     for count in (2**i for i in range(least.bit_length(), _LARGEST_SLICES.get(rank, 0).bit_length())):
         exponent = count.bit_length() - 1
-        found[count] = tuple(2 ** ((exponent + i) // rank) for i in range(rank))
-    return found
+        slices[count] = tuple(2 ** ((exponent + i) // rank) for i in range(rank))
+    return slices

@@ -7,19 +7,19 @@ from typing import Any
 
 from jax.extend.core import Jaxpr
 
-from dmljax.estimation.hlo.cost import Cost, Step
+from dmljax.estimation.hlo.cost import Cost, KernelCost
 from dmljax.estimation.roofline import devices_in, programs_in
 
 
-def with_declared(steps: Sequence[Step], program: Jaxpr, platform: str, devices: int) -> list[Step]:
+def with_declared_costs(steps: Sequence[KernelCost], program: Jaxpr, platform: str, devices: int) -> list[KernelCost]:
     """Gives the calls of Pallas kernels the cost that the kernels declare in a traced program."""
     declared: dict[str, list[Cost]] = {}
-    for name, cost in _declared_in(program, platform, devices):
+    for name, cost in _declared_costs(program, platform, devices):
         declared.setdefault(name, []).append(cost)
-    return [_with_declared(step, declared) for step in steps]
+    return [_with_declared_cost(step, declared) for step in steps]
 
 
-def _with_declared(step: Step, declared: dict[str, list[Cost]]) -> Step:
+def _with_declared_cost(step: KernelCost, declared: dict[str, list[Cost]]) -> KernelCost:
     costs = declared.get(step.kernel, [])
     if not (step.custom_call and costs):
         return step
@@ -28,7 +28,7 @@ def _with_declared(step: Step, declared: dict[str, list[Cost]]) -> Step:
     return step._replace(cost=replace(cost, kernels=step.cost.kernels, bytes=moved), custom_call="")
 
 
-def _declared_in(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[str, Cost]]:
+def _declared_costs(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[str, Cost]]:
     """Yields the name and the cost of each kernel of a program; its arrays are divided among the devices."""
     for equation in program.eqns:
         if equation.primitive.name == "pallas_call":
@@ -37,10 +37,10 @@ def _declared_in(program: Jaxpr, platform: str, devices: int) -> Iterator[tuple[
                 yield _name(equation.params), Cost.of_kernel(*(figure // devices for figure in figures))
             continue
         on_each = max(devices // devices_in(equation), 1)
-        found = [[*_declared_in(inner, platform, on_each)] for inner in programs_in(equation, platform)]
+        branches = [[*_declared_costs(inner, platform, on_each)] for inner in programs_in(equation, platform)]
         if equation.primitive.name == "cond":  # the costliest branch counts
-            found = [max(found, key=lambda branch: sum(cost.products for _, cost in branch))]
-        yield from chain.from_iterable(found)
+            branches = [max(branches, key=lambda branch: sum(cost.products for _, cost in branch))]
+        yield from chain.from_iterable(branches)
 
 
 def _name(parameters: Mapping[str, Any]) -> str:

@@ -31,9 +31,9 @@ class PreparedByDepth(NamedTuple):
 
     def estimate(self, **options: Any) -> Estimate:
         """Extrapolates what the shorter programs cost, or tells why one of them does not compile."""
-        few, more = found = [program.estimate(**options) for program in self.shorter]
-        refused: Estimate | None = next((estimate for estimate in found if estimate.reason), None)
-        return refused or extrapolated(few, more, self.layers)
+        few, more = estimates = [program.estimate(**options) for program in self.shorter]
+        refused: Estimate | None = next((estimate for estimate in estimates if estimate.reason), None)
+        return refused or extrapolate_layers(few, more, self.layers)
 
 
 def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[PreparedByDepth]:
@@ -48,7 +48,7 @@ def by_depth(model: Any, prepare: Callable[[Any], Sequence[Any]]) -> list[Prepar
     ]
 
 
-def extrapolated(few: Estimate, more: Estimate, layers: int) -> Estimate:
+def extrapolate_layers(few: Estimate, more: Estimate, layers: int) -> Estimate:
     """Extrapolates from two depths, `COMPILED`; nodes and shares of time come from the deeper model."""
     first, second = COMPILED
     steps = (layers - first) / (second - first)

@@ -8,7 +8,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import within
 from dmljax.estimation.depth import PreparedByDepth, by_depth
-from dmljax.estimation.placement import MODEL_AXIS, Program, auto_types, placed, sizes_of_mesh
+from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_types, place_arguments, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
 from dmljax.estimation.report import Batch, Estimate, amount, largest_batch, remarks, side_by_side
 from dmljax.estimation.targets import place_of
@@ -82,8 +82,8 @@ class Generation(NamedTuple):
             "peak_bytes": self.peak_bytes,
         }
         known = figures if self.compiles else dict.fromkeys(figures)
-        own = {"target": self.token.target, **self.work._asdict(), "cache_bytes": self.cache_bytes}
-        return own | known | {"prompt_program": self.prompt.to_json(), "token_program": self.token.to_json()}
+        setup = {"target": self.token.target, **self.work._asdict(), "cache_bytes": self.cache_bytes}
+        return setup | known | {"prompt_program": self.prompt.to_json(), "token_program": self.token.to_json()}
 
 
 class PreparedGeneration(NamedTuple):
@@ -100,9 +100,9 @@ class PreparedGeneration(NamedTuple):
         return Generation(self.work, self.prompt.estimate(), self.token.estimate(), cache_bytes, self.shares)
 
 
-def prepared_generation(
+def prepare_generation(
     model: Any,
-    programs: Callable[[Any], Sequence[Program]],
+    programs: Callable[[Any], Sequence[ChipProgram]],
     work: Work,
     target: str,
     mesh: Mapping[str, int] | None,
@@ -121,18 +121,20 @@ def prepared_generation(
         first = next(iter(axes))
         batch_axis = None if first == MODEL_AXIS else first
 
-        def prepared(program: Program) -> Prepared:
-            inputs = jax.tree.map(lambda leaf: _divided(leaf, axes, batch_axis), program.inputs)
-            return Prepared(program, placed(program._replace(inputs=inputs), place, axes, None), place, precision)
+        def prepare_program(program: ChipProgram) -> Prepared:
+            inputs = jax.tree.map(lambda leaf: _divide(leaf, axes, batch_axis), program.inputs)
+            return Prepared(
+                program, place_arguments(program._replace(inputs=inputs), place, axes, None), place, precision
+            )
 
         def both(model: Any) -> list[Prepared]:
-            return [prepared(program) for program in programs(model)]
+            return [prepare_program(program) for program in programs(model)]
 
         prompt, token = by_depth(model, both) if extrapolate else both(model)
         return PreparedGeneration(work, prompt, token, axes[first] if batch_axis else 1)
 
 
-def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
+def _divide(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
     """Divides the first dimension of an input among the chips, and the heads of a cache."""
     spec = [batch_axis] * bool(leaf.ndim)
     if leaf.ndim == _CACHE and MODEL_AXIS in axes and leaf.shape[1] % axes[MODEL_AXIS] == 0:
@@ -141,12 +143,12 @@ def _divided(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:
     return leaf.update(sharding=NamedSharding(mesh, PartitionSpec(*spec)))
 
 
-def table(found: Sequence[Generation], width: int | None = None) -> list[str]:
+def table(generations: Sequence[Generation], width: int | None = None) -> list[str]:
     """Returns the lines of a table with a column for each generation."""
-    columns = [[generation.token.target, *(tell(generation) for tell in ROWS.values())] for generation in found]
+    columns = [[generation.token.target, *(tell(generation) for tell in ROWS.values())] for generation in generations]
     named = [
         (f"{generation.token.target}, batch {generation.work.batch}: {name}", part)
-        for generation in found
+        for generation in generations
         for name, part in generation.parts.items()
     ]
     return [*side_by_side(["", *ROWS], columns, width), *remarks(named), *NOTE.splitlines()]

@@ -16,14 +16,14 @@ from dmljax.descriptors.lowering import lower
 from dmljax.descriptors.validation import validate
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, require
 from dmljax.estimation.targets import Place, without_mesh
-from dmljax.foundation.meshes import divided, require_fitting
+from dmljax.foundation.meshes import place_weights, require_fitting
 from dmljax.graphs.graph import Graph
 from dmljax.text import did_you_mean, show
 
 MODEL_AXIS = "model"  # the mesh axis along which a model divides its own weights
 
 
-class Program(NamedTuple):
+class ChipProgram(NamedTuple):
     """A function of weights, which may be None, and inputs; `partition` divides the weights on a mesh.
 
     Results may take the memory of the arguments in `donated`, by their positions; the weights have position 0. If
@@ -38,13 +38,13 @@ class Program(NamedTuple):
     updates: bool = False
 
 
-def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
+def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> ChipProgram:
     """The program of a function, a descriptor, a graph, an ONNX model, or all dispatchables of a DxDispatch model."""
     if hasattr(function, "types_of_constants"):  # also an ONNX model in a DxDispatch model
         if isinstance(function, Graph):
             validate(function)
         types = tuple(desc.shape_dtype for desc in function.inputs.values())
-        return Program(function.computation(), function.types_of_constants, types)
+        return ChipProgram(function.computation(), function.types_of_constants, types)
     if isinstance(function, Operator):
         inputs = tuple(tensor.shape_dtype for tensor in function.tensors(is_input=True).values())
         function = lower(function)
@@ -54,14 +54,14 @@ def program_of(function: Any, inputs: tuple[Any, ...], weights: Any) -> Program:
         apply = function.apply
         if getattr(function, "is_random", False):
             apply = partial(apply, key=jax.random.key(0))
-        return Program(apply, function.weights, inputs, getattr(function, "partition", None))
+        return ChipProgram(apply, function.weights, inputs, getattr(function, "partition", None))
     if weights is None:
-        donated = tuple(i + 1 for i in _donated(function, inputs))
-        return Program(lambda _, *arrays: function(*arrays), None, inputs, donated=donated)
-    return Program(function, weights, inputs, donated=_donated(function, (weights, *inputs)))
+        donated = tuple(i + 1 for i in _donated_positions(function, inputs))
+        return ChipProgram(lambda _, *arrays: function(*arrays), None, inputs, donated=donated)
+    return ChipProgram(function, weights, inputs, donated=_donated_positions(function, (weights, *inputs)))
 
 
-def _donated(function: Any, arguments: tuple[Any, ...]) -> tuple[int, ...]:
+def _donated_positions(function: Any, arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """The positions of arguments that a function of `jax.jit` donates, which JAX forgets inside another program."""
     if not isinstance(function, Wrapped):
         return ()
@@ -73,7 +73,7 @@ def _donated(function: Any, arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(i for i, is_donated in enumerate(donates) if is_donated)
 
 
-def in_type(program: Program, dtype: str | None) -> Program:
+def in_type(program: ChipProgram, dtype: str | None) -> ChipProgram:
     """A program of arrays, with another type in the place of float32 and float64 if `dtype` is not None."""
 
     def convert(leaf: Any) -> Any:
@@ -86,7 +86,7 @@ def in_type(program: Program, dtype: str | None) -> Program:
     return program._replace(weights=weights, inputs=inputs)
 
 
-def _program_of_all(descs: Mapping[str, Any]) -> Program:
+def _program_of_all(descs: Mapping[str, Any]) -> ChipProgram:
     """Combines independent programs into a single program, in which each is a node with its name."""
     programs = {name: program_of(desc, (), None) for name, desc in descs.items()}
 
@@ -98,7 +98,7 @@ def _program_of_all(descs: Mapping[str, Any]) -> Program:
         return results
 
     weights = {name: program.weights for name, program in programs.items()}
-    return Program(run, weights, ({name: program.inputs for name, program in programs.items()},))
+    return ChipProgram(run, weights, ({name: program.inputs for name, program in programs.items()},))
 
 
 class Placed(NamedTuple):
@@ -109,12 +109,12 @@ class Placed(NamedTuple):
     default: Sharding | None  # without it, a function without arrays would be compiled for this CPU
 
 
-def placed(program: Program, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
+def place_arguments(program: ChipProgram, place: Place, mesh: Mapping[str, int] | None, specs: Any) -> Placed:
     """Places the arguments on a place's chips; several chips divide them along the axes of `mesh`."""
     sizes = sizes_of_mesh((program.weights, program.inputs), place.name, len(place.devices), mesh)
     if len(place.devices) == 1:
         alone = SingleDeviceSharding(place.devices[0])
-        weights, inputs = jax.tree.map(lambda leaf: _typed(leaf, alone), (program.weights, program.inputs))
+        weights, inputs = jax.tree.map(lambda leaf: _with_sharding(leaf, alone), (program.weights, program.inputs))
         return Placed(weights, inputs, alone)
     devices = np.array(place.devices).reshape(*sizes.values())
     return Placed(*on_mesh(program, Mesh(devices, tuple(sizes), axis_types=auto_types(sizes)), specs), None)
@@ -125,30 +125,30 @@ def auto_types(axes: Collection[Any]) -> tuple[AxisType, ...]:
     return (AxisType.Auto,) * len(axes)
 
 
-def on_mesh(program: Program, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
+def on_mesh(program: ChipProgram, mesh: Mesh | AbstractMesh, specs: Any = None) -> tuple[Any, tuple[Any, ...]]:
     """Divides weights by `specs`, and inputs along the mesh's first axis."""
     if specs is None and program.partition and MODEL_AXIS in mesh.shape:
         specs = program.partition(mesh)
 
     def place(path: Path, leaf: Any, spec: PartitionSpec | None, remedy: str | None = None) -> jax.ShapeDtypeStruct:
-        spec = _own_spec(leaf) or PartitionSpec() if spec is None else spec
+        spec = _spec_of_leaf(leaf) or PartitionSpec() if spec is None else spec
         require_fitting(path, np.shape(leaf), spec, mesh.shape, remedy)
-        return _typed(leaf, NamedSharding(mesh, spec))
+        return _with_sharding(leaf, NamedSharding(mesh, spec))
 
-    weights = divided(specs, program.weights, place)
+    weights = place_weights(specs, program.weights, place)
     leaves, structure = jax.tree.flatten(program.inputs)
     first, count = next(iter(mesh.shape.items()))
     inputs = []
     for i, leaf in enumerate(leaves):
-        own = _own_spec(leaf)
-        spec = PartitionSpec(*[first] * bool(np.ndim(leaf))) if own is None else own
+        leaf_spec = _spec_of_leaf(leaf)
+        spec = PartitionSpec(*[first] * bool(np.ndim(leaf))) if leaf_spec is None else leaf_spec
         inputs.append(place(("inputs", i), leaf, spec, f"use a batch that {count} divides, or one chip"))
     _require_used_axes(mesh, (*jax.tree.leaves(weights), *inputs))
     return weights, jax.tree.unflatten(structure, inputs)
 
 
 def _require_used_axes(mesh: Mesh | AbstractMesh, leaves: Sequence[Any]) -> None:
-    """Refuses axes that divide nothing, except for `model`, which may not fit any weight."""
+    """Raises if an axis divides nothing, except for `model`, which may not fit any weight."""
     entries = {entry for leaf in leaves for entry in leaf.sharding.spec if entry}
     used = {MODEL_AXIS, *(axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry))}
     for axis in [*mesh.shape][1:]:
@@ -156,12 +156,12 @@ def _require_used_axes(mesh: Mesh | AbstractMesh, leaves: Sequence[Any]) -> None
         require("mesh", axis in used or mesh.shape[axis] == 1, rule, shown)
 
 
-def _typed(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
+def _with_sharding(leaf: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
     typed = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
     return jax.ShapeDtypeStruct(typed.shape, typed.dtype, sharding=sharding)
 
 
-def _own_spec(leaf: Any) -> PartitionSpec | None:
+def _spec_of_leaf(leaf: Any) -> PartitionSpec | None:
     sharding = getattr(leaf, "sharding", None)
     return sharding.spec if isinstance(sharding, NamedSharding) else None
 

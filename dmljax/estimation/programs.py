@@ -12,13 +12,13 @@ import jax.numpy as jnp
 
 from dmljax.errors import DmlError, InvalidType, Problem, Unsupported, require, within
 from dmljax.estimation.chips import Target, Times, sum_of_times
-from dmljax.estimation.declared import with_declared
+from dmljax.estimation.declared import with_declared_costs
 from dmljax.estimation.depth import PreparedByDepth, by_depth
-from dmljax.estimation.hlo.cost import Cost, Step, called_kernels, calls_without_cost, steps_of
-from dmljax.estimation.placement import Placed, Program, in_type, placed, program_of
-from dmljax.estimation.refusals import reason_of_refusal, refused_by, sentence
+from dmljax.estimation.hlo.cost import Cost, KernelCost, called_kernels, calls_without_cost, steps_of
+from dmljax.estimation.placement import ChipProgram, Placed, in_type, place_arguments, program_of
+from dmljax.estimation.refusals import find_refused_operation, reason_of_refusal, sentence
 from dmljax.estimation.report import LESS_MEMORY, Batch, Estimate, NodeCost
-from dmljax.estimation.roofline import roof_of, seconds_of_products
+from dmljax.estimation.roofline import roofline_of, seconds_of_products
 from dmljax.estimation.targets import Place, place_of, without_mesh
 from dmljax.estimation.training import gradient_of, optimizer_of, training_step
 from dmljax.text import join_words, show
@@ -61,7 +61,7 @@ def estimate(
     Traceback (most recent call last):
     dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
     """
-    made = prepared(
+    made = prepare(
         *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
     )
     return made.estimate(gradient=gradient, optimizer=optimizer)
@@ -70,7 +70,7 @@ def estimate(
 class Prepared(NamedTuple):
     """A program placed on chips, ready to compile."""
 
-    program: Program
+    program: ChipProgram
     arguments: Placed
     place: Place
     precision: str | None = None
@@ -79,20 +79,20 @@ class Prepared(NamedTuple):
         precision = self.precision or jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
         with within("estimate"), jax.default_matmul_precision(precision), without_mesh():
             program, arguments = self.program, self.arguments
-            weights, slopes, state = arguments.weights, None, None
+            weights, grads, state = arguments.weights, None, None
             updated = arguments.inputs[0] if program.updates else None
             if optimizer is not None:
                 program, arguments = training_step(program, arguments, optimizer_of(optimizer))
                 updated = arguments.weights
                 state = updated[1]
             elif gradient:
-                program, slopes = gradient_of(program, weights)
-                updated = slopes
-            found = _estimated(program, arguments, self.place, updated)
-            return found._replace(
+                program, grads = gradient_of(program, weights)
+                updated = grads
+            result = _estimate_program(program, arguments, self.place, updated)
+            return result._replace(
                 weight_bytes=bytes_on_a_chip(weights),
                 state_bytes=bytes_on_a_chip(state),
-                fixed_bytes=bytes_on_a_chip((weights, slopes, state)),
+                fixed_bytes=bytes_on_a_chip((weights, grads, state)),
                 work=_work_of(arguments) if jax.tree.leaves(weights) else Batch(),
             )
 
@@ -101,7 +101,7 @@ _CHOICES = {"precision": ("default", "high", "highest"), "dtype": ("bfloat16", "
 
 
 def require_choices(precision: str | None, dtype: str | None, optimizer: Any = None) -> None:
-    """Refuses unknown names, before anything is compiled."""
+    """Raises if a name is unknown, before anything is compiled."""
     for name, value in (("precision", precision), ("dtype", dtype)):
         known = _CHOICES[name]
         require(name, value is None or value in known, f"must be {join_words(known, 'or')}", show(value))
@@ -109,7 +109,7 @@ def require_choices(precision: str | None, dtype: str | None, optimizer: Any = N
         optimizer_of(optimizer)
 
 
-def prepared(
+def prepare(
     function: Any,
     inputs: tuple[Any, ...],
     target: str,
@@ -121,31 +121,31 @@ def prepared(
     dtype: str | None = None,
     extrapolate: bool = False,
 ) -> Prepared | PreparedByDepth:
-    """Places a program on chips; refuses a program that does not fit, without compiling it."""
+    """Places a program on chips; raises if it does not fit, without compiling it."""
     if extrapolate:
         with within("estimate"):
             require("weights", weights is None, "must be left out with extrapolate, because a model has its own")
             count = len(getattr(function, "inputs", inputs))
             require("inputs", len(inputs) == count, f"must be the {count} of the model", len(inputs))
 
-        def with_own_arrays(model: Any) -> Sequence[Any]:
+        def with_model_arrays(model: Any) -> Sequence[Any]:
             names = {tensor.name for tensor in model.inputs}
             given = (x for tensor, x in zip(function.inputs, inputs, strict=True) if tensor.name in names)
             is_by_name = isinstance(specs, Mapping) and specs.keys() <= function.weights.keys()
-            own = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
-            return [prepared(model, (*given,), target, None, mesh, own, precision=precision, dtype=dtype)]
+            model_specs = {name: spec for name, spec in specs.items() if name in model.weights} if is_by_name else specs
+            return [prepare(model, (*given,), target, None, mesh, model_specs, precision=precision, dtype=dtype)]
 
-        return by_depth(function, with_own_arrays)[0]
+        return by_depth(function, with_model_arrays)[0]
     with within("estimate"):
         require("target", isinstance(target, str), "must be a text such as 'h100:8'", show(target), InvalidType)
         require_choices(precision, dtype)
         place = place_of(target)
         program = program_of(function, inputs, weights)
         program = in_type(program, dtype)
-        return Prepared(program, placed(program, place, mesh, specs), place, precision)
+        return Prepared(program, place_arguments(program, place, mesh, specs), place, precision)
 
 
-def _estimated(source: Program, arguments: Placed, place: Place, updated: Any) -> Estimate:
+def _estimate_program(source: ChipProgram, arguments: Placed, place: Place, updated: Any) -> Estimate:
     """The estimate of a program that returns new values of `updated`, sharded as it is, if it is not None."""
     results: Any = arguments.default
     if results is None and jax.tree.leaves(updated):  # other results stay where they are computed
@@ -158,19 +158,19 @@ def _estimated(source: Program, arguments: Placed, place: Place, updated: Any) -
             out_shardings=results,
             donate_argnums=source.donated,
         )
-        traced = _traced(program, arguments)
+        traced = _trace(program, arguments)
         compiled: list[jax.stages.Compiled] = []
-        message = reason_of_refusal(lambda program: compiled.append(_compiled(program.lower(), place)), traced)
+        message = reason_of_refusal(lambda program: compiled.append(_compile(program.lower(), place)), traced)
         if message:
-            return _refused(message, traced, arguments, place, time.perf_counter() - start)
+            return _estimate_of_refused(message, traced, arguments, place, time.perf_counter() - start)
     seconds = time.perf_counter() - start
     devices = len(place.devices)
     steps = steps_of(compiled[0].as_text() or "", place.links)
-    steps = with_declared(steps, traced.jaxpr.jaxpr, place.target.platform, devices)
+    steps = with_declared_costs(steps, traced.jaxpr.jaxpr, place.target.platform, devices)
     memory: Any = compiled[0].memory_analysis()
     kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     needed = [step.cost for step in steps]
-    spent = _spent(place.target, needed)
+    spent = _time_by_kernel(place.target, needed)
     times = sum_of_times(spent)
     exchange = sum(place.target.times(cost).exchange for cost in needed)
     return Estimate(
@@ -185,14 +185,14 @@ def _estimated(source: Program, arguments: Placed, place: Place, updated: Any) -
         overlapped_seconds=max(sum(times) - times.exchange, exchange),
         expected_seconds=0 if place.target.gpu else sum(map(place.target.seconds, needed)),
         product_seconds=seconds_of_products(traced.jaxpr, place.target) / devices,  # if they divide all of the work
-        roof=roof_of(traced.jaxpr, place.target) / devices,
-        nodes=_dearest(steps, spent),
+        roof=roofline_of(traced.jaxpr, place.target) / devices,
+        nodes=_costliest_nodes(steps, spent),
         called=called_kernels(steps),
         custom_calls=calls_without_cost(steps),
     )
 
 
-def _traced(program: Any, arguments: Placed) -> Any:
+def _trace(program: Any, arguments: Placed) -> Any:
     try:
         return program.trace(arguments.weights, *arguments.inputs)
     except RuntimeError as error:
@@ -202,7 +202,7 @@ def _traced(program: Any, arguments: Placed) -> Any:
         raise Unsupported(Problem((), rule, remedy=remedy)) from None
 
 
-def _compiled(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
+def _compile(lowered: jax.stages.Lowered, place: Place) -> jax.stages.Compiled:
     # Some operations of complex128 abort this process, not only the compilation.
     if place.target.platform == "tpu" and "complex<f64>" in lowered.as_text():
         raise RuntimeError("complex128 may abort XLA's compiler for TPUs; use complex64")
@@ -225,35 +225,37 @@ def _work_of(arguments: Placed) -> Batch:
     return Batch(first.shape[0], math.prod(first.shape) if are_tokens else 0, shares)
 
 
-def _refused(message: str, traced: Any, arguments: Placed, place: Place, seconds: float) -> Estimate:
+def _estimate_of_refused(message: str, traced: Any, arguments: Placed, place: Place, seconds: float) -> Estimate:
     """The estimate of a program that does not compile, with the node at fault and XLA's reason."""
     leaves = jax.tree.leaves((arguments.weights, arguments.inputs))
 
     def compile_it(function: Callable[..., Any]) -> object:
         program = jax.jit(function, out_shardings=arguments.default, keep_unused=True)
-        return _compiled(program.lower(*leaves), place)
+        return _compile(program.lower(*leaves), place)
 
     named = re.search(r'op_name="([^"]*)"', message)
-    name = named[1] if named else refused_by(traced.jaxpr, compile_it)
+    name = named[1] if named else find_refused_operation(traced.jaxpr, compile_it)
     reason = f"{label_of(name)}: {sentence(message)}" if name else sentence(message)
     if message.startswith("RESOURCE_EXHAUSTED"):
         reason += f" ({LESS_MEMORY})"
     return Estimate(place.name, len(place.devices), reason, seconds, refused=node_of(name) if name else "")
 
 
-def _spent(target: Target, costs: Sequence[Cost]) -> list[Times]:
+def _time_by_kernel(target: Target, costs: Sequence[Cost]) -> list[Times]:
     """The time of each kernel, attributed to what bounds it.
 
     Copies that a TPU makes while kernels run take what the memory needs beyond the kernels' time.
     """
     times = [target.times(cost) for cost in costs]
-    spent = [Times() if cost.copied else _longest(own) for cost, own in zip(costs, times, strict=True)]
+    spent = [
+        Times() if cost.copied else _longest(kernel_times) for cost, kernel_times in zip(costs, times, strict=True)
+    ]
     copied = sum(cost.copied for cost in costs)
-    more = sum(own.memory for own in times) - sum(map(sum, spent))
+    more = sum(kernel_times.memory for kernel_times in times) - sum(map(sum, spent))
     if copied and more > 0:
         spent = [
-            Times(memory=more * cost.copied / copied) if cost.copied else own
-            for cost, own in zip(costs, spent, strict=True)
+            Times(memory=more * cost.copied / copied) if cost.copied else kernel_times
+            for cost, kernel_times in zip(costs, spent, strict=True)
         ]
     return spent
 
@@ -263,13 +265,13 @@ def _longest(times: Times) -> Times:
     return Times(*(seconds if i == longest else 0 for i, seconds in enumerate(times)))
 
 
-def _dearest(steps: Sequence[Step], spent: Sequence[Times]) -> tuple[NodeCost, ...]:
+def _costliest_nodes(steps: Sequence[KernelCost], spent: Sequence[Times]) -> tuple[NodeCost, ...]:
     costs: dict[str, Cost] = defaultdict(Cost)
     times: dict[str, Times] = defaultdict(Times)
-    for step, own in zip(steps, spent, strict=True):
+    for step, step_times in zip(steps, spent, strict=True):
         name = node_of(step.name)
         costs[name] += step.cost
-        times[name] = sum_of_times((times[name], own))
+        times[name] = sum_of_times((times[name], step_times))
     by_time = sorted(times, key=lambda name: sum(times[name]), reverse=True)
     return tuple(NodeCost.of(name, costs[name], times[name]) for name in by_time if sum(times[name]))
 

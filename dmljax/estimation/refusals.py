@@ -22,7 +22,7 @@ _CALLS = frozenset(
 )
 
 
-def refused_by(program: ClosedJaxpr, compile_it: Compile) -> str | None:
+def find_refused_operation(program: ClosedJaxpr, compile_it: Compile) -> str | None:
     """JAX's name for the operation that makes `compile_it` refuse a program; None if no single operation does.
 
     Searches by bisection for the first operation whose prefix does not compile.

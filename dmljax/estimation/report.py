@@ -124,9 +124,9 @@ class Estimate(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The figures by name, ready for JSON."""
         names = ("seconds", "utilization", "examples_per_second", "tokens_per_second", "largest_batch")
-        own = self._asdict() | {name: getattr(self, name) for name in names}
-        own |= {"cost": asdict(self.cost), "times": self.times._asdict(), "work": self.work._asdict()}
-        return own | {"nodes": [node._asdict() for node in self.nodes]}
+        figures = self._asdict() | {name: getattr(self, name) for name in names}
+        figures |= {"cost": asdict(self.cost), "times": self.times._asdict(), "work": self.work._asdict()}
+        return figures | {"nodes": [node._asdict() for node in self.nodes]}
 
 
 def largest_batch(estimate: Estimate, peak: int, fixed: int, work: Batch) -> int:
@@ -160,7 +160,7 @@ def _nodes(name: str, estimate: Estimate, width: int | None) -> list[str]:
         return []
     columns = [[title, *map(tell, nodes)] for title, tell in NODE_COLUMNS.items()]
     columns.insert(1, ["share", *(_share(node.seconds, estimate) for node in nodes)])
-    return side_by_side([f"nodes of {name}", *(f"  {_shortened(node.name)}" for node in nodes)], columns, width)
+    return side_by_side([f"nodes of {name}", *(f"  {_shorten(node.name)}" for node in nodes)], columns, width)
 
 
 def side_by_side(titles: Sequence[str], columns: Sequence[list[str]], width: int | None) -> list[str]:
@@ -180,8 +180,12 @@ def _titles_and_columns(
     """The rows that say something about at least one estimate."""
     rows = [["", *(estimate.target for estimate in estimates)]]
     rows += [["batch", *(str(batch or "") for batch in batches)]] if batches else []
-    rows += [["compiles", *("no" if one.reason else f"{one.compile_seconds:.1f} s" for one in estimates)]]
-    rows += [[title, *("" if one.reason else tell(one) for one in estimates)] for title, tell in ROWS.items()]
+    rows += [
+        ["compiles", *("no" if estimate.reason else f"{estimate.compile_seconds:.1f} s" for estimate in estimates)]
+    ]
+    rows += [
+        [title, *("" if estimate.reason else tell(estimate) for estimate in estimates)] for title, tell in ROWS.items()
+    ]
     titles, *columns = zip(*(row for row in rows if any(row[1:])), strict=True)
     return [*titles], [[*column] for column in columns]
 
@@ -208,8 +212,8 @@ def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
     for name, estimate in named:
         if estimate.layers:
             compiled = join_words(COMPILED)
-            told = f"extrapolated to {estimate.layers} equal layers from models with {compiled}"
-            yield from (f"{name}: {told}", "")
+            note = f"extrapolated to {estimate.layers} equal layers from models with {compiled}"
+            yield from (f"{name}: {note}", "")
         if estimate.reason:
             yield from (f"{name} does not compile: {estimate.reason}", "")
         elif not estimate.fits:
@@ -225,7 +229,7 @@ def remarks(named: Iterable[tuple[str, Estimate]]) -> Iterator[str]:
             yield from (f"{name}: {what} of unknown length counted as one iteration", "")
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 40 else f"...{name[-37:]}"
 
 

@@ -32,11 +32,11 @@ def roof(target: str, function: Callable[..., Any], *inputs: Any, share: float =
     >>> f"{roof('h100', jnp.matmul, x, x) * 1e6:.0f} us"
     '139 us'
     """
-    return roof_of(jax.make_jaxpr(function)(*inputs), TARGETS[chips_of(target)[0]], share)
+    return roofline_of(jax.make_jaxpr(function)(*inputs), TARGETS[chips_of(target)[0]], share)
 
 
-def roof_of(program: ClosedJaxpr, chip: Target, share: float = 1) -> float:
-    """The roof of a traced program."""
+def roofline_of(program: ClosedJaxpr, chip: Target, share: float = 1) -> float:
+    """The roofline of a traced program."""
     return max(bytes_of(program) / chip.bytes_per_second, share * seconds_of_products(program, chip))
 
 
@@ -69,13 +69,13 @@ def products_of(jaxpr: Jaxpr, platform: str = "") -> Counter[Factors]:
         if declared := equation.params.get("cost_estimate"):
             total[_factors(equation)] += declared.flops
             continue
-        found = [products_of(inner, platform) for inner in programs_in(equation, platform)]
+        branches = [products_of(inner, platform) for inner in programs_in(equation, platform)]
         if equation.primitive.name == "cond":
-            most = max(found, key=lambda branch: branch.total())
+            most = max(branches, key=lambda branch: branch.total())
             total += most
             continue
         times = equation.params.get("length") or _grid(equation) * devices_in(equation)
-        for counts in found:
+        for counts in branches:
             total += Counter({factors: times * count for factors, count in counts.items()})
     return total
 
@@ -99,13 +99,15 @@ def programs_in(equation: Any, platform: str) -> Iterator[Jaxpr]:
     """Yields the programs in an equation, without branches for other platforms, and the kernels of dmljax."""
     parameters = equation.params
     if kernel := KERNELS.get(equation.primitive):
-        own = {name: value for name, value in parameters.items() if name != "marker"}
-        if kernel.chip_of(**own) == CHIPS.get(platform):
+        arguments = {name: value for name, value in parameters.items() if name != "marker"}
+        if kernel.chip_of(**arguments) == CHIPS.get(platform):
             with jax.enable_x64(False):
                 inputs = [variable.aval for variable in equation.invars]
-                yield jax.make_jaxpr(partial(kernel.compute, interpret=False, **own))(*inputs).jaxpr
+                yield jax.make_jaxpr(partial(kernel.compute, interpret=False, **arguments))(*inputs).jaxpr
     elif platform and (platforms := parameters.get("branches_platforms")):
-        yield parameters["branches"][next(i for i, own in enumerate(platforms) if own is None or platform in own)].jaxpr
+        yield parameters["branches"][
+            next(i for i, names in enumerate(platforms) if names is None or platform in names)
+        ].jaxpr
     else:
         yield from _jaxprs(parameters)
 

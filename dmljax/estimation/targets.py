@@ -20,7 +20,7 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from dmljax.errors import Problem, Unsupported, require
 from dmljax.estimation.chips import TARGETS, Target, Tpu, chips_of, gpu_config, usual_slices
-from dmljax.estimation.declared import with_declared
+from dmljax.estimation.declared import with_declared_costs
 from dmljax.estimation.hlo.cost import Cost, called_kernels, calls_without_cost, steps_of
 from dmljax.estimation.hlo.exchange import Exchange
 from dmljax.foundation.extras import command_for
@@ -40,8 +40,8 @@ PLUGIN = "jax_plugins.xla_cuda12"  # that registers the former with JAX
 
 def without_mesh() -> AbstractContextManager[Any]:
     """Hides the mesh of `jax.set_mesh`, so that a program can be traced for other devices."""
-    nobody: AbstractContextManager[Any] = jax.set_mesh(Mesh(np.empty((), object), ()))
-    return nobody
+    no_mesh: AbstractContextManager[Any] = jax.set_mesh(Mesh(np.empty((), object), ()))
+    return no_mesh
 
 
 class Place(NamedTuple):
@@ -58,14 +58,14 @@ class Place(NamedTuple):
         which one is left where two chips are side by side; an exchange along a dimension uses its links only.
         """
         if gpu := self.target.gpu:
-            between = exchange.received(lambda chip: chip // gpu.machine)
+            between = exchange.received_bytes(lambda chip: chip // gpu.machine)
             over_network = between * self.target.exchanged_per_second / gpu.network_per_second
-            return max(exchange.received() - between, over_network)
+            return max(exchange.received_bytes() - between, over_network)
         places = [tuple(device.coords) for device in self.devices]
         axes = range(len(self.target.smallest))
         used = [axis for axis in axes if any(len({places[i][axis] for i in group}) > 1 for group in exchange.groups)]
         links = sum(min(len({place[axis] for place in places}) - 1, 2) for axis in used)
-        return exchange.received(places.__getitem__) * 2 * len(axes) / max(links, 1)
+        return exchange.received_bytes(places.__getitem__) * 2 * len(axes) / max(links, 1)
 
 
 @cache
@@ -93,16 +93,16 @@ def place_of(name: str) -> Place:
 def _devices(name: str, target: Target, sizes: Sequence[int]) -> Any:
     from jax.experimental import topologies  # slow to import
 
-    kind = target.kind
+    hardware = target.kind
     try:
-        if isinstance(kind, Tpu):
-            shape = "x".join(map(str, sizes or kind.smallest))
-            options = {"chip_config_name": kind.config}
-            return topologies.get_topology_desc(f"{kind.name}:{shape}", platform="tpu", **options).devices
+        if isinstance(hardware, Tpu):
+            shape = "x".join(map(str, sizes or hardware.smallest))
+            options = {"chip_config_name": hardware.config}
+            return topologies.get_topology_desc(f"{hardware.name}:{shape}", platform="tpu", **options).devices
         count = math.prod(sizes)
         options = {
-            "topology": f"{max(count // kind.machine, 1)}x1x{min(count, kind.machine)}",
-            "target_config": gpu_config(target, kind),
+            "topology": f"{max(count // hardware.machine, 1)}x1x{min(count, hardware.machine)}",
+            "target_config": gpu_config(target, hardware),
         }
         try:
             return topologies.get_topology_desc("", platform="cuda", **options).devices
@@ -147,7 +147,7 @@ def compile_for(
         traced = jitted.trace(*shapes)
         text = traced.lower().compile().as_text()
     seconds = time.perf_counter() - start
-    steps = with_declared(steps_of(text or ""), traced.jaxpr.jaxpr, chip.target.platform, 1)
+    steps = with_declared_costs(steps_of(text or ""), traced.jaxpr.jaxpr, chip.target.platform, 1)
     estimated = sum(chip.target.seconds(step.cost) for step in steps)
     cost = sum((step.cost for step in steps), Cost())
     return Compiled(cost, estimated, seconds, called_kernels(steps), calls_without_cost(steps))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from dmljax.errors import InvalidType, require
-from dmljax.estimation.placement import Placed, Program
+from dmljax.estimation.placement import ChipProgram, Placed
 from dmljax.text import did_you_mean, join_words, show
 
 
@@ -24,15 +24,15 @@ _RATE = 1e-3
 _like = partial(jax.tree.map, jnp.zeros_like)
 
 
-def _momentum(slopes: Any, state: Any, weights: Any) -> tuple[Any, Any]:
-    state = jax.tree.map(lambda mean, slope: 0.9 * mean + slope, state, slopes)
+def _momentum(grads: Any, state: Any, weights: Any) -> tuple[Any, Any]:
+    state = jax.tree.map(lambda mean, grad: 0.9 * mean + grad, state, grads)
     return jax.tree.map(lambda mean: -_RATE * mean, state), state
 
 
-def _adam(slopes: Any, state: Any, weights: Any) -> tuple[Any, Any]:
+def _adam(grads: Any, state: Any, weights: Any) -> tuple[Any, Any]:
     count, means, squares = state
-    means = jax.tree.map(lambda mean, slope: 0.9 * mean + 0.1 * slope, means, slopes)
-    squares = jax.tree.map(lambda square, slope: 0.999 * square + 0.001 * slope * slope, squares, slopes)
+    means = jax.tree.map(lambda mean, grad: 0.9 * mean + 0.1 * grad, means, grads)
+    squares = jax.tree.map(lambda square, grad: 0.999 * square + 0.001 * grad * grad, squares, grads)
     number = (count + 1).astype(jnp.float32)
     first, second = (1 - decay**number for decay in (0.9, 0.999))
 
@@ -44,7 +44,7 @@ def _adam(slopes: Any, state: Any, weights: Any) -> tuple[Any, Any]:
 
 
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    "sgd": Optimizer(lambda weights: (), lambda slopes, state, _: (jax.tree.map(lambda x: -_RATE * x, slopes), state)),
+    "sgd": Optimizer(lambda weights: (), lambda grads, state, _: (jax.tree.map(lambda x: -_RATE * x, grads), state)),
     "momentum": Optimizer(_like, _momentum),
     "adamw": Optimizer(lambda weights: (jnp.zeros((), jnp.int32), _like(weights), _like(weights)), _adam),
 }
@@ -62,40 +62,40 @@ def optimizer_of(choice: Any) -> Any:
     return OPTIMIZERS[choice]
 
 
-def gradient_of(program: Program, weights: Any) -> tuple[Program, Any]:
+def gradient_of(program: ChipProgram, weights: Any) -> tuple[ChipProgram, Any]:
     """The derivative of the outputs' squares by the weights of floats, and these; or else by the inputs."""
     if jax.tree.leaves(_floats(weights)):
-        return program._replace(function=partial(_slopes, program), donated=()), _floats(weights)
+        return program._replace(function=partial(_grads, program), donated=()), _floats(weights)
     inputs = tuple(i + 1 for i, x in enumerate(program.inputs) if any(map(_is_float, jax.tree.leaves(x))))
     require("gradient", bool(inputs), "needs weights or inputs of floats", _types_in((program.weights, program.inputs)))
     return program._replace(function=jax.grad(partial(_loss, program), inputs, allow_int=True), donated=()), None
 
 
-def _slopes(program: Program, weights: Any, *inputs: Any) -> Any:
-    return jax.grad(lambda trained: _loss(program, _merged(trained, weights), *inputs))(_floats(weights))
+def _grads(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
+    return jax.grad(lambda trained: _loss(program, _merge(trained, weights), *inputs))(_floats(weights))
 
 
-def _loss(program: Program, weights: Any, *inputs: Any) -> Any:
+def _loss(program: ChipProgram, weights: Any, *inputs: Any) -> Any:
     results = jax.tree.leaves(program.function(weights, *inputs))
     floats = [result.astype(jnp.float32) for result in results if _is_float(result)]
     require("gradient", bool(floats), "needs a result of floats", _types_in(results))
     return sum(jnp.vdot(x, x) for x in floats) / 2
 
 
-def training_step(program: Program, arguments: Placed, optimizer: Any) -> tuple[Program, Placed]:
+def training_step(program: ChipProgram, arguments: Placed, optimizer: Any) -> tuple[ChipProgram, Placed]:
     """A step that updates the weights of floats and the optimizer's state, which is placed as they are."""
     floats = _floats(arguments.weights)
     require("optimizer", bool(jax.tree.leaves(floats)), "needs weights of floats", _types_in(program.weights))
 
     def step(weights_and_state: Any, *inputs: Any) -> Any:
         weights, state = weights_and_state
-        trained, slopes = _floats(weights), _slopes(program, weights, *inputs)
+        trained, grads = _floats(weights), _grads(program, weights, *inputs)
         with jax.named_scope("[optimizer]"):
-            updates, state = optimizer.update(slopes, state, trained)
+            updates, state = optimizer.update(grads, state, trained)
             trained = jax.tree.map(lambda weight, update: (weight + update).astype(weight.dtype), trained, updates)
-        return _merged(trained, weights), state
+        return _merge(trained, weights), state
 
-    state = _placed_alike(jax.eval_shape(optimizer.init, floats), floats)
+    state = _place_alike(jax.eval_shape(optimizer.init, floats), floats)
     return program._replace(function=step, donated=(0,)), arguments._replace(weights=(arguments.weights, state))
 
 
@@ -108,13 +108,13 @@ def _floats(weights: Any) -> Any:
     return jax.tree.map(lambda weight: weight if _is_float(weight) else None, weights)
 
 
-def _merged(trained: Any, weights: Any) -> Any:
+def _merge(trained: Any, weights: Any) -> Any:
     return jax.tree.map(
         lambda new, old: old if new is None else new, trained, weights, is_leaf=lambda leaf: leaf is None
     )
 
 
-def _placed_alike(state: Any, weights: Any) -> Any:
+def _place_alike(state: Any, weights: Any) -> Any:
     """Places what a state has for each weight, in its shape, as the weight, and all else whole on each device."""
     structure: Any = jax.tree.structure(weights)
     whole = _whole(jax.tree.leaves(weights)[0].sharding)

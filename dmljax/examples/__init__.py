@@ -16,7 +16,7 @@ from dmljax.examples.transcripts import examples_of as examples_of, page_example
 from dmljax.text import join_sizes
 
 
-def shown_example(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
+def example_lines(example: Example, computed: Mapping[str, NDArray[Any]]) -> list[str]:
     """The lines that show an example: its inputs, and dmljax's outputs next to the page's expected ones."""
     names = {leaf.key: spell_path(leaf.path) for leaf in example.desc.leaves()}
     head = f"{example.desc.short_name}, {example.title}"

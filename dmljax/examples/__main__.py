@@ -3,7 +3,7 @@
 import sys
 
 from dmljax.descriptors.base import OPERATORS
-from dmljax.examples import page_examples, shown_example
+from dmljax.examples import example_lines, page_examples
 
 
 def main() -> int:
@@ -13,7 +13,7 @@ def main() -> int:
     for example in examples:
         computed = example.computed()
         equal += example.expects(computed)
-        print("\n".join(shown_example(example, computed)), end="\n\n")
+        print("\n".join(example_lines(example, computed)), end="\n\n")
     print(f"{equal} of {len(examples)} examples equal the pages' expected values, bit for bit")
     return 0 if equal == len(examples) else 1
 

@@ -34,7 +34,7 @@ def examples_of(operator: type[Operator]) -> Sequence[Example]:
 def page_examples(operator: type[Operator]) -> Sequence[Example]:
     """The examples of an operator's page."""
     names = vars(np) | _public_names()
-    found, heading = [], ""
+    examples, heading = [], ""
     for piece in _PARSER.parse(resources.files("dmljax.examples").joinpath("pages.txt").read_text()):
         if isinstance(piece, str):
             heading = piece.rpartition("\n\n")[2].strip() or heading
@@ -46,8 +46,8 @@ def page_examples(operator: type[Operator]) -> Sequence[Example]:
             values = expected if isinstance(expected, tuple) else (expected,)
             with jax.enable_x64(False), recorded_calls() as calls:  # numbers become float32, as in DirectML
                 jax.eval_shape(functools.partial(eval, piece.source.strip(), names))
-                found.append(_example(calls[0], values, title, remark, is_of_page=True))
-    return found
+                examples.append(_example(calls[0], values, title, remark, is_of_page=True))
+    return examples
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Checks and normalizes arguments, or refuses them by name: integers, enumerators, arrays and weights."""
+"""Checks and normalizes arguments; errors name them: integers, enumerators, arrays and weights."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def integer_in(where: Where, value: Any, lowest: int, highest: int, *, remedy: s
 
 
 def require_count(where: Where, value: int, lowest: int) -> int:
-    """Refuses a number below `lowest`, or that DirectML's UINT cannot hold; a symbolic size is accepted."""
+    """Raises if a number is below `lowest`, or if DirectML's UINT cannot hold it; accepts symbolic sizes."""
     if not is_symbolic_dim(value):
         if value < lowest:
             raise InvalidDesc(Problem(where, f"must be at least {lowest}", show(value)))
@@ -63,7 +63,7 @@ def require_count(where: Where, value: int, lowest: int) -> int:
 
 
 def require_counts(where: Where, values: Sequence[int], lowest: int) -> None:
-    """Refuses numbers that `require_count` refuses."""
+    """Raises if `require_count` raises for any of the numbers."""
     for i, value in enumerate(values):
         require_count(element(where, i), value, lowest)
 
@@ -158,5 +158,5 @@ def find_damaged(weights: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         has_nan = np.isnan(numbers).any()
         if has_nan or np.any(numbers[is_finite] != 0):
-            kind, count = "NaN" if has_nan else "infinity", np.sum(~is_finite)
-            yield Problem(("weights", name), f"has {kind} in {count} of {numbers.size} elements")
+            damage, count = "NaN" if has_nan else "infinity", np.sum(~is_finite)
+            yield Problem(("weights", name), f"has {damage} in {count} of {numbers.size} elements")

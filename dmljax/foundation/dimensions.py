@@ -30,7 +30,7 @@ def at_most(size: int, most: int) -> bool:
 
 
 def require_positions(what: str, *sizes: int) -> None:
-    """Refuses sizes that int32 cannot hold, where positions are int32; accepts symbolic sizes."""
+    """Raises if int32 cannot hold a size where positions are int32; accepts symbolic sizes."""
     for size in sizes:
         if not is_symbolic(size) and size > INT_MAX:
             rule = f"{what} must have at most {INT_MAX} elements, so that int32 holds every position"
@@ -51,7 +51,7 @@ def largest_size(size: int) -> int:
     return np.iinfo(np.int32).max if is_symbolic(size) else size  # jax.export represents sizes in at least 32 bits
 
 
-def replaced(sizes: Sequence[T], axis: int, *new: T) -> tuple[T, ...]:
+def replace_at(sizes: Sequence[T], axis: int, *new: T) -> tuple[T, ...]:
     """`sizes`, or any tuple with one entry per dimension, with `new` at `axis`."""
     return (*sizes[:axis], *new, *sizes[axis + 1 :])
 

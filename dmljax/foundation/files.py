@@ -14,7 +14,7 @@ from dmljax.foundation.extras import command_for
 from dmljax.text import one_line, reason_of
 
 
-def opened(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
+def open_file(path: Path, at_most: int, *, remedy: str | None = None) -> Any:
     """Opens a regular file of at most `at_most` bytes for reading; `remedy` tells how to read a larger file."""
     try:
         status = path.stat()
@@ -47,7 +47,7 @@ def read_object(folder: Path, name: str, at_most: int, *, is_optional: bool = Fa
         if is_optional:
             return {}
         require(name, not folder.is_dir(), "must be in the folder", f"'{one_line(folder)}'")
-    with opened(folder / name, at_most) as file:
+    with open_file(folder / name, at_most) as file:
         try:
             content = json.loads(file.read())
         except ValueError as error:
@@ -77,7 +77,7 @@ def read_picture(path: Path, mode: str, height: int | None, width: int | None) -
     """Reads an image in a mode of Pillow, as bytes (height, width, channels); None keeps the height or the width."""
     module = pillow()
     try:
-        with opened(path, _MOST_PICTURE_BYTES) as file, module.open(file) as image:
+        with open_file(path, _MOST_PICTURE_BYTES) as file, module.open(file) as image:
             image = image.convert(mode)
             size = (width or image.width, height or image.height)
             pixels = np.asarray(image if image.size == size else image.resize(size, module.Resampling.BICUBIC))
@@ -89,10 +89,10 @@ def read_picture(path: Path, mode: str, height: int | None, width: int | None) -
 
 
 def require_picture(path: Path) -> None:
-    """Refuses a path that cannot name a picture, before what it shows is computed, which may take minutes."""
+    """Raises if a path cannot name a picture, before what it shows is computed, which may take minutes."""
     module, shown = pillow(), one_line(path)
-    kinds = {suffix for suffix, kind in module.registered_extensions().items() if kind in module.SAVE}
-    require("output", path.suffix.lower() in kinds, "must end as a picture's name does", shown, remedy="picture.png")
+    suffixes = {suffix for suffix, format_name in module.registered_extensions().items() if format_name in module.SAVE}
+    require("output", path.suffix.lower() in suffixes, "must end as a picture's name does", shown, remedy="picture.png")
     require("output", not path.is_dir(), "must be a file, not a folder", shown)
     require("output", path.parent.is_dir(), "must be a file in a folder that exists", shown)
 

@@ -1,4 +1,4 @@
-"""Divides weights on a mesh as PartitionSpecs say, and refuses what does not fit the mesh."""
+"""Divides weights on a mesh as PartitionSpecs say; raises if they do not fit the mesh."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from dmljax.text import did_you_mean, join_words, show
 OnMesh = Callable[[Path, Any, PartitionSpec | None], Any]
 
 
-def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)) -> Any:
+def place_weights(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)) -> Any:
     """Places weights by a PartitionSpec for all of them, or by a mapping with specs for some of them.
 
     `on_mesh` takes the path of a weight, the weight, and its spec or None.
@@ -24,7 +24,9 @@ def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)
             if name not in weights:
                 got = show(name) + did_you_mean(name, map(str, weights))
                 raise InvalidDesc(Problem(place, "must name weights", got))
-        return {name: divided(specs.get(name), part, on_mesh, (*path, str(name))) for name, part in weights.items()}
+        return {
+            name: place_weights(specs.get(name), part, on_mesh, (*path, str(name))) for name, part in weights.items()
+        }
     if specs is not None and not isinstance(specs, PartitionSpec):
         names = ", or map names of weights to PartitionSpecs" if isinstance(weights, Mapping) else ""
         raise InvalidType(Problem(place, f"must be a PartitionSpec{names}", show(specs)))
@@ -38,7 +40,7 @@ def divided(specs: Any, weights: Any, on_mesh: OnMesh, path: Path = ("weights",)
 def require_fitting(
     path: Path, sizes: Sequence[int], spec: PartitionSpec, mesh: Mapping[str, int], remedy: str | None = None
 ) -> None:
-    """Refuses a spec that names axes that the mesh does not have, or divides an array into unequal parts."""
+    """Raises if a spec names axes that the mesh does not have, or divides an array into unequal parts."""
     if len(spec) > len(sizes):
         raise InvalidDesc(Problem(path, f"must have a dimension for each entry of {spec}", tuple(sizes)))
     for dimension, entry in enumerate(spec):

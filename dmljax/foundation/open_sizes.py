@@ -29,22 +29,22 @@ Shapes = Mapping[Path, Sequence[int]]
 _NONE: Shapes = MappingProxyType({})
 
 
-def undecided(error: Exception, shapes: Shapes = _NONE) -> Problem:
+def explain_undecided(error: Exception, shapes: Shapes = _NONE) -> Problem:
     """The problem with a comparison of open sizes that JAX cannot decide, and the constraint that would decide it.
 
     Most comparisons require a size to be large enough. The problem's place is the first size in the `shapes` of arrays,
     by their paths, that the comparison needs.
     """
-    found = _COMPARISON.search(str(error))
-    if found is None:
+    match = _COMPARISON.search(str(error))
+    if match is None:
         symbol = _CONSTANT.search(str(error))
         size = symbol[1] if symbol else "an open size"
         remedy = "export the model with that size fixed"
         return Problem(_place_of(size, shapes), "needs a fixed size here", size, remedy=remedy)
-    left, comparison, right = found.groups()
+    left, comparison, right = match.groups()
     constraint = _greater(left, right, 0 if comparison in ("<", ">=") else 1)
     rule = f"open sizes do not decide whether {constraint}"
-    return Problem(_place_of(constraint, shapes), rule, remedy=constrained(constraint))
+    return Problem(_place_of(constraint, shapes), rule, remedy=spell_constraints(constraint))
 
 
 def fits(size: int, most: int) -> bool:
@@ -60,10 +60,10 @@ def equalities(*pairs: tuple[int, int]) -> str | None:
     apart = [sorted(pair, key=lambda size: not is_symbolic_dim(size)) for pair in pairs if pair[0] != pair[1]]
     if not apart or not all(is_symbolic_dim(left) for left, _ in apart) or _CHOICE.search(str(apart)):
         return None
-    return constrained(*(f"{left} == {right}" for left, right in apart))
+    return spell_constraints(*(f"{left} == {right}" for left, right in apart))
 
 
-def constrained(*constraints: str) -> str:
+def spell_constraints(*constraints: str) -> str:
     """The call that gives symbols these constraints."""
     return f"jax.export.symbolic_shape(..., constraints={json_text([*constraints])})"
 
@@ -78,7 +78,7 @@ def _greater(left: str, right: str, by: int) -> str:
     """Spells that an expression is greater than another by at least `by`, with the symbols on the left."""
     first, second = jax.export.symbolic_shape(f"{left}, {right}")
     difference = first - second - by
-    found = _CONSTANT_TERM.fullmatch(str(difference))
-    constant = int(found[2] + found[3]) if found else 0
+    match = _CONSTANT_TERM.fullmatch(str(difference))
+    constant = int(match[2] + match[3]) if match else 0
     rest = difference - constant
     return f"{-rest} <= {constant}" if str(rest).startswith("-") else f"{rest} >= {-constant}"

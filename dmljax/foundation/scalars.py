@@ -1,4 +1,4 @@
-"""Scalars with a data type: converts numbers, refuses those that do not fit, and compares by bits."""
+"""Scalars with a data type: converts numbers, raises if they do not fit, and compares by bits."""
 
 import math
 import numbers
@@ -16,7 +16,7 @@ from dmljax.types import FLOATS, INTEGERS, REALS, DataType
 
 
 def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """Converts a number to a scalar of `dtype`, or refuses it.
+    """Converts a number to a scalar of `dtype`, or raises.
 
     A number is rounded to a floating type as in NumPy, and must be exactly representable in any other type.
 
@@ -26,11 +26,11 @@ def exact(value: Any, dtype: np.dtype[Any]) -> np.generic:
     if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype == dtype:
         return np.asarray(value).reshape(1)[0]  # type: ignore[no-any-return]  # keeps every bit of a NaN
     number = _python_number(value)
-    return _rounded(number, dtype) if dtype in FLOATS else _equal(number, dtype, number)
+    return _round(number, dtype) if dtype in FLOATS else _equal(number, dtype, number)
 
 
-def truncated(value: Any, dtype: np.dtype[Any]) -> np.generic:
-    """Converts a number to a scalar of `dtype`, truncated toward zero if that is an integer type, or refuses it."""
+def truncate(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """Converts a number to a scalar of `dtype`, truncated toward zero if that is an integer type, or raises."""
     number = _python_number(value)
     if dtype in INTEGERS and -(2**64) < number < 2**64:
         return _equal(int(number), dtype, number)
@@ -70,7 +70,7 @@ def upper_bound(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
 def _cast(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """Truncates `value` to an integer, or rounds it to the nearest float, which may be infinite."""
     if dtype not in FLOATS:
-        return truncated(value, dtype)
+        return truncate(value, dtype)
     return _nearest(_python_number(value), dtype)
 
 
@@ -82,7 +82,7 @@ def _python_number(value: Any) -> Any:
     return value
 
 
-def _rounded(number: Any, dtype: np.dtype[Any]) -> np.generic:
+def _round(number: Any, dtype: np.dtype[Any]) -> np.generic:
     rounded = _nearest(number, dtype)
     if math.isinf(rounded) and not math.isinf(number):
         raise InvalidDesc(Problem((), f"must fit {dtype.name}", show(number)))
@@ -123,7 +123,7 @@ class Scalar:
 
     @classmethod
     def of(cls, data_type: DataType, value: Any) -> Self:
-        """Makes a scalar of `data_type` from a number, or refuses a number that does not fit.
+        """Makes a scalar of `data_type` from a number; raises if the number does not fit.
 
         >>> Scalar.of(DataType.FLOAT32, -0.0) == Scalar.of(DataType.FLOAT32, 0.0)
         False
@@ -145,7 +145,7 @@ class Scalar:
         return number
 
     @property
-    def written(self) -> str:
+    def as_code(self) -> str:
         """The Python expression of a number that this is in its data type: `0.1`, `float('inf')`."""
         text = str(self.item)
         if text.lstrip("-") not in ("inf", "nan"):
@@ -154,7 +154,7 @@ class Scalar:
         return f"float({text!r})" if is_usual else f"Scalar({self.data_type.name!r}, {self.bits:#x})"
 
     def __repr__(self) -> str:
-        return f"Scalar.of({self.data_type.name!r}, {self.written})"
+        return f"Scalar.of({self.data_type.name!r}, {self.as_code})"
 
     def __str__(self) -> str:
         return f"{self.data_type.name} {self.item}"

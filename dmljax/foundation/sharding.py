@@ -40,7 +40,7 @@ def _mesh_of(x: Array) -> AbstractMesh:
     return jax.sharding.get_abstract_mesh() if mesh.empty else mesh
 
 
-def varying_alike(arrays: R, *others: Any) -> R:
+def vary_alike(arrays: R, *others: Any) -> R:
     """Makes `arrays` vary over the same mesh axes inside `jax.shard_map`: all that they or the others vary over.
 
     JAX does so for the operands of each operation. It does not for the branches of a condition or the state of a loop,
@@ -63,7 +63,7 @@ def _varying_axes(x: Any) -> frozenset[str]:
     return cast(frozenset[str], of_x.vma if hasattr(of_x, "vma") else of_x.mat.varying)
 
 
-def sharded_like(x: Array, new: Array) -> Array:
+def shard_like(x: Array, new: Array) -> Array:
     """Shards `new`, which has the shape of `x`, as `x` is on an explicit mesh."""
     axes = dimension_axes(x)
     if not any(axes):
@@ -86,29 +86,31 @@ def broadcast_alike(sizes: Sequence[int], *arrays: Array) -> tuple[Array, ...]:
         if x.shape == tuple(sizes):
             return x if axes == list(merged.spec) else jax.sharding.reshard(x, merged)
         # Repeat elements as the result is divided: a device sums its part of the gradient before it exchanges the sum.
-        own = range(len(sizes) - x.ndim, len(sizes))
-        kept = _sharding(mesh, [None if size == 1 else merged.spec[i] for i, size in zip(own, x.shape, strict=True)])
-        return lax.broadcast_in_dim(jax.sharding.reshard(x, kept), sizes, own, out_sharding=merged)
+        axes_of_x = range(len(sizes) - x.ndim, len(sizes))
+        sharding = _sharding(
+            mesh, [None if size == 1 else merged.spec[i] for i, size in zip(axes_of_x, x.shape, strict=True)]
+        )
+        return lax.broadcast_in_dim(jax.sharding.reshard(x, sharding), sizes, axes_of_x, out_sharding=merged)
 
     return tuple(map(broadcast, arrays, every))
 
 
-def sharded_along(x: Array, parameter: Array, *, may_add: bool = False) -> Array:
+def shard_along(x: Array, parameter: Array, *, may_add: bool = False) -> Array:
     """Shards `parameter` like `x`, whose rank it has, on an explicit mesh, in the dimensions that the mesh divides.
 
     If it `may_add` to the sharding of a result, it keeps its own in the dimensions in which `x` has none.
     """
-    axes, own = dimension_axes(x), dimension_axes(parameter)
-    if not any((*axes, *own)):
+    axes, axes_of_parameter = dimension_axes(x), dimension_axes(parameter)
+    if not any((*axes, *axes_of_parameter)):
         return parameter
     mesh = next(jax.typeof(array).sharding.mesh for array in (x, parameter) if any(dimension_axes(array)))
-    kept = [dividing_axes(names, size, x) for size, names in zip(parameter.shape, axes, strict=True)]
+    new_axes = [dividing_axes(names, size, x) for size, names in zip(parameter.shape, axes, strict=True)]
     if may_add:
-        kept = [names or of_own for names, of_own in zip(kept, own, strict=True)]
-    return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, kept)))
+        new_axes = [names or axes_before for names, axes_before in zip(new_axes, axes_of_parameter, strict=True)]
+    return cast(Array, jax.sharding.reshard(parameter, _sharding(mesh, new_axes)))
 
 
-def partitioned(
+def call_partitioned(
     function: Callable[..., R], operands: Sequence[tuple[Array, Sequence[MeshAxes]]], *results: Sequence[MeshAxes]
 ) -> R:
     """Calls `function` with the operands, and leaves its partitioning over an explicit mesh to XLA.
@@ -134,22 +136,22 @@ def _explicit_axes(mesh: AbstractMesh) -> tuple[str, ...]:
     return tuple(name for name, axis_type in types if axis_type is AxisType.Explicit)
 
 
-def reshaped(x: Array, sizes: Sequence[int]) -> Array:
+def reshape(x: Array, sizes: Sequence[int]) -> Array:
     """Reshapes `x`; on an explicit mesh, the first part of a dimension that is split keeps its sharding."""
     axes = dimension_axes(x)
     if not any(axes):
         return x.reshape(sizes)
     starts = {math.prod(sizes[:i]): i for i, size in enumerate(sizes) if size != 1}
-    kept: list[MeshAxes] = [None] * x.ndim
+    axes_before: list[MeshAxes] = [None] * x.ndim
     results: list[MeshAxes] = [None] * len(sizes)
     for i, size in enumerate(x.shape):
         target = starts.get(math.prod(x.shape[:i])) if size != 1 else None
         if target is not None:
-            kept[i] = results[target] = dividing_axes(axes[i], sizes[target], x)
-    return cast(Array, partitioned(lambda x: x.reshape(sizes), [(x, kept)], results))
+            axes_before[i] = results[target] = dividing_axes(axes[i], sizes[target], x)
+    return cast(Array, call_partitioned(lambda x: x.reshape(sizes), [(x, axes_before)], results))
 
 
-def reshaped_alike(x: Array, other: Array) -> Array:
+def reshape_alike(x: Array, other: Array) -> Array:
     """Reshapes `x`, which may be sharded, to the shape of `other`; devices divide both alike, and their derivatives.
 
     `other` has the elements of `x` in another order, so that devices divide another dimension of it than they would by
@@ -180,11 +182,11 @@ def dividing_axes(axes: MeshAxes, size: int, x: Array) -> MeshAxes:
 
 def _sharding(mesh: AbstractMesh, dimensions: Sequence[MeshAxes]) -> NamedSharding:
     used: set[str] = set()
-    kept: list[MeshAxes] = []
+    spec: list[MeshAxes] = []
     for axes in dimensions:
-        kept.append(axes if used.isdisjoint(_names(axes)) else None)
+        spec.append(axes if used.isdisjoint(_names(axes)) else None)
         used.update(_names(axes))
-    return NamedSharding(mesh, PartitionSpec(*kept))
+    return NamedSharding(mesh, PartitionSpec(*spec))
 
 
 def _names(axes: MeshAxes) -> tuple[str, ...]:

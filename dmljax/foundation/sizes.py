@@ -1,8 +1,8 @@
 """Infers the sizes of results from the sizes of arrays and from attributes, for functions and descriptors alike.
 
 A function that infers sizes takes sizes and attributes under the names of its operator's arguments. Its errors use
-these names, which `called` and `spelled` turn into the caller's spelling: `input` with the shape `(2, 3)` in a
-function, `InputTensor` with the Sizes `{2,3}` in a descriptor.
+these names, which `argument_name` and `spell_sizes` turn into the caller's spelling: `input` with the shape `(2, 3)` in
+a function, `InputTensor` with the Sizes `{2,3}` in a descriptor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,22 +49,22 @@ def _member(key: str | int) -> str | int:
     return "Sizes" if key == "shape" else key.capitalize() if isinstance(key, str) else key
 
 
-def called(*place: str | int) -> str:
-    """The caller's name for an argument, or a part of it: `called("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
+def argument_name(*place: str | int) -> str:
+    """The caller's name of an argument or its part: `argument_name("input", "shape", 1)` is `InputTensor.Sizes[1]`."""
     return spell_path(_place(place))
 
 
-def called_array(argument: str) -> str:
+def array_name(argument: str) -> str:
     """The caller's name for an array, or for the array whose sizes are an argument."""
-    return called(argument).removesuffix(".Sizes")
+    return argument_name(argument).removesuffix(".Sizes")
 
 
-def spelled(sizes: Sequence[float]) -> str:
+def spell_sizes(sizes: Sequence[float]) -> str:
     """Spells sizes, or other numbers for each dimension, as the caller writes them."""
     return str(tuple(sizes)) if _NAMES.get() is None else join_sizes(sizes)
 
 
-def led(sizes: Sequence[int], rank: int) -> Sizes:
+def with_leading_ones(sizes: Sequence[int], rank: int) -> Sizes:
     """The sizes with leading 1s, `rank` in all."""
     return (1,) * (rank - len(sizes)) + tuple(sizes)
 
@@ -72,46 +72,46 @@ def led(sizes: Sequence[int], rank: int) -> Sizes:
 def require_sizes(
     argument: Where, sizes: Sequence[int], expected: Sequence[int], *, of: str = "", why: str = ""
 ) -> None:
-    """Refuses an array that does not have the sizes `expected`.
+    """Raises if an array does not have the sizes `expected`.
 
     A function's error adds that they are the sizes `of` another array, or else `why`.
     """
     is_function = _NAMES.get() is None
-    whole = led(expected, len(sizes)) if _LEADS.get() else tuple(expected)
+    whole = with_leading_ones(expected, len(sizes)) if _LEADS.get() else tuple(expected)
     if tuple(sizes) != whole:
         path = path_of(argument) if is_function else (*path_of(argument), "shape")
-        reason = f"have the shape {of and f'of {of}, '}{spelled(whole)}{why}"
-        rule = f"must {reason if is_function else f'be {spelled(whole)}'}"
+        reason = f"have the shape {of and f'of {of}, '}{spell_sizes(whole)}{why}"
+        rule = f"must {reason if is_function else f'be {spell_sizes(whole)}'}"
         remedy = equalities(*zip(sizes, whole, strict=True)) if len(sizes) == len(whole) else None
-        raise InvalidDesc(Problem(path, rule, spelled(sizes), remedy=remedy))
+        raise InvalidDesc(Problem(path, rule, spell_sizes(sizes), remedy=remedy))
 
 
 def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:
-    """Refuses an array whose size along `axis` is not `expected`."""
+    """Raises if the size of an array along `axis` is not `expected`."""
     remedy = equalities((size, expected))
     require((argument, "shape", axis), size == expected, f"must be {expected}, {why}", size, remedy=remedy)
 
 
 def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
-    """Refuses an array of fewer than `lowest` dimensions."""
+    """Raises if an array has fewer than `lowest` dimensions."""
     dimensions = "dimension" if lowest == 1 else "dimensions"
     require(argument, len(sizes) >= lowest, f"must have at least {lowest} {dimensions}", len(sizes))
 
 
 def require_broadcast(argument: str, sizes: Sequence[int], whole: Sequence[int], of: str = "") -> None:
-    """Refuses an array that does not broadcast to the sizes `whole`, those `of` another array."""
+    """Raises if an array does not broadcast to the sizes `whole`, those `of` another array."""
     pairs = zip(reversed(sizes), reversed(whole), strict=False)
     if len(sizes) > len(whole) or any(size not in (1, most) for size, most in pairs):
-        rule = f"must have a shape that broadcasts to {spelled(whole)}{of and f', that of {of}'}"
+        rule = f"must have a shape that broadcasts to {spell_sizes(whole)}{of and f', that of {of}'}"
         remedy = remedy_for_channels(sizes, whole) or remedy_for_open(sizes, whole)
-        raise InvalidDesc(Problem(argument, rule, spelled(sizes), remedy=remedy))
+        raise InvalidDesc(Problem(argument, rule, spell_sizes(sizes), remedy=remedy))
 
 
 def remedy_for_channels(sizes: Sequence[int], whole: Sequence[int]) -> str | None:
     """Returns how to shape one number for each channel to broadcast to the sizes `whole`, if `sizes` suggest that."""
     if len(sizes) != 1 or len(whole) < 3 or sizes[0] != whole[1]:
         return None
-    return f"for one number per channel, reshape to {spelled((sizes[0], *(1 for _ in whole[2:])))}"
+    return f"for one number per channel, reshape to {spell_sizes((sizes[0], *(1 for _ in whole[2:])))}"
 
 
 def remedy_for_open(*shapes: Sequence[int]) -> str | None:
@@ -122,9 +122,9 @@ def remedy_for_open(*shapes: Sequence[int]) -> str | None:
 
 
 def require_one_each(argument: str, values: Sequence[float], of: str, rank: int) -> None:
-    """Refuses numbers unless each of the `rank` dimensions of the array `of` has one."""
-    rule = f"must have one number for each of the {rank} dimensions of {called(of)}"
-    require(argument, len(values) == rank, rule, spelled(values))
+    """Raises unless each of the `rank` dimensions of the array `of` has a number."""
+    rule = f"must have one number for each of the {rank} dimensions of {argument_name(of)}"
+    require(argument, len(values) == rank, rule, spell_sizes(values))
 
 
 def in_space(argument: str, number: float, elsewhere: float, of: str, rank: int) -> tuple[float, ...]:

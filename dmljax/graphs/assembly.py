@@ -7,7 +7,7 @@ from dmljax.descriptors.base import Operator
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import Path
 from dmljax.graphs.graph import Graph, steps_of
-from dmljax.graphs.steps import needed
+from dmljax.graphs.steps import find_needed
 
 
 class Assembly:
@@ -31,9 +31,9 @@ class Assembly:
 
     def keep(self, outputs: Iterable[str]) -> None:
         """Drops the nodes and constants that these sources do not need; each node must follow those that it reads."""
-        kept = {*needed(steps_of(self.nodes, self.edges), [*outputs])}
-        self.nodes = {name: node for name, node in self.nodes.items() if name in kept}
-        self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in kept}
+        needed_names = {*find_needed(steps_of(self.nodes, self.edges), [*outputs])}
+        self.nodes = {name: node for name, node in self.nodes.items() if name in needed_names}
+        self.edges = {to: source for to, source in self.edges.items() if to.rpartition(".")[0] in needed_names}
         read = set(self.edges.values())
         self.constants = {name: value for name, value in self.constants.items() if name in read}
 
@@ -41,7 +41,7 @@ class Assembly:
         """Renames sources in all edges."""
         self.edges = {to: sources.get(source, source) for to, source in self.edges.items()}
 
-    def finished(self, outputs: Mapping[str, str], views: Mapping[str, TensorDesc] | None = None) -> Graph:
+    def finish(self, outputs: Mapping[str, str], views: Mapping[str, TensorDesc] | None = None) -> Graph:
         """The finished graph, with these outputs."""
         return Graph(
             nodes=self.nodes,

@@ -127,7 +127,7 @@ Number = tuple[str, int | float]  # a `struct` format, and the number
 Table = Mapping[int, Any]  # by slots: a Number, text, an array of numbers, a Packed, a table, or a list of those
 
 
-def written(root: Table) -> bytes:
+def build(root: Table) -> bytes:
     """Builds the bytes of a flatbuffer with this root."""
     data = bytearray(4)
     _point(data, 0, _write_table(data, root))

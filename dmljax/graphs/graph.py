@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dmljax.calls.binding import checked_arguments
+from dmljax.calls.binding import check_arguments
 from dmljax.descriptors.array_arguments import Bind, bind_by_name, require_64_bits, require_match, signature_by_name
 from dmljax.descriptors.base import Lowerable, Operator
 from dmljax.descriptors.json_form import operator_from_json
@@ -24,10 +24,10 @@ from dmljax.descriptors.tensor import TensorDesc, packed_strides
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem, inside, spell_path, within
 from dmljax.foundation.checks import array
 from dmljax.graphs import diagrams
-from dmljax.graphs.steps import Step, needed, run_at_each_call
+from dmljax.graphs.steps import GraphStep, find_needed, run_at_each_call
 from dmljax.lowerings.images.channels import network_of
-from dmljax.lowerings.strides import read_strided, reinterpreted, write_strided
-from dmljax.lowerings.workarounds import rounded
+from dmljax.lowerings.strides import read_strided, reinterpret, write_strided
+from dmljax.lowerings.workarounds import round_to_type
 from dmljax.pictures import present
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel, TensorFlags
@@ -63,7 +63,7 @@ class Graph(Lowerable):
     constants: MappingProxyType[str, Any]
     views: MappingProxyType[str, TensorDesc]
 
-    @checked_arguments
+    @check_arguments
     def __init__(
         self,
         *,
@@ -75,12 +75,12 @@ class Graph(Lowerable):
         views: Mapping[str, TensorDesc] | None = None,
     ) -> None:
         with within("graph"):
-            self.nodes = _named("nodes", nodes, Operator)
-            self.edges = _named("edges", edges, str)
-            self.inputs = _named("inputs", inputs, TensorDesc)
-            self.outputs = _named("outputs", outputs, str)
-            self.views = _named("views", views or {}, TensorDesc)
-            arrays = _named("constants", constants or {}, object)
+            self.nodes = _by_name("nodes", nodes, Operator)
+            self.edges = _by_name("edges", edges, str)
+            self.inputs = _by_name("inputs", inputs, TensorDesc)
+            self.outputs = _by_name("outputs", outputs, str)
+            self.views = _by_name("views", views or {}, TensorDesc)
+            arrays = _by_name("constants", constants or {}, object)
             checked = {name: array(("constants", name), value) for name, value in arrays.items()}
             self.constants = MappingProxyType(checked)
 
@@ -191,10 +191,10 @@ class Graph(Lowerable):
     def _dot_edge(self, source: str, head: str) -> str:
         if source in self.inputs or source in self.constants:
             kind = "input" if source in self.inputs else "constant"
-            return f"  {_quoted(f'{kind} {source}')} -> {_quoted(head)}"
-        tail = _quoted(f"node {source.rpartition('.')[0]}")
-        label = f" [label={_quoted(self.sources[source])}]" if source in self.sources else ""
-        return f"  {tail} -> {_quoted(head)}{label}"
+            return f"  {_quote(f'{kind} {source}')} -> {_quote(head)}"
+        tail = _quote(f"node {source.rpartition('.')[0]}")
+        label = f" [label={_quote(self.sources[source])}]" if source in self.sources else ""
+        return f"  {tail} -> {_quote(head)}{label}"
 
     # Validation
 
@@ -227,15 +227,15 @@ class Graph(Lowerable):
         return len(self.inputs)
 
     def compiled(self) -> Callable[..., Any]:
-        folded, own = self.folded(), functools.cache(self._arrays)
-        compiled, constants = folded.computation(), own() if folded is self else folded._arrays()
+        folded, own_constants = self.folded(), functools.cache(self._arrays)
+        compiled, constants = folded.computation(), own_constants() if folded is self else folded._arrays()
 
-        def computed(*inputs: Any, **replaced: Any) -> Any:
+        def run(*inputs: Any, **replaced: Any) -> Any:
             whole = self.computation() if replaced else None
-            results = whole(own() | replaced, *inputs) if whole else compiled(constants, *inputs)
+            results = whole(own_constants() | replaced, *inputs) if whole else compiled(constants, *inputs)
             return dict(zip(self.outputs, results, strict=True)) if len(results) > 1 else results[0]
 
-        return computed
+        return run
 
     def computation(self, *, rounds_between_nodes: bool = False) -> Any:
         """The jitted function of a dict of constants and of the inputs, which returns a tuple of the outputs.
@@ -280,13 +280,19 @@ class Graph(Lowerable):
     def folded(self) -> "Graph":
         """Replaces nodes that read only constants by constants, if that makes calls faster."""
         steps = steps_of({name: self.nodes[name] for name in self.order}, self.edges)
-        kept = _run_at_each_call(self, steps)
-        edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in kept}
+        steps_at_each_call = _run_at_each_call(self, steps)
+        edges = {to: source for to, source in self.edges.items() if self.targets[to][0] in steps_at_each_call}
         read = {*edges.values(), *self.outputs.values()}
-        made = [source for name, step in steps.items() if name not in kept for source in step.makes if source in read]
+        made = [
+            source
+            for name, step in steps.items()
+            if name not in steps_at_each_call
+            for source in step.makes
+            if source in read
+        ]
         if not made:
             return self
-        before = needed(steps, made)
+        before = find_needed(steps, made)
         part = Graph(
             nodes={name: self.nodes[name] for name in before},
             edges={to: source for to, source in self.edges.items() if self.targets[to][0] in before},
@@ -297,7 +303,7 @@ class Graph(Lowerable):
             values = part.computation()({}, *self._arrays().values())
         constants = {name: value for name, value in self.constants.items() if name in read}
         return Graph(
-            nodes={name: self.nodes[name] for name in kept},
+            nodes={name: self.nodes[name] for name in steps_at_each_call},
             edges=edges,
             inputs=self.inputs,
             outputs=self.outputs,
@@ -324,18 +330,20 @@ class Graph(Lowerable):
         with within("graph"):
             parts = json_object((), json, _FIELDS)
             parts = {part: json_object(part, parts.get(part) or {}, parts.get(part) or ()) for part in _FIELDS}
-            nodes = {name: _read("Nodes", name, operator_from_json, node) for name, node in parts["Nodes"].items()}
+            nodes = {
+                name: _read_array("Nodes", name, operator_from_json, node) for name, node in parts["Nodes"].items()
+            }
             places = {spelled: place for place, spelled in _places(nodes).items()}
             tensor = functools.partial(_TENSOR.from_json, (), data_type=None)
             return cls(
                 nodes=nodes,
                 edges={places.get(to, to): places.get(source, source) for to, source in parts["Edges"].items()},
-                inputs={name: _read("Inputs", name, tensor, desc) for name, desc in parts["Inputs"].items()},
+                inputs={name: _read_array("Inputs", name, tensor, desc) for name, desc in parts["Inputs"].items()},
                 outputs={name: places.get(source, source) for name, source in parts["Outputs"].items()},
                 constants={
-                    name: _read("Constants", name, _constant, value) for name, value in parts["Constants"].items()
+                    name: _read_array("Constants", name, _constant, value) for name, value in parts["Constants"].items()
                 },
-                views={name: _read("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
+                views={name: _read_array("Views", name, tensor, desc) for name, desc in parts["Views"].items()},
             )
 
 
@@ -345,10 +353,10 @@ def _sizes_of(desc: TensorDesc) -> str:
 
 def _dot_node(kind: str, name: str, *lines: Any, shape: str = "box") -> str:
     style = "" if shape == "box" else f", shape={shape}"
-    return f"  {_quoted(f'{kind} {name}')} [label={_quoted(name, *lines)}{style}]"
+    return f"  {_quote(f'{kind} {name}')} [label={_quote(name, *lines)}{style}]"
 
 
-def _named(where: str, values: Any, kind: type) -> MappingProxyType[str, Any]:
+def _by_name(where: str, values: Any, kind: type) -> MappingProxyType[str, Any]:
     """A copy of a mapping from names to values of a kind."""
     if not isinstance(values, Mapping):
         raise InvalidType(Problem(where, "must be a mapping with names as its keys", show(values)))
@@ -365,7 +373,7 @@ def _desc_of(where: Path, value: Any) -> TensorDesc:
         return TensorDesc(np.dtype(value.dtype).name.upper(), value.shape or (1,))
 
 
-def _quoted(*lines: Any) -> str:
+def _quote(*lines: Any) -> str:
     """Quotes lines of text for Graphviz."""
     escaped = (str(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'
@@ -461,20 +469,20 @@ def _compile(
             read = {}
             for leaf in node.leaves(is_input=True):
                 source = origins[f"{name}.{leaf.key}"]
-                read[leaf.key] = _seen_as(arrays[source], sources[source], leaf.tensor)
+                read[leaf.key] = _view_as(arrays[source], sources[source], leaf.tensor)
             with jax.named_scope(f"[{name}]"), inside(("nodes", name, node.short_name)), network_of(layers):
-                results = _computed(node, read)
-            hold = rounded if rounds_between_nodes else lambda result: result
+                results = _compute(node, read)
+            hold = round_to_type if rounds_between_nodes else lambda result: result
             arrays |= {f"{name}.{key}": hold(result) for key, result in results.items()}
-        return tuple(_seen_as(arrays[source], sources[source], view) for source, view in outputs)
+        return tuple(_view_as(arrays[source], sources[source], view) for source, view in outputs)
 
     return jax.jit(graph)
 
 
-def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, Step]:
+def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[str, GraphStep]:
     """Returns the nodes as steps, with the sources that each reads and makes."""
     return {
-        name: Step(
+        name: GraphStep(
             [edges[f"{name}.{key}"] for key in node.tensors(is_input=True)],
             [f"{name}.{key}" for key in node.tensors(is_input=False)],
         )
@@ -482,7 +490,7 @@ def steps_of(nodes: Mapping[str, Operator], edges: Mapping[str, str]) -> dict[st
     }
 
 
-def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
+def _run_at_each_call(graph: Graph, steps: dict[str, GraphStep]) -> list[str]:
     """The nodes that are not folded into constants, in order.
 
     A result larger than its constants, such as DEQUANTIZE's, is folded only for a GEMM, whose factors XLA writes to
@@ -501,15 +509,15 @@ def _run_at_each_call(graph: Graph, steps: dict[str, Step]) -> list[str]:
     }
 
     def is_worth(source: str) -> bool:
-        tensor, own = sources[source], sum(sources[name].span_in_bytes for name in follows[source])
+        tensor, bytes_of_sources = sources[source], sum(sources[name].span_in_bytes for name in follows[source])
         is_plain = tensor.is_packed and (tensor.total_tensor_size_in_bytes or 0) <= tensor.minimum_size_in_bytes
-        is_small = tensor.span_in_bytes <= own or (source in factors and not is_on_tpu)
+        is_small = tensor.span_in_bytes <= bytes_of_sources or (source in factors and not is_on_tpu)
         return source not in outputs and is_plain and is_small
 
     return run_at_each_call(steps, outputs, {name: sources[name].span_in_bytes for name in follows}, is_worth)
 
 
-def _computed(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _compute(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes a node's outputs from its inputs, both by key."""
     members: dict[str, Any] = {}
     for leaf in node.leaves(is_input=True):
@@ -521,7 +529,7 @@ def _computed(node: Operator, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {leaf.key: result for leaf, result in zip(node.leaves(is_input=False), results, strict=True)}
 
 
-def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
+def _view_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
     """Reads tensor `target` from the buffer to which tensor `source` wrote `x`."""
     x = x.reshape(source.sizes)  # a constant may be 0-dimensional
     if source.data_type is target.data_type:
@@ -531,7 +539,7 @@ def _seen_as(x: Any, source: TensorDesc, target: TensorDesc) -> Any:
             return x.reshape(target.sizes)
     flat = x.ravel() if source.is_packed else write_strided(x, source.strides or (), source.span)
     if source.data_type is not target.data_type:
-        flat = reinterpreted(flat, target.dtype)
+        flat = reinterpret(flat, target.dtype)
     return read_strided(flat, target.sizes, target.strides or packed_strides(target.sizes))
 
 
@@ -558,7 +566,7 @@ _FIELDS = ("Nodes", "Edges", "Inputs", "Outputs", "Constants", "Views")
 _TENSOR = Tensor(is_input=True)
 
 
-def _read(part: str, name: str, read: Callable[[Any], Any], json: Any) -> Any:
+def _read_array(part: str, name: str, read: Callable[[Any], Any], json: Any) -> Any:
     with inside((part, name)):
         return read(json)
 

@@ -9,25 +9,25 @@ Key = TypeVar("Key")
 Name = Any  # any that a set takes
 
 
-class Step(NamedTuple):
+class GraphStep(NamedTuple):
     """A part of a computation: the names of the values that it reads and makes."""
 
     reads: Collection[Name]
     makes: Collection[Name]
 
 
-def needed(steps: dict[Key, Step], results: Iterable[Name], known: Iterable[Name] = ()) -> list[Key]:
+def find_needed(steps: dict[Key, GraphStep], results: Iterable[Name], known: Iterable[Name] = ()) -> list[Key]:
     """The steps that the results depend on, in order; the known values need none."""
-    wanted, found = {*results}.difference(known), []
+    wanted, keys = {*results}.difference(known), []
     for key, step in reversed(steps.items()):
         if not wanted.isdisjoint(step.makes):
-            found.append(key)
+            keys.append(key)
             wanted |= {*step.reads}.difference(known)
-    return found[::-1]
+    return keys[::-1]
 
 
 def run_at_each_call(
-    steps: dict[Key, Step],
+    steps: dict[Key, GraphStep],
     results: Iterable[Name],
     sizes: Mapping[Name, int],
     is_worth: Callable[[Name], bool],
@@ -37,13 +37,13 @@ def run_at_each_call(
     `sizes` are the bytes of the values that depend only on constants. A step is folded if it makes only such values,
     and those that other steps still read are worth their bytes.
     """
-    wanted, kept, left = {*results}, [], MAX_FOLDED_BYTES
+    wanted, keys, left = {*results}, [], MAX_FOLDED_BYTES
     for key, step in reversed(steps.items()):
         read = [name for name in step.makes if name in wanted]
         size = sum(sizes.get(name, 0) for name in read)
         if all(name in sizes for name in step.makes) and size <= left and all(map(is_worth, read)):
             left -= size
         else:
-            kept.append(key)
+            keys.append(key)
             wanted |= {*step.reads}
-    return kept[::-1]
+    return keys[::-1]

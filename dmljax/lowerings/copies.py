@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.checks import require_counts
-from dmljax.foundation.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes, may_be_sharded
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import bfloat16_of
@@ -20,7 +20,7 @@ R = TypeVar("R")  # an array, or a tree of arrays
 Move = Callable[[tuple[Array, ...], Any], R]
 
 
-def copied(
+def copy_exactly(
     move: Move[R],
     floats: tuple[Array, ...],
     guide: Any = None,
@@ -40,9 +40,9 @@ def copied(
     """
     dtype = floats[0].dtype
     if sums_are_wide and widened(dtype) != dtype:
-        derivative = partial(_moved_in_wide, derivative or move)
+        derivative = partial(_move_in_wide, derivative or move)
     if dtype in FLOATS and (derivative is not None or _moves_as_bits(floats)):
-        return cast(R, _copied_apart(move, derivative or move, floats, guide))
+        return cast(R, _copy_apart(move, derivative or move, floats, guide))
     return move(floats, guide)
 
 
@@ -50,15 +50,15 @@ def _moves_as_bits(floats: tuple[Array, ...]) -> bool:
     return floats[0].dtype == jnp.bfloat16 or any(map(may_be_sharded, floats))
 
 
-def _moved_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
+def _move_in_wide(move: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
     dtype = floats[0].dtype
-    moved = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
-    return cast(R, jax.tree.map(lambda x: x.astype(dtype), moved))
+    wide = move(tuple(x.astype(widened(dtype)) for x in floats), guide)
+    return cast(R, jax.tree.map(lambda x: x.astype(dtype), wide))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _copied_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
-    """Computes `copied` with a separate derivative."""
+def _copy_apart(move: Move[R], derivative: Move[R], floats: tuple[Array, ...], guide: Any) -> R:
+    """Computes `copy_exactly` with a separate derivative."""
     if not _moves_as_bits(floats):
         return move(floats, guide)
     dtype = floats[0].dtype
@@ -72,16 +72,16 @@ def _as_bfloat16(bits: Array) -> Array:
     return choose(bits, cpu=bfloat16_of, default=partial(lax.bitcast_convert_type, new_dtype=jnp.bfloat16))
 
 
-@_copied_apart.defjvp
-def _copied_apart_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
+@_copy_apart.defjvp
+def _copy_apart_jvp(move: Move[R], derivative: Move[R], primals: Any, tangents: Any) -> tuple[R, R]:
     floats, guide = primals
-    return _copied_apart(move, derivative, floats, guide), derivative(tangents[0], guide)
+    return _copy_apart(move, derivative, floats, guide), derivative(tangents[0], guide)
 
 
-def selected(condition: Array, a: Array, b: Array) -> Array:
+def select_exactly(condition: Array, a: Array, b: Array) -> Array:
     """`a` where the condition holds, and `b` elsewhere, bit for bit."""
     if a.dtype == jnp.bfloat16:
-        return copied(_select, (a, b), condition)
+        return copy_exactly(_select, (a, b), condition)
     # Devices exchange nothing here, so floats need not move as bits, which would keep XLA from compiling a softmax for
     # a GPU.
     return _select((a, b), condition)
@@ -95,13 +95,13 @@ def _select(arrays: tuple[Array, ...], condition: Array) -> Array:
 def maximum(a: Array, b: Array) -> Array:
     """The larger of `a` and `b`, or `a` if they are equal; NaN is larger than every number, and +0 than -0."""
     keys = partial(sort_keys, nan_is_largest=True, zeros_are_equal=False)
-    return selected(keys(a) >= keys(b), a, b)
+    return select_exactly(keys(a) >= keys(b), a, b)
 
 
 def minimum(a: Array, b: Array) -> Array:
     """The smaller of `a` and `b`, or `a` if they are equal; NaN is smaller than every number, and -0 than +0."""
     keys = partial(sort_keys, nan_is_largest=False, zeros_are_equal=False)
-    return selected(keys(a) <= keys(b), a, b)
+    return select_exactly(keys(a) <= keys(b), a, b)
 
 
 def of_sort_keys(keys: Array, dtype: Any) -> Array:
@@ -112,30 +112,32 @@ def of_sort_keys(keys: Array, dtype: Any) -> Array:
     magnitude = jnp.where(keys < 0, ~keys, keys)
     numbers = lax.bitcast_convert_type(jnp.where(keys < 0, magnitude | limits.min, magnitude), dtype)
     is_number = (keys > limits.min) & (keys < limits.max)
-    return selected(is_number, numbers, jnp.full_like(numbers, np.nan))
+    return select_exactly(is_number, numbers, jnp.full_like(numbers, np.nan))
 
 
-def moved(inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array], *numbers: Array) -> Array:
+def copy_partitioned(
+    inputs: Sequence[Array], sizes: Sequence[int], move: Callable[..., Array], *numbers: Array
+) -> Array:
     """Calls `move(*inputs, *numbers)`, whose result has `sizes` and the rank of the inputs.
 
     `move` must only copy elements. The numbers are scalars of the inputs' type.
     """
     check_sizes(sizes)
     operands = [(x, dimension_axes(x)) for x in (*inputs, *numbers)]
-    copy = lambda *arrays: copied(lambda floats, _: move(*floats), arrays)  # noqa: E731
-    return partitioned(copy, operands, kept_axes(inputs, sizes))
+    copy = lambda *arrays: copy_exactly(lambda floats, _: move(*floats), arrays)  # noqa: E731
+    return call_partitioned(copy, operands, result_axes(inputs, sizes))
 
 
 def check_sizes(sizes: Sequence[int]) -> None:
-    """Refuses a result whose sizes DirectML's UINTs cannot hold."""
+    """Raises if DirectML's UINTs cannot hold the sizes of a result."""
     require_counts(("result", "shape"), sizes, 0)
 
 
-def kept_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
+def result_axes(inputs: Sequence[Array], sizes: Sequence[int]) -> list[Any]:
     """The mesh axes for each dimension of a result: those of the first input that shards it, where they divide it."""
-    kept = []
+    axes = []
     for i, size in enumerate(sizes):
         sharded = ((dimension_axes(x)[i], x) for x in inputs if dimension_axes(x)[i] is not None)
         first, x = next(sharded, (None, inputs[0]))
-        kept.append(dividing_axes(first, size, x))
-    return kept
+        axes.append(dividing_axes(first, size, x))
+    return axes

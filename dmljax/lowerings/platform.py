@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from jax import lax
 
-from dmljax.foundation.sharding import varying_alike
+from dmljax.foundation.sharding import vary_alike
 
 R = TypeVar("R")  # an array, or a tree of arrays
 
@@ -25,11 +25,11 @@ def choose(
     Inside `jax.shard_map`, the result varies over the mesh as the operands do, even if one of the functions ignores
     them, as for rows of one element.
     """
-    operands = varying_alike(operands)
+    operands = vary_alike(operands)
 
-    def varying(way: Callable[..., R]) -> Callable[..., R]:
-        return lambda *operands: varying_alike(way(*operands), operands)
+    def varying(lowering: Callable[..., R]) -> Callable[..., R]:
+        return lambda *operands: vary_alike(lowering(*operands), operands)
 
-    ways = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
-    by_platform = {platform: varying(way) for platform, way in ways.items() if way is not None}
+    by_device = {"cpu": cpu, "cuda": gpu, "rocm": gpu, "tpu": tpu}
+    by_platform = {platform: varying(lowering) for platform, lowering in by_device.items() if lowering is not None}
     return cast(R, lax.platform_dependent(*operands, default=varying(default), **by_platform))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.sharding import partitioned
+from dmljax.foundation.sharding import call_partitioned
 from dmljax.types import bits_of
 
 
@@ -46,14 +46,14 @@ def _nest(sizes: Sequence[int], strides: Sequence[int]) -> _Nest | None:
 def read_strided(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
     """The array of `sizes` whose elements lie in a flat buffer at `strides`, with zeros beyond the buffer's end."""
     read = partial(_read, sizes=tuple(sizes), strides=tuple(strides))
-    return partitioned(read, [(buffer, [None])], [None] * len(sizes))
+    return call_partitioned(read, [(buffer, [None])], [None] * len(sizes))
 
 
 def _read(buffer: Array, *, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     nest = _nest(sizes, strides)
     if nest is None:
         return buffer.at[_places(sizes, strides)].get(mode="fill", fill_value=0)
-    blocks = _resized(buffer, math.prod(nest.blocks)).reshape(nest.blocks)
+    blocks = _resize(buffer, math.prod(nest.blocks)).reshape(nest.blocks)
     if blocks.size > math.prod(nest.sizes):
         blocks = lax.slice(blocks, [0] * blocks.ndim, [*nest.sizes, 1])
     inside = blocks.reshape(nest.sizes)
@@ -67,7 +67,7 @@ def write_strided(x: Array, strides: Sequence[int], size: int) -> Array:
     No two elements may share a place.
     """
     write = partial(_write, strides=tuple(strides), size=size)
-    return partitioned(write, [(x, [None] * x.ndim)], [None])
+    return call_partitioned(write, [(x, [None] * x.ndim)], [None])
 
 
 def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
@@ -75,14 +75,14 @@ def _write(x: Array, *, strides: tuple[int, ...], size: int) -> Array:
     if nest is None:
         places = _places(x.shape, strides).ravel()
         return jnp.zeros((size,), x.dtype).at[places].set(x.ravel(), unique_indices=True)
-    kept = [axis for axis in range(x.ndim) if axis in nest.axes]
-    dense = lax.transpose(x.reshape([x.shape[axis] for axis in kept]), [kept.index(axis) for axis in nest.axes])
+    axes = [axis for axis in range(x.ndim) if axis in nest.axes]
+    dense = lax.transpose(x.reshape([x.shape[axis] for axis in axes]), [axes.index(axis) for axis in nest.axes])
     sizes = (*nest.sizes, 1)
-    gaps = [(0, block - own, 0) for block, own in zip(nest.blocks, sizes, strict=True)]
-    return _resized(lax.pad(dense.reshape(sizes), jnp.zeros((), x.dtype), gaps).ravel(), size)
+    gaps = [(0, block - size_of_axis, 0) for block, size_of_axis in zip(nest.blocks, sizes, strict=True)]
+    return _resize(lax.pad(dense.reshape(sizes), jnp.zeros((), x.dtype), gaps).ravel(), size)
 
 
-def _resized(flat: Array, size: int) -> Array:
+def _resize(flat: Array, size: int) -> Array:
     return flat if size == flat.size else lax.pad(flat, jnp.zeros((), flat.dtype), [(0, size - flat.size, 0)])
 
 
@@ -95,16 +95,16 @@ def _places(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     return places
 
 
-def reinterpreted(flat: Array, dtype: Any) -> Array:
+def reinterpret(flat: Array, dtype: Any) -> Array:
     """The bytes of a flat buffer as elements of another type; the last element may be padded with zeros."""
     if flat.dtype == dtype:
         return flat
-    own, other = bits_of(flat.dtype), bits_of(np.dtype(dtype))
-    if own != other and 8 not in (own, other):
+    bits, new_bits = bits_of(flat.dtype), bits_of(np.dtype(dtype))
+    if bits != new_bits and 8 not in (bits, new_bits):
         # XLA merges two conversions in a row into one of a wrong shape if they go from 16 bits to 32 to 8, or from 32
         # to 16 to 8 (JAX 0.10.2). Two conversions through bytes work.
-        return reinterpreted(reinterpreted(flat, np.uint8), dtype)
-    parts = -(-other // own)
+        return reinterpret(reinterpret(flat, np.uint8), dtype)
+    parts = -(-new_bits // bits)
     whole = -(-flat.size // parts)
-    resized = _resized(flat, whole * parts)
-    return lax.bitcast_convert_type(resized.reshape(whole, parts) if parts > 1 else resized, dtype).ravel()
+    padded = _resize(flat, whole * parts)
+    return lax.bitcast_convert_type(padded.reshape(whole, parts) if parts > 1 else padded, dtype).ravel()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.lowerings.numbers.derivatives import with_derivatives, with_slopes
+from dmljax.lowerings.numbers.derivatives import with_derivatives, with_jvps
 from dmljax.lowerings.numbers.floats import layout
 
 
@@ -21,7 +21,7 @@ def product(a: Array, b: Array) -> Array:
     return jnp.where(jnp.isnan(a), a, a * b)
 
 
-def rounded(x: Array) -> Array:
+def round_to_type(x: Array) -> Array:
     """`x`, bit for bit, rounded to its type even inside a sum; as in `product`, a select does that."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
@@ -35,10 +35,10 @@ def _quotient_of_tangent(tangent: Array, a: Array, b: Array) -> Array:
     return lax.div(jnp.broadcast_to(tangent, value.shape), jnp.where(jnp.isnan(value), value, b))
 
 
-QUOTIENT_SLOPES = _quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b)
+QUOTIENT_JVPS = _quotient_of_tangent, lambda tangent, a, b: tangent * -quotient(quotient(a, b), b)
 
 
-@with_slopes(*QUOTIENT_SLOPES)
+@with_jvps(*QUOTIENT_JVPS)
 def quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded once; `a` must have the shape of the result.
 
@@ -49,7 +49,7 @@ def quotient(a: Array, b: Array) -> Array:
     return lax.div(jnp.where(jnp.isnan(b), b, a), jnp.where(jnp.isnan(a), a, b))
 
 
-@with_slopes(lambda tangent, x: tangent)
+@with_jvps(lambda tangent, x: tangent)
 def in_memory(x: Array) -> Array:
     """Materializes `x`, so that it is computed once for all loops that read it; subnormal numbers may become zero.
 
@@ -59,7 +59,7 @@ def in_memory(x: Array) -> Array:
     return quotient(x, jnp.ones_like(x))
 
 
-@with_slopes(lambda tangent, x: tangent)
+@with_jvps(lambda tangent, x: tangent)
 def in_memory_bits(x: Array) -> Array:
     """Materializes `x`, bit for bit, where `in_memory` is not enough. It takes longer, so use it for few elements.
 
@@ -84,7 +84,7 @@ def _hidden_zero(bits: Array) -> Array:
     return square & (square >> 2) & 1
 
 
-def meeting(image: range, windows: range, taps: range) -> tuple[range, range, range]:
+def overlap(image: range, windows: range, taps: range) -> tuple[range, range, range]:
     """Cuts off the ends of an image, of windows and of their taps that meet nothing; a range is empty if nothing meets.
 
     A tap meets an element where `window + tap` is the element's position. An end of the image that is shorter than a
@@ -100,14 +100,14 @@ def meeting(image: range, windows: range, taps: range) -> tuple[range, range, ra
     JAX crops the start of images in derivatives if the padding is as wide as the windows.
     """
     while image and windows and taps:
-        kept = (
+        cut = (
             _within(image, windows[0] + taps[0], windows[-1] + taps[-1] + windows.step - 1),
             _within(windows, image[0] - taps[-1], image[-1] - taps[0]),
             _within(taps, image[0] - windows[-1], image[-1] - windows[0]),
         )
-        if kept == (image, windows, taps):
+        if cut == (image, windows, taps):
             break
-        image, windows, taps = kept
+        image, windows, taps = cut
     return image, windows, taps
 
 

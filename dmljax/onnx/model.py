@@ -19,16 +19,16 @@ from dmljax.onnx import sharding
 from dmljax.onnx.graph import saving
 from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
 from dmljax.onnx.handlers.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
-from dmljax.onnx.handlers.refusals import told_once
+from dmljax.onnx.handlers.refusals import merge_problems
 from dmljax.onnx.handlers.registry import LARGEST, Handler
-from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, find_layers, shortened
-from dmljax.onnx.rewrites.joining import constants_of_masks, joined
-from dmljax.onnx.rewrites.low_rank import Matrix, additions, drawn
+from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, find_layers, shorten
+from dmljax.onnx.rewrites.joining import constants_of_masks, join_attention
+from dmljax.onnx.rewrites.low_rank import Matrix, additions, draw_weights
 from dmljax.onnx.rewrites.packed_weights import Origin
-from dmljax.onnx.running.inputs import Inputs, checked
-from dmljax.onnx.running.interpreter import Program, as_array
-from dmljax.onnx.running.plan import CallWeights, Plan, unpacked, without_sizes
-from dmljax.onnx.running.rehearsal import Rehearsal, refusals, rehearsed
+from dmljax.onnx.running.inputs import Inputs, check_input
+from dmljax.onnx.running.interpreter import Interpreter, as_array
+from dmljax.onnx.running.plan import CallWeights, Plan, unpack, without_sizes
+from dmljax.onnx.running.rehearsal import Rehearsal, refusals, rehearse
 from dmljax.onnx.to_directml.conversion import directml_graph
 from dmljax.onnx.values.padded import is_padded_array, sizes_of
 from dmljax.onnx.values.types import Array, DType, Elements, Value
@@ -106,10 +106,10 @@ class Model:
         graph = reader.read(proto.graph)
         require_handlers(finder, graph)
         self.is_random = draws_numbers(finder, graph)
-        graph = _with_constant_nodes_stored(graph)
+        graph = _store_constant_nodes(graph)
         graph, self._origins = revise(graph)
-        program = Program(finder.find, _bounds(graph, maximum_sizes), finder.leading)
-        fixed = _fixed(graph, constants)
+        interpreter = Interpreter(finder.find, _bounds(graph, maximum_sizes), finder.leading)
+        fixed = _convert_constants(graph, constants)
         known = {**graph.constants, **fixed}
         self.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in known)
         self.defaults = tuple(
@@ -118,14 +118,14 @@ class Model:
         defaults = {tensor.name for tensor in self.defaults}
         deciding, kept = deciding_names(graph, finder, known.keys() - defaults)
         self.outputs = graph.outputs
-        whole = joined(graph, finder.find)
+        whole = join_attention(graph, finder.find)
         stay = {*fixed, *defaults, *deciding} | constants_of_masks(whole, known)
         names = [name for name, value in known.items() if name not in stay and _is_weight(value, name in kept)]
-        file = _copied(proto) if proto is source else proto
+        file = _copy_proto(proto) if proto is source else proto
         saving.drop_weights(
             file, reader, {self._origins[name].name if name in self._origins else name for name in names}
         )
-        self._file = _copied(file)
+        self._file = _copy_proto(file)
         del proto, file  # protobuf frees their memory only now, before the weights are copied
         # Drop the arrays.
         graph, whole = (OnnxGraph(part.nodes, part.inputs, part.outputs) for part in (graph, whole))
@@ -134,7 +134,7 @@ class Model:
         inputs = Inputs(self.inputs, self.defaults)
         types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in self.weights.items()}
         weights = dict(self.weights)
-        self._plan = Plan(program, graph, whole, inputs, known, deciding, weights, types, scan_layers=scan_layers)
+        self._plan = Plan(interpreter, graph, whole, inputs, known, deciding, weights, types, scan_layers=scan_layers)
         if scan_layers and self._plan.running is whole:
             raise Unsupported(
                 Problem("scan_layers", "the model has no two equal layers in a row", remedy="leave scan_layers out")
@@ -145,7 +145,7 @@ class Model:
         return f"Model({len(self._plan.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Results:
-        key = self._taken_key(named) if "key" in named else None
+        key = self._take_key(named) if "key" in named else None
         with within("onnx"):
             results: Results = NotImplemented if named else self._plan.run_by_place(self.weights, inputs, key)
             if results is not NotImplemented:
@@ -158,7 +158,7 @@ class Model:
         Weights may have a different float type than in the file: with bfloat16 for the file's float32, nodes that use
         them compute in bfloat16. Float inputs may have that type as well.
         """
-        key = self._taken_key(named)
+        key = self._take_key(named)
         with within("onnx"):
             require_weights(weights, self.weights)
             arguments = dict(weights)
@@ -181,14 +181,14 @@ class Model:
         >>> chosen.tolist(), sizes["y"].tolist()
         ([3.0, 4.0, 0.0], [2])
         """
-        key = self._taken_key(named)
+        key = self._take_key(named)
         with within("onnx"):
             results = self._plan.run_with_sizes(self._plan.call_weights(self.weights).with_key(key), inputs, named)
             sizes = jax.tree.map(sizes_of, [*results], is_leaf=is_padded_array)
             names = (tensor.name for tensor in self.outputs)
-            return without_sizes(unpacked(results)), dict(zip(names, sizes, strict=True))
+            return without_sizes(unpack(results)), dict(zip(names, sizes, strict=True))
 
-    def _taken_key(self, named: dict[str, Any]) -> Array | None:
+    def _take_key(self, named: dict[str, Any]) -> Array | None:
         """Removes the random key of a call from `named`; an input may also be named `key`."""
         key: Any = named.get("key")
         is_input = any(tensor.name == "key" for tensor in (*self.inputs, *self.defaults))
@@ -201,7 +201,7 @@ class Model:
             if not self.is_random:
                 rule = "not needed, because no node draws random numbers"
                 remedy = "for dropout, export the model in training mode"
-                raise InvalidType(Problem("key", rule, _shown_key(key), remedy=remedy))
+                raise InvalidType(Problem("key", rule, _show_key(key), remedy=remedy))
             require_key(key)
         taken: Array = key
         return taken
@@ -233,7 +233,7 @@ class Model:
         with within("onnx"):
             plan, constants = self._plan, {**self._plan.constants, **self.weights}
             return directml_graph(
-                plan.program, plan.graph, self.inputs, self.defaults, constants, shapes or {}, outputs
+                plan.interpreter, plan.graph, self.inputs, self.defaults, constants, shapes or {}, outputs
             )
 
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
@@ -286,12 +286,12 @@ class Model:
             known |= {name: Matrix(weight.shape, types[name]) for name, weight in self.weights.items()}
             added = additions(plan.joined, known, rank, names)
             tuned = copy.copy(self)
-            own = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
-            tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), own)
-            tuned._file = _copied(self._file)
+            added_types = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
+            tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), added_types)
+            tuned._file = _copy_proto(self._file)
             added.in_file(tuned._file)
             new_types = {types[name]: weight.dtype for name, weight in self.weights.items()}
-            tuned.weights = self.weights | drawn(added.weights, new_types, key)
+            tuned.weights = self.weights | draw_weights(added.weights, new_types, key)
             return tuned
 
     @property
@@ -339,7 +339,7 @@ class Model:
         """
         with within("onnx"):
             count = sharding.size_of(mesh, axis)
-            return sharding.partition(self._plan.graph, self._plan.program.find, self.weights, axis, count)
+            return sharding.partition(self._plan.graph, self._plan.interpreter.find, self.weights, axis, count)
 
     def shard(
         self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
@@ -368,16 +368,16 @@ class Model:
             return sharding.on_mesh(mesh, self.partition(mesh) if specs is None else specs, self.weights)
 
 
-def require_weights(weights: Any, own: Mapping[str, jax.Array]) -> None:
-    """Refuses weights with other names or shapes than a model's own."""
-    if weights is own:
+def require_weights(weights: Any, expected: Mapping[str, jax.Array]) -> None:
+    """Raises if weights have other names or shapes than a model's own."""
+    if weights is expected:
         return
     if not isinstance(weights, Mapping):
         raise InvalidType(Problem("weights", "must be a mapping with the names of model.weights", show(weights)))
-    for name in sorted(weights.keys() ^ own.keys()):
+    for name in sorted(weights.keys() ^ expected.keys()):
         rule = "must have the same names as model.weights"
-        raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in own else ''}{name}"))
-    for name, weight in own.items():
+        raise InvalidDesc(Problem("weights", rule, f"{'no ' if name in expected else ''}{name}"))
+    for name, weight in expected.items():
         shape = array(("weights", name), weights[name]).shape
         if shape != weight.shape:
             raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
@@ -400,10 +400,12 @@ def stored_in(model: Model) -> dict[str, Any]:
 
 def finder_of(model: Model) -> Callable[[Node], Handler]:
     """The function that finds the handlers of a model's nodes."""
-    return model._plan.program.find
+    return model._plan.interpreter.find
 
 
-def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
+def function_of_graph(
+    model: Model, graph: OnnxGraph
+) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
     """A function of weights and of inputs by name that computes a graph made of a model's."""
     plan = model._plan.with_graphs(graph, graph)
 
@@ -416,8 +418,8 @@ def changed(model: Model, graph: OnnxGraph) -> Callable[[Mapping[str, Array], Ma
 
 def _longest_layers(model: Model) -> Layers | None:
     graph = model._plan.graph
-    found = find_layers(graph, Kinds(graph, model.weights, model._plan.constants))
-    return max(found, key=lambda layers: layers.saved, default=None)
+    sequences = find_layers(graph, Kinds(graph, model.weights, model._plan.constants))
+    return max(sequences, key=lambda layers: layers.saved, default=None)
 
 
 def graph_with_layers(model: Model, count: int) -> OnnxGraph:
@@ -425,14 +427,14 @@ def graph_with_layers(model: Model, count: int) -> OnnxGraph:
     layers = _longest_layers(model)
     if layers is None:
         raise Unsupported(Problem("model", "must have equal layers", "none"))
-    return shortened(model._plan.graph, layers, integer_in("count", count, 1, len(layers.blocks)))
+    return shorten(model._plan.graph, layers, integer_in("count", count, 1, len(layers.blocks)))
 
 
 def part_of(model: Model, graph: OnnxGraph) -> Model:
     """A model of a part of a model's graph, with those of its weights that the part reads, which they share."""
     plan, part = model._plan, copy.copy(model)
     read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
-    part._plan = plan.with_graphs(graph, joined(graph, plan.program.find))
+    part._plan = plan.with_graphs(graph, join_attention(graph, plan.interpreter.find))
     part.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in plan.constants)
     part.defaults = tuple(tensor for tensor in model.defaults if tensor.name in graph.input_names)
     part.outputs = graph.outputs
@@ -445,16 +447,16 @@ def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:
     plan = model._plan
     inputs = {tensor.name: tensor.dtype for tensor in (*model.inputs, *model.defaults) if tensor.dtype is not None}
     types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in model.weights.items()}
-    for name, its in sizes.items():
-        types[name] = jax.ShapeDtypeStruct(its, jax.dtypes.canonicalize_dtype(inputs[name]))
-    return rehearsed(plan.program, plan.joined, plan.constants, types)
+    for name, shape in sizes.items():
+        types[name] = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(inputs[name]))
+    return rehearse(plan.interpreter, plan.joined, plan.constants, types)
 
 
 def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int, ...]]]) -> list[Problem]:
     """The problems that nodes have for any open sizes; `sizes_for` takes a number for all open sizes."""
-    find = model._plan.program.find
-    found = refusals(lambda size: rehearsal(model, sizes_for(size)), lambda node: find(node).attributes)
-    return told_once(found)
+    find = model._plan.interpreter.find
+    problems = refusals(lambda size: rehearsal(model, sizes_for(size)), lambda node: find(node).attributes)
+    return merge_problems(problems)
 
 
 def file_of(model: Model) -> onnx.ModelProto:
@@ -464,25 +466,25 @@ def file_of(model: Model) -> onnx.ModelProto:
 
 def types_of_weights(model: Model) -> Mapping[str, DType]:
     """The types that the weights of a model have in its file."""
-    return {name: kind.dtype for name, kind in model._plan.types.items()}
+    return {name: struct.dtype for name, struct in model._plan.types.items()}
 
 
 def _are_keys(value: Any) -> bool:
     return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def _shown_key(value: Any) -> str:
+def _show_key(value: Any) -> str:
     return f"keys of {value.shape}" if _are_keys(value) else show(value)
 
 
 def require_key(value: Any) -> None:
-    """Refuses anything but a single random key."""
+    """Raises if a value is not a single random key."""
     if not _are_keys(value) or value.shape:
         remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
-        raise InvalidType(Problem("key", "must be a single jax.random key", _shown_key(value), remedy=remedy))
+        raise InvalidType(Problem("key", "must be a single jax.random key", _show_key(value), remedy=remedy))
 
 
-def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _copy_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     return copy
@@ -512,7 +514,7 @@ def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping
     return sizes
 
 
-def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
+def _convert_constants(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
     """The values that a caller fixes, converted to the types of the inputs."""
     types = {tensor.name: tensor for tensor in graph.inputs}
     fixed = {}
@@ -525,11 +527,11 @@ def _fixed(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements
             converted = np.asarray(value)
             if not isinstance(value, np.ndarray) and types[name].dtype is not None:
                 converted = converted.astype(types[name].dtype)
-            fixed[name] = np.asarray(checked(types[name], converted, {}))
+            fixed[name] = np.asarray(check_input(types[name], converted, {}))
     return fixed
 
 
-def _with_constant_nodes_stored(graph: OnnxGraph) -> OnnxGraph:
+def _store_constant_nodes(graph: OnnxGraph) -> OnnxGraph:
     """Moves the arrays of Constant nodes into the graph's constants, because some exporters write weights that way.
 
     Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, not parameters.

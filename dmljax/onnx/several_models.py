@@ -25,11 +25,11 @@ class SeveralModels:
     @property
     def weights(self) -> dict[str, Array]:
         """The weights of all models."""
-        return self._joined({part: model.weights for part, model in self.by_part.items()})
+        return self._join_names({part: model.weights for part, model in self.by_part.items()})
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str) -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight."""
-        return self._joined({part: model.partition(mesh, axis) for part, model in self.by_part.items()})
+        return self._join_names({part: model.partition(mesh, axis) for part, model in self.by_part.items()})
 
     def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None) -> dict[str, Array]:
         """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`."""
@@ -37,15 +37,15 @@ class SeveralModels:
 
     def call_weights(self, weights: Mapping[str, Any] | None) -> tuple[dict[str, Any], Mesh | None]:
         """The weights of a call, which default to the models' own, and the mesh that they are on."""
-        own = self.weights
+        loaded = self.weights
         if weights is not None:
-            require_weights(weights, own)
-        return on_auto_mesh(own if weights is None else weights)
+            require_weights(weights, loaded)
+        return on_auto_mesh(loaded if weights is None else weights)
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they do not differ."""
-        own = self._joined({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
-        types = {weight.dtype for name, weight in weights.items() if weight.dtype != own[name]}
+        file_types = self._join_names({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
+        types = {weight.dtype for name, weight in weights.items() if weight.dtype != file_types[name]}
         return types.pop() if len(types) == 1 else None
 
     def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,9 +60,9 @@ class SeveralModels:
         model = self.by_part[part]
         results: Any = model.apply(self.weights_of(part, weights), **inputs)
         several = results if isinstance(results, tuple) else (results,)
-        return dict(zip((own.name for own in model.outputs), several, strict=True))
+        return dict(zip((tensor.name for tensor in model.outputs), several, strict=True))
 
-    def _joined(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def _join_names(self, of_parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         if len(of_parts) == 1:
             return next(iter(of_parts.values()))
         return {f"{part}.{name}": value for part, values in of_parts.items() for name, value in values.items()}

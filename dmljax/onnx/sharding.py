@@ -11,7 +11,7 @@ import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
-from dmljax.foundation.meshes import divided, require_fitting
+from dmljax.foundation.meshes import place_weights, require_fitting
 from dmljax.onnx.graph.file import Node, OnnxGraph
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.low_rank import BARE, FIRST, SECOND
@@ -53,7 +53,7 @@ def partition(
     graph: OnnxGraph, find: Callable[[Node], Handler], arrays: Mapping[str, Any], axis: str, count: int
 ) -> dict[str, PartitionSpec]:
     """The spec of each weight for `count` devices along `axis`."""
-    weights = _Weights(arrays, count)
+    weights = _DividedWeights(arrays, count)
     places: dict[str, int] = {}  # the dimension of divided features, counted from the end
     for node in graph.nodes:
         place = _place(node, find(node).is_elementwise, weights, places)
@@ -66,12 +66,12 @@ def partition(
     return {name: divided.get(name, PartitionSpec()) for name in arrays}
 
 
-class _Weights:
+class _DividedWeights:
     """The divided dimension of each weight; the first division of a weight is final."""
 
     def __init__(self, arrays: Mapping[str, Any], count: int) -> None:
-        self.shapes: dict[str, Sizes] = {name: one.shape for name, one in arrays.items()}
-        self.sizes = {name: one.nbytes for name, one in arrays.items()}
+        self.shapes: dict[str, Sizes] = {name: array.shape for name, array in arrays.items()}
+        self.sizes = {name: array.nbytes for name, array in arrays.items()}
         self.count = count
         self.divided: dict[str, int] = {}
         self.sums = 0  # the products whose results are sums over the devices
@@ -98,7 +98,7 @@ class _Weights:
         return self.divided.get(weight) == place
 
 
-def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[str, int]) -> int | None:
+def _place(node: Node, is_elementwise: bool, weights: _DividedWeights, places: Mapping[str, int]) -> int | None:
     """Divides the weights of a node; returns the dimension along which its results are divided, if any."""
     if not node.inputs or weights.add_view(node):
         return None
@@ -134,7 +134,7 @@ def _place(node: Node, is_elementwise: bool, weights: _Weights, places: Mapping[
     return place
 
 
-def _divide_table(node: Node, inputs: Sequence[int], weights: _Weights) -> None:
+def _divide_table(node: Node, inputs: Sequence[int], weights: _DividedWeights) -> None:
     """Leaves a table whole, or divides it by rows if that exchanges little or saves much memory.
 
     A table divided by features divides all that is added to its rows, which each block then gathers again.
@@ -149,7 +149,7 @@ def _divide_table(node: Node, inputs: Sequence[int], weights: _Weights) -> None:
             weights.divide(name, _LAST)
 
 
-def _of_product(node: Node, weights: _Weights, *, is_divided: bool) -> int | None:
+def _of_product(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
     weight = _input(node, _PRODUCTS[node.operator])
     rows, columns = (-1, -2) if node.attributes.get("transB") else (-2, -1)
     if is_divided and weights.divide(weight, rows):
@@ -162,7 +162,7 @@ def _of_product(node: Node, weights: _Weights, *, is_divided: bool) -> int | Non
     return _LAST
 
 
-def _of_blocks(node: Node, weights: _Weights, *, is_divided: bool) -> int | None:
+def _of_blocks(node: Node, weights: _DividedWeights, *, is_divided: bool) -> int | None:
     """Divides codes of the shape (columns, blocks of rows, bytes), with the scales and zero points of their blocks."""
     codes, of_blocks = node.inputs[1], node.inputs[2:4]
     if is_divided and weights.divide(codes, 1):
@@ -177,7 +177,7 @@ def _of_blocks(node: Node, weights: _Weights, *, is_divided: bool) -> int | None
     return _LAST
 
 
-def _of_addition(node: Node, weights: _Weights, places: Mapping[str, int]) -> int | None:
+def _of_addition(node: Node, weights: _DividedWeights, places: Mapping[str, int]) -> int | None:
     """Divides the narrow products of a low-rank addition as the product that it is added to, and never its rank."""
     weight, result = node.inputs[1], node.outputs[0]
     has_columns = f"{result.removesuffix(FIRST).removesuffix(SECOND)}{BARE}" in places
@@ -188,7 +188,7 @@ def _of_addition(node: Node, weights: _Weights, places: Mapping[str, int]) -> in
     return None
 
 
-def _of_convolution(node: Node, weights: _Weights) -> int | None:
+def _of_convolution(node: Node, weights: _DividedWeights) -> int | None:
     index = _CONVOLUTIONS[node.operator]
     weight = _input(node, index)
     has_channels_second = node.operator == "ConvTranspose" and node.attributes.get("group", 1) == 1
@@ -223,7 +223,7 @@ def on_mesh(mesh: Any, specs: Any, weights: Mapping[str, jax.Array]) -> dict[str
         require_fitting(path, weight.shape, spec, mesh.shape)
         return NamedSharding(mesh, spec)
 
-    shardings = divided(specs, weights, sharding_of)
+    shardings = place_weights(specs, weights, sharding_of)
     # Copy, because the part on the device that holds the weights could otherwise share their memory.
     return {name: jax.device_put(weight.copy(), shardings[name]) for name, weight in weights.items()}
 
@@ -262,7 +262,7 @@ def _require_auto_axes(name: str, sharding: Any) -> None:
         raise InvalidDesc(Problem(("weights", name), rule, sharding.spec, remedy=remedy))
 
 
-def divided_along(mesh: Mesh, x: Any, axes: Sequence[str | None]) -> Any:
+def divide_along(mesh: Mesh, x: Any, axes: Sequence[str | None]) -> Any:
     """An array whose dimensions are divided along axes of a mesh, where it has them and sizes are divisible."""
     sizes = zip(x.shape, axes, strict=False)
     spec = [axis if axis in mesh.axis_names and size % mesh.shape[axis] == 0 else None for size, axis in sizes]

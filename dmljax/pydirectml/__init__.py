@@ -7,12 +7,12 @@ program.py` runs a program that says `import pydirectml`. A model's `function` i
 import inspect as _inspect
 import typing as _typing
 
-from dmljax.calls.binding import checked_arguments as _checked
+from dmljax.calls.binding import check_arguments as _checked
 
 # fmt: off
 from dmljax.pydirectml.builder import Binding, Device, Expression, GraphBuilder, Model
 from dmljax.pydirectml.enumerations import (
-    EXPORTED as _EXPORTED, ConvolutionDirection, ConvolutionMode, ExecutionFlags, InterpolationMode, MatrixTransform,
+    ConvolutionDirection, ConvolutionMode, EXPORTED as _EXPORTED, ExecutionFlags, InterpolationMode, MatrixTransform,
     OperatorType, OutputOptions, PaddingMode, RecurrentNetworkDirection, TensorDataType, TensorFlags
 )
 from dmljax.pydirectml.functions import (
@@ -26,12 +26,12 @@ from dmljax.pydirectml.tensors import TensorData, TensorDesc, TensorPolicy
 __all__ = [
     "Binding", "ConvolutionDirection", "ConvolutionMode", "Device", "ExecutionFlags", "Expression", "FusedActivation",
     "GRUOutputs", "GraphBuilder", "InterpolationMode", "MatrixTransform", "MaxPoolingOutputs", "Model", "OperatorType",
-    "OutputOptions", "PaddingMode", "RecurrentNetworkDirection", "Size2D", "TensorData", "TensorDataType",
-    "TensorDesc", "TensorFlags", "TensorPolicy", "activation_identity", "activation_linear", "activation_relu",
-    "activation_sigmoid", "activation_soft_max", "activation_tanh", "add", "average_pooling", "batch_normalization",
-    "convolution", "divide", "gather", "gemm", "gru", "input_tensor", "join", "local_response_normalization",
-    "max_pooling", "mean_variance_normalization", "multiply", "padding", "reinterpret", "slice", "subtract",
-    "up_sample_2d", "value_scale_2d"
+    "OutputOptions", "PaddingMode", "RecurrentNetworkDirection", "Size2D", "TensorData", "TensorDataType", "TensorDesc",
+    "TensorFlags", "TensorPolicy", "activation_identity", "activation_linear", "activation_relu", "activation_sigmoid",
+    "activation_soft_max", "activation_tanh", "add", "average_pooling", "batch_normalization", "convolution", "divide",
+    "gather", "gemm", "gru", "input_tensor", "join", "local_response_normalization", "max_pooling",
+    "mean_variance_normalization", "multiply", "padding", "reinterpret", "slice", "subtract", "up_sample_2d",
+    "value_scale_2d"
 ]
 # fmt: on
 

@@ -48,19 +48,19 @@ class Expression:
         return self._with(directml.ElementWiseAddDesc, other, lambda x: (1.0, x))
 
     def __radd__(self, other: Any) -> "Expression":
-        return self._scaled(1.0, other)
+        return self._scale(1.0, other)
 
     def __sub__(self, other: Any) -> "Expression":
         return self._with(directml.ElementWiseSubtractDesc, other, lambda x: (1.0, -x))
 
     def __rsub__(self, other: Any) -> "Expression":
-        return self._scaled(-1.0, other)
+        return self._scale(-1.0, other)
 
     def __mul__(self, other: Any) -> "Expression":
         return self._with(directml.ElementWiseMultiplyDesc, other, lambda x: (x, 0.0))
 
     def __rmul__(self, other: Any) -> "Expression":
-        return self._scaled(other, 0.0)
+        return self._scale(other, 0.0)
 
     def __truediv__(self, other: Any) -> "Expression":
         return self._with(directml.ElementWiseDivideDesc, other, lambda x: (np.float32(1) / np.float32(x), 0.0))
@@ -94,9 +94,9 @@ class Expression:
     def _with(self, operator: type[Operator], other: Any, scale_bias: Callable[[Any], Any]) -> "Expression":
         if isinstance(other, Expression):
             return _binary(operator, self, other)
-        return self._scaled(*scale_bias(_number(other)))
+        return self._scale(*scale_bias(_number(other)))
 
-    def _scaled(self, scale: Any, bias: Any) -> "Expression":
+    def _scale(self, scale: Any, bias: Any) -> "Expression":
         """`self * scale + bias`."""
         numbers = directml.ScaleBias(_number(scale), _number(bias))
         return add_operator(directml.ElementWiseIdentityDesc, {"input": self}, scale_bias=numbers)["output"]
@@ -159,7 +159,7 @@ class GraphBuilder:
         part.rename({source: _input_name(index) for index, source in inputs.items()})
         part.inputs = {_input_name(index): stored_desc(self._inputs[source][1]) for index, source in inputs.items()}
         named = {f"output_{i}": output for i, output in enumerate(outputs)}
-        return part.finished(
+        return part.finish(
             {name: output._source for name, output in named.items()},
             views={
                 name: output._view
@@ -220,17 +220,17 @@ class Model:
         self.function = directml.lower(self.graph, feature_level=LEVEL)
 
     def _require_outputs(self, outputs: Any) -> None:
-        """Refuses outputs other than the expressions that the model was built with; each may be None."""
+        """Raises if outputs differ from the expressions that the model was built with; each may be None."""
         if not isinstance(outputs, Sequence):
             raise InvalidType(Problem("outputs", "must be a list of expressions", show(outputs)))
         rule = f"must have {len(self._outputs)} expressions, like the model"
         require("outputs", len(outputs) == len(self._outputs), rule, len(outputs))
-        for i, (output, own) in enumerate(zip(outputs, self._outputs, strict=True)):
+        for i, (output, expected) in enumerate(zip(outputs, self._outputs, strict=True)):
             if output is None:
                 continue
             require_builder(("outputs", i), output)
-            if output._builder is not self._builder or (output._source, output._view) != own:
-                rule = f"must be None or {own[0]}, as passed to build"
+            if output._builder is not self._builder or (output._source, output._view) != expected:
+                rule = f"must be None or {expected[0]}, as passed to build"
                 raise InvalidDesc(Problem(("outputs", i), rule, output._source))
 
 
@@ -298,7 +298,7 @@ class Device:
 
 
 def require_builder(where: Where, value: Any) -> GraphBuilder:
-    """The builder of an expression; refuses anything else, and empty expressions."""
+    """The builder of an expression; raises for anything else, and for empty expressions."""
     if not isinstance(value, Expression):
         raise InvalidType(Problem(where, "must be an expression", show(value)))
     if value._builder is None:
@@ -321,8 +321,8 @@ def add_operator(
         leaves = dict(given_tensors(inputs)) or {(field,): None for field in inputs}
         builders = {path: require_builder(path, expression) for path, expression in leaves.items()}
         builder = next(iter(builders.values()))
-        for path, own in builders.items():
-            require(path, own is builder, "must be an expression of the same builder", "one of another builder")
+        for path, owner in builders.items():
+            require(path, owner is builder, "must be an expression of the same builder", "one of another builder")
         first = next(iter(leaves.values()))._view
         sizes = tuple(given_sizes or first.sizes)
         types = {field: DataType.UINT32 if field == "output_indices" else first.data_type for field in outputs}

@@ -40,7 +40,7 @@ ExecutionFlags = _enumeration(
     "ExecutionFlags",
     {"NONE": 0, "ALLOW_HALF_PRECISION_COMPUTATION": 1, "DISABLE_META_COMMANDS": 2, "DESCRIPTORS_VOLATILE": 4},
 )
-ExecutionFlags._missing_ = classmethod(lambda cls, value: _combined(cls, value))
+ExecutionFlags._missing_ = classmethod(lambda cls, value: _combine_flags(cls, value))
 # The operators of DML_FEATURE_LEVEL_2_0, in the order of directml.h.
 OperatorType = _enumeration(
     "OperatorType",
@@ -71,7 +71,7 @@ OperatorType = _enumeration(
 )
 
 
-def _combined(flags: Any, value: Any) -> Any:
+def _combine_flags(flags: Any, value: Any) -> Any:
     """The unnamed member for flags combined by `|`."""
     if not isinstance(value, int) or not 0 <= value < 8:
         return None

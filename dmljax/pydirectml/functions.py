@@ -123,19 +123,19 @@ def reinterpret(input: Expression, new_type: Any, new_size: Numbers, new_strides
     with within("reinterpret"):
         builder = require_builder("input", input)
         TensorDataType.check("new_type", new_type)
-        own = input._view
+        input_desc = input._view
         sizes = tuple(_list("new_size", new_size))
         strides = None if new_strides is None else tuple(_list("new_strides", new_strides))
-        total = own.total_tensor_size_in_bytes or own.minimum_size_in_bytes
-        alignment = own.guaranteed_base_offset_alignment
-        view = directml.TensorDesc(DataType(int(new_type)), sizes, strides, own.flags, total, alignment)
+        total = input_desc.total_tensor_size_in_bytes or input_desc.minimum_size_in_bytes
+        alignment = input_desc.guaranteed_base_offset_alignment
+        view = directml.TensorDesc(DataType(int(new_type)), sizes, strides, input_desc.flags, total, alignment)
     return builder._expression(input._source, view)
 
 
 # Operators
 
 
-def _added(
+def _add(
     name: str, operator: type[Operator], arguments: Mapping[str, Any], outputs: Sequence[str] = ("output",)
 ) -> dict[str, Expression]:
     """Adds the operator of a function called with these arguments; returns the outputs with these fields."""
@@ -170,9 +170,9 @@ def _attribute(operator: type[Operator], member: Member, name: str, arguments: M
         case Boolean():
             return bool(value)
         case Fused():
-            return _fused(name, value)
+            return _fused_activation(name, value)
         case Array(of=Fused()):
-            activations = [_fused(name, activation) for activation in _list(name, value)]
+            activations = [_fused_activation(name, activation) for activation in _list(name, value)]
             rule = "must have at most four activations, none INVALID"
             require(name, None not in activations and len(activations) <= 4, rule, len(activations))
             return activations
@@ -192,7 +192,7 @@ def _attribute(operator: type[Operator], member: Member, name: str, arguments: M
     return value
 
 
-def _fused(name: str, activation: Any) -> Operator | None:
+def _fused_activation(name: str, activation: Any) -> Operator | None:
     """The descriptor of a fused activation; None for INVALID."""
     if not isinstance(activation, FusedActivation):
         raise InvalidType(Problem(name, "must be a FusedActivation", show(activation)))
@@ -204,32 +204,32 @@ def _fused(name: str, activation: Any) -> Operator | None:
 
 def activation_identity(input: Expression) -> Expression:
     """A copy."""
-    return _added("activation_identity", directml.ActivationIdentityDesc, locals())["output"]
+    return _add("activation_identity", directml.ActivationIdentityDesc, locals())["output"]
 
 
 def activation_linear(input: Expression, alpha: float, beta: float) -> Expression:
     """`alpha * input + beta`."""
-    return _added("activation_linear", directml.ActivationLinearDesc, locals())["output"]
+    return _add("activation_linear", directml.ActivationLinearDesc, locals())["output"]
 
 
 def activation_relu(input: Expression) -> Expression:
     """`max(input, 0)`."""
-    return _added("activation_relu", directml.ActivationReluDesc, locals())["output"]
+    return _add("activation_relu", directml.ActivationReluDesc, locals())["output"]
 
 
 def activation_sigmoid(input: Expression) -> Expression:
     """`1 / (1 + exp(-input))`."""
-    return _added("activation_sigmoid", directml.ActivationSigmoidDesc, locals())["output"]
+    return _add("activation_sigmoid", directml.ActivationSigmoidDesc, locals())["output"]
 
 
 def activation_soft_max(input: Expression) -> Expression:
     """The softmax along the last dimension."""
-    return _added("activation_soft_max", directml.ActivationSoftmaxDesc, locals())["output"]
+    return _add("activation_soft_max", directml.ActivationSoftmaxDesc, locals())["output"]
 
 
 def activation_tanh(input: Expression) -> Expression:
     """The hyperbolic tangent."""
-    return _added("activation_tanh", directml.ActivationTanhDesc, locals())["output"]
+    return _add("activation_tanh", directml.ActivationTanhDesc, locals())["output"]
 
 
 # Arithmetic
@@ -237,22 +237,22 @@ def activation_tanh(input: Expression) -> Expression:
 
 def add(a: Expression, b: Expression, fused_activation: FusedActivation = NO_ACTIVATION) -> Expression:
     """`a + b`; broadcasting requires strides of 0."""
-    return _added("add", directml.ElementWiseAdd1Desc, locals())["output"]
+    return _add("add", directml.ElementWiseAdd1Desc, locals())["output"]
 
 
 def subtract(a: Expression, b: Expression) -> Expression:
     """`a - b`."""
-    return _added("subtract", directml.ElementWiseSubtractDesc, locals())["output"]
+    return _add("subtract", directml.ElementWiseSubtractDesc, locals())["output"]
 
 
 def multiply(a: Expression, b: Expression) -> Expression:
     """`a * b`."""
-    return _added("multiply", directml.ElementWiseMultiplyDesc, locals())["output"]
+    return _add("multiply", directml.ElementWiseMultiplyDesc, locals())["output"]
 
 
 def divide(a: Expression, b: Expression) -> Expression:
     """`a / b`."""
-    return _added("divide", directml.ElementWiseDivideDesc, locals())["output"]
+    return _add("divide", directml.ElementWiseDivideDesc, locals())["output"]
 
 
 def gemm(
@@ -266,7 +266,7 @@ def gemm(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """`alpha * a @ b + beta * c`; either matrix may be transposed first."""
-    return _added("gemm", directml.GemmDesc, locals())["output"]
+    return _add("gemm", directml.GemmDesc, locals())["output"]
 
 
 # Windows
@@ -291,7 +291,7 @@ def convolution(
     if direction == ConvolutionDirection.BACKWARD and not output_sizes:
         with within("convolution"):
             raise InvalidDesc(Problem("output_sizes", "must be given for direction BACKWARD", "none"))
-    return _added("convolution", directml.ConvolutionDesc, locals())["output"]
+    return _add("convolution", directml.ConvolutionDesc, locals())["output"]
 
 
 def average_pooling(
@@ -303,7 +303,7 @@ def average_pooling(
     include_padding: bool,
 ) -> Expression:
     """The mean of each window; note that strides come before window sizes."""
-    return _added("average_pooling", directml.AveragePoolingDesc, locals())["output"]
+    return _add("average_pooling", directml.AveragePoolingDesc, locals())["output"]
 
 
 def max_pooling(
@@ -317,8 +317,8 @@ def max_pooling(
 ) -> MaxPoolingOutputs:
     """The largest element of each window and, if requested, its index in the input; ties go to the first."""
     fields = ("output", "output_indices") if output_indices else ("output",)
-    found = _added("max_pooling", directml.MaxPooling2Desc, locals(), fields)
-    return MaxPoolingOutputs(found["output"], found.get("output_indices"))
+    outputs = _add("max_pooling", directml.MaxPooling2Desc, locals(), fields)
+    return MaxPoolingOutputs(outputs["output"], outputs.get("output_indices"))
 
 
 # Images
@@ -326,19 +326,19 @@ def max_pooling(
 
 def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: Any) -> Expression:
     """Enlarges height and width, the last two dimensions, by integer factors."""
-    return _added("up_sample_2d", directml.Upsample2DDesc, locals())["output"]
+    return _add("up_sample_2d", directml.Upsample2DDesc, locals())["output"]
 
 
 def value_scale_2d(input: Expression, scale: float, bias: Sequence[float]) -> Expression:
     """`scale * input + bias`, with a bias for each of 1 or 3 channels."""
-    return _added("value_scale_2d", directml.ValueScale2DDesc, locals())["output"]
+    return _add("value_scale_2d", directml.ValueScale2DDesc, locals())["output"]
 
 
 # Copies
 
 
 def _require_reflectable(name: str, amounts: Sequence[Any], sizes: Sequence[int]) -> None:
-    """Refuses more padding than reflection has elements for; in the page's own example, it mirrors a whole row."""
+    """Raises if reflection lacks elements for the padding; in the page's own example, it mirrors a whole row."""
     for i, (amount, size) in enumerate(zip(amounts, sizes, strict=False)):
         if not isinstance(amount, int | np.integer):
             raise InvalidType(Problem((name, i), "must be an integer", show(amount)))
@@ -356,24 +356,24 @@ def padding(
             require_builder("input", input)
             for name in ("start_padding", "end_padding"):
                 _require_reflectable(name, _list(name, arguments[name]), input._view.sizes)
-    return _added("padding", directml.PaddingDesc, arguments)["output"]
+    return _add("padding", directml.PaddingDesc, arguments)["output"]
 
 
 def slice(
     input: Expression, input_window_offsets: Numbers, input_window_sizes: Numbers, input_window_strides: Numbers
 ) -> Expression:
     """Slices a window with strides; a negative stride starts at the window's end."""
-    return _added("slice", directml.Slice1Desc, locals())["output"]
+    return _add("slice", directml.Slice1Desc, locals())["output"]
 
 
 def join(input: Sequence[Expression], axis: int) -> Expression:
     """Concatenates expressions along an axis."""
-    return _added("join", directml.JoinDesc, locals())["output"]
+    return _add("join", directml.JoinDesc, locals())["output"]
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
     """Gathers elements or blocks by indices along an axis."""
-    return _added("gather", directml.GatherDesc, locals())["output"]
+    return _add("gather", directml.GatherDesc, locals())["output"]
 
 
 # Normalization
@@ -390,7 +390,7 @@ def batch_normalization(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """`scale * (input - mean) / sqrt(variance + epsilon) + bias`."""
-    return _added("batch_normalization", directml.BatchNormalizationDesc, locals())["output"]
+    return _add("batch_normalization", directml.BatchNormalizationDesc, locals())["output"]
 
 
 def mean_variance_normalization(
@@ -403,14 +403,14 @@ def mean_variance_normalization(
     fused_activation: FusedActivation = NO_ACTIVATION,
 ) -> Expression:
     """Normalizes by the mean and variance along `axes`; `normalize_variance` and `epsilon` are required."""
-    return _added("mean_variance_normalization", directml.MeanVarianceNormalization1Desc, locals())["output"]
+    return _add("mean_variance_normalization", directml.MeanVarianceNormalization1Desc, locals())["output"]
 
 
 def local_response_normalization(
     input: Expression, cross_channel: bool, local_size: int, alpha: float, beta: float, bias: float
 ) -> Expression:
     """`input / (bias + alpha / local_size * sum of squares nearby) ** beta`."""
-    return _added("local_response_normalization", directml.LocalResponseNormalizationDesc, locals())["output"]
+    return _add("local_response_normalization", directml.LocalResponseNormalizationDesc, locals())["output"]
 
 
 # Recurrence
@@ -433,5 +433,5 @@ def gru(
         OutputOptions.check("output_options", output_options)
     fields = {"output_sequence": OutputOptions.Single, "output_single": OutputOptions.Sequence}
     wanted = [field for field, without in fields.items() if output_options != without]
-    found = _added("gru", directml.GruDesc, locals(), wanted)
-    return GRUOutputs(found.get("output_sequence"), found.get("output_single"))
+    outputs = _add("gru", directml.GruDesc, locals(), wanted)
+    return GRUOutputs(outputs.get("output_sequence"), outputs.get("output_single"))

@@ -17,9 +17,11 @@ def hint(name: str, exported: Sequence[str]) -> str:
     if name.startswith("_"):  # Python itself looks for such names
         return ""
     called = functions_called(name)
-    own = {other.replace("_", ""): other for other in exported}
+    exported_names = {other.replace("_", ""): other for other in exported}
     plain = (function.removeprefix("element_wise_").rstrip("0123456789").replace("_", "") for function in called)
-    found = [own[one] for one in dict.fromkeys(plain) if one in own] or [f"dmljax.{function}" for function in called]
-    if found:
-        return f", did you mean {join_words(found, 'or')}?"
+    suggestions = [
+        exported_names[plain_name] for plain_name in dict.fromkeys(plain) if plain_name in exported_names
+    ] or [f"dmljax.{function}" for function in called]
+    if suggestions:
+        return f", did you mean {join_words(suggestions, 'or')}?"
     return did_you_mean(name, exported) if call_for(name) is None else ""

@@ -32,8 +32,8 @@ class TensorPolicy:
         if self is TensorPolicy.default or len(sizes) < 2:
             return None
         batch, channels, *space = sizes
-        own = packed_strides((batch, *space, channels))
-        return (own[0], own[-1], *own[1:-1])
+        packed = packed_strides((batch, *space, channels))
+        return (packed[0], packed[-1], *packed[1:-1])
 
 
 TensorPolicy.default = TensorPolicy("default")
@@ -195,8 +195,8 @@ class TensorData:
         self._array = array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        own = np.asarray(self._array)
-        read = own.view(np.float32) if own.dtype.itemsize == 4 else own
+        array = np.asarray(self._array)
+        read = array.view(np.float32) if array.dtype.itemsize == 4 else array
         return np.array(read, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:

@@ -44,19 +44,19 @@ class _Finder(MetaPathFinder):
         library, dot, inner = fullname.partition(".")
         if library not in MODULES:
             return None
-        own = MODULES[library] + dot + inner
-        if find_spec(own) is None:
+        module_name = MODULES[library] + dot + inner
+        if find_spec(module_name) is None:
             message = f"No module named {fullname!r}: dmljax's version of {library} does not have it"
             raise ModuleNotFoundError(message, name=fullname)
-        return ModuleSpec(fullname, _Loader(own))
+        return ModuleSpec(fullname, _Loader(module_name))
 
 
 class _Loader(Loader):
-    def __init__(self, own: str) -> None:
-        self._own = own
+    def __init__(self, module_name: str) -> None:
+        self._module_name = module_name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return importlib.import_module(self._own)
+        return importlib.import_module(self._module_name)
 
     def exec_module(self, module: ModuleType) -> None:
         return  # importing it has run it

@@ -25,7 +25,7 @@ def absent_from(module: str) -> Callable[[str], Any]:
 
 
 class _Answering(type):
-    """Refuses attributes that a class does not have."""
+    """Raises if a class does not have an attribute."""
 
     def __getattr__(cls, name: str) -> Any:
         raise absent(f"{cls.__module__.removeprefix(_HERE).partition('.')[0]}.{cls.__qualname__}", name)
@@ -65,7 +65,7 @@ class refusing:  # noqa: N801  # a statement's word, as `within` is
 
 
 def require_first_device(provider: str, options: Mapping[str, Any]) -> None:
-    """Refuses a provider's options that choose a device."""
+    """Raises if a provider's options choose a device."""
     device = options.get("device_id", 0)
     if str(device) != "0":
         remedy = "JAX chooses the device: set CUDA_VISIBLE_DEVICES or JAX_PLATFORMS"

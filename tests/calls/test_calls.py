@@ -453,9 +453,9 @@ def test_a_python_number_in_place_of_an_array_with_dimensions_is_refused_as_such
 
 
 def test_refusals_are_dml_and_builtin_errors() -> None:
-    for kind, own in ((InvalidDesc, ValueError), (InvalidType, TypeError), (Unsupported, NotImplementedError)):
-        assert issubclass(kind, dmljax.DmlError)
-        assert issubclass(kind, own)
+    for error, builtin in ((InvalidDesc, ValueError), (InvalidType, TypeError), (Unsupported, NotImplementedError)):
+        assert issubclass(error, dmljax.DmlError)
+        assert issubclass(error, builtin)
 
 
 @FULL

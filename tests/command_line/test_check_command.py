@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(capsys: pytest.CaptureFixture[str], path: Path, *options: str, status: int = 0) -> list[str]:
+def run_check(capsys: pytest.CaptureFixture[str], path: Path, *options: str, status: int = 0) -> list[str]:
     """The lines that the command prints of a path, without its name."""
     assert main(["check", str(path), *options]) == status
     return [line.removeprefix(f"{path}: ") for line in capsys.readouterr().out.splitlines()]
@@ -44,7 +44,7 @@ def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[s
     changed(folder, "llama", "model", "type")
     changed(folder, HEADS, "model", "decoder", "num_attention_heads")
     kinds = "17.3 kB of 4-bit codes, 19.8 kB of other weights and 8.64 kB of scales and zero points"
-    assert told(capsys, folder) == [
+    assert run_check(capsys, folder) == [
         "llama of 2 layers, 4 heads, 2 key heads of 16, 48 tokens",
         "context of 64 tokens; ends at 2",
         "search: max_length 64, min_length 0, do_sample False, temperature 1.0, top_k 50, top_p 1.0,"
@@ -56,12 +56,12 @@ def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_program_reads_what_a_folder_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads("".join(told(capsys, folder, "--json")))
+    report = json.loads("".join(run_check(capsys, folder, "--json")))
     blocks = HIDDEN // 16 * (HEADS + 2 * 2) * 16 + HEADS * HIDDEN  # of codes, in a layer
-    assert found["model"]["weight_bytes"]["4-bit codes"] == 8 * (LAYERS * blocks + HIDDEN // 16 * VOCABULARY)
-    assert found["model"]["cache_bytes_of_1000_tokens"] == 2 * LAYERS * 2 * 16 * 4 * 1000
-    assert found["search"]["top_k"] == CONFIGURATION["search"]["top_k"]
-    assert (found["findings"], found["nodes_left_to_cpu"]) == ([], 0)
+    assert report["model"]["weight_bytes"]["4-bit codes"] == 8 * (LAYERS * blocks + HIDDEN // 16 * VOCABULARY)
+    assert report["model"]["cache_bytes_of_1000_tokens"] == 2 * LAYERS * 2 * 16 * 4 * 1000
+    assert report["search"]["top_k"] == CONFIGURATION["search"]["top_k"]
+    assert (report["findings"], report["nodes_left_to_cpu"]) == ([], 0)
 
 
 def without(name: str) -> Callable[[Path], None]:
@@ -101,7 +101,7 @@ def test_a_finding_names_the_file_and_the_field(
     folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], finding: str
 ) -> None:
     change(folder)
-    lines = told(capsys, folder, status=1)
+    lines = run_check(capsys, folder, status=1)
     assert sum(finding in line for line in lines) == 1
     assert lines[-1].startswith("1 finding, " if "vocab_size must be" not in finding else "2 findings, ")
 
@@ -109,7 +109,7 @@ def test_a_finding_names_the_file_and_the_field(
 def test_one_check_lists_all_wrong_fields(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(folder, "48", "model", "vocab_size")
     changed(folder, None, "model", "decoder", "head_size")
-    assert told(capsys, folder, status=1)[:2] == [
+    assert run_check(capsys, folder, status=1)[:2] == [
         f"[\"{FILE}\"].model.vocab_size must be an integer; got '48'",
         f'["{FILE}"].model.decoder.head_size must be an integer; got None',
     ]
@@ -135,8 +135,8 @@ def test_the_model_of_a_folder_is_checked_as_a_file_is(folder: Path, capsys: pyt
     onnx.save(proto, folder / "model.onnx")
     path = folder / "model.onnx"
     line = f'{path}: nodes["0.attended"].GroupQueryAttention.qk_output: not supported; got 1'
-    assert line in told(capsys, folder, status=1)
-    assert f"{path}: {told(capsys, path, status=1)[0]}" == line
+    assert line in run_check(capsys, folder, status=1)
+    assert f"{path}: {run_check(capsys, path, status=1)[0]}" == line
 
 
 def test_other_commands_point_to_those_that_take_folders(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +157,7 @@ def test_other_commands_point_to_those_that_take_folders(folder: Path, capsys: p
 
 def refuses(proto: onnx.ModelProto, **attributes: Any) -> None:
     """Sets attributes of the first attention."""
-    node = next(one for one in proto.graph.node if one.op_type == "GroupQueryAttention")
+    node = next(node for node in proto.graph.node if node.op_type == "GroupQueryAttention")
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
 
 
@@ -176,7 +176,7 @@ def test_a_node_that_refuses_its_attributes_is_found(
     refuses(proto, **attributes)
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    lines = told(capsys, path, status=1)
+    lines = run_check(capsys, path, status=1)
     assert finding in lines[0]
     assert lines[-1].startswith("1 finding, ")  # later nodes need what this one does not compute
 
@@ -185,7 +185,7 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str], *given: Any, sta
     """What is told of a model of nodes and inputs."""
     nodes, inputs = given
     onnx.save(model(nodes, inputs, ["y"], domains=DOMAINS), tmp_path / "model.onnx")
-    return "\n".join(told(capsys, tmp_path / "model.onnx", status=status))
+    return "\n".join(run_check(capsys, tmp_path / "model.onnx", status=status))
 
 
 def test_open_sizes_that_would_not_fit_are_no_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

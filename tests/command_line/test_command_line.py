@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import SAMPLED, few_of
-from models import MODELS, dispatch, hardmax, listed, tensor, written, zeros
+from models import MODELS, dispatch, hardmax, listed, tensor, write_model, zeros
 
 import dmljax
 from dmljax.command_line import terminal
@@ -24,7 +24,7 @@ from dmljax.command_line.cli import main
 from dmljax.command_line.describe import function_name, rules
 from dmljax.descriptors.search import PURPOSES, functions_named
 from dmljax.directml import OPERATORS
-from dmljax.dxdispatch.execution import _compiled
+from dmljax.dxdispatch.execution import _compile_operator
 
 ROUTING = MODELS / "top1_routing.json"
 ROUTED = """\
@@ -63,15 +63,15 @@ def test_the_command_is_installed() -> None:
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
     program = f"import sys; from dmljax.command_line.cli import main; sys.argv = ['dmljax', '{option}']; main()"
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", program], capture_output=True, check=True, text=True
     )
-    assert told.stdout.startswith(("usage: dmljax", "dmljax "))
-    assert not re.search(r"\| +(jax|numpy)$", told.stderr, re.MULTILINE)
+    assert process.stdout.startswith(("usage: dmljax", "dmljax "))
+    assert not re.search(r"\| +(jax|numpy)$", process.stderr, re.MULTILINE)
 
 
 def test_an_error_prints_one_line_and_exits_with_status_2(tmp_path: Path) -> None:
-    path = written(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
+    path = write_model(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
     finished = in_a_process("run", path)
     assert (finished.returncode, finished.stdout) == (2, b"")
     message = "resources.x.initialValues[2] must be a number, 'nan', 'inf' or '-inf' for FLOAT32; got 'x'"
@@ -88,7 +88,7 @@ def test_an_option_enables_64_bit_types(tmp_path: Path) -> None:
     wide |= {"Axes": [0], "AxisDirection": "INCREASING"}
     resources = {"x": listed("FLOAT32", [1, 3, 2]), "out": zeros("INT64", 1)}
     commands = [dispatch("top", InputTensor="x", OutputTensor="out"), {"type": "print", "resource": "out"}]
-    path = written(tmp_path, resources, {"top": wide}, commands)
+    path = write_model(tmp_path, resources, {"top": wide}, commands)
     refused = in_a_process("run", path)
     assert refused.returncode == 2
     assert refused.stdout == b""
@@ -99,7 +99,7 @@ def test_an_option_enables_64_bit_types(tmp_path: Path) -> None:
 
 
 def test_characters_and_bytes_are_printed_as_such(tmp_path: Path) -> None:
-    path = written(tmp_path, {"ü": listed("UINT8", [72, 195, 188, 200])}, {}, [{"type": "print", "resource": "ü"}])
+    path = write_model(tmp_path, {"ü": listed("UINT8", [72, 195, 188, 200])}, {}, [{"type": "print", "resource": "ü"}])
     finished = in_a_process("run", path, PYTHONIOENCODING="utf-8")
     assert finished.stdout == "Running on 'cpu'\nResource 'ü': ".encode() + b"H, \xc3, \xbc, \xc8\n"
 
@@ -144,13 +144,13 @@ def test_a_model_runs_where_jit_is_disabled(capsys: pytest.CaptureFixture[str]) 
     finished = in_a_process("run", model, JAX_DISABLE_JIT="1")
     assert (finished.returncode, finished.stderr) == (0, b"")
     for arguments in ([], ["--emit", "stablehlo"], ["--emit", "hlo"], ["--emit", "jaxpr"]):
-        told = []
+        outputs = []
         for is_disabled in (False, True):
-            _compiled.cache_clear()
+            _compile_operator.cache_clear()
             with jax.disable_jit(is_disabled):
                 assert main(["run", str(model), *arguments]) == 0
-            told.append(without_times(capsys.readouterr().out))
-        assert told[0] == told[1]
+            outputs.append(without_times(capsys.readouterr().out))
+        assert outputs[0] == outputs[1]
 
 
 def without_times(printed: str) -> str:
@@ -189,10 +189,10 @@ def test_options_of_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def test_the_times_of_all_dispatches_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(ROUTING), "--json", "-i", "4"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    medians = [one["median_milliseconds"] for one in told["results"] if one["type"] == "dispatch"]
+    report = json.loads(capsys.readouterr().out)
+    medians = [result["median_milliseconds"] for result in report["results"] if result["type"] == "dispatch"]
     assert len(medians) == 3
-    assert told["dispatch_milliseconds"] == pytest.approx(sum(medians))
+    assert report["dispatch_milliseconds"] == pytest.approx(sum(medians))
     assert main(["run", str(MODELS / "activation_hardmax.json"), "-v", "1"]) == 0  # a single dispatch is all
     assert "All" not in capsys.readouterr().out
 
@@ -215,7 +215,7 @@ def test_dispatches_that_change_when_repeated_are_not_fused(
     repeated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_place = dispatch("max", InputTensor="x", OutputTensor="x")
-    path = written(tmp_path, {"x": listed("FLOAT32", [1, 2])}, {"max": hardmax(1, 2)}, [in_place, in_place])
+    path = write_model(tmp_path, {"x": listed("FLOAT32", [1, 2])}, {"max": hardmax(1, 2)}, [in_place, in_place])
     counts = []
     for arguments in ([], repeated):
         assert main(["run", str(path), "--fuse", *arguments]) == 0
@@ -241,7 +241,7 @@ def test_graphs_are_emitted_without_the_values_of_their_constants(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gemm.bin").symlink_to(MODELS / "gemm.bin")
-    path = written(tmp_path, {}, {"product": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}})
+    path = write_model(tmp_path, {}, {"product": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}})
     assert main(["run", str(path), "--emit", "stablehlo"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("// product: graph\nmodule @jit_graph")
@@ -269,22 +269,22 @@ def test_a_program_reads_the_results(tmp_path: Path, capsys: pytest.CaptureFixtu
         *({"type": "print", "resource": name} for name in resources),
         {"type": "writeFile", "resource": "z", "targetPath": "z.dat"},
     ]
-    path = written(tmp_path, resources, {"max": hardmax(1, 4)}, commands)
+    path = write_model(tmp_path, resources, {"max": hardmax(1, 4)}, commands)
     assert main(["run", str(path), "--json", "-i", "3", "--print_commands", "--output_path", str(tmp_path)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["device"] == "cpu"
-    assert told["compile_milliseconds"]["max"] > 0
-    dispatched, *rest = told["results"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["device"] == "cpu"
+    assert report["compile_milliseconds"]["max"] > 0
+    dispatched, *rest = report["results"]
     assert (dispatched["type"], dispatched["dispatchable"], len(dispatched["milliseconds"])) == ("dispatch", "max", 3)
     assert dispatched["median_milliseconds"] == sorted(dispatched["milliseconds"][1:])[1]
-    assert told["dispatch_milliseconds"] == dispatched["median_milliseconds"]
+    assert report["dispatch_milliseconds"] == dispatched["median_milliseconds"]
     assert rest[0]["values"] == ["nan", "inf", "-inf", float(np.float32(0.1))]
     assert rest[2] == {"type": "print", "resource": "z", "data_type": "UINT8", "values": [0, 0]}
     assert rest[3] == {"type": "writeFile", "resource": "z", "path": str(tmp_path / "z.dat")}
 
 
 def test_a_program_reads_the_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, {"x": 3})
+    path = write_model(tmp_path, {"x": 3})
     assert main(["run", str(path), "--json"]) == 2
     out, err = capsys.readouterr()
     (finding,) = json.loads(out)["findings"]
@@ -323,7 +323,7 @@ def test_modules_are_emitted_and_not_run(emit: str, start: str, capsys: pytest.C
 @pytest.mark.parametrize("emit", ["stablehlo", "hlo"])
 def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows of 1,000, which a CPU reduces in different steps than other platforms."""
-    path = written(tmp_path, {}, {"max": hardmax(2, 1000)})
+    path = write_model(tmp_path, {}, {"max": hardmax(2, 1000)})
     modules = {}
     for platform in (None, "cpu", "gpu", "cuda", "rocm", "tpu"):
         assert main(["run", str(path), "--emit", emit, "--json", *(["--platform", platform] if platform else [])]) == 0
@@ -370,7 +370,7 @@ def test_a_level_refuses_what_its_devices_would_refuse(level: str, capsys: pytes
 
 
 def test_ignored_fields_give_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, {"x": zeros("INT32", 1, sizeInByte=4)}, {}, [{"type": "print", "resource": "x"}])
+    path = write_model(tmp_path, {"x": zeros("INT32", 1, sizeInByte=4)}, {}, [{"type": "print", "resource": "x"}])
     assert main(["run", str(path)]) == 0
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
@@ -383,7 +383,7 @@ def test_a_failing_command_exits_with_status_2(capsys: pytest.CaptureFixture[str
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "file").write_bytes(b"")
     commands = [{"type": "print", "resource": "x"}, {"type": "writeFile", "resource": "x", "targetPath": "file/x.dat"}]
-    path = written(tmp_path, {"x": zeros("INT32", 1)}, {}, commands)
+    path = write_model(tmp_path, {"x": zeros("INT32", 1)}, {}, commands)
     assert main(["run", str(path), "--output_path", str(tmp_path / "out")]) == 2
     out, err = capsys.readouterr()
     assert out.endswith("Resource 'x': 0\n")
@@ -392,7 +392,7 @@ def test_a_failing_command_exits_with_status_2(capsys: pytest.CaptureFixture[str
 
 def test_commands_are_printed_on_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = "a\n\x7f\x9b\u2028"
-    path = written(tmp_path, {odd: zeros("INT32", 1)}, {}, [{"type": "print", "resource": odd}])
+    path = write_model(tmp_path, {odd: zeros("INT32", 1)}, {}, [{"type": "print", "resource": odd}])
     path = path.rename(tmp_path / f"{odd}.json")
     assert main(["run", str(path), "--print_commands"]) == 0
     lines = capsys.readouterr().out.removesuffix("\n").split("\n")
@@ -470,9 +470,9 @@ def test_check_lists_all_findings(tmp_path: Path, capsys: pytest.CaptureFixture[
         "4 findings at DML_FEATURE_LEVEL_2_0",
     ]
     assert main(["check", str(ROUTING), "--dml_feature_level", "2_0", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert [finding["line"] for finding in told["findings"]] == [28, 29, 34, 42]
-    assert told["warnings"] == []
+    report = json.loads(capsys.readouterr().out)
+    assert [finding["line"] for finding in report["findings"]] == [28, 29, 34, 42]
+    assert report["warnings"] == []
 
 
 def test_terminals_show_colors_unless_users_disable_them(
@@ -489,7 +489,7 @@ def test_terminals_show_colors_unless_users_disable_them(
 
 
 def test_several_models_are_checked_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong, unreadable = written(tmp_path, {"x": 3}), tmp_path / "none.json"
+    wrong, unreadable = write_model(tmp_path, {"x": 3}), tmp_path / "none.json"
     assert main(["check", str(ROUTING), str(wrong)]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{ROUTING}: no findings at DML_FEATURE_LEVEL_6_4"
@@ -562,15 +562,15 @@ def test_ops_lists_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", "--markdown"]) == 0
     markdown = capsys.readouterr().out
     assert main(["ops", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["operator"] for one in told] == sorted(OPERATORS)
+    report = json.loads(capsys.readouterr().out)
+    assert [entry["operator"] for entry in report] == sorted(OPERATORS)
     for name in OPERATORS:
         short = name.removeprefix("DML_OPERATOR_")
         assert re.search(rf"^{short} ", table, re.MULTILINE)
         assert f"| {short} |" in markdown
     assert max(map(len, table.splitlines())) <= 130
     assert table.endswith(f"\nAll {len(OPERATORS)} operators of DML_FEATURE_LEVEL_6_4\n")
-    one_hot = next(one for one in told if one["operator"] == "DML_OPERATOR_ONE_HOT")
+    one_hot = next(entry for entry in report if entry["operator"] == "DML_OPERATOR_ONE_HOT")
     assert one_hot["feature_level"] == "DML_FEATURE_LEVEL_2_0"
     assert one_hot["tensors"]["IndicesTensor"] == {
         "dimension_counts": [1, 8],
@@ -605,12 +605,12 @@ def test_every_operator_is_explained(
     assert main(["explain", name]) == 0
     text = capsys.readouterr().out
     assert main(["explain", name, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     operator = OPERATORS[name]
-    assert [member["name"] for member in told["members"]] == [member.name for member in operator.members()]
-    assert list(told["support"]) == [str(level) for level in sorted(operator.support)]
-    assert told["examples"]
-    for part in (name, told["signature"].split("(")[0], *(member["name"] for member in told["members"])):
+    assert [member["name"] for member in report["members"]] == [member.name for member in operator.members()]
+    assert list(report["support"]) == [str(level) for level in sorted(operator.support)]
+    assert report["examples"]
+    for part in (name, report["signature"].split("(")[0], *(member["name"] for member in report["members"])):
         assert part in text
     written = [line for line in text.splitlines() if not line.lstrip().startswith((">>>", "..."))]
     assert max(map(len, written)) <= 100
@@ -665,7 +665,7 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (["run", "none.bin"], "error: none.bin: no such file\n"),
         (["run", "none.onnx"], "error: none.onnx: no such file\n"),
@@ -688,7 +688,11 @@ def test_an_unknown_operator_gets_suggestions(name: str, tip: str, capsys: pytes
     ],
 )
 def test_an_invalid_command_is_refused_with_the_remedy(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("notes.md", "notes.onnx"):
@@ -697,7 +701,7 @@ def test_an_invalid_command_is_refused_with_the_remedy(
         status: Any = main(arguments)
     except SystemExit as stopped:
         status = stopped.code
-    assert (status, capsys.readouterr().err) == (2, said)
+    assert (status, capsys.readouterr().err) == (2, error)
 
 
 @pytest.mark.parametrize(
@@ -720,7 +724,9 @@ def test_operators_are_found_by_what_they_do(
     assert [line.split()[0] for line in out.splitlines()] == functions
     assert tip == f"tip: `dmljax explain {functions[0]}` shows one in full\n"
     assert main(["explain", words, "--json"]) == 0
-    assert [one["function"] for one in json.loads(capsys.readouterr().out)] == [f"dmljax.{one}" for one in functions]
+    assert [entry["function"] for entry in json.loads(capsys.readouterr().out)] == [
+        f"dmljax.{entry}" for entry in functions
+    ]
 
 
 @pytest.mark.parametrize(
@@ -732,7 +738,7 @@ def test_words_that_find_one_operator_explain_it(words: str, operator: str, caps
 
 
 def test_purposes_name_functions_in_their_own_words() -> None:
-    assert {one for functions in PURPOSES.values() for one in functions.split()} <= {
+    assert {name for functions in PURPOSES.values() for name in functions.split()} <= {
         *map(function_name, OPERATORS.values())
     }
     assert [purpose for purpose in PURPOSES if functions_named(purpose)] == []
@@ -752,8 +758,8 @@ def test_the_table_of_operators_is_filtered(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:] if line[0] != " "] == operators
     assert main(["ops", *words, "--json"]) == 0
-    assert [one["operator"] for one in json.loads(capsys.readouterr().out)] == [
-        f"DML_OPERATOR_{one}" for one in operators
+    assert [entry["operator"] for entry in json.loads(capsys.readouterr().out)] == [
+        f"DML_OPERATOR_{entry}" for entry in operators
     ]
 
 
@@ -790,13 +796,13 @@ def test_wrong_calls_are_refused(arguments: list[str], message: str, capsys: pyt
 
 
 def test_shells_complete_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Any] = []
-    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=found.append))
+    parsers: list[Any] = []
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=parsers.append))
     assert main(["ops", "one_hot"]) == 0
-    assert found == []
+    assert parsers == []
     monkeypatch.setenv("_ARGCOMPLETE", "1")
     assert main(["ops", "one_hot"]) == 0
-    assert [parser.prog for parser in found] == ["dmljax"]
+    assert [parser.prog for parser in parsers] == ["dmljax"]
 
 
 def test_running_without_a_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,18 +34,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
     """The text that the command writes to the standard output and the standard error."""
     assert main(["generate", *arguments]) == status
     return capsys.readouterr()
 
 
 def test_a_text_is_continued(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, told = printed(capsys, str(folder), "w7 w30 w9", "--max_length", "30", "--min_length", "30")
+    out, timing = run_command(capsys, str(folder), "w7 w30 w9", "--max_length", "30", "--min_length", "30")
     expected = language_model(folder).generate([7, 30, 9], max_length=30, min_length=30)[3:]
-    assert out.split() == [NAMES[one] for one in expected]
-    assert "prompt of 3 tokens, 27 new: " in told
-    assert "tokens per second" in told
+    assert out.split() == [NAMES[token] for token in expected]
+    assert "prompt of 3 tokens, 27 new: " in timing
+    assert "tokens per second" in timing
 
 
 @FULL
@@ -65,31 +65,31 @@ def test_the_prompt_may_come_from_the_standard_input(
         "1",
         "--json",
     ]
-    found = json.loads(printed(capsys, str(folder), *options).out)
+    report = json.loads(run_command(capsys, str(folder), *options).out)
     drawn: Any = {"do_sample": True, "top_k": 4, "no_repeat_ngram_size": 1, "key": jax.random.key(5)}
-    assert found["tokens"] == language_model(folder).generate([7, 30, 9], max_length=11, **drawn)[3:]
-    assert (found["prompt_tokens"], found["tokens_per_second"]) == (3, None)
-    assert found["text"].split() == [NAMES[one] for one in found["tokens"] if one > 2]
+    assert report["tokens"] == language_model(folder).generate([7, 30, 9], max_length=11, **drawn)[3:]
+    assert (report["prompt_tokens"], report["tokens_per_second"]) == (3, None)
+    assert report["text"].split() == [NAMES[token] for token in report["tokens"] if token > 2]
 
 
 @FULL
-@pytest.mark.parametrize("said", ["m.content", "m.content.split()[0]"])  # the second does not repeat the answer
+@pytest.mark.parametrize("expression", ["m.content", "m.content.split()[0]"])  # the second does not repeat the answer
 def test_a_conversation_goes_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, said: str
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, expression: str
 ) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).symlink_to(file)
     settings = json.loads((folder / "genai_config.json").read_text())
-    is_whole = said == "m.content"
+    is_whole = expression == "m.content"
     penalty: Any = {"repetition_penalty": 2.0}  # so that no answer is one token
     prompt = [5, 7, *([8] if is_whole else []), 2, 4]
     end = language_model(folder).generate(prompt, max_length=20, min_length=20, **penalty)[len(prompt) + 3]
     settings["model"]["eos_token_id"] = [end]
     (tmp_path / "genai_config.json").unlink()
     (tmp_path / "genai_config.json").write_text(json.dumps(settings))
-    (tmp_path / "chat_template.jinja").write_text(TEMPLATE.replace("m.content", said))
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE.replace("m.content", expression))
     monkeypatch.setattr("sys.stdin", io.StringIO("w7 w8\n\nw9\n"))
-    lines = printed(capsys, str(tmp_path), "--chat", "--json", "--repetition_penalty", "2").out.splitlines()
+    lines = run_command(capsys, str(tmp_path), "--chat", "--json", "--repetition_penalty", "2").out.splitlines()
     first, second = (json.loads(line)["tokens"] for line in lines)
     model = language_model(tmp_path)
     assert first == model.generate(prompt, **penalty)[len(prompt) :]
@@ -133,9 +133,9 @@ def test_wrong_calls_are_refused_in_a_line(
         if text is not None:
             (tmp_path / name).unlink(missing_ok=True)
             (tmp_path / name).write_text(text)
-    told = printed(capsys, str(tmp_path), *arguments, status=2).err
-    assert message in told
-    assert told.startswith("error: ")
+    error = run_command(capsys, str(tmp_path), *arguments, status=2).err
+    assert message in error
+    assert error.startswith("error: ")
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(
@@ -147,5 +147,5 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(
     changed["model"]["vocab"]["w7"] = 900
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
-    told = printed(capsys, str(tmp_path), "w7", status=2).err
-    assert "must have tokens below 48, the model's vocab_size; got 900" in told
+    error = run_command(capsys, str(tmp_path), "w7", status=2).err
+    assert "must have tokens below 48, the model's vocab_size; got 900" in error

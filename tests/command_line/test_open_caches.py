@@ -26,9 +26,9 @@ TOTALS = {"total": ("past", "length")}
 def with_open_caches() -> onnx.ModelProto:
     """The small language model as GenAI's builder writes it, with a name for each size of a cache."""
     proto = language_proto()
-    for one in proto.graph.input:
-        if one.name.startswith("past_key_values"):
-            _, heads, _, size = one.type.tensor_type.shape.dim
+    for tensor in proto.graph.input:
+        if tensor.name.startswith("past_key_values"):
+            _, heads, _, size = tensor.type.tensor_type.shape.dim
             heads.dim_param, size.dim_param = "heads", "size"
     return proto
 
@@ -41,8 +41,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_attention_decides_the_sizes_of_caches() -> None:
-    found = open_caches(dmljax.onnx.load(with_open_caches()))
-    assert found == OpenCaches({"heads": KEY_HEADS, "size": SIZE}, TOTALS)
+    caches = open_caches(dmljax.onnx.load(with_open_caches()))
+    assert caches == OpenCaches({"heads": KEY_HEADS, "size": SIZE}, TOTALS)
     assert open_caches(dmljax.onnx.load(language_proto())) == OpenCaches({}, TOTALS)
     assert open_caches(dmljax.onnx.load(small_network())) == OpenCaches({}, {})
 
@@ -57,8 +57,8 @@ def test_given_sizes_come_first() -> None:
 def of_attention(operator: str, query: Any, others: Any, **attributes: Any) -> onnx.ModelProto:
     """A model of one attention, whose two last inputs are the caches; names of inputs are those of their sizes."""
     sizes = [query, *others, ["b", "h", "p", "s"], ["b", "h", "p", "t"]]
-    names = ["" if one is None else f"x{i}" for i, one in enumerate(sizes)]
-    inputs = [value(name, FLOAT, one) for name, one in zip(names, sizes, strict=True) if one is not None]
+    names = ["" if size is None else f"x{i}" for i, size in enumerate(sizes)]
+    inputs = [value(name, FLOAT, size) for name, size in zip(names, sizes, strict=True) if size is not None]
     constants = {}
     if operator == "GroupQueryAttention":
         constants = {"last": np.array([3], np.int32), "total": np.array(4, np.int32)}
@@ -93,9 +93,11 @@ def test_heads_have_the_size_of_new_keys_and_values(proto: onnx.ModelProto, size
 def test_a_model_with_open_caches_runs(path: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["run", path, "--compare", "onnxruntime", "--json"]) == 0
-    told = json.loads(out.getvalue())
-    assert told["outputs"]["present.0.key"]["type"] == f"float32[1,{KEY_HEADS},2,{SIZE}]"  # a past token, and a new one
-    assert max(told["differences"].values()) < 1e-3
+    report = json.loads(out.getvalue())
+    assert (
+        report["outputs"]["present.0.key"]["type"] == f"float32[1,{KEY_HEADS},2,{SIZE}]"
+    )  # a past token, and a new one
+    assert max(report["differences"].values()) < 1e-3
 
 
 def test_an_artifact_takes_any_past(path: str, tmp_path: Path) -> None:
@@ -109,12 +111,12 @@ def test_an_artifact_takes_any_past(path: str, tmp_path: Path) -> None:
     caches = [random.standard_normal((1, KEY_HEADS, past, SIZE)).astype(np.float32) for _ in range(2 * LAYERS)]
     mask, tokens = np.ones((1, past + length), np.int64), random.integers(0, VOCABULARY, (1, length))
     inputs: list[Any] = [tokens, mask, past + np.arange(length)[None], *caches]
-    names = (one.name for one in session.get_inputs())
+    names = (x.name for x in session.get_inputs())
     expected = session.run(None, dict(zip(names, inputs, strict=True)))
-    types = (one.dtype for one in exported.in_avals)
-    results = exported.call(*(one.astype(dtype) for one, dtype in zip(inputs, types, strict=True)))
-    for own, other in zip(results, expected, strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-3, atol=1e-3)
+    types = (x.dtype for x in exported.in_avals)
+    results = exported.call(*(x.astype(dtype) for x, dtype in zip(inputs, types, strict=True)))
+    for actual, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(actual, other, rtol=1e-3, atol=1e-3)
 
 
 @FULL

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("model") / "folder")
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> Any:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> Any:
     """The text that the command writes to the standard output and the standard error."""
     assert main([*map(str, arguments)]) == status
     return capsys.readouterr()
@@ -58,15 +58,15 @@ def test_a_text_becomes_a_picture(
         "--negative",
         "bed " * 9,
     ]
-    out, told = printed(capsys, "generate", folder, "-o", file, "--json", *options)
+    out, warning = run_command(capsys, "generate", folder, "-o", file, "--json", *options)
     ((prompt,), given, images) = made[0]
     assert (prompt, given.pop("key")) == ("red cat", jax.random.key(4))
     assert given == {"steps": 3, "guidance": 2, "height": 16, "scheduler": "ddim", "negative": "bed " * 9}
     with pillow.open(file) as image:
         np.testing.assert_allclose(np.asarray(image) / 255, images[0], atol=0.5001 / 255)
-    found = json.loads(out)
-    assert (found["file"], found["height"], found["width"]) == (str(file), 16, 32)
-    assert told == f"warning: the end is lost: the text encoder reads 6 tokens of {'bed ' * 9!r}\n"
+    report = json.loads(out)
+    assert (report["file"], report["height"], report["width"]) == (str(file), 16, 32)
+    assert warning == f"warning: the end is lost: the text encoder reads 6 tokens of {'bed ' * 9!r}\n"
 
 
 @pytest.mark.parametrize(
@@ -93,26 +93,26 @@ def test_wrong_calls_are_refused_in_a_line(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = printed(capsys, "generate", folder, "red cat", *options, status=2).err
-    assert told.startswith(message)
+    error = run_command(capsys, "generate", folder, "red cat", *options, status=2).err
+    assert error.startswith(message)
     assert not [*tmp_path.iterdir()]
 
 
 def test_language_models_refuse_options_of_diffusion_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     language = write_language_folder(tmp_path / "language")
     for option in (["-o", "x.png"], ["--guidance", "0"], ["--steps", "3"]):
-        told = printed(capsys, "generate", language, "w7", *option, status=2).err
+        error = run_command(capsys, "generate", language, "w7", *option, status=2).err
         name = "--output" if option[0] == "-o" else option[0]
-        assert told == f"error: {name} is only for folders of diffusion models; got {language}\n"
+        assert error == f"error: {name} is only for folders of diffusion models; got {language}\n"
 
 
 @pytest.mark.parametrize("command", [["run"], ["compile", "--for", "cpu", "-o", "x"]])
 def test_other_commands_name_the_models_of_a_folder(
     folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    told = printed(capsys, *command, folder, status=2).err
-    assert "the model must be a file, not a folder" in told
-    assert "tip: its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx" in told
+    error = run_command(capsys, *command, folder, status=2).err
+    assert "the model must be a file, not a folder" in error
+    assert "tip: its models are text_encoder/model.onnx, unet/model.onnx and vae_decoder/model.onnx" in error
 
 
 # Checks
@@ -127,12 +127,12 @@ def changed(name: str, **fields: Any) -> Callable[[Path], object]:
 
 
 def test_a_right_folder_has_no_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = printed(capsys, "check", folder).out
-    assert told == f"{folder}: no findings, no nodes that ONNX Runtime's DirectML provider leaves to the CPU\n"
-    found = json.loads(printed(capsys, "check", folder, "--json").out)
-    assert found == {"findings": [], "left_to_cpu": [], "nodes_left_to_cpu": 0, "model": None}
-    told = printed(capsys, "check", folder, "-f", "batch:2", status=2).err
-    assert told.startswith("error: --onnx_free_dim_name_override is not for folders of diffusion models; got ")
+    text = run_command(capsys, "check", folder).out
+    assert text == f"{folder}: no findings, no nodes that ONNX Runtime's DirectML provider leaves to the CPU\n"
+    report = json.loads(run_command(capsys, "check", folder, "--json").out)
+    assert report == {"findings": [], "left_to_cpu": [], "nodes_left_to_cpu": 0, "model": None}
+    text = run_command(capsys, "check", folder, "-f", "batch:2", status=2).err
+    assert text.startswith("error: --onnx_free_dim_name_override is not for folders of diffusion models; got ")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_finding_names_the_file_and_the_field(
 ) -> None:
     copied = shutil.copytree(folder, tmp_path / "copied")
     change(copied)
-    lines = printed(capsys, "check", copied, status=1).out.splitlines()
+    lines = run_command(capsys, "check", copied, status=1).out.splitlines()
     assert [finding in line for line in lines] == [True, False]
     assert lines[-1].startswith(f"{copied}: 1 finding, ")
 
@@ -167,7 +167,7 @@ def test_one_check_lists_findings_of_all_files(
     copied = shutil.copytree(folder, tmp_path / "copied")
     for name in ("unet", "text_encoder"):
         (copied / name / "model.onnx").unlink()
-    lines = printed(capsys, "check", copied, status=1).out.splitlines()
+    lines = run_command(capsys, "check", copied, status=1).out.splitlines()
     assert [line.partition(" must")[0] for line in lines[:-1]] == [
         f'{copied}: ["text_encoder/model.onnx"]',
         f'{copied}: ["unet/model.onnx"]',

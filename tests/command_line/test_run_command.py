@@ -47,7 +47,7 @@ def test_inputs_come_from_files_and_shapes(path: str, tmp_path: Path, capsys: An
     assert "y: float32[7,5] " in capsys.readouterr().out
 
 
-def computed(arguments: list[str], capsys: Any) -> Any:
+def run_model(arguments: list[str], capsys: Any) -> Any:
     """What a model prints of its output y."""
     assert main(["run", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)["outputs"]["y"]["values"]
@@ -59,8 +59,8 @@ def test_one_file_may_hold_all_inputs(tmp_path: Path, capsys: Any) -> None:
     path.write_bytes(model([node], [value("a", FLOAT, [2]), value("b", FLOAT, [2])], ["y"]).SerializeToString())
     np.savez(tmp_path / "both.npz", a=np.array([5, 7], "float32"), b=np.array([1, 2], "float32"))
     np.savez(tmp_path / "other.npz", first=np.array([4, 4], "float32"))
-    assert computed([str(path), "--input", f"{tmp_path}/both.npz"], capsys) == [4, 5]
-    assert computed(
+    assert run_model([str(path), "--input", f"{tmp_path}/both.npz"], capsys) == [4, 5]
+    assert run_model(
         [str(path), *("--input", f"{tmp_path}/both.npz"), *("--input", f"b={tmp_path}/other.npz")], capsys
     ) == [1, 3]
     assert main(["run", str(path), "--input", f"a={tmp_path}/both.npz", "--input", f"b={tmp_path}/both.npz"]) == 0
@@ -70,7 +70,7 @@ IMAGE = np.arange(24, dtype="uint8").reshape(2, 4, 3)
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes", "expected"),
+    ("element_type", "sizes", "expected"),
     [
         (FLOAT, ["n", 3, "h", "w"], IMAGE.transpose(2, 0, 1)[None] / np.float32(255)),
         (FLOAT, [1, 2, 4, 3], IMAGE[None] / np.float32(255)),
@@ -79,13 +79,13 @@ IMAGE = np.arange(24, dtype="uint8").reshape(2, 4, 3)
     ],
 )
 def test_an_image_takes_the_channel_order_of_the_input(
-    kind: int, sizes: Any, expected: Any, tmp_path: Path, capsys: Any
+    element_type: int, sizes: Any, expected: Any, tmp_path: Path, capsys: Any
 ) -> None:
     pytest.importorskip("PIL.Image").fromarray(IMAGE).save(tmp_path / "image.png")
     path = tmp_path / "same.onnx"
-    proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", kind, sizes)], ["y"])
+    proto = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", element_type, sizes)], ["y"])
     path.write_bytes(proto.SerializeToString())
-    given = np.asarray(computed([str(path), "--input", f"x={tmp_path}/image.png"], capsys))
+    given = np.asarray(run_model([str(path), "--input", f"x={tmp_path}/image.png"], capsys))
     if expected is None:
         assert given.shape == (1, 3, 1, 2)
     else:
@@ -123,9 +123,9 @@ def test_an_input_with_a_default_may_be_given(tmp_path: Path, capsys: Any) -> No
     for names, expected in (("x", [0, 0]), ("xw", [10, 21])):
         given = [text for name in names for text in ("--input", f"{name}={tmp_path}/{name}.npy")]
         assert main(["run", str(path), "--compare", "onnxruntime", "--json", *given]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["outputs"]["y"]["values"] == expected
-        assert told["differences"] == {"y": 0}
+        report = json.loads(capsys.readouterr().out)
+        assert report["outputs"]["y"]["values"] == expected
+        assert report["differences"] == {"y": 0}
 
 
 WRONG = {
@@ -178,8 +178,10 @@ def test_the_provider_normalizes_rows_unless_their_statistics_are_wanted(tmp_pat
     inputs, path = [value("x", FLOAT, [2, 3, 4]), value("g", FLOAT, [4])], tmp_path / "model.onnx"
     path.write_bytes(model(nodes, inputs, ["y"], domains={"com.microsoft": 1}).SerializeToString())
     assert main(["check", str(path)]) == 0
-    told = "SkipSimplifiedLayerNormalization 'third' is left to the CPU: its kernel is not for this number of outputs"
-    assert capsys.readouterr().out.splitlines()[:-1] == [f"{path}: {told}"]
+    finding = (
+        "SkipSimplifiedLayerNormalization 'third' is left to the CPU: its kernel is not for this number of outputs"
+    )
+    assert capsys.readouterr().out.splitlines()[:-1] == [f"{path}: {finding}"]
 
 
 def test_a_valid_model_has_no_findings(path: str, capsys: Any) -> None:
@@ -195,5 +197,5 @@ def test_every_operator_that_the_provider_has_has_a_handler() -> None:
 def test_the_greatest_difference_detects_shapes_and_nan() -> None:
     nan, inf = np.nan, np.inf
     assert greatest_difference([1, nan, inf], [2, nan, inf]) == 1
-    for one, other in (([1], [1, 1]), ([nan], [1]), ([inf], [-inf])):
-        assert greatest_difference(one, other) == inf
+    for result, other in (([1], [1, 1]), ([nan], [1]), ([inf], [-inf])):
+        assert greatest_difference(result, other) == inf

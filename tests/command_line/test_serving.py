@@ -54,9 +54,9 @@ def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.
 def test_a_compiled_model_runs_without_dmljax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "gpt.stablehlo")
     assert main(["compile", str(GPT), "--for", "cpu", "--for", "h100", "-o", path, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["platforms"] == ["cpu", "cuda"]
-    assert told["inputs"] == [f"int{64 if X64 else 32}[batch,length]"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["platforms"] == ["cpu", "cuda"]
+    assert report["inputs"] == [f"int{64 if X64 else 32}[batch,length]"]
     code = (
         "import jax; f = jax.export.deserialize(open('gpt.stablehlo', 'rb').read()); print(f.call([[1, 2, 3]]).shape)"
     )
@@ -74,8 +74,8 @@ def test_an_exported_program_is_not_taken_for_a_model(
     for file in ("gemm.stablehlo", "gemm.bin"):
         for command in (["run", file], ["check", file]):
             assert main(command) == 2
-            told = "must be a DirectML serialized graph, but jax.export.deserialize reads it"
-            assert capsys.readouterr().err == f"{file}: the model {told}\n"
+            rule = "must be a DirectML serialized graph, but jax.export.deserialize reads it"
+            assert capsys.readouterr().err == f"{file}: the model {rule}\n"
 
 
 def test_the_extra_that_writes_programs_is_named(
@@ -83,8 +83,8 @@ def test_the_extra_that_writes_programs_is_named(
 ) -> None:
     monkeypatch.setattr(artifacts, "find_spec", lambda name: None)
     assert main(["compile", str(MODELS / "gemm.bin"), "--for", "cpu", "-o", "gemm.stablehlo"]) == 2
-    told = "what jax.export writes files with is not installed: no flatbuffers"
-    assert capsys.readouterr().err == f"error: {told}\ntip: {command_for('export')}\n"
+    message = "what jax.export writes files with is not installed: no flatbuffers"
+    assert capsys.readouterr().err == f"error: {message}\ntip: {command_for('export')}\n"
 
 
 ADDED = """<ir_version: 10, opset_import: ["": 21]> f (float[n, height] x, float[n, width] z) => (float[n, height] y)
@@ -161,9 +161,9 @@ def test_several_chips_share_batches_and_take_the_weights_from_a_file(
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
     path = str(tmp_path / "model.stablehlo")
     assert main(["compile", str(tmp_path / "model.onnx"), "--for", "h100:4", "-o", path, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["weights"], told["devices"], told["platforms"]) == (f"{path}.npz", 4, ["cuda"])
-    assert (told["inputs"], told["outputs"]) == (["bfloat16[4*N,2]"], ["bfloat16[4*N,2]"])
+    report = json.loads(capsys.readouterr().out)
+    assert (report["weights"], report["devices"], report["platforms"]) == (f"{path}.npz", 4, ["cuda"])
+    assert (report["inputs"], report["outputs"]) == (["bfloat16[4*N,2]"], ["bfloat16[4*N,2]"])
     weight = np.load(f"{path}.npz")["file"]
     assert weight.view(jax.numpy.bfloat16).tolist() == [[1, 2], [3, 4]]
 
@@ -173,8 +173,8 @@ def compile_divided(folder: Path) -> None:
     (command,) = re.findall(r"^\$ dmljax (compile .*)$", PAGE.read_text(), re.MULTILINE)
     with contextlib.redirect_stdout(io.StringIO()) as output:
         assert main(command.split()) == 0
-    (told,) = re.findall(r"^gpt8.stablehlo.npz: .*$", output.getvalue(), re.MULTILINE)
-    assert told in PAGE.read_text().splitlines()
+    (line,) = re.findall(r"^gpt8.stablehlo.npz: .*$", output.getvalue(), re.MULTILINE)
+    assert line in PAGE.read_text().splitlines()
 
 
 def test_the_page_refuses_other_weights_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +202,8 @@ def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
     Path("model.onnx").write_bytes(parser.parse_model(DIVIDED).SerializeToString())
     assert main(["compile", "model.onnx", "--for", "cpu:2", "-o", "model", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["weights_sha256"] == hashlib.sha256(Path("model.npz").read_bytes()).hexdigest()
+    report = json.loads(capsys.readouterr().out)
+    assert report["weights_sha256"] == hashlib.sha256(Path("model.npz").read_bytes()).hexdigest()
     return dict(np.load("model.npz"))
 
 
@@ -289,12 +289,12 @@ def test_compiling_and_checking_name_weights_with_nan_and_infinities(
     path = str(tmp_path / "model.onnx")
     model.save(path, model.weights | {name: np.array(values, np.float32) for name, values in bad.items()})
     assert main(["compile", path, "--for", chips, "-o", str(tmp_path / "model")]) == 0
-    told = ["weights.bad: has NaN in 2 of 3 elements", "weights.overflown: has infinity in 1 of 3 elements"]
-    assert capsys.readouterr().err.splitlines() == [f"warning: {path}: {one}" for one in told]
+    problems = ["weights.bad: has NaN in 2 of 3 elements", "weights.overflown: has infinity in 1 of 3 elements"]
+    assert capsys.readouterr().err.splitlines() == [f"warning: {path}: {problem}" for problem in problems]
     assert main(["compile", path, "--for", chips, "-o", str(tmp_path / "model"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["warnings"] == told
+    assert json.loads(capsys.readouterr().out)["warnings"] == problems
     assert main(["check", path, "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["findings"] == told
+    assert json.loads(capsys.readouterr().out)["findings"] == problems
 
 
 def test_compiling_names_constants_of_graphs_with_nan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ def test_long_work_says_what_it_is_and_then_that_it_goes_on(monkeypatch: pytest.
     monkeypatch.setattr(terminal, "PATIENCE", 0.001)
     monkeypatch.setattr(terminal, "SIGN_OF_LIFE", 0.002)
     monkeypatch.setattr(sys, "stderr", written := Terminal(3))
-    with terminal.telling("compiling a model"):
+    with terminal.announce("compiling a model"):
         assert written.has_all.wait(60)
     first, second, *_ = written.getvalue().splitlines()
     assert (first, second) == ("compiling a model", "compiling a model: 0 s")
@@ -36,10 +36,10 @@ def test_long_work_says_what_it_is_and_then_that_it_goes_on(monkeypatch: pytest.
 
 def test_short_work_and_files_get_no_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", written := Terminal(1))
-    with terminal.telling("compiling a model"):
+    with terminal.announce("compiling a model"):
         pass
     assert written.getvalue() == ""
     monkeypatch.setattr(terminal, "PATIENCE", 0.0)
     monkeypatch.setattr(sys, "stderr", file := StringIO())
-    with terminal.telling("compiling a model"):
+    with terminal.announce("compiling a model"):
         assert not file.getvalue()

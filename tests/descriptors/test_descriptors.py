@@ -90,7 +90,7 @@ tensor_descs = st.builds(
 small = st.integers(0, 9)
 
 
-def of_kind(kind: kinds.Kind) -> Any:
+def of_kind(kind: kinds.MemberKind) -> Any:
     """Values of one kind of member, right or wrong."""
     if isinstance(kind, kinds.Tensor):
         return tensor_descs
@@ -129,8 +129,8 @@ def test_any_desc_is_validated_without_a_crash(data: st.DataObject) -> None:
             each = of_kind(member.kind.of)
             members[member.field] = data.draw(st.lists(each, min_size=length, max_size=length))
         else:
-            own = member.field in numbers and member.tensor_kind is None
-            members[member.field] = data.draw(numbers[member.field] if own else of_kind(member.kind))
+            has_number = member.field in numbers and member.tensor_kind is None
+            members[member.field] = data.draw(numbers[member.field] if has_number else of_kind(member.kind))
     desc = operator(**members)
     for level in FeatureLevel:
         findings = directml.find_broken_rules(desc, feature_level=level)

@@ -298,10 +298,10 @@ def test_several_outputs_are_a_named_tuple() -> None:
     desc = directml.NonzeroCoordinatesDesc(
         input=TensorDesc(FLOAT32, (2,)), output_count=TensorDesc(UINT32, (1,)), output_coordinates=rows
     )
-    found = directml.lower(desc)(jnp.array([0, 5], jnp.float32))
-    assert (found.output_count.tolist(), found.output_coordinates.tolist()) == ([1], [[1], [0]])
-    sent = pickle.loads(pickle.dumps(jax.device_get(found)))
-    assert type(sent) is type(found) is directml.NonzeroCoordinatesDesc.Outputs
+    outputs = directml.lower(desc)(jnp.array([0, 5], jnp.float32))
+    assert (outputs.output_count.tolist(), outputs.output_coordinates.tolist()) == ([1], [[1], [0]])
+    sent = pickle.loads(pickle.dumps(jax.device_get(outputs)))
+    assert type(sent) is type(outputs) is directml.NonzeroCoordinatesDesc.Outputs
 
 
 def test_rules_and_tables_name_the_tensor_of_an_array() -> None:
@@ -559,7 +559,7 @@ def test_the_source_of_a_value_makes_the_same_value() -> None:
     desc = windowing()
     for member in desc.members():
         value = getattr(desc, member.field)
-        again = eval(describe._qualified(member.written(value)), {"dmljax": dmljax, "np": np})
+        again = eval(describe._qualify(member.as_code(value)), {"dmljax": dmljax, "np": np})
         assert dataclasses.replace(desc, **{member.field: again}) == desc
 
 

@@ -261,9 +261,9 @@ def test_elements_are_written_and_read_at_the_dot_product_of_coordinates_and_str
     for coordinate in np.ndindex(*sizes):
         place = slice(int(np.dot(coordinate, strides)) * desc.data_type.bits, None)
         of_element = np.unpackbits(np.frombuffer(array[coordinate].tobytes(), np.uint8), bitorder="little")
-        own = of_element[: desc.data_type.bits]
-        assert (bits[place][: own.size] == own).all()
-        touched[place][: own.size] = True
+        bits_of_element = of_element[: desc.data_type.bits]
+        assert (bits[place][: bits_of_element.size] == bits_of_element).all()
+        touched[place][: bits_of_element.size] = True
     assert (bits == bits_before)[~touched].all()
 
 

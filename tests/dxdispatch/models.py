@@ -41,7 +41,7 @@ def write_file(target: str, resource: str = "x", **fields: Any) -> dict[str, Any
     return {"type": "writeFile", "resource": resource, "targetPath": target} | fields
 
 
-def written(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> Path:
+def write_model(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> Path:
     """A file with a model of these parts."""
     path = folder / "model.json"
     parts = {"resources": resources or {}, "dispatchables": dispatchables or {}, "commands": commands or []}
@@ -49,10 +49,10 @@ def written(folder: Path, resources: Any = None, dispatchables: Any = None, comm
     return path
 
 
-def loaded(
+def load_model(
     folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None, **how: Any
 ) -> DispatchModel:
-    return load(written(folder, resources, dispatchables, commands), **how)
+    return load(write_model(folder, resources, dispatchables, commands), **how)
 
 
 def run(model: DispatchModel, **how: Any) -> Execution:
@@ -65,7 +65,7 @@ def run(model: DispatchModel, **how: Any) -> Execution:
 
 def findings(folder: Path, resources: Any = None, dispatchables: Any = None, commands: Any = None) -> list[str]:
     """The findings of a model, without the file's name."""
-    path = written(folder, resources, dispatchables, commands)
+    path = write_model(folder, resources, dispatchables, commands)
     try:
         load(path)
     except InvalidModel as error:

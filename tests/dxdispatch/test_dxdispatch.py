@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_same_bits
-from models import MODELS, dispatch, findings, hardmax, listed, loaded, tensor, write_file, written, zeros
+from models import MODELS, dispatch, findings, hardmax, listed, load_model, tensor, write_file, write_model, zeros
 
 from dmljax.directml import ActivationHardmaxDesc, InvalidDesc
 from dmljax.dxdispatch.model import Binding, InvalidModel, Print, UnreadableModel
@@ -55,7 +55,7 @@ def values(resource: Any) -> Any:
     ],
 )
 def test_initial_values_of_every_form(tmp_path: Path, data_type: str, given: Any, expected: Any) -> None:
-    resource = loaded(tmp_path, {"x": listed(data_type, given)}).resources["x"]
+    resource = load_model(tmp_path, {"x": listed(data_type, given)}).resources["x"]
     dtype = np.dtype(data_type.removeprefix("DML_TENSOR_DATA_TYPE_").lower())
     assert_same_bits(values(resource)[: len(expected)], np.array(expected, dtype))
     assert resource.size_in_bytes == -(-len(expected) * dtype.itemsize // 4) * 4
@@ -64,7 +64,7 @@ def test_initial_values_of_every_form(tmp_path: Path, data_type: str, given: Any
 @pytest.mark.parametrize(("data_type", "start", "delta"), [("float16", 0, 0.1), ("float32", 0.5, 0.1)])
 def test_a_sequence_rounds_at_each_step(tmp_path: Path, data_type: str, start: float, delta: float) -> None:
     generated = {"valueCount": 5000, "valueStart": start, "valueDelta": delta}
-    resource = loaded(tmp_path, {"x": listed(data_type.upper(), generated)}).resources["x"]
+    resource = load_model(tmp_path, {"x": listed(data_type.upper(), generated)}).resources["x"]
     scalar = np.dtype(data_type).type
     value, expected = scalar(start), []
     for _ in range(5000):
@@ -81,7 +81,7 @@ def test_a_list_of_types_and_values_is_a_struct(tmp_path: Path) -> None:
         {"type": "INT8", "value": -1},
         {"type": "FLOAT64", "value": 0.1},
     ]
-    resource = loaded(tmp_path, {"x": {"initialValues": given, "sizeInBytes": 256}}).resources["x"]
+    resource = load_model(tmp_path, {"x": {"initialValues": given, "sizeInBytes": 256}}).resources["x"]
     expected = np.uint32(6).tobytes() + np.float32(np.inf).tobytes() + b"\xff" + np.float64(0.1).tobytes()
     assert resource.buffer().tobytes() == expected.ljust(256, b"\0")
 
@@ -91,7 +91,7 @@ def test_a_list_of_types_and_values_is_a_struct(tmp_path: Path) -> None:
 def test_npy_files_bring_their_type(tmp_path: Path, dtype: str, order: Any) -> None:
     array = np.asarray(np.array([[0, 1, 2], [1, 0, 1]]).astype(dtype), order=order)
     np.save(tmp_path / "x.NPY.npy", array)
-    resource = loaded(tmp_path, {"x": {"initialValues": {"sourcePath": "x.NPY.npy"}}}).resources["x"]
+    resource = load_model(tmp_path, {"x": {"initialValues": {"sourcePath": "x.NPY.npy"}}}).resources["x"]
     native = np.ascontiguousarray(array).astype("uint8" if dtype == "?" else array.dtype.newbyteorder("="))
     assert resource.data_type.dtype == native.dtype
     assert_same_bits(values(resource)[: native.size], native.ravel())
@@ -101,7 +101,7 @@ def test_raw_files_take_the_type_that_the_model_gives(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "x.dat").write_bytes(np.arange(5, dtype="float16").tobytes())
     given = listed("FLOAT16", {"sourcePath": "deep\\x.dat"})  # as models from Windows spell it
-    resource = loaded(tmp_path, {"x": given}).resources["x"]
+    resource = load_model(tmp_path, {"x": given}).resources["x"]
     assert_same_bits(values(resource), np.array([0, 1, 2, 3, 4, 0], "float16"))
 
 
@@ -111,15 +111,15 @@ def test_the_input_path_precedes_the_current_folder(tmp_path: Path, monkeypatch:
         (tmp_path / folder / "x.bin").write_bytes(content)
     monkeypatch.chdir(tmp_path / "here")
     given = {"x": listed("UINT8", {"sourcePath": "x.bin"})}
-    assert loaded(tmp_path, given).resources["x"].buffer().tobytes() == b"5678"
-    assert loaded(tmp_path, given, input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
-    written(tmp_path / "inputs", given)
+    assert load_model(tmp_path, given).resources["x"].buffer().tobytes() == b"5678"
+    assert load_model(tmp_path, given, input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
+    write_model(tmp_path / "inputs", given)
     assert load("model.json", input_path=tmp_path / "inputs").resources["x"].buffer().tobytes() == b"1234"
 
 
 def test_sizes_and_offsets_in_bytes(tmp_path: Path) -> None:
     given = listed("FLOAT16", [1, 2, 3], sizeInBytes=13, initialValuesOffsetInBytes=4)
-    resource = loaded(tmp_path, {"x": given}).resources["x"]
+    resource = load_model(tmp_path, {"x": given}).resources["x"]
     expected = b"\0" * 4 + np.array([1, 2, 3], "float16").tobytes()
     assert resource.buffer().tobytes() == expected.ljust(13, b"\0")
 
@@ -202,18 +202,18 @@ def test_invalid_resources_are_refused_with_the_reason(tmp_path: Path, given: An
     (tmp_path / "cut.npy").write_bytes(whole[:-1])
     (tmp_path / "liar.npy").write_bytes(whole.replace(b"(2,), }" + b" " * 20, b"(2000000000000000000,), }  "))
     (tmp_path / "no.npy").write_bytes(b"not NumPy's")
-    (found,) = findings(tmp_path, {"x": given})
-    assert_message(found, rf"resources\.x.*{message}")
+    (finding,) = findings(tmp_path, {"x": given})
+    assert_message(finding, rf"resources\.x.*{message}")
 
 
-def assert_message(found: str, pattern: str) -> None:
-    assert re.search(r"^\d+: .*" + pattern, found), found
+def assert_message(finding: str, pattern: str) -> None:
+    assert re.search(r"^\d+: .*" + pattern, finding), finding
 
 
 def test_all_resources_together_are_bounded(tmp_path: Path) -> None:
     big = listed("INT8", [1], sizeInBytes=2**31)
-    (found,) = findings(tmp_path, {"a": big, "b": big, "c": big})
-    assert "resources.c.sizeInBytes must take at most" in found
+    (finding,) = findings(tmp_path, {"a": big, "b": big, "c": big})
+    assert "resources.c.sizeInBytes must take at most" in finding
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,14 @@ def test_all_resources_together_are_bounded(tmp_path: Path) -> None:
 def test_odd_headers_of_npy_files_are_refused(tmp_path: Path, header: str) -> None:
     text = header.encode().ljust(118) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(24))
-    (found,) = findings(tmp_path, {"x": {"initialValues": {"sourcePath": "x.npy"}}})
-    assert_message(found, "resources.x.initialValues.sourcePath must (be a complete .npy file|hold numbers)")
+    (finding,) = findings(tmp_path, {"x": {"initialValues": {"sourcePath": "x.npy"}}})
+    assert_message(finding, "resources.x.initialValues.sourcePath must (be a complete .npy file|hold numbers)")
 
 
 def test_float_overflow_gives_infinity_and_a_warning(tmp_path: Path) -> None:
     values_of_x = {"valueCount": 2, "value": 1e39}
     resources = {"mask": listed("FLOAT16", [0, -1e9, 65519, 65520]), "x": listed("FLOAT32", values_of_x)}
-    model = loaded(tmp_path, resources)
+    model = load_model(tmp_path, resources)
     assert values(model.resources["mask"]).tolist() == [0, -np.inf, 65504, np.inf]
     assert values(model.resources["x"]).tolist() == [np.inf] * 2
     assert [f"{warning.path} {warning.message}" for warning in model.warnings] == [
@@ -277,7 +277,7 @@ DESC = hardmax(2, 3)["desc"]
     ],
 )
 def test_operators_may_be_spelled_in_several_ways(tmp_path: Path, given: Any) -> None:
-    model = loaded(tmp_path, IO, {"max": given}, [ROUTE])
+    model = load_model(tmp_path, IO, {"max": given}, [ROUTE])
     assert not model.warnings
     assert isinstance(model.dispatchables["max"].desc, ActivationHardmaxDesc)
     result = model.dispatchables["max"](jnp.array([[1, 5, 5], [0, -1, -2]], jnp.float32))
@@ -285,7 +285,7 @@ def test_operators_may_be_spelled_in_several_ways(tmp_path: Path, given: Any) ->
 
 
 def test_dispatchables_work_with_transformations(tmp_path: Path) -> None:
-    route = loaded(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE]).dispatchables["max"]
+    route = load_model(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE]).dispatchables["max"]
     rows = jnp.arange(12, dtype="float32").reshape(2, 2, 3)
     expected = route(rows[0])
     assert_same_bits(jax.jit(route)(input=rows[0]), expected)
@@ -322,10 +322,10 @@ def test_dispatchables_work_with_transformations(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_dispatchables_are_refused_with_the_reason(tmp_path: Path, given: Any, message: str) -> None:
-    found = findings(tmp_path, {}, {"max": given})
+    reported = findings(tmp_path, {}, {"max": given})
     commands = findings(tmp_path, IO, {"max": given}, [ROUTE])
-    assert_message((found or commands)[0], message)
-    assert len(found or commands) == 1
+    assert_message((reported or commands)[0], message)
+    assert len(reported or commands) == 1
 
 
 def test_all_findings_in_a_part_are_reported(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_all_findings_in_a_part_are_reported(tmp_path: Path) -> None:
     binding = {"name": "inn", "elementOffset": -1, "counter": 5}
     resources = {"in": listed("INT8", [300], sizeInBytes="x", initialValuesOffsetInBytes=-1)}
     command = {"type": "writeFile", "resource": "inn", "targetPath": "..", "dimensions": 3}
-    found = findings(tmp_path, resources, {"top": operator}, [dispatch("top", InputTensor=binding), command])
+    reported = findings(tmp_path, resources, {"top": operator}, [dispatch("top", InputTensor=binding), command])
     places = {
         "resources.in.": "initialValues[0] sizeInBytes initialValuesOffsetInBytes",
         "dispatchables.top.desc.": "AxisDirection InputTensor.DataType InputTensor.Sizes[1] InputTensor.Flags[1]"
@@ -344,8 +344,8 @@ def test_all_findings_in_a_part_are_reported(tmp_path: Path) -> None:
         "commands[0].bindings.InputTensor.": "name elementOffset counter",
         "commands[1].": "resource targetPath dimensions",
     }
-    told = [one.partition(": ")[2].partition(" must")[0] for one in found]
-    assert told == [place + field for place, fields in places.items() for field in fields.split()]
+    fields_reported = [finding.partition(": ")[2].partition(" must")[0] for finding in reported]
+    assert fields_reported == [place + field for place, fields in places.items() for field in fields.split()]
 
 
 def test_a_name_that_is_given_twice_is_refused(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_each_finding_is_reported_with_its_line(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_the_level_apply(tmp_path: Path) -> None:
-    path = written(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE])
+    path = write_model(tmp_path, IO, {"max": hardmax(2, 3)}, [ROUTE])
     load(path, feature_level="3_0")
     with pytest.raises(InvalidModel) as refused:
         load(path, feature_level="1_0")
@@ -422,7 +422,7 @@ def test_ignored_parts_of_a_model_give_warnings(tmp_path: Path) -> None:
     resources = IO | {"in": zeros("FLOAT32", 6, comment="x", sizeInByte=4), "$ignored": zeros("INT8", 1)}
     binding = {"name": "in", "elementOffset": 0, "elementCount": 6, "elementStride": 4, "//": "a remark"}
     commands = [dispatch("max", InputTensor=binding, OutputTensor="out", Bias="in")]
-    path = written(tmp_path, resources, {"max": max_ | {"execution": "x"}}, commands)
+    path = write_model(tmp_path, resources, {"max": max_ | {"execution": "x"}}, commands)
     parts = json.loads(path.read_text()) | {"$schema": "./_schema.json", "Resources": {}}
     path.write_text(json.dumps(parts))
     buffer = "initialValuesDataType, initialValues, initialValuesOffsetInBytes, sizeInBytes, resampleSize, resampleMode"
@@ -464,7 +464,7 @@ def test_ignored_parts_of_a_model_give_warnings(tmp_path: Path) -> None:
 def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, offset: int) -> None:
     struct = STRUCT | {"initialValuesDataType": "UNKNOWN", "sizeInBytes": 64}
     commands = [ROUTE, dispatch("max", InputTensor=binding, OutputTensor="out")]
-    model = loaded(tmp_path, IO | {"in": zeros("FLOAT32", 16), "struct": struct}, {"max": hardmax(2, 3)}, commands)
+    model = load_model(tmp_path, IO | {"in": zeros("FLOAT32", 16), "struct": struct}, {"max": hardmax(2, 3)}, commands)
     name = binding[0] if isinstance(binding, list) else binding
     name = name if isinstance(name, str) else name["name"]
     assert model.commands[1].bindings["input"] == Binding(name, offset)  # type: ignore[union-attr]
@@ -490,10 +490,10 @@ def test_bindings_are_a_name_an_object_or_a_list(tmp_path: Path, binding: Any, o
 def test_invalid_bindings_are_refused_with_the_reason(tmp_path: Path, binding: Any, message: str) -> None:
     resources = IO | {"struct": STRUCT | {"sizeInBytes": 64}}
     commands = [dispatch("max", InputTensor=binding, OutputTensor="out")]
-    (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
-    assert f"commands[0].bindings.InputTensor{message}" in found
-    (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [dispatch("max", InputTensor="in")])
-    assert "commands[0].bindings.OutputTensor must be bound; got none" in found
+    (finding,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
+    assert f"commands[0].bindings.InputTensor{message}" in finding
+    (finding,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [dispatch("max", InputTensor="in")])
+    assert "commands[0].bindings.OutputTensor must be bound; got none" in finding
 
 
 def test_absent_tensors_must_not_be_bound(tmp_path: Path) -> None:
@@ -501,22 +501,22 @@ def test_absent_tensors_must_not_be_bound(tmp_path: Path) -> None:
     desc |= {"DiagonalFillBegin": 0, "DiagonalFillEnd": 1}
     operator = {"type": "DIAGONAL_MATRIX1", "desc": desc}
     assert not findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", OutputTensor="out")])
-    (found,) = findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", InputTensor="in", OutputTensor="out")])
-    assert found.endswith("commands[0].bindings.InputTensor must not be bound, because the desc has no such tensor")
+    (finding,) = findings(tmp_path, IO, {"eye": operator}, [dispatch("eye", InputTensor="in", OutputTensor="out")])
+    assert finding.endswith("commands[0].bindings.InputTensor must not be bound, because the desc has no such tensor")
 
 
 def test_tensors_owned_by_dml_are_bound_at_initialization(tmp_path: Path) -> None:
     owned = hardmax(2, 3, input={"Flags": "OWNED_BY_DML"}) | {"bindings": {"InputTensor": "in"}}
-    model = loaded(tmp_path, IO, {"max": owned}, [dispatch("max", OutputTensor="out")])
+    model = load_model(tmp_path, IO, {"max": owned}, [dispatch("max", OutputTensor="out")])
     assert model.dispatchables["max"].bindings == {"input": Binding("in")}
     assert [point.is_owned for point in model.dispatchables["max"].points] == [True, False]
-    (found,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
+    (finding,) = findings(tmp_path, IO, {"max": owned}, [ROUTE])
     rule = "bindings.InputTensor must be bound {}, not here, because of its Flags"
-    assert f"commands[0].{rule.format('at initialization')}" in found
-    (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])
-    assert f"dispatchables.max.{rule.format('in a dispatch')}" in found
-    (found,) = findings(tmp_path, IO, {"max": hardmax(2, 3, input={"Flags": "OWNED_BY_DML"})})
-    assert "dispatchables.max.bindings.InputTensor must be bound; got none" in found
+    assert f"commands[0].{rule.format('at initialization')}" in finding
+    (finding,) = findings(tmp_path, IO, {"max": hardmax(2, 3) | {"bindings": {"InputTensor": "in"}}}, [ROUTE])
+    assert f"dispatchables.max.{rule.format('in a dispatch')}" in finding
+    (finding,) = findings(tmp_path, IO, {"max": hardmax(2, 3, input={"Flags": "OWNED_BY_DML"})})
+    assert "dispatchables.max.bindings.InputTensor must be bound; got none" in finding
 
 
 def test_outputs_must_not_overlap(tmp_path: Path) -> None:
@@ -531,25 +531,25 @@ def test_outputs_must_not_overlap(tmp_path: Path) -> None:
     commands = [dispatch("list", InputTensor="in", OutputCountTensor=apart, OutputCoordinatesTensor="both")]
     assert not findings(tmp_path, resources, {"list": nonzero}, commands)
     apart["elementOffset"] = 4
-    (found,) = findings(tmp_path, resources, {"list": nonzero}, commands)
-    assert found.endswith("OutputCoordinatesTensor must not overlap OutputCountTensor; got both in 'both'")
+    (finding,) = findings(tmp_path, resources, {"list": nonzero}, commands)
+    assert finding.endswith("OutputCoordinatesTensor must not overlap OutputCountTensor; got both in 'both'")
 
 
 def test_an_unaligned_offset_gives_a_warning_about_directml(tmp_path: Path) -> None:
     resources = {"in": zeros("FLOAT32", 16), "out": zeros("FLOAT32", 6)}
     commands = [dispatch("max", InputTensor={"name": "in", "elementOffset": 1}, OutputTensor="out")]
-    model = loaded(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
+    model = load_model(tmp_path, resources, {"max": hardmax(2, 3)}, commands)
     (warning,) = model.warnings
     assert str(warning).endswith("InputTensor must begin at a multiple of 16 bytes for DirectML; got 4")
     aligned = hardmax(2, 3, input={"GuaranteedBaseOffsetAlignment": 4})
-    assert not loaded(tmp_path, resources, {"max": aligned}, commands).warnings
+    assert not load_model(tmp_path, resources, {"max": aligned}, commands).warnings
 
 
 def test_a_tensor_that_strides_make_huge_is_refused(tmp_path: Path) -> None:
     huge = hardmax(60000, 60000, input={"Strides": [0, 0]}, output={"Strides": [0, 0]})
-    found = findings(tmp_path, IO, {"max": huge}, [ROUTE])
+    reported = findings(tmp_path, IO, {"max": huge}, [ROUTE])
     given = "FLOAT32 {60000,60000} strides {0,0}"
-    assert [one.split(": ")[1] for one in found] == [
+    assert [finding.split(": ")[1] for finding in reported] == [
         f"dispatchables.max.desc.{name}.Sizes must describe at most 2147483648 bytes; got {given}"
         for name in ("InputTensor", "OutputTensor")
     ]
@@ -571,8 +571,10 @@ def test_one_target_file_may_not_be_a_folder_of_another(tmp_path: Path, order: i
     commands = [write("a/b"), write("a/b-"), write("a/b/c\\d"), write("z")][::order]
     message = rf"commands\[{2 if order > 0 else 1}\]\.targetPath must not use another file .*; got 'a/b/c/d'"
     with pytest.raises(InvalidModel, match=message):
-        load(written(tmp_path, {"in": listed("INT8", [1])}, commands=commands))
-    load(written(tmp_path, {"in": listed("INT8", [1])}, commands=[write(x) for x in ("a/b", "a/c", "a/b", "A/B/c")]))
+        load(write_model(tmp_path, {"in": listed("INT8", [1])}, commands=commands))
+    load(
+        write_model(tmp_path, {"in": listed("INT8", [1])}, commands=[write(x) for x in ("a/b", "a/c", "a/b", "A/B/c")])
+    )
 
 
 @pytest.mark.parametrize(
@@ -609,13 +611,13 @@ def test_one_target_file_may_not_be_a_folder_of_another(tmp_path: Path, order: i
 )
 def test_invalid_commands_are_refused_with_the_reason(tmp_path: Path, command: Any, message: str) -> None:
     resources = IO | {"struct": STRUCT, "ints": zeros("INT32", 4), "huge": zeros("INT8", 1, sizeInBytes=2**24 + 1)}
-    (found,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [command])
-    assert message in found
+    (finding,) = findings(tmp_path, resources, {"max": hardmax(2, 3)}, [command])
+    assert message in finding
 
 
 def test_command_names_ignore_case(tmp_path: Path) -> None:
     commands = [ROUTE | {"type": "Dispatch", "threadGroupCount": [1, 1, 1]}, {"type": "PRINT", "resource": "out"}]
-    assert loaded(tmp_path, IO, {"max": hardmax(2, 3)}, commands).commands[1] == Print("out")
+    assert load_model(tmp_path, IO, {"max": hardmax(2, 3)}, commands).commands[1] == Print("out")
 
 
 # Files that are not models
@@ -684,14 +686,14 @@ def test_unusable_files_are_refused_unread(tmp_path: Path) -> None:
     ids=["odd", "controls"],
 )
 def test_odd_names_and_escapes_are_quoted(tmp_path: Path, name: str, spelled: str) -> None:
-    (found,) = findings(tmp_path, {name: 3})
-    assert found == f"3: resources[{spelled}] must be an object; got 3"
+    (finding,) = findings(tmp_path, {name: 3})
+    assert finding == f"3: resources[{spelled}] must be an object; got 3"
 
 
 def test_findings_are_bounded(tmp_path: Path) -> None:
-    found = findings(tmp_path, {}, {}, [3] * 5000)
-    assert len(found) == 1001
-    assert found[-1] == "1004: only 1000 findings are listed; the rest of the model was not read"
+    reported = findings(tmp_path, {}, {}, [3] * 5000)
+    assert len(reported) == 1001
+    assert reported[-1] == "1004: only 1000 findings are listed; the rest of the model was not read"
     names = {f"r{i}": {"initialValues": [{"type": "INT8", "value": 1}]} for i in range(5000)}
     wrong = {"type": "ACTIVATION_HARDMAX", "desc": {}}
     assert len(findings(tmp_path, names, {"a": wrong}, [{"type": "print", "resource": "unknown"}] * 5000)) == 1001
@@ -709,9 +711,9 @@ def test_messages_are_bounded(tmp_path: Path) -> None:
         "d": hardmax(2, 3, input={"Flags": long}),
     }
     commands = [{"type": long}, dispatch(long), {"type": "print", "resource": long}, write(f"../{long}")]
-    found = findings(tmp_path, resources, operators, commands)
-    assert len(found) == 13
-    assert max(map(len, found)) < 700
+    reported = findings(tmp_path, resources, operators, commands)
+    assert len(reported) == 13
+    assert max(map(len, reported)) < 700
 
 
 ODD = "a\n  x.json:1: resources must\x1b[31m be\u2028\x7f\x9b"
@@ -740,13 +742,13 @@ def test_model_texts_cannot_act_on_a_terminal(tmp_path: Path) -> None:
         write(ODD, "raw"),
         dispatch("bound", InputTensor=ODD, OutputTensor={"name": ODD, ODD: 1}),
     ]
-    path = written(tmp_path, resources, dispatchables, commands)
+    path = write_model(tmp_path, resources, dispatchables, commands)
     path = path.rename(tmp_path / f"{ODD}.json")
     with pytest.raises(InvalidModel) as refused:
         load(path)
-    told = [*refused.value.findings, *refused.value.warnings]
-    assert len(told) > 18
-    assert all(text.isprintable() for one in told for text in (str(one), one.path, one.message))
+    problems = [*refused.value.findings, *refused.value.warnings]
+    assert len(problems) > 18
+    assert all(text.isprintable() for problem in problems for text in (str(problem), problem.path, problem.message))
     assert str(refused.value).count("\n") == len(refused.value.findings) - 1
     with pytest.raises(UnreadableModel) as unread:
         load(tmp_path / f"{ODD}no.json")

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 from helpers import SAMPLED, assert_same_bits, needs_x32, needs_x64
-from models import MODELS, dispatch, hardmax, listed, loaded, run, tensor, write_file, zeros
+from models import MODELS, dispatch, hardmax, listed, load_model, run, tensor, write_file, zeros
 
 from dmljax.directml import OPERATORS
 from dmljax.dxdispatch.execution import Dispatched, Execution, Printed, Repetition, Written
 from dmljax.dxdispatch.model import DispatchModel, InvalidModel
-from dmljax.dxdispatch.printing import printed_pieces
+from dmljax.dxdispatch.printing import print_pieces
 from dmljax.dxdispatch.reading.reader import load
 from dmljax.examples import examples_of
 
@@ -57,7 +57,7 @@ def test_a_partial_write_leaves_the_rest_untouched(tmp_path: Path) -> None:
     strided = hardmax(2, 2, output={"Strides": [4, 2]})
     resources = {"in": listed("FLOAT32", [1, 2, 2, 1]), "out": listed("FLOAT32", [9] * 9 + [7])}
     binding = {"name": "out", "elementOffset": 1}
-    model = loaded(tmp_path, resources, {"max": strided}, [dispatch("max", InputTensor="in", OutputTensor=binding)])
+    model = load_model(tmp_path, resources, {"max": strided}, [dispatch("max", InputTensor="in", OutputTensor=binding)])
     assert run(model).values("out").tolist() == [9, 0, 9, 1, 9, 1, 9, 0, 9, 7]
 
 
@@ -75,7 +75,7 @@ def test_a_buffer_has_views_of_several_types(tmp_path: Path) -> None:
     resources = {"x": listed("FLOAT32", [1.0, 0.0]), "out": zeros("UINT8", 4)}
     index = {"name": "x", "elementOffset": 1}
     commands = [dispatch("get", InputTensor="x", IndicesTensor=index, OutputTensor="out")]
-    execution = run(loaded(tmp_path, resources, {"get": gather}, commands))
+    execution = run(load_model(tmp_path, resources, {"get": gather}, commands))
     assert execution.values("out").tolist() == [0, 0, 0, 0]
     execution.buffers["x"][4:8] = np.frombuffer(np.int32(3).tobytes(), np.uint8)
     execution.result(0)
@@ -85,9 +85,9 @@ def test_a_buffer_has_views_of_several_types(tmp_path: Path) -> None:
 def test_an_operator_may_write_where_it_reads(tmp_path: Path) -> None:
     resources = {"x": listed("FLOAT32", [5, 6, 7, 8])}
     in_place = dispatch("eye", InputTensor="x", OutputTensor="x")
-    assert run(loaded(tmp_path, resources, {"eye": IDENTITY_1}, [in_place])).values("x").tolist() == [1, 6, 7, 1]
+    assert run(load_model(tmp_path, resources, {"eye": IDENTITY_1}, [in_place])).values("x").tolist() == [1, 6, 7, 1]
     transposed = IDENTITY_1 | {"OutputTensor": tensor("FLOAT32", 2, 2, Strides=[1, 2])}
-    model = loaded(tmp_path, resources, {"eye": transposed}, [in_place])
+    model = load_model(tmp_path, resources, {"eye": transposed}, [in_place])
     assert run(model).values("x").tolist() == [1, 7, 6, 1]
     again = Execution(model)  # each iteration and each run continues with the values that the last one left
     again.result(0, Repetition(iterations=2, runs=2))
@@ -105,14 +105,16 @@ def test_owned_tensors_keep_their_initial_values(tmp_path: Path) -> None:
     eye = IDENTITY_1 | {"InputTensor": owned, "bindings": {"InputTensor": "x"}}
     resources = {"x": listed("FLOAT32", [5, 6, 7, 8]), "out": zeros("FLOAT32", 4)}
     commands = [dispatch("max", InputTensor="out", OutputTensor="x"), dispatch("eye", OutputTensor="out")]
-    execution = run(loaded(tmp_path, resources, {"eye": eye, "max": hardmax(2, 2)}, commands))
+    execution = run(load_model(tmp_path, resources, {"eye": eye, "max": hardmax(2, 2)}, commands))
     assert execution.values("x").tolist() == [1, 0, 1, 0]
     assert execution.values("out").tolist() == [1, 6, 7, 1]
 
 
 def test_an_optional_tensor_may_be_absent(tmp_path: Path) -> None:
     without = IDENTITY_1 | {"InputTensor": None}
-    model = loaded(tmp_path, {"x": listed("FLOAT32", [9] * 4)}, {"eye": without}, [dispatch("eye", OutputTensor="x")])
+    model = load_model(
+        tmp_path, {"x": listed("FLOAT32", [9] * 4)}, {"eye": without}, [dispatch("eye", OutputTensor="x")]
+    )
     assert run(model).values("x").tolist() == [1, 0, 0, 1]
 
 
@@ -149,7 +151,7 @@ def largest_of_three(folder: Path, data_type: str, index_type: str, values: list
     }
     largest |= {"Axes": [0], "AxisDirection": "INCREASING"}
     resources = {"x": listed(data_type, values), "out": zeros(index_type, 1)}
-    return loaded(folder, resources, {"top": largest}, [dispatch("top", InputTensor="x", OutputTensor="out")])
+    return load_model(folder, resources, {"top": largest}, [dispatch("top", InputTensor="x", OutputTensor="out")])
 
 
 @needs_x32
@@ -169,7 +171,7 @@ def test_a_64_bit_model_runs(tmp_path: Path) -> None:
 
 
 def printed(name: str, values: Any, *, verbose: bool) -> str:
-    return "".join(printed_pieces(name, values, verbose=verbose))
+    return "".join(print_pieces(name, values, verbose=verbose))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_a_resource_is_shown_without_its_padding(tmp_path: Path) -> None:
         "room": listed("FLOAT32", [1, 2], sizeInBytes=64),
         "later": listed("FLOAT32", [1, 2], sizeInBytes=64, initialValuesOffsetInBytes=8),
     }
-    execution = Execution(loaded(tmp_path, resources))
+    execution = Execution(load_model(tmp_path, resources))
     assert [execution.values(name).tolist() for name in resources] == [[1, 2, 3, 4, 5], [1, 2], [0, 0, 1, 2]]
 
 
@@ -225,7 +227,7 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
         write_file("x.dat"),
         write_file("none.npy", dimensions=[0]),
     ]
-    model = loaded(tmp_path, resources, {}, commands)
+    model = load_model(tmp_path, resources, {}, commands)
     execution = Execution(model, output_path=tmp_path / "out")
     results = [execution.result(index) for index in range(4)]
     assert results[0] == Written("x", tmp_path / "out" / "x.npy")
@@ -238,7 +240,7 @@ def test_files_are_written_into_the_folder_that_is_named(tmp_path: Path) -> None
 
 def test_no_file_is_written_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.dat")])
+    model = load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.dat")])
     message = r"commands\[0\].targetPath: no output folder"
     with pytest.raises(InvalidModel, match=message):
         Execution(model)
@@ -255,7 +257,7 @@ def test_links_and_special_files_are_refused_as_targets(tmp_path: Path, target: 
     (out / "link").symlink_to(elsewhere)
     (out / "file.dat").symlink_to(elsewhere / "file.dat")
     (out / "loop").symlink_to(out / "loop")
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target)])
+    model = load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target)])
     with pytest.raises(InvalidModel, match=r"commands\[0\].targetPath must"):
         run(model, output_path=out)
     assert not list(elsewhere.iterdir())
@@ -263,7 +265,7 @@ def test_links_and_special_files_are_refused_as_targets(tmp_path: Path, target: 
 
 def test_a_link_created_later_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("a/x.dat")])
+    model = load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("a/x.dat")])
     execution = Execution(model, output_path=tmp_path / "out")
     (tmp_path / "out" / "a").symlink_to(tmp_path)
     with pytest.raises(InvalidModel, match="must be a file inside"):
@@ -278,7 +280,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, target: str, is_t
     if is_there:
         (out / target).parent.mkdir(parents=True)
         (out / target).write_bytes(b"precious")
-    model = loaded(tmp_path, {"x": zeros("INT8", 2**20)}, {}, [write_file(target)])
+    model = load_model(tmp_path, {"x": zeros("INT8", 2**20)}, {}, [write_file(target)])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
     try:
@@ -298,7 +300,7 @@ def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(np.lib.format, "write_array", interrupted)
-    model = loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.npy")])
+    model = load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file("x.npy")])
     with pytest.raises(KeyboardInterrupt):
         run(model, output_path=tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
@@ -311,7 +313,10 @@ def test_a_written_file_has_the_mode_of_an_ordinary_write(tmp_path: Path) -> Non
     (tmp_path / "plain").write_bytes(b"")
     (tmp_path / "link.dat").symlink_to("kept.dat")
     targets = ("new.dat", "link.dat", "other.dat")
-    run(loaded(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target) for target in targets]), output_path=tmp_path)
+    run(
+        load_model(tmp_path, {"x": zeros("INT8", 4)}, {}, [write_file(target) for target in targets]),
+        output_path=tmp_path,
+    )
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.dat")}
     plain = (tmp_path / "plain").stat().st_mode & 0o777
     assert modes == {"new.dat": plain, "kept.dat": 0o640, "link.dat": 0o640, "other.dat": 0o606}
@@ -329,25 +334,25 @@ def test_images_are_read_and_written(tmp_path: Path, suffix: str, channels: int,
         pytest.skip("JPEG has no fourth channel: tested below")
     values = np.linspace(-0.2, 1.2, channels * 16 * 8).astype(np.float32).reshape(1, channels, 16, 8)
     resources = {"x": listed(data_type, values.ravel().tolist())}
-    model = loaded(tmp_path, resources, {}, [write_file("x" + suffix, dimensions=[1, channels, 16, 8])])
+    model = load_model(tmp_path, resources, {}, [write_file("x" + suffix, dimensions=[1, channels, 16, 8])])
     run(model, output_path=tmp_path)
     with image_module.open(tmp_path / f"x{suffix}") as image:
         assert (image.size, len(image.getbands())) == ((8, 16), channels)
     read = {"y": listed(data_type, {"sourcePath": "x" + suffix}, resampleSize=[1, channels, 16, 8])}
-    back = Execution(loaded(tmp_path, read)).values("y").reshape(values.shape)
+    back = Execution(load_model(tmp_path, read)).values("y").reshape(values.shape)
     # One step of 8 bits, plus FLOAT16's rounding; JPEG loses more.
     tolerance = 0.05 if suffix == ".jpg" else 1.1 / 255
     np.testing.assert_allclose(back.astype(np.float32), values.clip(0, 1), atol=tolerance)
     scaled = {"y": listed(data_type, {"sourcePath": "x" + suffix}, resampleSize=[1, channels, 4, 2])}
-    assert Execution(loaded(tmp_path, scaled)).values("y").size == channels * 4 * 2
+    assert Execution(load_model(tmp_path, scaled)).values("y").size == channels * 4 * 2
     natural = {"y": listed(data_type, {"sourcePath": "x" + suffix})}
-    assert Execution(loaded(tmp_path, natural)).values("y").size == 3 * 16 * 8
+    assert Execution(load_model(tmp_path, natural)).values("y").size == 3 * 16 * 8
 
 
 def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image", reason="images are an extra")
     command = write_file("x.jpg", dimensions=[1, 1, 1, 70_000])  # JPEG ends at 65,500
-    model = loaded(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])
+    model = load_model(tmp_path, {"x": zeros("FLOAT32", 70_000)}, {}, [command])
     with pytest.raises(InvalidModel, match="targetPath must be a writable file"):
         run(model, output_path=tmp_path)
     assert not (tmp_path / "x.jpg").exists()
@@ -355,18 +360,18 @@ def test_an_image_that_no_encoder_takes_is_refused(tmp_path: Path) -> None:
 
 def test_printed_values_do_not_change_with_the_buffer(tmp_path: Path) -> None:
     commands = [{"type": "print", "resource": "x"}, dispatch("eye", InputTensor="x", OutputTensor="x")]
-    execution = Execution(loaded(tmp_path, {"x": listed("FLOAT32", [5, 6, 7, 8])}, {"eye": IDENTITY_1}, commands))
-    seen = execution.result(0)
+    execution = Execution(load_model(tmp_path, {"x": listed("FLOAT32", [5, 6, 7, 8])}, {"eye": IDENTITY_1}, commands))
+    printed = execution.result(0)
     execution.result(1)
-    assert isinstance(seen, Printed)
-    assert seen.values.tolist() == [5, 6, 7, 8]
+    assert isinstance(printed, Printed)
+    assert printed.values.tolist() == [5, 6, 7, 8]
 
 
 def test_an_image_keeps_its_pixels(tmp_path: Path) -> None:
     image_module = pytest.importorskip("PIL.Image", reason="images are an extra")
     pixels = np.arange(24, dtype="uint8").reshape(2, 4, 3)
     image_module.fromarray(pixels).save(tmp_path / "x.png")
-    model = loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"}, resampleSize=[1, 3, 2, 4])})
+    model = load_model(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"}, resampleSize=[1, 3, 2, 4])})
     expected = pixels.transpose(2, 0, 1).astype(np.float32) / np.float32(255)
     assert_same_bits(Execution(model).values("x"), expected.ravel())
 
@@ -387,11 +392,11 @@ def test_invalid_images_are_refused_with_the_reason(tmp_path: Path, fields: Any,
     image_module.fromarray(np.zeros((2, 2, 3), "uint8")).save(tmp_path / "x.png")
     (tmp_path / "no.png").write_bytes(b"nothing of the kind")
     with pytest.raises(InvalidModel, match=message):
-        loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"}) | fields})
+        load_model(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"}) | fields})
 
 
 def test_missing_image_support_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     (tmp_path / "x.png").write_bytes(b"")
     with pytest.raises(InvalidModel, match=r"an image needs Pillow \(pip install .*\[images\]'\)"):
-        loaded(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"})})
+        load_model(tmp_path, {"x": listed("FLOAT32", {"sourcePath": "x.png"})})

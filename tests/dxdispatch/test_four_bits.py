@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import dispatch, findings, listed, loaded, run, tensor, write_file, zeros
+from models import dispatch, findings, listed, load_model, run, tensor, write_file, zeros
 
 from dmljax.dxdispatch import DispatchModel, Execution
-from dmljax.dxdispatch.printing import json_values, printed_pieces, result_json
+from dmljax.dxdispatch.printing import json_values, print_pieces, result_json
 
 
 def bytes_and_values(model: DispatchModel, name: str = "x") -> tuple[str, list[int]]:
@@ -31,23 +31,23 @@ def bytes_and_values(model: DispatchModel, name: str = "x") -> tuple[str, list[i
 def test_initial_values_of_every_form(
     data_type: str, given: Any, stored: str, expected: list[int], tmp_path: Path
 ) -> None:
-    model = loaded(tmp_path, {"x": listed(data_type, given)})
+    model = load_model(tmp_path, {"x": listed(data_type, given)})
     assert bytes_and_values(model) == (stored, expected)
 
 
 def test_sizes_and_offsets_count_bytes(tmp_path: Path) -> None:
     given = listed("UINT4", [1, 2, 3], sizeInBytes=5, initialValuesOffsetInBytes=1)
-    assert bytes_and_values(loaded(tmp_path, {"x": given})) == ("0021030000", [0, 0, 1, 2, 3])
-    (found,) = findings(tmp_path, {"x": listed("UINT4", [1, 2, 3], sizeInBytes=1)})
-    assert "sizeInBytes must be at least 2, for 2 bytes of initialValues from byte 0 on; got 1" in found
+    assert bytes_and_values(load_model(tmp_path, {"x": given})) == ("0021030000", [0, 0, 1, 2, 3])
+    (finding,) = findings(tmp_path, {"x": listed("UINT4", [1, 2, 3], sizeInBytes=1)})
+    assert "sizeInBytes must be at least 2, for 2 bytes of initialValues from byte 0 on; got 1" in finding
 
 
 def test_files_hold_packed_bytes_or_one_byte_per_element(tmp_path: Path) -> None:
     (tmp_path / "x.dat").write_bytes(bytes([0x21, 0x8F]))
-    model = loaded(tmp_path, {"x": listed("INT4", {"sourcePath": "x.dat"})})
+    model = load_model(tmp_path, {"x": listed("INT4", {"sourcePath": "x.dat"})})
     assert bytes_and_values(model) == ("218f0000", [1, 2, -1, -8])
     np.save(tmp_path / "x.npy", np.array([[1, -8, 7]], "int8"))
-    model = loaded(tmp_path, {"x": listed("INT4", {"sourcePath": "x.npy"})})
+    model = load_model(tmp_path, {"x": listed("INT4", {"sourcePath": "x.npy"})})
     assert bytes_and_values(model) == ("81070000", [1, -8, 7])
 
 
@@ -63,8 +63,8 @@ def test_files_hold_packed_bytes_or_one_byte_per_element(tmp_path: Path) -> None
 )
 def test_invalid_files_are_refused_with_the_reason(data_type: str, array: Any, message: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", array)
-    (found,) = findings(tmp_path, {"x": listed(data_type, {"sourcePath": "x.npy"})})
-    assert message in found
+    (finding,) = findings(tmp_path, {"x": listed(data_type, {"sourcePath": "x.npy"})})
+    assert message in finding
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_invalid_files_are_refused_with_the_reason(data_type: str, array: Any, m
     ],
 )
 def test_invalid_values_are_refused_with_the_reason(given: Any, message: str, tmp_path: Path) -> None:
-    (found,) = findings(tmp_path, {"x": listed("UINT4", given)})
-    assert message in found
+    (finding,) = findings(tmp_path, {"x": listed("UINT4", given)})
+    assert message in finding
 
 
 def test_integers_of_4_bits_are_printed_as_numbers(tmp_path: Path) -> None:
-    execution = Execution(loaded(tmp_path, {"x": listed("INT4", [0, -8, 7, 5, -1]), "y": listed("UINT4", [15])}))
+    execution = Execution(load_model(tmp_path, {"x": listed("INT4", [0, -8, 7, 5, -1]), "y": listed("UINT4", [15])}))
     values = execution.values("x")
-    assert "".join(printed_pieces("x", values, verbose=False)) == "Resource 'x': 0, -8, 7, 5, -1"
-    lines = "".join(printed_pieces("x", values, verbose=True)).splitlines()
+    assert "".join(print_pieces("x", values, verbose=False)) == "Resource 'x': 0, -8, 7, 5, -1"
+    lines = "".join(print_pieces("x", values, verbose=True)).splitlines()
     assert lines == ["Resource 'x':", "[0] 0 (0x0)", "[1] -8 (0x8)", "[2] 7 (0x7)", "[3] 5 (0x5)", "[4] -1 (0xF)"]
-    assert "".join(printed_pieces("y", execution.values("y"), verbose=True)) == "Resource 'y':\n[0] 15 (0xF)\n"
+    assert "".join(print_pieces("y", execution.values("y"), verbose=True)) == "Resource 'y':\n[0] 15 (0xF)\n"
     assert json_values(values) == [0, -8, 7, 5, -1]
 
 
@@ -96,7 +96,7 @@ def test_buffers_are_written_packed_or_one_byte_per_element(tmp_path: Path) -> N
     commands = [write_file("x.dat"), write_file("x.npy", dimensions=[1, 3]), write_file("all.npy")]
     resources = {"x": listed("INT4", [1, -8, 7]), "y": listed("UINT4", [15, 1])}
     commands.append(write_file("y.npy", "y", dimensions=[2]))
-    model = loaded(tmp_path, resources, {}, [*commands, {"type": "print", "resource": "x"}])
+    model = load_model(tmp_path, resources, {}, [*commands, {"type": "print", "resource": "x"}])
     execution = Execution(model, output_path=tmp_path)
     results = [execution.result(index) for index in range(5)]
     assert (tmp_path / "x.dat").read_bytes() == bytes([0x81, 0x07, 0, 0])
@@ -105,14 +105,14 @@ def test_buffers_are_written_packed_or_one_byte_per_element(tmp_path: Path) -> N
         array = np.load(tmp_path / f"{name}.npy")
         assert (array.dtype, array.tolist()) == (np.dtype(dtype), expected)
     assert result_json(results[4], 0) == {"type": "print", "resource": "x", "data_type": "INT4", "values": [1, -8, 7]}
-    (found,) = findings(tmp_path, resources, {}, [write_file("x.npy", dimensions=[9])])
-    assert "commands[0].dimensions must describe at most 8 elements; got (9,)" in found
+    (finding,) = findings(tmp_path, resources, {}, [write_file("x.npy", dimensions=[9])])
+    assert "commands[0].dimensions must describe at most 8 elements; got (9,)" in finding
 
 
 def test_operators_read_and_write_buffers_of_4_bits(tmp_path: Path) -> None:
     """Offsets of bindings count elements, two to a byte."""
     integers, floats, scale = tensor("INT4", 1, 3), tensor("FLOAT32", 1, 3), [tensor("FLOAT32", 1, 1)]
-    kind = {"QuantizationType": "SCALE", "QuantizationTensors": scale}
+    scheme = {"QuantizationType": "SCALE", "QuantizationTensors": scale}
     resources = {
         "x": listed("INT4", [0] * 32 + [1, -8, 7]),
         "scale": listed("FLOAT32", [0.5]),
@@ -120,21 +120,21 @@ def test_operators_read_and_write_buffers_of_4_bits(tmp_path: Path) -> None:
         "again": listed("INT4", [5] * 5, sizeInBytes=8),
     }
     dispatchables = {
-        "down": {"type": "DEQUANTIZE", "InputTensor": integers, **kind, "OutputTensor": floats},
-        "up": {"type": "QUANTIZE", "InputTensor": floats, **kind, "OutputTensor": integers},
+        "down": {"type": "DEQUANTIZE", "InputTensor": integers, **scheme, "OutputTensor": floats},
+        "up": {"type": "QUANTIZE", "InputTensor": floats, **scheme, "OutputTensor": integers},
     }
     source = {"name": "x", "elementOffset": 32}
     commands = [
         dispatch("down", InputTensor=source, QuantizationTensors=["scale"], OutputTensor="floats"),
         dispatch("up", InputTensor="floats", QuantizationTensors=["scale"], OutputTensor="again"),
     ]
-    model = loaded(tmp_path, resources, dispatchables, commands)
+    model = load_model(tmp_path, resources, dispatchables, commands)
     assert not model.warnings
     execution = run(model)
     assert execution.values("floats").tolist() == [0.5, -4, 3.5]
     assert execution.values("again").tolist() == [1, -8, 7, 5, 5]
     commands[0]["bindings"]["InputTensor"] = {"name": "x", "elementOffset": 31}
-    (found,) = findings(tmp_path, resources, dispatchables, commands)
-    assert "InputTensor.elementOffset must be even for elements of 4 bits; got 31" in found
+    (finding,) = findings(tmp_path, resources, dispatchables, commands)
+    assert "InputTensor.elementOffset must be even for elements of 4 bits; got 31" in finding
     commands[0]["bindings"]["InputTensor"] = {"name": "x", "elementOffset": 31, "elementSizeInBytes": 1}
     assert findings(tmp_path, resources, dispatchables, commands)[0].endswith("got 0, in 'x' from byte 31 on")

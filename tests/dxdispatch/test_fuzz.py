@@ -239,10 +239,10 @@ def odd_network(rng: random.Random) -> bytes:
 def _fields(message: Any) -> Any:
     """The fields of a message and of those inside it: each with its index, if it is repeated."""
     for field, value in message.ListFields():
-        for index, one in enumerate(value) if hasattr(value, "append") else [(None, value)]:
+        for index, element in enumerate(value) if hasattr(value, "append") else [(None, value)]:
             yield message, field, index
             if field.cpp_type == field.CPPTYPE_MESSAGE:
-                yield from _fields(one)
+                yield from _fields(element)
 
 
 def _odd_number_or_text(rng: random.Random, field: Any, value: Any) -> Any:
@@ -316,22 +316,22 @@ def attempt(folder: Path, data: bytes, rng: random.Random) -> str:
     arguments = [command[0], str(folder / "model.json"), *command[1:], *rng.choice([[], [], ["--json"]])]
     if command[0] == "run":
         arguments += rng.choice([[], ["--fuse"], ["--fuse", "-i", "2"]])
-    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()) as complained:
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
         status = main(arguments)
     assert status in ((0, 1, 2) if command[0] == "check" else (0, 2))
-    assert "--debug" not in complained.getvalue()  # which only unexpected errors suggest
-    assert bool(complained.getvalue().replace("warning: ", "")) or status < 2
-    assert len(said.getvalue()) + len(complained.getvalue()) < 1_000_000
+    assert "--debug" not in errors.getvalue()  # which only unexpected errors suggest
+    assert bool(errors.getvalue().replace("warning: ", "")) or status < 2
+    assert len(output.getvalue()) + len(errors.getvalue()) < 1_000_000
     if "--json" in arguments:
-        told = json.loads(said.getvalue())
+        report = json.loads(output.getvalue())
         if status == 2:
-            assert complained.getvalue().count("\n") == max(1, len(told["findings"])) + warnings_in(complained)
+            assert errors.getvalue().count("\n") == max(1, len(report["findings"])) + warnings_in(errors)
     elif command[0] == "check" and status < 2:
-        *findings, summary = said.getvalue().removesuffix("\n").split("\n")
+        *findings, summary = output.getvalue().removesuffix("\n").split("\n")
         count = sum(not finding.startswith("warning: ") for finding in findings)
         assert f": {count or 'no'} finding" in summary
     if status == 2 or command[0] == "check":
-        lines = (said if status < 2 else complained).getvalue().removesuffix("\n").split("\n")
+        lines = (output if status < 2 else errors).getvalue().removesuffix("\n").split("\n")
         assert all(line.isprintable() for line in lines)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     return f"{command[0]} {status}"

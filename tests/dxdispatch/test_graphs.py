@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import needs_x32
-from models import MODELS, dispatch, findings, listed, loaded, run, written, zeros
+from models import MODELS, dispatch, findings, listed, load_model, run, write_model, zeros
 from test_serialized import product_with_named_constants
 
 from dmljax import directml, serialized
@@ -43,20 +43,20 @@ def sums(data_type: str = "FLOAT32", size: int = 4) -> Graph:
 
 
 def test_graphs_are_bound_by_input_and_output_names(tmp_path: Path) -> None:
-    model = loaded(tmp_path, IO, {"product": GEMM}, [RUN])
+    model = load_model(tmp_path, IO, {"product": GEMM}, [RUN])
     execution = run(model)
     assert execution.values("out").tolist() == [10, 21, 0, 0]  # [1, 2] @ [[1, 3], [2, 4]] + [10, 20] / 2
     assert model.dispatchables["product"](np.array([[[[1, 2]]]], "float32")).ravel().tolist() == [10, 21]
 
 
-@pytest.mark.parametrize("kind", ["dmlSerializedGraph", "DMLSERIALIZEDGRAPH"])
+@pytest.mark.parametrize("type_name", ["dmlSerializedGraph", "DMLSERIALIZEDGRAPH"])
 @pytest.mark.parametrize("field", ["type", "Type"])
-def test_outputs_go_where_their_names_say(field: str, kind: str, tmp_path: Path) -> None:
+def test_outputs_go_where_their_names_say(field: str, type_name: str, tmp_path: Path) -> None:
     serialized.save(sums(), tmp_path / "sums.bin")
     resources = IO | {"other": zeros("FLOAT32", 8)}
     bindings: dict[str, Any] = {"x": "in", "the sum": "out", "a copy": {"name": "other", "elementOffset": 4}}
-    graph = {field: kind, "sourcePath": "sums.bin", "executionFlags": "NONE"}
-    model = loaded(tmp_path, resources, {"sums": graph}, [dispatch("sums", **bindings)])
+    graph = {field: type_name, "sourcePath": "sums.bin", "executionFlags": "NONE"}
+    model = load_model(tmp_path, resources, {"sums": graph}, [dispatch("sums", **bindings)])
     assert not model.warnings
     execution = Execution(model)
     for repetition in (Repetition(), Repetition(iterations=2, runs=2)):
@@ -73,7 +73,7 @@ def test_constants_are_found_next_to_the_graph(tmp_path: Path) -> None:
     (folder / "Partition_0.bin").write_bytes(product_with_named_constants("weights"))
     (folder / "weights.bin").write_bytes(np.array([[0, 10], [1, 0]], "float32").tobytes())
     product = GEMM | {"sourcePath": "deep\\Partition_0.bin"}  # as models from Windows spell it
-    model = loaded(tmp_path, IO, {"product": product}, [RUN], input_path=tmp_path / "inputs")
+    model = load_model(tmp_path, IO, {"product": product}, [RUN], input_path=tmp_path / "inputs")
     execution = run(model)
     assert execution.values("out").tolist() == [2, 10, 4, 30]
 
@@ -91,7 +91,7 @@ def test_constants_of_4_bits_are_read_as_the_operators_do(tmp_path: Path) -> Non
     serialized.save(graph, tmp_path / "scaled.bin")
     resources = {"scale": listed("FLOAT32", [0.5]), "y": zeros("FLOAT32", 5)}
     commands = [dispatch("scaled", scale="scale", y="y")]
-    model = loaded(tmp_path, resources, {"scaled": GEMM | {"sourcePath": "scaled.bin"}}, commands)
+    model = load_model(tmp_path, resources, {"scaled": GEMM | {"sourcePath": "scaled.bin"}}, commands)
     execution = run(model)
     assert execution.values("y").tolist() == [-4, 3.5, 0, 0.5, -0.5]
 
@@ -128,13 +128,13 @@ def test_invalid_graphs_are_refused_with_the_reason(graph: Any, bindings: Any, m
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(2**40)
     resources = IO | {"small": listed("FLOAT32", [1])}
-    (found,) = findings(tmp_path, resources, {"product": GEMM | graph}, [dispatch("product", **bindings)])
-    assert message in found
+    (finding,) = findings(tmp_path, resources, {"product": GEMM | graph}, [dispatch("product", **bindings)])
+    assert message in finding
     (tmp_path / "huge.bin").unlink()
 
 
 def test_the_rules_of_operators_hold_inside_graphs(tmp_path: Path) -> None:
-    model = written(tmp_path, IO, {"product": GEMM}, [RUN | {"bindings": {"x": "unknown", "y": "out"}}])
+    model = write_model(tmp_path, IO, {"product": GEMM}, [RUN | {"bindings": {"x": "unknown", "y": "out"}}])
     data = product_with_named_constants("w").replace(b"DATA_TYPE_FLOAT32", b"DATA_TYPE_UINT32\0")
     (tmp_path / "gemm.bin").write_bytes(data.replace(b"\x1c\0\0\0DML_TENSOR", b"\x1b\0\0\0DML_TENSOR"))
     (tmp_path / "w.bin").write_bytes(bytes(16))
@@ -152,7 +152,7 @@ def test_the_rules_of_operators_hold_inside_graphs(tmp_path: Path) -> None:
 
 def test_unknown_names_of_a_graph_give_a_warning(tmp_path: Path) -> None:
     graph = GEMM | {"bindings": {"weights": "in"}}  # which DxDispatch overwrites
-    model = loaded(tmp_path, IO, {"product": graph}, [RUN | {"bindings": {"x": "in", "y": "out", "Y": "out"}}])
+    model = load_model(tmp_path, IO, {"product": graph}, [RUN | {"bindings": {"x": "in", "y": "out", "Y": "out"}}])
     assert [f"{warning.path} {warning.message}" for warning in model.warnings] == [
         "dispatchables.product.bindings unknown field 'bindings' is ignored; known fields are type, Type, sourcePath, "
         "executionFlags",
@@ -164,20 +164,20 @@ def test_outputs_of_a_graph_must_not_overlap(tmp_path: Path) -> None:
     serialized.save(sums(), tmp_path / "sums.bin")
     graph = GEMM | {"sourcePath": "sums.bin"}
     commands = [dispatch("sums", **{"x": "in", "the sum": "out", "a copy": "out"})]
-    (found,) = findings(tmp_path, IO, {"sums": graph}, commands)
-    assert 'commands[0].bindings["a copy"] must not overlap ["the sum"]; got both in \'out\'' in found
+    (finding,) = findings(tmp_path, IO, {"sums": graph}, commands)
+    assert 'commands[0].bindings["a copy"] must not overlap ["the sum"]; got both in \'out\'' in finding
 
 
 def test_graphs_count_toward_a_models_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (tmp_path / "gemm.bin").stat().st_size
     monkeypatch.setattr(context, "MAX_MODEL_BYTES", 3 * size)
-    (found,) = findings(tmp_path, {}, dict.fromkeys("abcd", GEMM))
-    assert f"dispatchables.d.sourcePath must hold at most 0 bytes; got {size} in" in found
+    (finding,) = findings(tmp_path, {}, dict.fromkeys("abcd", GEMM))
+    assert f"dispatchables.d.sourcePath must hold at most 0 bytes; got {size} in" in finding
 
 
 @needs_x32
 def test_a_64_bit_graph_says_which_switch_it_needs(tmp_path: Path) -> None:
     serialized.save(sums("INT64"), tmp_path / "sums.bin")
-    model = loaded(tmp_path, {}, {"sums": GEMM | {"sourcePath": "sums.bin"}})
+    model = load_model(tmp_path, {}, {"sums": GEMM | {"sourcePath": "sums.bin"}})
     with pytest.raises(InvalidModel, match=r"dispatchables.sums.nodes.sum.*--x64 on the command line; got INT64"):
         Execution(model)

@@ -28,14 +28,14 @@ def hardmax_with(flags: str) -> str:
     return f"'max': {{'type': 'ACTIVATION_HARDMAX', 'InputTensor': {tensor}}}"
 
 
-def numbered(part: str, count: int) -> str:
+def number_copies(part: str, count: int) -> str:
     """Repeats `part`, with each copy's number for #."""
     return ",".join(part.replace("#", str(i)) for i in range(count))
 
 
 def growing(template: str, part: str) -> Callable[[int], str]:
     """Models with many copies of a part in place of the template's @."""
-    return lambda count: template.replace("@", numbered(part, count))
+    return lambda count: template.replace("@", number_copies(part, count))
 
 
 X = f"'x': {{{ONE_BYTE}}}"
@@ -57,8 +57,8 @@ MODELS = {
     "long_names_nearby": lambda count: growing(
         model(",".join(f"'{'x' * 40 * count}{i}': 3" for i in range(200)), "", "@"), PRINT
     )(count),
-    "fields_of_no_operator": lambda count: model("", FUSED.replace("@", numbered("'f#': 1", 40 * count))),
-    "many_dimensions": lambda count: model(X, "", WRITE.replace("@", numbered("4294967295", 40 * count))),
+    "fields_of_no_operator": lambda count: model("", FUSED.replace("@", number_copies("'f#': 1", 40 * count))),
+    "many_dimensions": lambda count: model(X, "", WRITE.replace("@", number_copies("4294967295", 40 * count))),
     "deep_targets": deep_targets,
 }
 

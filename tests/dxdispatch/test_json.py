@@ -46,18 +46,18 @@ def test_comments_in_a_long_list_cost_little() -> None:
 
 
 def test_each_element_of_a_plain_list_is_located_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    elements, found = text._elements, []
+    elements, located = text._elements, []
 
     def noted(*where: Any) -> Iterator[tuple[int, str]]:
         for element in elements(*where):
-            found.append(element)
+            located.append(element)
             yield element
 
     document = parse("[" + "1,\n" * 1000 + "]")
     monkeypatch.setattr(text, "_elements", noted)
     assert [document.line((index,)) for index in range(0, 900, 3)] == list(range(1, 901, 3))
     assert [document.line((index,)) for index in (7, 5, 5)] == [8, 6, 6]
-    assert len(found) == 1000
+    assert len(located) == 1000
 
 
 @pytest.mark.parametrize(

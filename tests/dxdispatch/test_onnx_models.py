@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import dispatch, findings, listed, loaded, run, written, zeros
+from models import dispatch, findings, listed, load_model, run, write_model, zeros
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
 
@@ -53,7 +53,7 @@ def rows(resource: str, *shape: int) -> dict[str, Any]:
 
 
 def ran(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, *, is_fused: bool = False) -> Execution:
-    model = loaded(folder, resources, dispatchables, commands)
+    model = load_model(folder, resources, dispatchables, commands)
     assert not model.warnings
     return run(fuse(model) if is_fused else model)
 
@@ -86,8 +86,8 @@ def test_each_dispatch_has_its_own_sizes(tmp_path: Path) -> None:
     assert [*execution.model.dispatchables] == ["concat", "concat (x0 3x2, x1 3x2)"]
     execution.result(0)
     assert execution.values("c").tolist() == [1, 2, 7, 8, *range(5, 13)]
-    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large, dispatch("concat (x0 3x2, x1 3x2)")])
-    assert "commands[2].dispatchable must be a dispatchable of the model; got 'concat (x0 3x2, x1 3x2)'" in found
+    (finding,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large, dispatch("concat (x0 3x2, x1 3x2)")])
+    assert "commands[2].dispatchable must be a dispatchable of the model; got 'concat (x0 3x2, x1 3x2)'" in finding
 
 
 def test_open_sizes_default_to_1(tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_inputs_with_defaults_may_be_bound(tmp_path: Path) -> None:
         ([{"x": x, "y": "c"}, {"x": x, "w": w, "y": "c"}], [8, 10, 12]),
     ]
     for bindings, expected in cases:
-        commands = [dispatch("sum", **one) for one in bindings]
+        commands = [dispatch("sum", **binding) for binding in bindings]
         execution = ran(tmp_path, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, commands)
         assert execution.values("c").tolist()[:3] == expected
-    found = findings(
+    reported = findings(
         tmp_path, DATA, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x=x, w=rows("b", 2))]
     )
-    assert "commands[0].bindings.w.shape must have size 3 for N, as in the inputs before it; got [2]" in found[0]
+    assert "commands[0].bindings.w.shape must have size 3 for N, as in the inputs before it; got [2]" in reported[0]
 
 
 def test_a_default_of_64_bits_needs_them_if_it_is_bound(tmp_path: Path) -> None:
@@ -172,21 +172,21 @@ def test_command_line_sizes_override_the_models(
     options: list[str], expected: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = [dispatch("concat", x0="a", x1="b", y="c"), {"type": "print", "resource": "c"}]
-    path = written(tmp_path, DATA, {"concat": denoted()}, commands)
+    path = write_model(tmp_path, DATA, {"concat": denoted()}, commands)
     try:
         main(["run", str(path), *options])
     except SystemExit as refused:
         assert refused.code == 2  # noqa: PT017
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     if isinstance(expected, str):
-        assert expected.format(path) in told.err
+        assert expected.format(path) in printed.err
     else:
-        assert told.out.endswith(f"Resource 'c': {', '.join(map(str, expected))}\n")
+        assert printed.out.endswith(f"Resource 'c': {', '.join(map(str, expected))}\n")
 
 
 def test_binding_shapes_override_bindings(tmp_path: Path) -> None:
     command = dispatch("concat", x0=rows("a", 1, 2), x1=rows("b", 1, 2), y="c")
-    loaded(tmp_path, DATA, {"concat": CONCAT}, [command])
+    load_model(tmp_path, DATA, {"concat": CONCAT}, [command])
     model = load(tmp_path / "model.json", binding_shapes={"x0": (2, 2), "x1": (2, 2), "y": (4, 2)})
     assert run(model).values("c").tolist() == [1, 2, 3, 4, 7, 8, 9, 10] + [0] * 4
     with pytest.raises(InvalidType, match=r"binding_shapes\.x0 must be a sequence of integers"):
@@ -214,7 +214,7 @@ def test_unbound_inputs_are_0_and_outputs_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_model_is_exported_for_the_sizes_of_its_dispatch(tmp_path: Path) -> None:
-    path = written(tmp_path, DATA, {"concat": CONCAT}, [dispatch("concat", x0=rows("a", 1, 2), x1="b", y="c")])
+    path = write_model(tmp_path, DATA, {"concat": CONCAT}, [dispatch("concat", x0=rows("a", 1, 2), x1="b", y="c")])
     assert main(["compile", str(path), "--for", "cpu", "-o", str(tmp_path / "concat.bin")]) == 0
     exported = jax.export.deserialize(bytearray((tmp_path / "concat.bin").read_bytes()))
     x = np.array([[1, 2]], np.float32)
@@ -222,16 +222,18 @@ def test_a_model_is_exported_for_the_sizes_of_its_dispatch(tmp_path: Path) -> No
 
 
 def test_models_are_read_even_if_no_dispatch_runs_them(tmp_path: Path) -> None:
-    assert not loaded(tmp_path, {}, {"concat": CONCAT}).dispatchables
-    (found,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
-    assert "dispatchables.concat.sourcePath must be a readable file; got" in found
+    assert not load_model(tmp_path, {}, {"concat": CONCAT}).dispatchables
+    (finding,) = findings(tmp_path, {}, {"concat": CONCAT | {"sourcePath": "no.onnx"}})
+    assert "dispatchables.concat.sourcePath must be a readable file; got" in finding
 
 
 def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> None:
     node = helper.make_node("Add", ["x", "x"], ["y"])
     onnx.save(model([node], [value("x", INT64, [2])], [value("y", INT64, [2])]), tmp_path / "sum.onnx")
     resources = {"x": listed("INT64", [2**40, -1]), "y": zeros("INT64", 2)}
-    read = loaded(tmp_path, resources, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x="x", y="y")])
+    read = load_model(
+        tmp_path, resources, {"sum": CONCAT | {"sourcePath": "sum.onnx"}}, [dispatch("sum", x="x", y="y")]
+    )
     try:
         execution = Execution(read)
     except InvalidModel as error:
@@ -272,8 +274,8 @@ def test_buffers_of_64_bits_do_not_depend_on_jax_enable_x64(tmp_path: Path) -> N
 def test_invalid_models_are_refused_with_the_reason(changes: Any, bindings: Any, message: str, tmp_path: Path) -> None:
     onnx.save(reshape({"sizes": np.array([4, 2])}), tmp_path / "reshape.onnx")
     resources = DATA | {"small": listed("FLOAT32", [1])}
-    found = findings(tmp_path, resources, {"concat": CONCAT | changes}, [dispatch("concat", **bindings)])
-    assert message in found[0]
+    reported = findings(tmp_path, resources, {"concat": CONCAT | changes}, [dispatch("concat", **bindings)])
+    assert message in reported[0]
 
 
 def reshape(constants: dict[str, Any] | None = None) -> onnx.ModelProto:
@@ -286,7 +288,7 @@ def test_a_model_may_read_sizes_from_a_buffer(sizes: list[int], tmp_path: Path) 
     onnx.save(reshape(), tmp_path / "reshape.onnx")
     resources = DATA | {"sizes": listed("INT64", sizes)}
     commands = [dispatch("sized", x="a", sizes="sizes", z="later")]
-    read = loaded(tmp_path, resources, {"sized": CONCAT | {"sourcePath": "reshape.onnx"}}, commands)
+    read = load_model(tmp_path, resources, {"sized": CONCAT | {"sourcePath": "reshape.onnx"}}, commands)
     if not jax.config.read("jax_enable_x64"):
         with pytest.raises(InvalidModel, match=r"dispatchables\.sized\.sizes\.DataType.*got INT64"):
             Execution(read)
@@ -318,7 +320,7 @@ def test_deferred_resources_take_dynamic_sizes(given: list[float], tmp_path: Pat
     count = len({*given})
     saved = {"type": "writeFile", "resource": "values", "targetPath": "values.npy", "dimensions": [count]}
     unique = {"unique": CONCAT | {"sourcePath": "unique.onnx"}}
-    read = loaded(tmp_path, resources, unique, [command, *shown, command, saved])
+    read = load_model(tmp_path, resources, unique, [command, *shown, command, saved])
     with pytest.raises(Unsupported, match="no program for all inputs, because values decide sizes"):
         trace(read.dispatchables["unique"])
     for one in (read, fuse(read)):
@@ -340,7 +342,7 @@ def test_results_of_dynamic_size_start_a_larger_buffer(tmp_path: Path) -> None:
     bound = {"name": "y", "elementOffset": 4}
     execution = ran(tmp_path, nonzero, [dispatch("nonzero", x="x", y=bound)], resources)
     assert execution.values("y").tolist() == [-1] * 4 + [0, 1, 1, 1, 0, 2] + [-1] * 6
-    small = loaded(tmp_path, resources, nonzero, [dispatch("nonzero", x="x", y=bound | {"elementOffset": 12})])
+    small = load_model(tmp_path, resources, nonzero, [dispatch("nonzero", x="x", y=bound | {"elementOffset": 12})])
     with pytest.raises(InvalidModel, match=r"commands\[0\].bindings.y must have 24 bytes; got 16, in 'y' from byte 48"):
         run(small)
 
@@ -353,7 +355,7 @@ def test_too_small_results_are_refused_when_run(tmp_path: Path) -> None:
         dispatch("concat", x0=rows("later", 3, 2), x1=rows("b", 3, 2), y="c"),
     ]
     for given, is_enough in (([1, 2, 3, 4, 5, 6], True), ([1, 1, 2, 3, 4, 5], False)):
-        execution = Execution(loaded(tmp_path, DATA | {"x": listed("FLOAT32", given)}, unique, commands))
+        execution = Execution(load_model(tmp_path, DATA | {"x": listed("FLOAT32", given)}, unique, commands))
         execution.result(0)
         if is_enough:
             execution.result(1)
@@ -370,7 +372,7 @@ def test_a_deferred_resource_grows_again(tmp_path: Path) -> None:
         dispatch("concat", x0="a", x1="b", y="later"),
         dispatch("unique", x=rows("x", 4), count="later"),
     ]
-    execution = Execution(loaded(tmp_path, DATA | {"x": listed("FLOAT32", [1, 1, 1, 1])}, unique, commands))
+    execution = Execution(load_model(tmp_path, DATA | {"x": listed("FLOAT32", [1, 1, 1, 1])}, unique, commands))
     for index, expected in enumerate([[1], [1, 2, 7, 8], [4], [1, 2, 7, 8]]):
         execution.result(index if index < 3 else 1)
         assert execution.values("later").tolist() == expected
@@ -380,8 +382,8 @@ def test_too_large_models_are_refused_before_they_run(tmp_path: Path) -> None:
     nodes = [helper.make_node("Expand", ["x", "sizes"], ["large"]), helper.make_node("ReduceSum", ["large"], ["y"])]
     sizes = {"sizes": np.array([2**20, 2**12])}
     onnx.save(model(nodes, [value("x", FLOAT, [1])], [value("y", FLOAT, [1, 1])], sizes), tmp_path / "large.onnx")
-    (found,) = findings(tmp_path, DATA, {"large": CONCAT | {"sourcePath": "large.onnx"}}, [dispatch("large", x="a")])
-    assert "must compute with arrays of at most 2147483648 bytes; got float32[1048576,4096]" in found
+    (finding,) = findings(tmp_path, DATA, {"large": CONCAT | {"sourcePath": "large.onnx"}}, [dispatch("large", x="a")])
+    assert "must compute with arrays of at most 2147483648 bytes; got float32[1048576,4096]" in finding
 
 
 def test_booleans_scalars_and_noise_are_stored(tmp_path: Path) -> None:
@@ -408,21 +410,21 @@ def test_booleans_scalars_and_noise_are_stored(tmp_path: Path) -> None:
 def test_a_deferred_resource_keeps_its_size(tmp_path: Path) -> None:
     large = dispatch("concat", x0=rows("a", 3, 2), x1=rows("b", 3, 2), y="later")
     small = dispatch("concat", y="later")
-    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [large, small])
-    assert "commands[1].bindings.y must have 48 bytes, like the first output in 'later'; got 16" in found
-    (found,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
-    assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in found
+    (finding,) = findings(tmp_path, DATA, {"concat": CONCAT}, [large, small])
+    assert "commands[1].bindings.y must have 48 bytes, like the first output in 'later'; got 16" in finding
+    (finding,) = findings(tmp_path, DATA, {"concat": CONCAT}, [small, large])
+    assert "commands[1].bindings.y must have 48 bytes; got 16, in 'later' from byte 0 on" in finding
     wrong = DATA | {"later": listed("FLOAT", "deferred")}
-    (found,) = findings(tmp_path, wrong, {"concat": CONCAT}, [dispatch("concat", y="later")])
-    assert "resources.later.initialValuesDataType must be one of UNKNOWN, FLOAT32" in found
-    (found,) = findings(tmp_path, DATA, {}, [{"type": "print", "resource": "later"}])
-    assert "commands[0].resource must be an output of an ONNX model before it is used" in found
+    (finding,) = findings(tmp_path, wrong, {"concat": CONCAT}, [dispatch("concat", y="later")])
+    assert "resources.later.initialValuesDataType must be one of UNKNOWN, FLOAT32" in finding
+    (finding,) = findings(tmp_path, DATA, {}, [{"type": "print", "resource": "later"}])
+    assert "commands[0].resource must be an output of an ONNX model before it is used" in finding
 
 
 def test_a_missing_onnx_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("dmljax.onnx")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    (found,) = findings(tmp_path, {}, {"concat": CONCAT})
-    assert "dispatchables.concat.sourcePath: ONNX models need the package onnx" in found
-    assert f"({command_for('onnx')})" in found
+    (finding,) = findings(tmp_path, {}, {"concat": CONCAT})
+    assert "dispatchables.concat.sourcePath: ONNX models need the package onnx" in finding
+    assert f"({command_for('onnx')})" in finding

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import SAMPLED, needs_x32
 from hypothesis import HealthCheck, given, settings, strategies as st
-from models import MODELS, dispatch, listed, loaded, run, tensor, zeros
+from models import MODELS, dispatch, listed, load_model, run, tensor, zeros
 
 from dmljax.dxdispatch import (
     Dispatched,
@@ -41,7 +41,7 @@ def shown(*resources: str) -> list[dict[str, Any]]:
 ONCE = Repetition()
 
 
-def printed(model: DispatchModel, repetition: Repetition = ONCE) -> list[list[int]]:
+def printed_text(model: DispatchModel, repetition: Repetition = ONCE) -> list[list[int]]:
     """What a model prints, bit for bit."""
     execution = Execution(model)
     results = [execution.result(index, repetition) for index in range(len(model.commands))]
@@ -67,20 +67,20 @@ def chain(folder: Path, *, prints: tuple[str, ...] = ("z",), **resources: Any) -
         dispatch("sum", ATensor="y", BTensor="y", OutputTensor="z"),
         *shown(*prints),
     ]
-    return loaded(folder, resources, {"square": SQUARE, "sum": SUM}, commands)
+    return load_model(folder, resources, {"square": SQUARE, "sum": SUM}, commands)
 
 
 def test_consecutive_dispatches_become_one(tmp_path: Path) -> None:
     model = chain(tmp_path)
-    one = fuse(model)
-    assert list(one.dispatchables) == sequences(one) == ["square + sum"]
-    assert isinstance(one.dispatchables["square + sum"].desc, Graph)
-    result = Execution(one).result(0)
+    fused = fuse(model)
+    assert list(fused.dispatchables) == sequences(fused) == ["square + sum"]
+    assert isinstance(fused.dispatchables["square + sum"].desc, Graph)
+    result = Execution(fused).result(0)
     assert isinstance(result, Dispatched)
     assert (result.dispatchable, len(result.milliseconds)) == ("square + sum", 1)
-    assert printed(one) == printed(model)
-    assert (one.numbers, one.command_place(1)) == ([(0, 1), (2,)], ("commands", 2))
-    assert (fuse(one).numbers, sequences(fuse(one))) == (one.numbers, ["square + sum"])
+    assert printed_text(fused) == printed_text(model)
+    assert (fused.numbers, fused.command_place(1)) == ([(0, 1), (2,)], ("commands", 2))
+    assert (fuse(fused).numbers, sequences(fuse(fused))) == (fused.numbers, ["square + sum"])
 
 
 def test_only_buffers_that_others_read_are_written(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_only_buffers_that_others_read_are_written(tmp_path: Path) -> None:
         execution = Execution(fuse(model))
         execution.result(0)
         assert execution.values("y").tolist() == y
-        assert printed(fuse(model)) == printed(model)
+        assert printed_text(fuse(model)) == printed_text(model)
 
 
 def test_routing_fuses_as_far_as_offsets_allow() -> None:
     model = load(MODELS / "top1_routing.json")
     assert sequences(fuse(model)) == ["route + list", "fetch"]
-    assert printed(fuse(model)) == printed(model)
+    assert printed_text(fuse(model)) == printed_text(model)
 
 
 def test_products_are_rounded_between_dispatches(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_products_are_rounded_between_dispatches(tmp_path: Path) -> None:
         dispatch("minus", ATensor="product", BTensor="y", OutputTensor="rest"),
         *shown("rest"),
     ]
-    model = fuse(loaded(tmp_path, resources, dispatchables, commands))
+    model = fuse(load_model(tmp_path, resources, dispatchables, commands))
     assert sequences(model) == ["times + minus"]
     assert not run(model).values("rest").any()
 
@@ -129,7 +129,7 @@ def two_steps(
         dispatch("read", InputTensor={"name": "y", "elementOffset": at_read}, OutputTensor="z"),
         *shown("y", "z"),
     ]
-    model = loaded(folder, resources, dispatchables, commands)
+    model = load_model(folder, resources, dispatchables, commands)
     return model, fuse(model)
 
 
@@ -157,9 +157,9 @@ def two_steps(
 def test_an_edge_passes_on_the_same_bits_as_a_buffer(
     write: Any, read: Any, at_write: int, at_read: int, is_one: bool, tmp_path: Path
 ) -> None:
-    model, one = two_steps(tmp_path, write, read, at_write, at_read)
-    assert (len(sequences(one)) == 1) is is_one
-    assert printed(one) == printed(model)
+    model, fused = two_steps(tmp_path, write, read, at_write, at_read)
+    assert (len(sequences(fused)) == 1) is is_one
+    assert printed_text(fused) == printed_text(model)
 
 
 def test_data_of_two_dispatches_comes_from_the_buffer(tmp_path: Path) -> None:
@@ -170,9 +170,13 @@ def test_data_of_two_dispatches_comes_from_the_buffer(tmp_path: Path) -> None:
         dispatch("all", InputTensor="y", OutputTensor="z"),
         *shown("z"),
     ]
-    model = loaded(tmp_path, XYZ, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
+    model = load_model(tmp_path, XYZ, {"half": halves, "all": identity(FOUR, FOUR)}, commands)
     assert sequences(fuse(model)) == ["half + half", "all"]
-    assert printed(fuse(model)) == printed(model) == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
+    assert (
+        printed_text(fuse(model))
+        == printed_text(model)
+        == [np.array([*X[2:], *X[:2]], "float32").view(np.uint8).tolist()]
+    )
 
 
 def test_the_last_writer_is_read(tmp_path: Path) -> None:
@@ -182,11 +186,11 @@ def test_the_last_writer_is_read(tmp_path: Path) -> None:
         dispatch("sum", ATensor="y", BTensor="x", OutputTensor="z"),
         *shown("y", "z"),
     ]
-    model = loaded(tmp_path, XYZ, {"sum": SUM, "square": SQUARE}, commands)
-    one = fuse(model)
-    assert sequences(one) == ["sum + square + sum"]
-    assert len(one.dispatchables["sum + square + sum"].desc.outputs) == 2  # type: ignore[union-attr]
-    assert printed(one) == printed(model)
+    model = load_model(tmp_path, XYZ, {"sum": SUM, "square": SQUARE}, commands)
+    fused = fuse(model)
+    assert sequences(fused) == ["sum + square + sum"]
+    assert len(fused.dispatchables["sum + square + sum"].desc.outputs) == 2  # type: ignore[union-attr]
+    assert printed_text(fused) == printed_text(model)
 
 
 def test_other_commands_and_graphs_separate_sequences(tmp_path: Path) -> None:
@@ -195,12 +199,12 @@ def test_other_commands_and_graphs_separate_sequences(tmp_path: Path) -> None:
     again = dispatch("sum", ATensor="y", BTensor="x", OutputTensor="y")
     commands = [twice, again, *shown("y"), twice, dispatch("graph", x="x", y="y"), again, again, again, *shown("y")]
     dispatchables = {"sum": SUM, "graph": {"type": "dmlSerializedGraph", "sourcePath": "gemm.bin"}, "other": SUM}
-    model = loaded(tmp_path, XYZ, dispatchables, commands)
-    one = fuse(model)
-    assert sequences(one) == ["sum + sum", "sum", "graph", "sum + sum + sum"]
-    assert list(one.dispatchables) == ["sum", "graph", "other", "sum + sum", "sum + sum + sum"]
-    assert [one.command_place(i)[1] for i in range(len(one.commands))] == [0, 2, 3, 4, 5, 8]
-    assert printed(one) == printed(model)
+    model = load_model(tmp_path, XYZ, dispatchables, commands)
+    fused = fuse(model)
+    assert sequences(fused) == ["sum + sum", "sum", "graph", "sum + sum + sum"]
+    assert list(fused.dispatchables) == ["sum", "graph", "other", "sum + sum", "sum + sum + sum"]
+    assert [fused.command_place(i)[1] for i in range(len(fused.commands))] == [0, 2, 3, 4, 5, 8]
+    assert printed_text(fused) == printed_text(model)
 
 
 def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> DispatchModel:
@@ -212,7 +216,7 @@ def in_turns(folder: Path, *turns: tuple[str, str], owned: bool = False) -> Disp
         dispatch("square", BTensor=source, OutputTensor=target, **({} if owned else {"ATensor": source}))
         for source, target in turns
     ]
-    return loaded(folder, XYZ, {"square": square}, [*commands, *shown("x", "y", "z")])
+    return load_model(folder, XYZ, {"square": square}, [*commands, *shown("x", "y", "z")])
 
 
 @pytest.mark.parametrize(
@@ -233,9 +237,9 @@ def test_dispatches_that_change_when_repeated_stay_apart(
     model = in_turns(tmp_path, *turns)
     once, repeated = fuse(model), fuse(model, is_repeated=True)
     assert (len(sequences(once)), len(sequences(repeated))) == (count, repeated_count)
-    assert printed(once) == printed(model)
+    assert printed_text(once) == printed_text(model)
     for repetition in (Repetition(iterations=2), Repetition(runs=2), Repetition(iterations=2, runs=2)):
-        assert printed(repeated, repetition) == printed(model, repetition)
+        assert printed_text(repeated, repetition) == printed_text(model, repetition)
 
 
 def test_a_sequence_may_run_again(tmp_path: Path) -> None:
@@ -250,8 +254,8 @@ def test_a_sequence_may_run_again(tmp_path: Path) -> None:
 
 def test_owned_tensors_keep_their_initial_values(tmp_path: Path) -> None:
     model = in_turns(tmp_path, ("x", "x"), ("x", "x"), ("x", "y"), owned=True)
-    for one, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
-        assert printed(one, repetition) == printed(model, repetition)
+    for fused, repetition in ((fuse(model), ONCE), (fuse(model, is_repeated=True), Repetition(runs=2))):
+        assert printed_text(fused, repetition) == printed_text(model, repetition)
     assert sequences(fuse(model)) == ["square + square + square"]
 
 
@@ -260,7 +264,7 @@ def test_sequences_have_their_own_names(tmp_path: Path) -> None:
     others = [dispatch("sum + sum", ATensor="x", BTensor="x", OutputTensor="y")] * 2
     dispatchables = {"sum": SUM, "sum + sum": SUM, "sum + sum (2)": SUM}
     commands = [*twice, *shown("y"), *twice, *shown("y"), *others]
-    model = fuse(loaded(tmp_path, XYZ, dispatchables, commands))
+    model = fuse(load_model(tmp_path, XYZ, dispatchables, commands))
     assert sequences(model) == ["sum + sum (3)", "sum + sum (4)", "sum + sum + sum + sum"]
     assert list(model.dispatchables) == ["sum + sum (2)", *sequences(model)]
 
@@ -269,7 +273,7 @@ def test_fused_graphs_stay_small_enough_to_compile(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(fusion, "MAX_DISPATCHES", 2)
     model = in_turns(tmp_path, ("x", "y"), ("y", "x"), ("x", "y"), ("y", "x"), ("x", "z"))
     assert sequences(fuse(model)) == ["square + square", "square + square (2)", "square"]
-    assert printed(fuse(model)) == printed(model)
+    assert printed_text(fuse(model)) == printed_text(model)
 
 
 @needs_x32
@@ -277,7 +281,7 @@ def test_sequence_errors_name_the_first_dispatch(tmp_path: Path) -> None:
     wide = identity(tensor("INT64", 2), tensor("INT64", 2))
     resources = {"x": listed("INT64", [1, 2]), "y": zeros("INT64", 2)}
     copy = dispatch("copy", InputTensor="x", OutputTensor="y")
-    model = fuse(loaded(tmp_path, resources, {"copy": wide}, [*shown("x"), copy, copy]))
+    model = fuse(load_model(tmp_path, resources, {"copy": wide}, [*shown("x"), copy, copy]))
     with pytest.raises(InvalidModel, match=r"model.json:\d+: commands\[1\].nodes.*copy.* --x64 .*; got INT64"):
         Execution(model)
 
@@ -298,7 +302,9 @@ def drawn_model(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any], lis
     def bound(desc: dict[str, Any], *, is_input: bool) -> tuple[dict[str, Any], dict[str, Any]]:
         """Places a tensor in a buffer, often where another tensor was."""
         name, offset = rng.choice("abc"), rng.choice(PLACES)
-        fitting = [one for one in used if one[1]["DataType"] == desc["DataType"] and one[1]["Sizes"] == desc["Sizes"]]
+        fitting = [
+            pair for pair in used if pair[1]["DataType"] == desc["DataType"] and pair[1]["Sizes"] == desc["Sizes"]
+        ]
         if is_input and fitting and rng.random() < 0.7:
             name, desc, offset = rng.choice(fitting)
         elif used and rng.random() < 0.5:
@@ -358,15 +364,15 @@ def test_dispatches_print_the_same_fused_or_not(tmp_path: Path, pytestconfig: py
     @given(st.integers(0, 2**64 - 1))
     def attempts(seed: int) -> None:
         rng = random.Random(seed)
-        model = loaded(tmp_path, *drawn_model(rng))
+        model = load_model(tmp_path, *drawn_model(rng))
         is_repeated = rng.random() < 0.3
-        one = fuse(model, is_repeated=is_repeated)
+        fused = fuse(model, is_repeated=is_repeated)
         repetition = Repetition(iterations=2, runs=rng.randint(1, 2)) if is_repeated else ONCE
         if computes_with_nan(model):
             outcomes["with NaN"] += 1
             return
-        assert printed(one, repetition) == printed(model, repetition)
-        outcomes["fewer" if len(sequences(one)) < len(sequences(model)) else "as many"] += 1
+        assert printed_text(fused, repetition) == printed_text(model, repetition)
+        outcomes["fewer" if len(sequences(fused)) < len(sequences(model)) else "as many"] += 1
 
     attempts()
     assert outcomes["fewer"] > 0

@@ -3,7 +3,7 @@
 import dataclasses
 
 from dmljax.estimation import Cost, cost_of
-from dmljax.estimation.hlo.cost import Step, called_kernels, steps_of
+from dmljax.estimation.hlo.cost import KernelCost, called_kernels, steps_of
 
 ADD = """\
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -24,25 +24,25 @@ def cost(*computations: str) -> Cost:
 
 
 def test_a_kernel_reads_its_operands_writes_its_result_and_computes_each_element() -> None:
-    found = cost("""main (x: f32[8], y: f32[8]) -> f32[8]
+    total = cost("""main (x: f32[8], y: f32[8]) -> f32[8]
         %x = f32[8]{0} parameter(0)
         %y = f32[8]{0} parameter(1)
         ROOT %z = f32[8]{0} multiply(%x, %y)""")
-    assert found == Cost(kernels=1, bytes=96, element_operations=8, unestimated_bytes=96)
+    assert total == Cost(kernels=1, bytes=96, element_operations=8, unestimated_bytes=96)
 
 
 def test_instructions_that_run_nothing_are_not_kernels() -> None:
-    found = cost("""main (x: f32[8]) -> (f32[2,4], f32[])
+    total = cost("""main (x: f32[8]) -> (f32[2,4], f32[])
         %x = f32[8]{0} parameter(0)
         %c = f32[] constant(1)
         %b = f32[2,4]{1,0} bitcast(%x)
         %room = f32[99]{0} custom-call(), custom_call_target="AllocateBuffer"
         ROOT %t = (f32[2,4]{1,0}, f32[]) tuple(%b, %c)""")
-    assert found == Cost()
+    assert total == Cost()
 
 
 def test_a_fusion_is_one_kernel() -> None:
-    found = cost(
+    total = cost(
         """fused (p: f32[8,4]) -> f32[8]
         %p = f32[8,4]{1,0} parameter(0)
         %e = f32[8,4]{1,0} exponential(%p)
@@ -53,15 +53,15 @@ def test_a_fusion_is_one_kernel() -> None:
         ROOT %f = f32[8]{0} fusion(%x), kind=kInput, calls=%fused""",
     )
     # A sum takes an operation for each element that it adds.
-    assert (found.kernels, found.bytes, found.element_operations) == (1, 160, 64)
+    assert (total.kernels, total.bytes, total.element_operations) == (1, 160, 64)
 
 
 def test_a_window_takes_an_operation_for_each_of_its_elements() -> None:
-    found = cost("""main (x: f32[8]) -> f32[6]
+    total = cost("""main (x: f32[8]) -> f32[6]
         %x = f32[8]{0} parameter(0)
         %zero = f32[] constant(0)
         ROOT %r = f32[6]{0} reduce-window(%x, %zero), window={size=3}, to_apply=%add""")
-    assert found.element_operations == 18
+    assert total.element_operations == 18
 
 
 def test_padding_takes_no_operations_and_windows_that_see_every_element_reduce_once() -> None:
@@ -70,15 +70,15 @@ def test_padding_takes_no_operations_and_windows_that_see_every_element_reduce_o
         ("f32[4]", "size=3 stride=2 pad=0_1", 4 * 3 - 1),
         ("f32[8]", "size=15 pad=7_7", 8),  # as XLA for a TPU writes a sum that is broadcast
     ):
-        found = cost(f"""main (x: f32[8]) -> {result}
+        total = cost(f"""main (x: f32[8]) -> {result}
             %x = f32[8]{{0}} parameter(0)
             %zero = f32[] constant(0)
             ROOT %r = {result}{{0}} reduce-window(%x, %zero), window={{{window}}}, to_apply=%add""")
-        assert found.element_operations == operations
+        assert total.element_operations == operations
 
 
 def test_only_the_slice_of_a_sliced_operand_is_read() -> None:
-    found = cost(
+    total = cost(
         """fused (p: f32[100,8], i: s32[]) -> f32[8]
         %p = f32[100,8]{1,0} parameter(0)
         %i = s32[] parameter(1)
@@ -91,11 +91,11 @@ def test_only_the_slice_of_a_sliced_operand_is_read() -> None:
         %n = s32[] parameter(1)
         ROOT %f = f32[8]{0} fusion(%x, %n), kind=kLoop, calls=%fused""",
     )
-    assert found.bytes == 32 + 4 + 32
+    assert total.bytes == 32 + 4 + 32
 
 
 def test_an_operand_that_a_nested_fusion_only_renames_is_read() -> None:
-    found = cost(
+    total = cost(
         """inner (p: f32[100,8]) -> f32[800]
         %p = f32[100,8]{1,0} parameter(0)
         ROOT %flat = f32[800]{0} bitcast(%p)""",
@@ -107,11 +107,11 @@ def test_an_operand_that_a_nested_fusion_only_renames_is_read() -> None:
         %x = f32[100,8]{1,0} parameter(0)
         ROOT %f = f32[800]{0} fusion(%x), kind=kLoop, calls=%outer""",
     )
-    assert found.bytes == 2 * 3200
+    assert total.bytes == 2 * 3200
 
 
 def test_only_the_update_of_an_in_place_update_is_written() -> None:
-    found = cost(
+    total = cost(
         """fused (p: f32[100,8], u: f32[1,8], i: s32[]) -> f32[100,8]
         %p = f32[100,8]{1,0} parameter(0)
         %u = f32[1,8]{1,0} parameter(1)
@@ -123,16 +123,16 @@ def test_only_the_update_of_an_in_place_update_is_written() -> None:
         %n = s32[] parameter(2)
         ROOT %f = f32[100,8]{1,0} fusion(%x, %u, %n), kind=kLoop, calls=%fused""",
     )
-    assert found.bytes == 32 + 32 + 4 + 32
+    assert total.bytes == 32 + 32 + 4 + 32
 
 
 def test_scatters_count_each_element_once() -> None:
-    found = cost("""main (x: f32[100], i: s32[5], u: f32[5]) -> f32[100]
+    total = cost("""main (x: f32[100], i: s32[5], u: f32[5]) -> f32[100]
         %x = f32[100]{0} parameter(0)
         %i = s32[5]{0} parameter(1)
         %u = f32[5]{0} parameter(2)
         ROOT %s = f32[100]{0} scatter(%x, %i, %u), to_apply=%add""")
-    assert (found.bytes, found.gathered, found.element_operations) == (20 * 4, 5, 5)
+    assert (total.bytes, total.gathered, total.element_operations) == (20 * 4, 5, 5)
 
 
 BODY = """body (t: (s32[], f32[8])) -> (s32[], f32[8])
@@ -160,21 +160,21 @@ def loop(condition: str, attributes: str = "") -> Cost:
 def test_a_loop_counts_as_often_as_it_runs() -> None:
     known = ', backend_config={"known_trip_count":{"n":"7"}}'
     # The GPU compiler notes the trip count; with the TPU compiler, it follows from the condition.
-    for found, times in (
+    for total, times in (
         (loop("compare(%i, %ten), direction=LT", known), 7),
         (loop("compare(%i, %ten), direction=LT"), 10),
     ):
-        assert (found.kernels, found.bytes) == (2 * times, (64 + 9) * times)
-        assert (found.loops, found.unbounded_loops, found.iterations) == (1, 0, times)
+        assert (total.kernels, total.bytes) == (2 * times, (64 + 9) * times)
+        assert (total.loops, total.unbounded_loops, total.iterations) == (1, 0, times)
 
 
 def test_a_loop_of_unknown_length_counts_once_and_says_so() -> None:
-    found = loop("compare(%i, %ten), direction=NE")
-    assert (found.kernels, found.loops, found.unbounded_loops) == (2, 1, 1)
+    total = loop("compare(%i, %ten), direction=NE")
+    assert (total.kernels, total.loops, total.unbounded_loops) == (2, 1, 1)
 
 
 def test_the_costliest_branch_of_a_conditional_counts_and_the_loops_of_all() -> None:
-    found = cost(
+    total = cost(
         """little (x: f32[8]) -> f32[8]
         %x = f32[8]{0} parameter(0)
         ROOT %s = f32[8]{0} sort(%x), dimensions={0}, to_apply=%add""",
@@ -187,11 +187,11 @@ def test_the_costliest_branch_of_a_conditional_counts_and_the_loops_of_all() -> 
         %x = f32[8]{0} parameter(1)
         ROOT %c = f32[8]{0} conditional(%p, %x, %x), true_computation=%little, false_computation=%much""",
     )
-    assert (found.kernels, found.bytes, found.conditionals, found.sorts) == (2, 128, 1, 1)
+    assert (total.kernels, total.bytes, total.conditionals, total.sorts) == (2, 128, 1, 1)
 
 
 def test_the_costliest_branch_on_a_tpu_takes_the_most_cycles() -> None:
-    found = cost(
+    total = cost(
         """far (x: f32[8]) -> f32[8]
         %x = f32[8]{0:T(8,128)} parameter(0)
         ROOT %y = f32[8]{0:T(8,128)} negate(%x), backend_config={"estimated_cycles":"70"}""",
@@ -204,11 +204,11 @@ def test_the_costliest_branch_on_a_tpu_takes_the_most_cycles() -> None:
         %y = f32[8]{0:T(8,128)S(1)} parameter(2)
         ROOT %c = f32[8]{0} conditional(%p, %x, %y), branch_computations={%far, %near}""",
     )
-    assert (found.cycles, found.conditionals) == (700, 1)
+    assert (total.cycles, total.conditionals) == (700, 1)
 
 
 def test_sorts_inside_fusions_and_behind_custom_calls_count() -> None:
-    found = cost(
+    total = cost(
         """fused (p: f32[2,8]) -> f32[2,8]
         %p = f32[2,8]{1,0} parameter(0)
         ROOT %s = f32[2,8]{1,0} sort(%p), dimensions={1}, to_apply=%add""",
@@ -217,18 +217,18 @@ def test_sorts_inside_fusions_and_behind_custom_calls_count() -> None:
         %f = f32[2,8]{1,0} fusion(%x), kind=kCustom, calls=%fused
         ROOT %c = f32[2,8]{1,0} custom-call(%f), custom_call_target="__cub$DeviceRadixSort\"""",
     )
-    assert (found.kernels, found.sorts, found.element_operations) == (2, 2, 16 * 3)
+    assert (total.kernels, total.sorts, total.element_operations) == (2, 2, 16 * 3)
 
 
 def test_tpu_costs_use_main_memory_bytes_and_compiler_cycles() -> None:
-    found = cost("""main (x: f32[8]) -> f32[8]
+    total = cost("""main (x: f32[8]) -> f32[8]
         %x = f32[8]{0:T(8,128)} parameter(0)
         %start = (f32[8]{0:T(8,128)S(1)}, f32[8]{0:T(8,128)}, u32[]{:S(2)}) copy-start(%x)
         %near = f32[8]{0:T(8,128)S(1)} copy-done(%start)
         %y = f32[8]{0:T(8,128)S(1)} negate(%near), backend_config={"estimated_cycles":"70"}
         ROOT %z = f32[8]{0:T(8,128)} sine(%y)""")
-    assert (found.kernels, found.bytes, found.cycles, found.unestimated_bytes) == (2, 64, 70, 64)
-    assert found.copied == 32
+    assert (total.kernels, total.bytes, total.cycles, total.unestimated_bytes) == (2, 64, 70, 64)
+    assert total.copied == 32
 
 
 def kernel(config: str) -> Cost:
@@ -241,17 +241,17 @@ def kernel(config: str) -> Cost:
 
 def test_a_pallas_kernel_costs_what_it_declares_or_else_its_operands_and_results() -> None:
     declared = '"cost_estimate":{"flops":"700","transcendentals":"30","bytes_accessed":"9000"}'
-    found = kernel(f'{{"custom_call_config":{{"body":"TUz","flops":1,{declared}}}}}')
+    total = kernel(f'{{"custom_call_config":{{"body":"TUz","flops":1,{declared}}}}}')
     # Of what it reads, a copy into the core's memory has counted the 32 bytes of y.
     expected = Cost(kernels=1, bytes=9000 - 32, unestimated_bytes=9000, element_operations=30)
-    assert found == dataclasses.replace(expected, products=700, halves=700, passes=700, declared=700)
+    assert total == dataclasses.replace(expected, products=700, halves=700, passes=700, declared=700)
     for config in ('{"custom_call_config":{"body":"TUz"}}', '{grid_x = 4 : i32, name = "mha_forward"}'):
         assert kernel(config) == Cost(kernels=1, bytes=64, unestimated_bytes=96, undeclared=1)
     nothing = '"cost_estimate":{"flops":"0","transcendentals":"0","bytes_accessed":"0"}'
     assert kernel(f"{{{nothing}}}") == Cost(kernels=1, bytes=64, unestimated_bytes=96)
 
 
-def called(attributes: str) -> list[Step]:
+def called(attributes: str) -> list[KernelCost]:
     lines = ["ENTRY %main (x: f32[8]) -> f32[8] {", "  %x = f32[8]{0} parameter(0)"]
     lines += [f'  ROOT %y = f32[8]{{0}} custom-call(%x), custom_call_target="some", {attributes}', "}"]
     return steps_of("\n".join(lines))
@@ -276,8 +276,8 @@ def test_custom_calls_that_declare_no_cost_are_named() -> None:
 
 def test_a_tpus_own_kernel_for_attention_multiplies_scores_by_values() -> None:
     call = 'f32[2,4,6,3]{3,2,1,0} custom-call(%x, %y), custom_call_target="tpu_custom_call", metadata={op_name='
-    found = product(("f32[2,4,6,5]{3,2,1,0}", "f32[2,4,5,3]{3,2,1,0}"), call + '"online-softmax"}')
-    assert (found.products, found.passes, found.undeclared) == (2 * 2 * 4 * 6 * 5 * 3, 2 * 2 * 4 * 6 * 5 * 3, 0)
+    total = product(("f32[2,4,6,5]{3,2,1,0}", "f32[2,4,5,3]{3,2,1,0}"), call + '"online-softmax"}')
+    assert (total.products, total.passes, total.undeclared) == (2 * 2 * 4 * 6 * 5 * 3, 2 * 2 * 4 * 6 * 5 * 3, 0)
 
 
 def product(operands: tuple[str, str], instruction: str) -> Cost:
@@ -291,8 +291,8 @@ def product(operands: tuple[str, str], instruction: str) -> Cost:
 
 def test_a_product_takes_two_operations_for_each_of_its_terms() -> None:
     dot = "f32[3,4]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    found = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot)
-    assert (found.products, found.full_products, found.halves, found.element_operations) == (120, 0, 240, 0)
+    total = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot)
+    assert (total.products, total.full_products, total.halves, total.element_operations) == (120, 0, 240, 0)
     exact = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot + ", operand_precision={highest,highest}")
     assert (exact.products, exact.full_products, exact.doubles, exact.halves, exact.passes) == (120, 120, 0, 0, 720)
     high = product(("f32[3,5]{1,0}", "f32[5,4]{1,0}"), dot + ", operand_precision={default,high}")
@@ -334,8 +334,8 @@ def test_a_convolution_multiplies_each_result_by_the_filter_of_its_channel() -> 
 
 def test_a_tpus_batched_product_is_not_counted_as_a_longer_convolution() -> None:
     window = "window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf"
-    found = product(("f32[4,16,8]{2,1,0}", "f32[4,8,2]{2,1,0}"), f"f32[4,16,2]{{2,1,0}} convolution(%x, %y), {window}")
-    assert found.products == 2 * 4 * 16 * 8 * 2
+    total = product(("f32[4,16,8]{2,1,0}", "f32[4,8,2]{2,1,0}"), f"f32[4,16,2]{{2,1,0}} convolution(%x, %y), {window}")
+    assert total.products == 2 * 4 * 16 * 8 * 2
 
 
 def test_devices_receive_only_the_bytes_they_lack() -> None:
@@ -350,8 +350,8 @@ def test_devices_receive_only_the_bytes_they_lack() -> None:
         ("(f32[8]{0}, f32[2]{0}) reduce-scatter-start(%x), dimensions={0}, to_apply=%add", 24),
         ("((f32[8]{0}), f32[8]{0}) all-to-all-start(%x), dimensions={0}", 24),
     ):
-        found = product((x, y), f"{instruction}, {groups}")
-        assert (found.exchanged, found.kernels, found.element_operations) == (received, 1, 0)
+        total = product((x, y), f"{instruction}, {groups}")
+        assert (total.exchanged, total.kernels, total.element_operations) == (received, 1, 0)
     pairs = "source_target_pairs={{0,0},{1,2},{2,1}}"
     moved = product((x, y), f"(f32[8]{{0}}, f32[8]{{0}}, u32[], u32[]) collective-permute-start(%x), {pairs}")
     assert moved.exchanged == 32

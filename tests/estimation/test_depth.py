@@ -19,7 +19,7 @@ from dmljax.command_line.cli import main
 from dmljax.directml import InvalidDesc
 from dmljax.estimation import Cost, Estimate, NodeCost
 from dmljax.estimation.chips import Times
-from dmljax.estimation.depth import extrapolated
+from dmljax.estimation.depth import extrapolate_layers
 from dmljax.estimation.targets import MODULES
 
 # JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
@@ -69,13 +69,13 @@ def test_weights_of_layers_that_are_left_out_may_be_divided() -> None:
 
 def test_a_folder_of_a_language_model_is_extrapolated(tmp_path: Path) -> None:
     folder = str(write_folder(tmp_path, layers=6))
-    found = []
+    reports = []
     for options in ([], ["--extrapolate"]):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             arguments = ["estimate", folder, "--for", "h100", "--prompt", "20", "--generate", "10", "--json"]
             assert main([*arguments, *options]) == 0
-        found += json.loads(out.getvalue())
-    whole, few = found
+        reports += json.loads(out.getvalue())
+    whole, few = reports
     assert few["cache_bytes"] == whole["cache_bytes"]
     for name in ("prompt_program", "token_program"):
         assert few[name]["cost"]["kernels"] == pytest.approx(whole[name]["cost"]["kernels"], abs=1)
@@ -103,9 +103,9 @@ def test_weights_and_inputs_must_be_those_of_the_model() -> None:
 
 def test_what_does_not_compile_is_told() -> None:
     x = jax.ShapeDtypeStruct((2**33, 256), jnp.float32)
-    found = dmljax.estimate(perceptron(5), x, target="v5e", extrapolate=True)
-    assert "memory" in found.reason
-    assert found.layers == 0
+    estimate = dmljax.estimate(perceptron(5), x, target="v5e", extrapolate=True)
+    assert "memory" in estimate.reason
+    assert estimate.layers == 0
 
 
 def test_shares_are_those_of_the_deeper_model() -> None:
@@ -113,6 +113,6 @@ def test_shares_are_those_of_the_deeper_model() -> None:
         node = NodeCost("layer", sum(times), kernels)
         return Estimate("v5e", 1, "", 2.0, cost=Cost(kernels=kernels), times=times, nodes=(node,))
 
-    found = extrapolated(made(5, Times(memory=3.0)), made(7, Times(memory=1.0, arithmetic=4.0)), 10)
-    assert (found.cost.kernels, found.seconds, found.compile_seconds) == (13, 11.0, 4.0)
-    assert found.times == pytest.approx(Times(memory=11 / 5, arithmetic=44 / 5))
+    estimate = extrapolate_layers(made(5, Times(memory=3.0)), made(7, Times(memory=1.0, arithmetic=4.0)), 10)
+    assert (estimate.cost.kernels, estimate.seconds, estimate.compile_seconds) == (13, 11.0, 4.0)
+    assert estimate.times == pytest.approx(Times(memory=11 / 5, arithmetic=44 / 5))

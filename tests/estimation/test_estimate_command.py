@@ -35,11 +35,11 @@ def test_the_batches_of_a_model_are_side_by_side(path: str, capsys: pytest.Captu
 
 def test_a_mesh_divides_the_weights_of_a_model(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     whole, divided = ["--for", "h100"], ["--for", "h100:4", "--mesh", "data=2,model=2", "--batch", "2"]
-    found = []
+    reports = []
     for options in (whole, divided):
         assert main(["estimate", path, *options, "--json"]) == 0
-        found += json.loads(capsys.readouterr().out)
-    assert found[1]["weight_bytes"] < found[0]["weight_bytes"]
+        reports += json.loads(capsys.readouterr().out)
+    assert reports[1]["weight_bytes"] < reports[0]["weight_bytes"]
     assert main(["estimate", path, "--for", "h100:4", "--mesh", "data=2"]) == 2
     assert (
         capsys.readouterr().err.splitlines()[-1] == "error: estimate: mesh must have as many chips as h100:4, 4; got 2"
@@ -56,12 +56,12 @@ def test_a_program_reads_json_and_several_chips_have_an_example_each(
     path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["estimate", path, "--for", "h100", "--for", "h100:2", "--json"]) == 0
-    one, two = json.loads(capsys.readouterr().out)
-    assert (one["program"], one["target"], two["target"]) == (path, "h100", "h100:2")
-    assert one["cost"]["products"] == two["cost"]["products"]
-    assert any(node["name"] == "/features/Conv" for node in one["nodes"])
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["program"], first["target"], second["target"]) == (path, "h100", "h100:2")
+    assert first["cost"]["products"] == second["cost"]["products"]
+    assert any(node["name"] == "/features/Conv" for node in first["nodes"])
     assert main(["estimate", path, "--for", "h100", "--gradient", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["cost"]["products"] > one["cost"]["products"]
+    assert json.loads(capsys.readouterr().out)[0]["cost"]["products"] > first["cost"]["products"]
 
 
 def test_indivisible_and_fixed_sizes_give_a_one_line_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ SIXTEEN = (tuple(range(16)),)
 
 
 @pytest.mark.parametrize(
-    ("kind", "operand", "result", "from_chips", "from_machines"),
+    ("collective", "operand", "result", "from_chips", "from_machines"),
     [
         # Half of the array enters each machine of eight chips, which divide it.
         ("all-gather", 10, 160, 150, 10),
@@ -54,17 +54,17 @@ SIXTEEN = (tuple(range(16)),)
     ],
 )
 def test_what_enters_a_machine_is_divided_among_its_chips(
-    kind: str, operand: int, result: int, from_chips: float, from_machines: float
+    collective: str, operand: int, result: int, from_chips: float, from_machines: float
 ) -> None:
-    exchange = Exchange(kind, operand, result, SIXTEEN)
-    assert exchange.received() == from_chips
-    assert exchange.received(lambda chip: chip // 8) == from_machines
+    exchange = Exchange(collective, operand, result, SIXTEEN)
+    assert exchange.received_bytes() == from_chips
+    assert exchange.received_bytes(lambda chip: chip // 8) == from_machines
 
 
 def test_the_network_bounds_gpus_of_several_machines() -> None:
     place = Place("h100:16", TARGETS["h100"], ())
     inside, between = (Exchange("all-reduce", 160, 160, groups) for groups in (((0, 1, 2, 3),), SIXTEEN))
-    assert place.links(inside) == inside.received()
+    assert place.links(inside) == inside.received_bytes()
     assert place.links(between) == max(300 - 20, 20 * 450 / 50)
     assert place.links(Exchange("all-to-all", 160, 160, SIXTEEN)) == 80 * 450 / 50
 
@@ -80,7 +80,7 @@ def test_an_exchange_along_an_axis_has_the_links_of_that_axis() -> None:
     columns = Exchange("all-reduce", 8, 8, ((0, 2, 4, 6), (1, 3, 5, 7)))
     every = Exchange("all-reduce", 8, 8, (tuple(range(8)),))
     # One of four links between the pairs, two along the columns, and three together.
-    shares = [own.received() / slice_.links(own) for own in (pairs, columns, every)]
+    shares = [exchange.received_bytes() / slice_.links(exchange) for exchange in (pairs, columns, every)]
     assert shares == pytest.approx([1 / 4, 2 / 4, 3 / 4])
     halves = Place("v7x:1", TARGETS["v7x"], (Chip(0, 0, 0), Chip(0, 0, 0)))
     assert halves.links(Exchange("all-reduce", 8, 8, ((0, 1),))) == 0  # parts of a chip

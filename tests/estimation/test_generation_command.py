@@ -15,7 +15,7 @@ from dmljax.estimation import Estimate
 from dmljax.estimation.chips import Times
 from dmljax.estimation.generation import Generation, PreparedGeneration, Work, table
 from dmljax.onnx import language_model
-from dmljax.onnx.language.model import parts
+from dmljax.onnx.language.model import generation_programs
 
 # JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
@@ -31,40 +31,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("model"))
 
 
-def estimated(folder: Path, *options: str) -> Any:
+def estimate_folder(folder: Path, *options: str) -> Any:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["estimate", str(folder), *WORK, "--batch", str(BATCH), *options, "--json"]) == 0
     return json.loads(out.getvalue())
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Any:
+def reports(folder: Path) -> Any:
     """The figures of one GPU, and of two that divide the weights."""
-    return estimated(folder, "--for", "h100", "--for", "h100:2")
+    return estimate_folder(folder, "--for", "h100", "--for", "h100:2")
 
 
-def test_the_figures_fit_together(folder: Path, found: Any) -> None:
-    one, _ = found
-    prompt, token = one["prompt_program"], one["token_program"]
-    assert (one["program"], one["target"], one["batch"]) == (str(folder), "h100", BATCH)
+def test_the_figures_fit_together(folder: Path, reports: Any) -> None:
+    report, _ = reports
+    prompt, token = report["prompt_program"], report["token_program"]
+    assert (report["program"], report["target"], report["batch"]) == (str(folder), "h100", BATCH)
     seconds = prompt["seconds"] + 10 * token["seconds"]
-    assert one["tokens_per_second"] == one["tokens_per_second_and_chip"] == pytest.approx(10 * BATCH / seconds)
-    assert one["cache_bytes"] == BATCH * CACHE_BYTES
-    assert one["peak_bytes"] == max(prompt["peak_bytes"], token["peak_bytes"])
+    assert report["tokens_per_second"] == report["tokens_per_second_and_chip"] == pytest.approx(10 * BATCH / seconds)
+    assert report["cache_bytes"] == BATCH * CACHE_BYTES
+    assert report["peak_bytes"] == max(prompt["peak_bytes"], token["peak_bytes"])
     weights = sum(weight.nbytes for weight in language_model(folder).weights.values())
     assert prompt["weight_bytes"] == token["weight_bytes"] == weights
     left = token["memory_bytes"] - weights
-    assert one["largest_batch"] == pytest.approx(left * BATCH / (one["peak_bytes"] - weights), abs=1)
+    assert report["largest_batch"] == pytest.approx(left * BATCH / (report["peak_bytes"] - weights), abs=1)
 
 
-def test_caches_are_updated_in_place(found: Any) -> None:
-    one, _ = found
-    token = one["token_program"]
-    assert token["peak_bytes"] - token["weight_bytes"] < 2 * one["cache_bytes"]
+def test_caches_are_updated_in_place(reports: Any) -> None:
+    report, _ = reports
+    token = report["token_program"]
+    assert token["peak_bytes"] - token["weight_bytes"] < 2 * report["cache_bytes"]
 
 
-def test_several_chips_divide_weights_and_heads(found: Any) -> None:
-    whole, divided = found
+def test_several_chips_divide_weights_and_heads(reports: Any) -> None:
+    whole, divided = reports
     assert divided["token_program"]["weight_bytes"] < 0.7 * whole["token_program"]["weight_bytes"]
     assert divided["cache_bytes"] == BATCH * CACHE_BYTES / 2
     assert divided["token_program"]["cost"]["exchanged"] > 0
@@ -72,9 +72,9 @@ def test_several_chips_divide_weights_and_heads(found: Any) -> None:
 
 
 @pytest.mark.full
-def test_the_first_axis_of_a_mesh_divides_the_batch(folder: Path, found: Any) -> None:
-    (divided,) = estimated(folder, "--for", "h100:2", "--mesh", "data=2")
-    assert divided["token_program"]["weight_bytes"] == found[0]["token_program"]["weight_bytes"]
+def test_the_first_axis_of_a_mesh_divides_the_batch(folder: Path, reports: Any) -> None:
+    (divided,) = estimate_folder(folder, "--for", "h100:2", "--mesh", "data=2")
+    assert divided["token_program"]["weight_bytes"] == reports[0]["token_program"]["weight_bytes"]
     assert divided["cache_bytes"] == BATCH * CACHE_BYTES / 2
     assert divided["token_program"]["cost"]["exchanged"] == 0
     assert divided["largest_batch"] % 2 == 0
@@ -102,9 +102,9 @@ def test_a_table_has_a_column_for_each_batch_and_chip() -> None:
 
 
 def test_figures_of_what_does_not_compile_are_null() -> None:
-    told = generation("no kernel").to_json()
-    assert [told["largest_batch"], told["tokens_per_second"], told["peak_bytes"]] == [None] * 3
-    assert told["token_program"]["reason"] == "no kernel"
+    figures = generation("no kernel").to_json()
+    assert [figures["largest_batch"], figures["tokens_per_second"], figures["peak_bytes"]] == [None] * 3
+    assert figures["token_program"]["reason"] == "no kernel"
 
 
 def test_a_generation_that_does_not_fit_exits_with_status_1(
@@ -135,8 +135,8 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_compiled(
 
 def test_each_program_returns_what_it_updates(folder: Path) -> None:
     model = language_model(folder)
-    reading, step = parts(model, 2, 20, 30)
-    for one in (reading, step):
-        results = jax.eval_shape(one.function, model.weights, *one.inputs)
-        assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, one.inputs[0])
+    reading, step = generation_programs(model, 2, 20, 30)
+    for program in (reading, step):
+        results = jax.eval_shape(program.function, model.weights, *program.inputs)
+        assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, program.inputs[0])
     assert reading.inputs[1].shape == (2, 30)  # rounded up to 32, and then to the room

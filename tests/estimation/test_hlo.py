@@ -1,6 +1,6 @@
 """The text of compiled HLO modules is read as XLA means it."""
 
-from dmljax.estimation.hlo.parser import Instruction, Tensor, parse
+from dmljax.estimation.hlo.parser import HloTensor, Instruction, parse
 
 TEXT = """\
 HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8,4]{1,0})->(f32[8,4]{1,0}, s32[])}
@@ -37,20 +37,20 @@ def test_computations_keep_their_order_and_the_entry_is_known() -> None:
 
 
 def test_a_tensor_has_a_type_sizes_and_a_memory() -> None:
-    assert instruction("x.1").results == (Tensor("f32", (8, 4), memory_space=1),)
-    assert instruction("zero").results == (Tensor("f32", ()),)
+    assert instruction("x.1").results == (HloTensor("f32", (8, 4), memory_space=1),)
+    assert instruction("zero").results == (HloTensor("f32", ()),)
     assert instruction("zero").results[0].elements == 1
 
 
 def test_a_tuple_has_its_tensors_as_results() -> None:
-    assert instruction("n.1").results == (Tensor("s32", ()), Tensor("s4", (5,)))
+    assert instruction("n.1").results == (HloTensor("s32", ()), HloTensor("s4", (5,)))
     assert [tensor.bytes for tensor in instruction("n.1").results] == [4, 3]
 
 
 def test_bytes_follow_from_the_type() -> None:
     sizes = {"pred": 1, "bf16": 2, "f64": 8, "u2": 1, "f8e4m3fn": 1, "f4e2m1fn": 1, "token": 0, "c64": 8}
-    assert {dtype: Tensor(dtype, ()).bytes for dtype in sizes} == sizes
-    assert Tensor("f32", (3, 0)).bytes == 0
+    assert {dtype: HloTensor(dtype, ()).bytes for dtype in sizes} == sizes
+    assert HloTensor("f32", (3, 0)).bytes == 0
 
 
 def test_operands_and_callees_are_names() -> None:
@@ -74,5 +74,5 @@ def test_every_branch_of_a_conditional_is_a_callee() -> None:
 def test_the_users_of_an_instruction_read_its_result() -> None:
     main = parse(TEXT).computations["main.7"]
     assert [user.name for user in main.users["x.1"]] == ["reduce-window.3"]
-    assert [one.name for one in main.parameters] == ["x.1", "n.1"]
+    assert [parameter.name for parameter in main.parameters] == ["x.1", "n.1"]
     assert main.root.name == "tuple.3"

@@ -35,9 +35,9 @@ def as_the_benchmark() -> Iterator[None]:
 
 
 @cache
-def use(name: str, target: str, way: str, *, of: int = 0, **options: Any) -> Any:
+def use(name: str, target: str, division: str, *, of: int = 0, **options: Any) -> Any:
     *rivals, input = meshes.rivals(name)
-    return meshes.use_of(meshes.compiled(rivals[of], input, target, way, **options))
+    return meshes.use_of(meshes.compiled(rivals[of], input, target, division, **options))
 
 
 @pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
@@ -60,12 +60,12 @@ def test_nothing_is_exchanged_by_batch(name: str, target: str, axis_type: AxisTy
 )
 def test_gradients_by_batch_exchange_the_bytes_of_the_weights(name: str, target: str, axis_type: AxisType) -> None:
     model, _, _ = meshes.rivals(name)
-    weights = sum(one.nbytes for one in model.weights.values())
+    weights = sum(weight.nbytes for weight in model.weights.values())
     # Some rows of a table have no gradient, and two biases that are added up have one.
     chips = {"h100:8": 8, "v5e:4x4": 16}[target]
     passed = 2 * (chips - 1) / chips * weights  # around a ring, to add them up and to hand out the sums
-    found = use(name, target, meshes.BATCH, gradient=True, axis_type=axis_type).exchanged
-    assert 0.99 * passed <= found <= 1.001 * passed
+    exchanged = use(name, target, meshes.BATCH, gradient=True, axis_type=axis_type).exchanged
+    assert 0.99 * passed <= exchanged <= 1.001 * passed
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_divided_weights_exchange_no_more_on_an_explicit_mesh_than_on_an_auto_on
 
 @pytest.mark.parametrize(("name", "gradient"), [(GPT, False), (GPT, True), (LSTM, False), (LSTM, True)])
 def test_divided_weights_exchange_no_more_than_plain_jax(name: str, gradient: bool) -> None:
-    own, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
-    assert own.exchanged <= (0.75 if name == LSTM else 1.05) * plain.exchanged
+    ours, plain = (use(name, "h100:8", meshes.MODEL, of=of, gradient=gradient) for of in (0, 1))
+    assert ours.exchanged <= (0.75 if name == LSTM else 1.05) * plain.exchanged
     # Before an LSTM's loop, a chip holds its weights twice: as stored, and as the steps need them.
-    assert own.peak <= {(LSTM, False): 1.11, (LSTM, True): 1.35}.get((name, gradient), 1.05) * plain.peak
+    assert ours.peak <= {(LSTM, False): 1.11, (LSTM, True): 1.35}.get((name, gradient), 1.05) * plain.peak
 
 
 def test_tables_are_divided_as_exchanges_least() -> None:
@@ -107,15 +107,17 @@ def test_tables_are_divided_as_exchanges_least() -> None:
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_an_lstm_by_batch_needs_no_more_memory_than_in_plain_jax(gradient: bool) -> None:
-    own, plain = (use(LSTM, "h100:8", meshes.BATCH, of=of, gradient=gradient) for of in (0, 1))
-    assert own.peak <= 1.05 * plain.peak
+    ours, plain = (use(LSTM, "h100:8", meshes.BATCH, of=of, gradient=gradient) for of in (0, 1))
+    assert ours.peak <= 1.05 * plain.peak
 
 
 def test_nothing_is_exchanged_inside_shard_map() -> None:
     model, _, input = meshes.rivals(GPT)
     mesh = Mesh(np.array(meshes.place_of("h100:8").devices), ("batch",))
     whole, shared = (NamedSharding(mesh, spec) for spec in (P(), P("batch")))
-    weights = {name: jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=whole) for name, one in model.weights.items()}
+    weights = {
+        name: jax.ShapeDtypeStruct(weight.shape, weight.dtype, sharding=whole) for name, weight in model.weights.items()
+    }
     x = jax.ShapeDtypeStruct((8, *input.shape[1:]), np.int32, sharding=shared)
     inside = jax.shard_map(model.function, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P("batch"))
     assert meshes.use_of(jax.jit(lambda weights, x: inside(weights, x)[0]).lower(weights, x).compile()).exchanged == 0

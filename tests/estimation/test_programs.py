@@ -47,18 +47,18 @@ N = np.arange(8, dtype=np.int32)
 @pytest.mark.parametrize(("target", "devices"), [("h100", 1), ("h100:8", 8), ("v5e", 1), ("v5e:2x2", 4)])
 @pytest.mark.usefixtures("compilers")
 def test_each_chip_has_all_weights_and_its_part_of_the_inputs(target: str, devices: int) -> None:
-    found = dmljax.estimate(layer, array(64, 256), target=target, weights=WEIGHTS)
-    assert (found.target, found.devices, found.reason) == (target, devices, "")
-    assert found.weight_bytes == 256 * 512 * 4
-    assert found.weight_bytes + 64 * (256 + 512) * 4 // devices <= found.peak_bytes < found.memory_bytes
-    assert found.cost.products == 2 * 64 * 256 * 512 // devices
-    assert found.cost.exchanged == 0
-    assert 0 < found.roof <= found.seconds < 1e-4
-    assert (found.expected_seconds > found.seconds) == target.startswith("v")
-    assert found.work == Batch(64, 0, devices)
-    assert found.examples_per_second == 64 / found.seconds
-    assert any("dot_general" in node.name for node in found.nodes)
-    assert sum(node.seconds for node in found.nodes) == pytest.approx(found.seconds)
+    estimate = dmljax.estimate(layer, array(64, 256), target=target, weights=WEIGHTS)
+    assert (estimate.target, estimate.devices, estimate.reason) == (target, devices, "")
+    assert estimate.weight_bytes == 256 * 512 * 4
+    assert estimate.weight_bytes + 64 * (256 + 512) * 4 // devices <= estimate.peak_bytes < estimate.memory_bytes
+    assert estimate.cost.products == 2 * 64 * 256 * 512 // devices
+    assert estimate.cost.exchanged == 0
+    assert 0 < estimate.roof <= estimate.seconds < 1e-4
+    assert (estimate.expected_seconds > estimate.seconds) == target.startswith("v")
+    assert estimate.work == Batch(64, 0, devices)
+    assert estimate.examples_per_second == 64 / estimate.seconds
+    assert any("dot_general" in node.name for node in estimate.nodes)
+    assert sum(node.seconds for node in estimate.nodes) == pytest.approx(estimate.seconds)
 
 
 @pytest.mark.usefixtures("compilers")
@@ -66,12 +66,12 @@ def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
     on_tpu = import_module("jax.experimental.pallas.ops.tpu.flash_attention")
     q = jax.ShapeDtypeStruct((1, 2, 512, 128), jnp.bfloat16)
     with jax.enable_x64(False):  # this kernel does not lower with 64-bit types
-        found = dmljax.estimate(on_tpu.flash_attention, q, q, q, target="v5e")
-    assert found.called == ("flash_attention",)
-    assert (found.cost.kernels, found.cost.bytes) == (1, 4 * 2 * 512 * 128 * 2)
-    assert found.cost.products >= 2 * 2 * 2 * 512**2 * 128
-    assert found.seconds == pytest.approx(max(found.cost.products / 197e12, found.cost.bytes / 819e9))
-    assert found.custom_calls == ()
+        estimate = dmljax.estimate(on_tpu.flash_attention, q, q, q, target="v5e")
+    assert estimate.called == ("flash_attention",)
+    assert (estimate.cost.kernels, estimate.cost.bytes) == (1, 4 * 2 * 512 * 128 * 2)
+    assert estimate.cost.products >= 2 * 2 * 2 * 512**2 * 128
+    assert estimate.seconds == pytest.approx(max(estimate.cost.products / 197e12, estimate.cost.bytes / 819e9))
+    assert estimate.custom_calls == ()
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 12), reason="JAX compiles its own deprecated kernel only beside a GPU")
@@ -79,10 +79,10 @@ def test_kernels_of_pallas_are_named_and_cost_what_they_declare() -> None:
 def test_kernels_that_declare_nothing_count_with_their_arrays() -> None:
     on_gpu = import_module("jax.experimental.pallas.ops.gpu.attention")
     q = jax.ShapeDtypeStruct((1, 512, 2, 128), jnp.bfloat16)
-    found = dmljax.estimate(lambda *qkv: on_gpu.mha(*qkv, None), q, q, q, target="h100")
-    assert (found.called, found.cost.kernels, found.cost.bytes) == (("mha_forward",), 1, 4 * 2 * 512 * 128 * 2)
-    assert found.custom_calls == ("__gpu$xla.gpu.triton",)
-    assert "h100: custom calls without a declared cost count with operands and results: __gpu$xla" in str(found)
+    estimate = dmljax.estimate(lambda *qkv: on_gpu.mha(*qkv, None), q, q, q, target="h100")
+    assert (estimate.called, estimate.cost.kernels, estimate.cost.bytes) == (("mha_forward",), 1, 4 * 2 * 512 * 128 * 2)
+    assert estimate.custom_calls == ("__gpu$xla.gpu.triton",)
+    assert "h100: custom calls without a declared cost count with operands and results: __gpu$xla" in str(estimate)
 
 
 @pytest.mark.parametrize("target", ["h100", "h100:2", "v5e"])
@@ -93,12 +93,12 @@ def test_kernels_of_dmljax_cost_what_they_declare_on_every_chip(target: str) -> 
     def attend(q: Any, k: Any, v: Any) -> Any:
         return dmljax.multihead_attention(q, k, v, head_count=2)
 
-    found = dmljax.estimate(attend, q, q, q, target=target)
-    products = 2 * 2 * 2 * 2 * 512 * 512 * 128 // found.devices
-    assert (found.cost.products, found.called, found.custom_calls) == (products, ("attention",), ())
-    slopes = dmljax.estimate(attend, q, q, q, target=target, gradient=True)
-    assert slopes.cost.products > 2.9 * products
-    assert slopes.custom_calls == ()
+    estimate = dmljax.estimate(attend, q, q, q, target=target)
+    products = 2 * 2 * 2 * 2 * 512 * 512 * 128 // estimate.devices
+    assert (estimate.cost.products, estimate.called, estimate.custom_calls) == (products, ("attention",), ())
+    grads = dmljax.estimate(attend, q, q, q, target=target, gradient=True)
+    assert grads.cost.products > 2.9 * products
+    assert grads.custom_calls == ()
 
 
 @pytest.mark.usefixtures("compilers")
@@ -106,14 +106,14 @@ def test_a_loop_of_unknown_length_is_told() -> None:
     def until(x: Any) -> Any:
         return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: x * 2, x)
 
-    found = dmljax.estimate(until, array(8), target="h100")
-    assert found.cost.unbounded_loops == 1
-    assert "h100: a loop of unknown length counted as one iteration" in str(found).splitlines()
+    estimate = dmljax.estimate(until, array(8), target="h100")
+    assert estimate.cost.unbounded_loops == 1
+    assert "h100: a loop of unknown length counted as one iteration" in str(estimate).splitlines()
 
 
 def training_step(weights: Any, moments: Any, x: Any) -> Any:
-    slopes = jax.grad(lambda weights: jnp.sum(layer(weights, x) ** 2))(weights)
-    moments = jax.tree.map(lambda moment, slope: 0.9 * moment + slope, moments, slopes)
+    grads = jax.grad(lambda weights: jnp.sum(layer(weights, x) ** 2))(weights)
+    moments = jax.tree.map(lambda moment, grad: 0.9 * moment + grad, moments, grads)
     return jax.tree.map(lambda weight, moment: weight - 1e-3 * moment, weights, moments), moments
 
 
@@ -139,10 +139,10 @@ def test_the_named_optimizers_are_those_of_optax(name: str) -> None:
     weights = {"w": jnp.arange(6.0).reshape(2, 3), "b": jnp.ones(3)}
     state, expected = OPTIMIZERS[name].init(weights), made.init(weights)
     for scale in (1.0, -0.5):
-        slopes = jax.tree.map(jnp.cos, jax.tree.map(lambda x, scale=scale: scale * x, weights))
-        updates, state = OPTIMIZERS[name].update(slopes, state, weights)
+        grads = jax.tree.map(jnp.cos, jax.tree.map(lambda x, scale=scale: scale * x, weights))
+        updates, state = OPTIMIZERS[name].update(grads, state, weights)
         with jax.numpy_dtype_promotion("standard"):
-            wanted, expected = made.update(slopes, expected, weights)
+            wanted, expected = made.update(grads, expected, weights)
         chex.assert_trees_all_close(updates, wanted, rtol=1e-4)
     weigh = lambda tree: sum(leaf.nbytes for leaf in jax.tree.leaves(tree))  # noqa: E731
     assert weigh(state) == weigh(expected)
@@ -162,8 +162,8 @@ def test_a_step_of_training_holds_the_optimizers_state_and_updates_the_weights_i
         assert step.fixed_bytes == step.weight_bytes + step.state_bytes
         assert step.peak_bytes < 1.1 * (4 * 2048**2 * 4)  # weights, two moments and slopes
         assert "optimizer" in {node.name for node in step.nodes}
-    slopes = dmljax.estimate(model, x, target="h100", weights=weights, gradient=True)
-    assert (slopes.state_bytes, slopes.fixed_bytes) == (0, slopes.weight_bytes + 2048**2 * 4)
+    grads = dmljax.estimate(model, x, target="h100", weights=weights, gradient=True)
+    assert (grads.state_bytes, grads.fixed_bytes) == (0, grads.weight_bytes + 2048**2 * 4)
     divided = dmljax.estimate(
         *(model, x),
         target="h100:4",
@@ -183,7 +183,7 @@ def test_precision_and_type_are_those_of_the_programs_products(target: str) -> N
         dmljax.estimate(layer, array(512, 256), target=target, weights=WEIGHTS, **choice) for choice in choices
     ]
     plain, exact, halves = estimates
-    assert [(found.cost.full_products > 0) for found in estimates] == [False, True, False]
+    assert [(estimate.cost.full_products > 0) for estimate in estimates] == [False, True, False]
     assert exact.cost.passes == 6 * plain.cost.passes
     assert halves.weight_bytes == plain.weight_bytes // 2
     assert halves.cost.halves == plain.cost.halves // 2
@@ -221,8 +221,8 @@ def test_weights_without_floats_have_no_gradient_but_inputs_have() -> None:
     def scaled(weights: Any, x: Any) -> Any:
         return x * weights["table"].astype(x.dtype).sum()
 
-    found = dmljax.estimate(scaled, array(64, 256), target="h100:2", weights=weights, gradient=True)
-    assert (found.reason, found.fixed_bytes) == ("", found.weight_bytes)
+    estimate = dmljax.estimate(scaled, array(64, 256), target="h100:2", weights=weights, gradient=True)
+    assert (estimate.reason, estimate.fixed_bytes) == ("", estimate.weight_bytes)
     mixed = {**weights, "scale": array(256)}
     trained = dmljax.estimate(
         lambda weights, x: scaled(weights, x) @ weights["scale"],
@@ -239,8 +239,8 @@ def test_states_of_other_shapes_than_the_weights_are_whole_on_each_chip() -> Non
     specs = {"w": PartitionSpec("model")}
     options: Any = {"target": "h100:2", "mesh": {"data": 1, "model": 2}, "weights": WEIGHTS, "specs": specs}
     with jax.numpy_dtype_promotion("standard"):
-        found = dmljax.estimate(layer, array(64, 256), optimizer=optax.adafactor(1e-3), **options)
-    assert (found.reason, found.weight_bytes) == ("", 256 * 512 * 4 // 2)
+        estimate = dmljax.estimate(layer, array(64, 256), optimizer=optax.adafactor(1e-3), **options)
+    assert (estimate.reason, estimate.weight_bytes) == ("", 256 * 512 * 4 // 2)
 
 
 @pytest.mark.usefixtures("compilers")
@@ -252,8 +252,8 @@ def test_numbers_are_arrays_and_an_input_said_to_be_whole_stays_whole() -> None:
     whole = jax.ShapeDtypeStruct((3, 256), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
     choices: list[dict[str, Any]] = [{"dtype": "bfloat16"}, {"gradient": True}]
     for options in choices:
-        found = dmljax.estimate(plus, whole, 2.0, target="h100:2", weights=WEIGHTS, **options)
-        assert found.reason == ""
+        estimate = dmljax.estimate(plus, whole, 2.0, target="h100:2", weights=WEIGHTS, **options)
+        assert estimate.reason == ""
 
 
 @pytest.mark.usefixtures("compilers")
@@ -272,8 +272,8 @@ def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return dmljax.multihead_attention(q, k, v, head_count=2)
 
-    found = dmljax.estimate(attend, q, q, q, target="h100")
-    assert found.product_seconds == pytest.approx(found.cost.products / 989.17e12)
+    estimate = dmljax.estimate(attend, q, q, q, target="h100")
+    assert estimate.product_seconds == pytest.approx(estimate.cost.products / 989.17e12)
     mesh = AbstractMesh((8,), ("batch",), axis_types=(AxisType.Auto,))
     divided = jax.shard_map(jnp.matmul, mesh=mesh, in_specs=PartitionSpec("batch"), out_specs=PartitionSpec("batch"))
     x = jax.ShapeDtypeStruct((8, 64, 64), jnp.float32)
@@ -283,19 +283,19 @@ def test_the_roof_is_that_of_the_chips_own_kernels_on_all_devices() -> None:
 @pytest.mark.usefixtures("compilers")
 def test_a_matrix_of_integers_has_tokens() -> None:
     tokens = jax.ShapeDtypeStruct((4, 16), jnp.int32)
-    found = dmljax.estimate(lambda weights, x: weights["w"][x], tokens, target="h100", weights=WEIGHTS)
-    assert found.work == Batch(4, 64, 1)
-    assert found.tokens_per_second == pytest.approx(16 * found.examples_per_second)
+    estimate = dmljax.estimate(lambda weights, x: weights["w"][x], tokens, target="h100", weights=WEIGHTS)
+    assert estimate.work == Batch(4, 64, 1)
+    assert estimate.tokens_per_second == pytest.approx(16 * estimate.examples_per_second)
 
 
 @pytest.mark.usefixtures("compilers")
 def test_the_gradient_of_weights_is_exchanged() -> None:
     weights = {"w": array(1024, 1024)}
-    found = dmljax.estimate(layer, array(64, 1024), target="h100:4", weights=weights, gradient=True)
-    assert found.cost.exchanged == 2 * 3 * found.weight_bytes // 4
-    assert found.cost.products == 2 * (2 * 64 * 1024 * 1024) // 4
-    assert found.times.exchange == found.cost.exchanged / 450e9
-    assert found.overlapped_seconds == max(found.times.exchange, found.seconds - found.times.exchange)
+    estimate = dmljax.estimate(layer, array(64, 1024), target="h100:4", weights=weights, gradient=True)
+    assert estimate.cost.exchanged == 2 * 3 * estimate.weight_bytes // 4
+    assert estimate.cost.products == 2 * (2 * 64 * 1024 * 1024) // 4
+    assert estimate.times.exchange == estimate.cost.exchanged / 450e9
+    assert estimate.overlapped_seconds == max(estimate.times.exchange, estimate.seconds - estimate.times.exchange)
 
 
 @pytest.mark.usefixtures("compilers")
@@ -316,9 +316,9 @@ def test_the_nodes_of_a_graph_are_listed_by_name() -> None:
         constants={"bias": np.ones((64, 64), "float32")},
         outputs={"y": "/head/softmax.output"},
     )
-    found = dmljax.estimate(graph, target="h100")
-    assert found.weight_bytes == 64 * 64 * 4
-    assert {node.name for node in found.nodes} & {"sum[0]", "/head/softmax"}
+    estimate = dmljax.estimate(graph, target="h100")
+    assert estimate.weight_bytes == 64 * 64 * 4
+    assert {node.name for node in estimate.nodes} & {"sum[0]", "/head/softmax"}
     softmax = directml.ActivationSoftmaxDesc(input=f32(64, 64), output=f32(64, 64))
     assert dmljax.estimate(softmax, target="h100").cost.kernels == 1
 
@@ -326,8 +326,8 @@ def test_the_nodes_of_a_graph_are_listed_by_name() -> None:
 @pytest.mark.usefixtures("compilers")
 def test_the_dispatchables_of_a_model_are_nodes_of_one_program() -> None:
     model = dxdispatch.load(MODELS / "top1_routing.json")
-    found = dmljax.estimate(model, target="h100")
-    assert {node.name for node in found.nodes} == {"route", "list", "fetch"}
+    estimate = dmljax.estimate(model, target="h100")
+    assert {node.name for node in estimate.nodes} == {"route", "list", "fetch"}
 
 
 def eigenvalues(x: Any) -> Any:
@@ -342,11 +342,11 @@ def eigenvalues(x: Any) -> Any:
 
 @pytest.mark.usefixtures("compilers")
 def test_compilation_errors_name_the_node_and_the_reason() -> None:
-    found = dmljax.estimate(eigenvalues, array(8, 8), target="v5e")
-    assert (found.refused, found.fits) == ("/second", False)
-    assert found.reason.startswith("/second (Eigen/eig): ")
-    assert str(found).splitlines()[1].split() == ["compiles", "no"]
-    assert f"v5e does not compile: {found.reason}" in str(found).splitlines()
+    estimate = dmljax.estimate(eigenvalues, array(8, 8), target="v5e")
+    assert (estimate.refused, estimate.fits) == ("/second", False)
+    assert estimate.reason.startswith("/second (Eigen/eig): ")
+    assert str(estimate).splitlines()[1].split() == ["compiles", "no"]
+    assert f"v5e does not compile: {estimate.reason}" in str(estimate).splitlines()
 
 
 def spectrum(x: Any) -> Any:
@@ -359,10 +359,10 @@ def spectrum(x: Any) -> Any:
 @pytest.mark.usefixtures("compilers")
 def test_complex128_is_refused_before_a_tpus_compiler_aborts() -> None:
     with jax.enable_x64(True):
-        found = dmljax.estimate(spectrum, jax.ShapeDtypeStruct((8, 8), jnp.float64), target="v5e")
+        estimate = dmljax.estimate(spectrum, jax.ShapeDtypeStruct((8, 8), jnp.float64), target="v5e")
         assert dmljax.estimate(spectrum, jax.ShapeDtypeStruct((8, 8), jnp.float64), target="h100").fits
-    assert found.refused == "/second"
-    assert found.reason.endswith(": complex128 may abort XLA's compiler for TPUs; use complex64")
+    assert estimate.refused == "/second"
+    assert estimate.reason.endswith(": complex128 may abort XLA's compiler for TPUs; use complex64")
 
 
 REMEDY = "(use a smaller batch, or a mesh that divides the weights)"
@@ -379,9 +379,9 @@ def much(x: Any) -> Any:
 
 @pytest.mark.usefixtures("compilers")
 def test_out_of_memory_errors_name_the_node_and_a_remedy() -> None:
-    found = dmljax.estimate(much, array(4096), target="v5e")
-    assert found.refused == "/outer"
-    assert found.reason.endswith(REMEDY)
+    estimate = dmljax.estimate(much, array(4096), target="v5e")
+    assert estimate.refused == "/outer"
+    assert estimate.reason.endswith(REMEDY)
     on_gpu = dmljax.estimate(much, array(4096), target="h100")  # whose compiler does not check the memory
     assert (on_gpu.reason, on_gpu.fits) == ("", False)
     assert "h100 does not fit in memory: " in str(on_gpu)
@@ -389,9 +389,9 @@ def test_out_of_memory_errors_name_the_node_and_a_remedy() -> None:
 
 @pytest.mark.usefixtures("compilers")
 def test_arguments_that_are_too_large_are_not_blamed_on_a_node() -> None:
-    found = dmljax.estimate(jnp.tanh, array(2**40), target="v5e")
-    assert found.refused == ""
-    assert "memory" in found.reason
+    estimate = dmljax.estimate(jnp.tanh, array(2**40), target="v5e")
+    assert estimate.refused == ""
+    assert "memory" in estimate.reason
 
 
 @pytest.mark.usefixtures("compilers")
@@ -403,14 +403,14 @@ def test_a_mesh_divides_weights_as_specs_say() -> None:
 
     specs = {"w": PartitionSpec(None, "model"), "v": PartitionSpec("model")}
     mesh = {"data": 2, "model": 4}
-    found = dmljax.estimate(pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs)
-    assert found.weight_bytes == 2 * 256 * 512 * 4 // 4 + 3 * 4
-    assert found.cost.products == 2 * 2 * 64 * 256 * 512 // 8
-    assert found.cost.exchanged == 2 * 3 * (64 * 256 * 4 // 2) // 4
+    estimate = dmljax.estimate(pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs)
+    assert estimate.weight_bytes == 2 * 256 * 512 * 4 // 4 + 3 * 4
+    assert estimate.cost.products == 2 * 2 * 64 * 256 * 512 // 8
+    assert estimate.cost.exchanged == 2 * 3 * (64 * 256 * 4 // 2) // 4
     gradient = dmljax.estimate(
         pair, array(64, 256), target="h100:8", weights=weights, mesh=mesh, specs=specs, gradient=True
     )
-    assert gradient.cost.exchanged > found.cost.exchanged
+    assert gradient.cost.exchanged > estimate.cost.exchanged
 
 
 @pytest.mark.usefixtures("compilers")
@@ -422,9 +422,9 @@ def test_arrays_already_divided_stay_divided() -> None:
 
     x = jax.ShapeDtypeStruct((64, 256), jnp.float32, sharding=on_mesh("data"))
     weights = {"w": jax.ShapeDtypeStruct((256, 512), jnp.float32, sharding=on_mesh(None, "model"))}
-    found = dmljax.estimate(layer, x, target="h100:8", weights=weights)
-    assert found.weight_bytes == 256 * 512 * 4 // 4
-    assert found.cost.products == 2 * 64 * 256 * 512 // 8
+    estimate = dmljax.estimate(layer, x, target="h100:8", weights=weights)
+    assert estimate.weight_bytes == 256 * 512 * 4 // 4
+    assert estimate.cost.products == 2 * 64 * 256 * 512 // 8
 
 
 @pytest.mark.parametrize(
@@ -520,13 +520,13 @@ def test_an_operation_belongs_to_the_outermost_node(op_name: str, node: str) -> 
 def test_a_kernel_takes_the_longest_of_its_times() -> None:
     costs = [Cost(kernels=1, bytes=3), Cost(kernels=1, bytes=33_523_200)]
     expected = [Times(launches=1e-6), Times(memory=1e-5)]
-    assert [pytest.approx(times) for times in expected] == programs._spent(TARGETS["h100"], costs)
+    assert [pytest.approx(times) for times in expected] == programs._time_by_kernel(TARGETS["h100"], costs)
 
 
 def test_copies_take_time_only_where_the_memory_needs_more_than_kernels_leave() -> None:
     def spent(copied: int) -> list[Times]:
         costs = [Cost(bytes=copied, copied=copied), Cost(kernels=1, bytes=819_000, passes=3 * 197_000_000)]
-        return programs._spent(TARGETS["v5e"], costs)
+        return programs._time_by_kernel(TARGETS["v5e"], costs)
 
     assert spent(2 * 819_000) == [Times(), pytest.approx(Times(arithmetic=3e-6))]
     assert spent(5 * 819_000) == [pytest.approx(Times(memory=3e-6)), pytest.approx(Times(arithmetic=3e-6))]
@@ -603,8 +603,8 @@ def test_columns_are_side_by_side_while_they_fit() -> None:
 
 
 def test_the_costliest_nodes_of_each_estimate_are_listed() -> None:
-    one = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in reversed(range(20))})
-    lines = [line.split() for line in table([one, made_for("v5e", last=9.0, n0=1.0)])]
+    on_h100 = made_for("h100", **{f"n{i}": 1.0 + i / 100 for i in reversed(range(20))})
+    lines = [line.split() for line in table([on_h100, made_for("v5e", last=9.0, n0=1.0)])]
     begin = next(i for i, line in enumerate(lines) if line[:3] == ["nodes", "of", "h100"])
     assert [line[0] for line in lines[begin + 1 : begin + 11]] == [f"n{i}" for i in range(19, 9, -1)]
     assert lines[begin + 11] == []

@@ -16,11 +16,11 @@ from dmljax.foundation.extras import command_for
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_function_is_compiled_for_a_chip_that_is_absent(name: str) -> None:
     pytest.importorskip(MODULES[TARGETS[name].platform], reason="the extra `accelerators` is not installed")
-    found = compile_for(name, lambda x: jnp.exp(x) + 1, jnp.ones((1024, 1024), jnp.float32))
-    assert (found.cost.kernels, found.cost.loops) == (1, 0)
-    assert found.cost.bytes == 2 * 4 * 1024**2
-    assert 1e-6 < found.estimated_seconds < 1e-4
-    assert found.compile_seconds > 0
+    compiled = compile_for(name, lambda x: jnp.exp(x) + 1, jnp.ones((1024, 1024), jnp.float32))
+    assert (compiled.cost.kernels, compiled.cost.loops) == (1, 0)
+    assert compiled.cost.bytes == 2 * 4 * 1024**2
+    assert 1e-6 < compiled.estimated_seconds < 1e-4
+    assert compiled.compile_seconds > 0
 
 
 @pytest.mark.parametrize("name", TARGETS)

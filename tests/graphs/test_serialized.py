@@ -14,7 +14,7 @@ from helpers import SAMPLED, assert_same_bits
 from dmljax import DmlError, directml, serialized
 from dmljax.directml import Graph, InvalidDesc
 from dmljax.examples import examples_of
-from dmljax.graphs.flatbuffer import Packed, written
+from dmljax.graphs.flatbuffer import Packed, build
 
 TensorDesc: Any = directml.TensorDesc
 GemmDesc: Any = directml.GemmDesc
@@ -161,7 +161,7 @@ def product_with_named_constants(name: str) -> bytes:
         {4: ("B", 2), 6: constant, 8: "weights", 12: ["edge"]},
         {4: ("B", 1), 6: gemm, 8: "gemm", 10: ["x", "edge", ""], 12: ["y"]},
     ]
-    return written({4: nodes, 6: ["x"], 8: ["y"]})
+    return build({4: nodes, 6: ["x"], 8: ["y"]})
 
 
 def test_an_edge_may_have_several_readers_and_be_an_output() -> None:
@@ -273,7 +273,7 @@ def test_another_reader_of_flatbuffers_finds_what_is_written() -> None:
 def test_numbers_are_aligned_to_their_sizes() -> None:
     values = [(10.0**i, 2**40 + i) for i in range(4)]
     tables = [{4: "odd" * i, 6: ("B", 1), 8: ("Q", large), 10: ("f", small)} for i, (small, large) in enumerate(values)]
-    data = written({4: tables})
+    data = build({4: tables})
     for small, large in values:
         assert data.index(struct.pack("<Q", large)) % 8 == 0
         assert data.index(struct.pack("<f", small)) % 4 == 0
@@ -343,21 +343,21 @@ def constant(name: str, *edges: str) -> Any:
         (b"\x04\0\0\0", "offsets must be within the 4 bytes"),
         (b"\xff" * 40, "offsets must be within"),
         (b"\x04\0\0\0\x10\0\0\0", "offsets must be within the 8 bytes of the file; got -12"),
-        (written({8: ["name"]}).replace(b"name", b"nam\xe9"), "text must be UTF-8; got b'nam"),
-        (written({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be unique among nodes; got a"),
+        (build({8: ["name"]}).replace(b"name", b"nam\xe9"), "text must be UTF-8; got b'nam"),
+        (build({4: [constant("a"), constant("a")]}), r"nodes\[1\].name must be unique among nodes; got a"),
         (
-            written({4: [constant("a", "e"), constant("b", "e")]}),
+            build({4: [constant("a", "e"), constant("b", "e")]}),
             r"nodes\[1\].outputNames must be unique among inputs and outputs",
         ),
-        (written({8: ["y"]}), "graphOutputNames must name outputs of nodes; got y"),
-        (written({6: ["x"]}), "graphInputNames must each be read by a node; got x"),
-        (written({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc: node node_0 has no desc"),
-        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "unknown operator 'DML_OPERATOR_NONE'"),
+        (build({8: ["y"]}), "graphOutputNames must name outputs of nodes; got y"),
+        (build({6: ["x"]}), "graphInputNames must each be read by a node; got x"),
+        (build({4: [{4: ("B", 1)}]}), r"nodes\[0\].desc: node node_0 has no desc"),
+        (build({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_NONE"}}]}), "unknown operator 'DML_OPERATOR_NONE'"),
         (
-            written({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}),
+            build({4: [{4: ("B", 2), 6: {4: ("B", 7)}}]}),
             r"nodes\[0\]\.data must be a constant's name \(kind 1\) or its bytes",
         ),
-        (written({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_ACTIVATION_RELU"}}]}), "InputTensor: no name"),
+        (build({4: [{4: ("B", 1), 6: {4: "DML_OPERATOR_ACTIVATION_RELU"}}]}), "InputTensor: no name"),
     ],
     ids=str,
 )
@@ -368,7 +368,7 @@ def test_a_wrong_file_is_refused(data: bytes, message: str) -> None:
 
 def test_excessive_sharing_of_parts_is_refused() -> None:
     count, text = 5000, "x" * 10_000
-    data = bytearray(written({8: [""] * count + [text]}))
+    data = bytearray(build({8: [""] * count + [text]}))
     vector = data.index((count + 1).to_bytes(4, "little")) + 4
     target = data.index(text.encode()) - 4
     for i in range(count):  # all offsets lead to the last string

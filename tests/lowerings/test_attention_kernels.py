@@ -85,15 +85,15 @@ CASES = [
 ]
 
 
-def slopes(function: Callable[..., Any], *arrays: Any) -> Any:
+def value_and_grads(function: Callable[..., Any], *arrays: Any) -> Any:
     """The result of a function of arrays, and the derivatives of a sum of it."""
 
     def summed(*arrays: Any) -> Any:
         result = function(*arrays)
         return jnp.sum(jnp.sin(result.astype(np.float32))), result
 
-    (_, result), found = jax.value_and_grad(summed, tuple(range(len(arrays))), has_aux=True)(*arrays)
-    return result, found
+    (_, result), grads = jax.value_and_grad(summed, tuple(range(len(arrays))), has_aux=True)(*arrays)
+    return result, grads
 
 
 @SAMPLED
@@ -111,9 +111,9 @@ def test_kernels_compute_what_the_formula_does(case: Any, kernels_for: Callable[
         heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
         return grouped(query, key, value, scale=scale, **given, **heads)
 
-    expected = jax.jit(partial(slopes, attended))(*arrays)
+    expected = jax.jit(partial(value_and_grads, attended))(*arrays)
     kernels_for(chip)
-    agree(jax.jit(lambda *arrays: slopes(attended, *arrays))(*arrays), expected, jnp.dtype(dtype))
+    agree(jax.jit(lambda *arrays: value_and_grads(attended, *arrays))(*arrays), expected, jnp.dtype(dtype))
 
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -146,14 +146,14 @@ def test_a_query_that_sees_no_key_attends_to_all(case: Any, kernels_for: Callabl
     def attended(query: Any, key: Any, value: Any, scale: Any, **ring: Any) -> Any:
         return ungrouped(query, key, value, scale=scale, head_count=1, **given, **ring)
 
-    expected = jax.jit(partial(slopes, attended))(*arrays)
+    expected = jax.jit(partial(value_and_grads, attended))(*arrays)
     kernels_for(chip)
     mesh, rows = mesh_of(AxisType.Auto, sequence=devices), P(None, "sequence")
     ring = partial(attended, axis_name="sequence")
     divided = jax.shard_map(ring, mesh=mesh, in_specs=(rows, rows, rows, P()), out_specs=rows)
     function = divided if devices > 1 else lambda *arrays: attended(*arrays)
     with jax.set_mesh(mesh):
-        agree(jax.jit(partial(slopes, function))(*arrays), expected, jnp.dtype(dtype))
+        agree(jax.jit(partial(value_and_grads, function))(*arrays), expected, jnp.dtype(dtype))
 
 
 PADDING = (-1e9, -np.inf, -2e4, 1e9, np.nan, np.inf)
@@ -182,7 +182,7 @@ def test_hidden_keys_count_where_a_bias_outweighs_the_mask(case: Any, kernels_fo
         more: Any = {"relative_position_bias": bias, "mask_filter_value": fill, "is_causal": True}
         return ungrouped(*arrays, head_count=1, **more)
 
-    agree_for(chip, partial(slopes, attended), kernels_for, *arrays)
+    agree_for(chip, partial(value_and_grads, attended), kernels_for, *arrays)
 
 
 FILLED = [
@@ -214,7 +214,7 @@ def test_a_fill_takes_the_place_of_hidden_scores(case: Any, kernels_for: Callabl
         # Only the last query sees the last key.
         hidden = key.at[..., -1, :].set(np.inf)
         query, value = arrays
-        return slopes(attended, query, value, key), attended(query, value, hidden)[..., :-1, :]
+        return value_and_grads(attended, query, value, key), attended(query, value, hidden)[..., :-1, :]
 
     agree_for(chip, both, kernels_for, *arrays)
 
@@ -259,7 +259,7 @@ def test_what_is_not_finite_spreads_as_in_the_formula(case: Any, kernels_for: Ca
         return ungrouped(*arrays[:3], relative_position_bias=arrays[3], head_count=1)
 
     def derived(*arrays: Any) -> Any:
-        return slopes(lambda *some: attended(*some, arrays[3]), *arrays[:3])
+        return value_and_grads(lambda *some: attended(*some, arrays[3]), *arrays[:3])
 
     agree_for(chip, derived, kernels_for, *arrays)
 
@@ -276,7 +276,7 @@ def test_programs_share_the_keys_of_few_queries(
     given = KINDS[kind]()
     cut = {name: x[..., :3, :] for name, x in given.items() if np.shape(x)[-2:] == (QUERIES, KEYS)}
     heads = {"query_head_count": HEADS, "key_value_head_count": KEY_HEADS}
-    attended = partial(slopes, lambda *arrays: grouped(*arrays, **given | cut, **heads))
+    attended = partial(value_and_grads, lambda *arrays: grouped(*arrays, **given | cut, **heads))
     expected = jax.jit(attended)(*arrays)
     kernels_for("gpu")
     monkeypatch.setattr(lowerings, "_FEWEST_IN_KERNELS", 4)
@@ -302,11 +302,11 @@ def agree_for(chip: str, function: Callable[..., Any], begin: Callable[[str], No
 TRANSFORMED: dict[str, Callable[..., Any]] = {
     "tangents": lambda *x: jax.jvp(small, x, x),
     "linear": lambda *x: jax.linearize(small, *x)[1](*x),
-    "tangents of slopes": lambda *x: jax.jvp(partial(slopes, small), x, x),
-    "slopes of slopes": lambda *x: slopes(lambda *x: slopes(small, *x)[1][1], *x),
-    "slopes by one": lambda q, k, v: slopes(lambda k: small(q, k, v), k),
-    "rematerialized": lambda *x: slopes(jax.checkpoint(small), *x),
-    "a batch": lambda q, k, v: jax.vmap(partial(slopes, small), (0, None, None))(jnp.stack([q, -q]), k, v),
+    "tangents of slopes": lambda *x: jax.jvp(partial(value_and_grads, small), x, x),
+    "slopes of slopes": lambda *x: value_and_grads(lambda *x: value_and_grads(small, *x)[1][1], *x),
+    "slopes by one": lambda q, k, v: value_and_grads(lambda k: small(q, k, v), k),
+    "rematerialized": lambda *x: value_and_grads(jax.checkpoint(small), *x),
+    "a batch": lambda q, k, v: jax.vmap(partial(value_and_grads, small), (0, None, None))(jnp.stack([q, -q]), k, v),
 }
 
 
@@ -349,7 +349,7 @@ def test_each_device_has_a_kernel_for_its_batches_and_heads(
     def attended(query: Any, key: Any, value: Any, ends: Any) -> Any:
         heads = {"query_head_count": 8, "key_value_head_count": 4}
         mask = {"mask": ends, "mask_type": "key_sequence_length"}
-        return slopes(lambda *arrays: grouped(*arrays, **heads, **mask), query, key, value)
+        return value_and_grads(lambda *arrays: grouped(*arrays, **heads, **mask), query, key, value)
 
     expected = jax.jit(attended)(*given, ends)
     kernels_for("gpu")
@@ -371,7 +371,9 @@ def test_devices_sum_the_slopes_by_a_bias(kernels_for: Callable[[str], None]) ->
     given = (*SMALL, normal(2, 9, 11))
 
     def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
-        return slopes(lambda *x: grouped(*x[:3], relative_position_bias=x[3], **TWO_HEADS), query, key, value, bias)
+        return value_and_grads(
+            lambda *x: grouped(*x[:3], relative_position_bias=x[3], **TWO_HEADS), query, key, value, bias
+        )
 
     expected = jax.jit(attended)(*given)
     kernels_for("gpu")
@@ -382,10 +384,10 @@ def test_devices_sum_the_slopes_by_a_bias(kernels_for: Callable[[str], None]) ->
 @FULL
 def test_a_device_of_a_manual_mesh_has_a_kernel(kernels_for: Callable[[str], None]) -> None:
     mesh, rows = mesh_of(AxisType.Auto, batch=2), P("batch")
-    expected = jax.jit(partial(slopes, small))(*SMALL)
+    expected = jax.jit(partial(value_and_grads, small))(*SMALL)
     kernels_for("gpu")
     mapped = jax.shard_map(small, mesh=mesh, in_specs=rows, out_specs=rows)
-    agree(jax.jit(partial(slopes, mapped))(*SMALL), expected, np.float32)
+    agree(jax.jit(partial(value_and_grads, mapped))(*SMALL), expected, np.float32)
 
 
 RINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -410,7 +412,7 @@ def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Call
         return grouped(*arrays[:3], **dict(zip(names, arrays[3:], strict=True)), **statics, **TWO_HEADS, **ring)
 
     def of_masks(attended: Callable[..., Any]) -> Any:
-        return jax.jit(lambda: slopes(lambda *x: attended(*x, *masks), *arrays))()
+        return jax.jit(lambda: value_and_grads(lambda *x: attended(*x, *masks), *arrays))()
 
     expected = of_masks(attended)
     kernels_for(chip)
@@ -425,7 +427,7 @@ def test_rings_of_kernels_have_second_derivatives(kernels_for: Callable[[str], N
     arrays = normal(1, 4, 2 * 8), normal(1, 4, 8), normal(1, 4, 8)
 
     def tangents_of_slopes(attended: Callable[..., Any]) -> Any:
-        return jax.jit(lambda *x: jax.jvp(partial(slopes, attended), x, x))(*arrays)
+        return jax.jit(lambda *x: jax.jvp(partial(value_and_grads, attended), x, x))(*arrays)
 
     expected = tangents_of_slopes(small)
     kernels_for("gpu")

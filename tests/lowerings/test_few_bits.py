@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from dmljax.lowerings.kernels import few_bits as few_bits_kernels
 from dmljax.lowerings.numbers import few_bits
-from dmljax.lowerings.numbers.few_bits import Weights, product_with, unpacked
+from dmljax.lowerings.numbers.few_bits import Weights, product_with, unpack
 
 RNG = np.random.default_rng(5)
 PLATFORMS = ("cpu", "gpu", "tpu")
@@ -104,8 +104,8 @@ def test_integers_on_a_cpu_are_as_accurate_as_floats(size: int) -> None:
     a = jnp.asarray(RNG.standard_normal((4, 1024)) * 10.0 ** RNG.uniform(-3, 3, (4, 1)), np.float32)
     expected = expected_product(a, weights, 4)
     errors = [
-        np.abs(np.asarray(jax.jit(partial(way, 4, None))(a, *weights)) - expected)
-        for way in (few_bits._by_integers, few_bits._by_planes)
+        np.abs(np.asarray(jax.jit(partial(product, 4, None))(a, *weights)) - expected)
+        for product in (few_bits._by_integers, few_bits._by_planes)
     ]
     largest = [np.max(one / np.abs(expected).max(-1, keepdims=True)) for one in errors]
     assert largest[0] < 2 * largest[1] + 3e-7
@@ -115,13 +115,13 @@ def test_zeros_and_numbers_that_are_not_finite_stay_so() -> None:
     weights = weights_of(4, 2, 16, 4, "one")
     a = np.ones((4, 32), np.float32)
     a[0], a[1, 3], a[2, 20], a[3] = 0, np.nan, np.inf, 1e-42
-    found = np.asarray(jax.jit(partial(product_with, bits=4))(jnp.asarray(a), weights))
-    np.testing.assert_array_equal(found[0], 0)
-    assert not np.isfinite(found[1:3]).any()
-    assert np.isfinite(found[3]).all()
+    actual = np.asarray(jax.jit(partial(product_with, bits=4))(jnp.asarray(a), weights))
+    np.testing.assert_array_equal(actual[0], 0)
+    assert not np.isfinite(actual[1:3]).any()
+    assert np.isfinite(actual[3]).all()
 
 
-def slopes(a: Any, weights: Weights) -> Any:
+def grads_of(a: Any, weights: Weights) -> Any:
     def summed(a: Any, scales: Any) -> Any:
         return jnp.sum(jnp.sin(product_with(a, weights._replace(scales=scales), 4)))
 
@@ -142,11 +142,11 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
     lower_for(platform)
     # The kernel of a TPU rounds the weights to bfloat16.
     unit = 0.1 if platform == "tpu" else 1e-4
-    by_both: Any = lambda *x: slopes(x[0], weights._replace(scales=x[1]))[1]  # noqa: E731
-    found, moved = jax.jit(lambda *x: jax.jvp(by_both, x, given))(*given)
-    for one, other in zip(found, expected, strict=True):
+    by_both: Any = lambda *x: grads_of(x[0], weights._replace(scales=x[1]))[1]  # noqa: E731
+    actual, tangent = jax.jit(lambda *x: jax.jvp(by_both, x, given))(*given)
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=unit, atol=unit)
-    np.testing.assert_allclose(moved[0], second, rtol=unit, atol=10 * unit)
+    np.testing.assert_allclose(tangent[0], second, rtol=unit, atol=10 * unit)
 
 
 @pytest.mark.parametrize("platform", few_of(PLATFORMS, "gpu"))
@@ -189,8 +189,8 @@ def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Cal
 
 
 def test_columns_of_bytes_are_in_order() -> None:
-    np.testing.assert_array_equal(unpacked(jnp.array([[0x21, 0x43]], jnp.uint8), 4), [[1, 2, 3, 4]])
-    np.testing.assert_array_equal(unpacked(jnp.array([[0b11100100]], jnp.uint8), 2), [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(unpack(jnp.array([[0x21, 0x43]], jnp.uint8), 4), [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(unpack(jnp.array([[0b11100100]], jnp.uint8), 2), [[0, 1, 2, 3]])
 
 
 def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:

@@ -12,8 +12,8 @@ DOMAINS = {"com.microsoft": 1, "com.microsoft.dml": 1}
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
-def value(name: str, kind: int, sizes: Sequence[int | str | None] | None) -> Any:
-    return helper.make_tensor_value_info(name, kind, sizes)
+def value(name: str, element_type: int, sizes: Sequence[int | str | None] | None) -> Any:
+    return helper.make_tensor_value_info(name, element_type, sizes)
 
 
 def model(
@@ -28,7 +28,9 @@ def model(
     ir_version: int = 10,
 ) -> onnx.ModelProto:
     """A model of these nodes, whose outputs may be names or have types."""
-    typed = [one if isinstance(one, onnx.ValueInfoProto) else onnx.ValueInfoProto(name=one) for one in outputs]
+    typed = [
+        output if isinstance(output, onnx.ValueInfoProto) else onnx.ValueInfoProto(name=output) for output in outputs
+    ]
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(nodes, "graph", inputs, typed, tensors)
     imports = [helper.make_opsetid(domain, version) for domain, version in {"": opset, **(domains or {})}.items()]
@@ -85,4 +87,4 @@ def by_onnxruntime(model: Any, arrays: Sequence[Any]) -> list[Any]:
     options.log_severity_level = 4
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))
+    return list(session.run(None, dict(zip((x.name for x in session.get_inputs()), arrays, strict=True))))

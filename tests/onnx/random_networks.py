@@ -80,8 +80,8 @@ def by_onnxruntime(proto: onnx.ModelProto, values: Mapping[str, Any]) -> list[An
 
 
 def attribute(step: Step, name: str, default: Any = None) -> Any:
-    found = [helper.get_attribute_value(one) for one in step.node.attribute if one.name == name]
-    return found[0].decode() if found and isinstance(found[0], bytes) else found[0] if found else default
+    values = [helper.get_attribute_value(attribute) for attribute in step.node.attribute if attribute.name == name]
+    return values[0].decode() if values and isinstance(values[0], bytes) else values[0] if values else default
 
 
 # Where ONNX Runtime deviates from ONNX: such a node is drawn again
@@ -291,9 +291,9 @@ class Draw:
             has_sizes = x.ndim in ranks if sizes is None else x.shape == tuple(sizes)
             return has_sizes and x.dtype.name in kinds and fits(x) and (is_empty or x.size > 0) and is_moderate(x)
 
-        found = [x for x in self.values if is_fit(x)]
-        if found and self.chance(0.8):
-            return found[-1] if self.chance(0.6) else self.choice(found)
+        fitting = [x for x in self.values if is_fit(x)]
+        if fitting and self.chance(0.8):
+            return fitting[-1] if self.chance(0.6) else self.choice(fitting)
         while True:
             shape = self.sizes(self.choice(ranks), is_empty) if sizes is None else sizes
             x = self.array(self.choice(kinds), shape)
@@ -303,9 +303,9 @@ class Draw:
 
     def beside(self, x: Any, *, positive: bool = False) -> Any:
         """Another operand of an elementwise operator."""
-        found = [y for y in self.values if y.dtype == x.dtype and broadcasts(x, y) and is_moderate(y)]
-        if found and not positive and self.chance():
-            return self.choice(found)
+        fitting = [y for y in self.values if y.dtype == x.dtype and broadcasts(x, y) and is_moderate(y)]
+        if fitting and not positive and self.chance():
+            return self.choice(fitting)
         sizes = [1 if self.chance(0.3) else size for size in x.shape][self.integer(0, x.ndim) :]
         return self.array(x.dtype.name, sizes, positive)
 
@@ -413,8 +413,11 @@ def _(draw: Draw, operator: str) -> Node:
     x = draw.value((*NUMBERS, "bool"))
     # A float beyond the range of an integer type has no defined result.
     narrow = ("float32", "float64", "int32", "int64", "bool", "float16")
-    kind = np.dtype(draw.choice(narrow if x.dtype.kind == "f" else (*NUMBERS, "bool")))
-    return Node([x, np.zeros(1, kind)][: 1 + (operator == "CastLike")], {"to": helper.np_dtype_to_tensor_dtype(kind)})
+    number_type = np.dtype(draw.choice(narrow if x.dtype.kind == "f" else (*NUMBERS, "bool")))
+    return Node(
+        [x, np.zeros(1, number_type)][: 1 + (operator == "CastLike")],
+        {"to": helper.np_dtype_to_tensor_dtype(number_type)},
+    )
 
 
 # Images
@@ -433,7 +436,7 @@ def windows_of(draw: Draw, x: Any, kernel: Sequence[int], fit: bool = True) -> d
     if draw.chance(0.4):
         rows = zip(x.shape[2:], kernel, strict=True)
         most = [(size - 1) // (window - 1) if window > 1 and fit else 3 for size, window in rows]
-        attributes["dilations"] = [draw.integer(1, max(1, min(3, one))) for one in most]
+        attributes["dilations"] = [draw.integer(1, max(1, min(3, limit))) for limit in most]
     if draw.chance(0.2):
         attributes["auto_pad"] = draw.choice(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
     elif draw.chance(0.6):
@@ -470,7 +473,7 @@ def _(draw: Draw, operator: str) -> Node:
 
 
 def divisor_of(draw: Draw, number: int) -> int:
-    return int(draw.choice([one for one in range(1, number + 1) if number % one == 0]))
+    return int(draw.choice([candidate for candidate in range(1, number + 1) if number % candidate == 0]))
 
 
 @makes("Conv", times=3)
@@ -663,8 +666,8 @@ def _(draw: Draw, operator: str) -> Node:
     for _ in range(draw.integer(0, 2)):
         sizes = [*x.shape]
         sizes[axis] = draw.integer(0 if draw.chance(0.1) else 1, 4)
-        found = [y for y in draw.values if y.ndim == x.ndim and joins(y) and is_moderate(y)]
-        several.append(draw.choice(found) if draw.chance() else draw.array(x.dtype.name, sizes))
+        fitting = [y for y in draw.values if y.ndim == x.ndim and joins(y) and is_moderate(y)]
+        several.append(draw.choice(fitting) if draw.chance() else draw.array(x.dtype.name, sizes))
     return Node(several, {"axis": axis})
 
 
@@ -898,9 +901,9 @@ def _(draw: Draw, operator: str) -> Node:
     axis = draw.axis(x.ndim)
     sizes = (x.shape[axis],) if draw.chance() else ()
     scale = draw.array(x.dtype.name if x.dtype.kind == "f" else "float32", sizes, positive=True)
-    kind = draw.choice(["int8", "uint8"]) if x.dtype.kind == "f" else x.dtype.name
-    zero = draw.array(kind, sizes) * (kind != "int32")
-    return Node([x, scale, zero.astype(kind)], {"axis": axis})
+    number_type = draw.choice(["int8", "uint8"]) if x.dtype.kind == "f" else x.dtype.name
+    zero = draw.array(number_type, sizes) * (number_type != "int32")
+    return Node([x, scale, zero.astype(number_type)], {"axis": axis})
 
 
 @makes("DynamicQuantizeLinear")

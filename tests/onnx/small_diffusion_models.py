@@ -35,7 +35,7 @@ class _Graph:
 
     def node(self, operator: str, *inputs: Any, **attributes: Any) -> str:
         name = f"{operator}_{len(self.nodes)}"
-        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
         self.nodes.append(helper.make_node(operator, names, [name], **attributes))
         return name
 
@@ -118,7 +118,7 @@ def write_tokenizer(folder: Path) -> None:
     """CLIP's kind of tokenizer, for words of a few letters."""
     words = [
         *LETTERS,
-        *(f"{one}</w>" for one in LETTERS),
+        *(f"{letter}</w>" for letter in LETTERS),
         *(a + b for a, b in MERGES),
         "<|startoftext|>",
         "<|endoftext|>",

@@ -86,7 +86,7 @@ def hearing_proto(*, unidirectional: int = 1, has_cross_caches: bool = True) -> 
         for name in parts:
             nodes.add("MatMul", [x, nodes.weight(f"{name}.weight", WIDTH, WIDTH)], name)
         bias = nodes.weight(f"{i}.bias", 3 * WIDTH) if i else ""
-        pasts, presents, heard = (
+        pasts, presents, cross_caches = (
             [f"{side}_{part}_{kind}_{i}" for part in KINDS]
             for side, kind in (("past", "self"), ("present", "self"), ("past", "cross"))
         )
@@ -94,7 +94,7 @@ def hearing_proto(*, unidirectional: int = 1, has_cross_caches: bool = True) -> 
         nodes.add("MultiHeadAttention", inputs, *outputs, unidirectional=unidirectional, **contributed)
         x = nodes.add("Add", [x, f"{i}.own"], f"{i}.x")
         nodes.add("MatMul", [x, nodes.weight(f"{i}.asked.weight", WIDTH, WIDTH)], f"{i}.asked")
-        source = heard if has_cross_caches else ["encoder_hidden_states"] * 2
+        source = cross_caches if has_cross_caches else ["encoder_hidden_states"] * 2
         nodes.add("MultiHeadAttention", [f"{i}.asked", *source], f"{i}.heard", **contributed)
         x = nodes.add("Add", [x, f"{i}.heard"], f"{i}.y")
     nodes.add("MatMul", [x, nodes.weight("head", WIDTH, HEARD_WORDS)], "logits")
@@ -153,7 +153,7 @@ def seeing_protos(*, is_negative: bool = False) -> dict[str, onnx.ModelProto]:
     """
     decoder = language_proto()
     graph = decoder.graph
-    table = next(one for one in graph.initializer if one.name == "embedding")
+    table = next(tensor for tensor in graph.initializer if tensor.name == "embedding")
     graph.initializer.remove(table)
     graph.node.remove(next(node for node in graph.node if "x0" in node.output))
     for node in graph.node:
@@ -184,12 +184,16 @@ def seeing_protos(*, is_negative: bool = False) -> dict[str, onnx.ModelProto]:
 
 def seeing_configuration() -> dict[str, Any]:
     content = copy.deepcopy(CONFIGURATION)
-    own = content["model"]
-    own["decoder"]["inputs"]["inputs_embeds"] = "inputs_embeds"
+    settings = content["model"]
+    settings["decoder"]["inputs"]["inputs_embeds"] = "inputs_embeds"
     names = {"input_ids": "input_ids", "image_features": "image_features"}
-    own["embedding"] = {"filename": "embedding.onnx", "inputs": names, "outputs": {"inputs_embeds": "inputs_embeds"}}
+    settings["embedding"] = {
+        "filename": "embedding.onnx",
+        "inputs": names,
+        "outputs": {"inputs_embeds": "inputs_embeds"},
+    }
     outputs = {"image_features": "image_features"}
-    own["vision"] = {"filename": "vision.onnx", "inputs": {"pixel_values": "pixel_values"}, "outputs": outputs}
+    settings["vision"] = {"filename": "vision.onnx", "inputs": {"pixel_values": "pixel_values"}, "outputs": outputs}
     return content
 
 
@@ -223,25 +227,25 @@ class FolderReference:
         count = len(tokens)
         given: dict[str, Any] = {"input_ids": np.array([tokens], np.int64)}
         if self.encoder is not None:
-            names = [one.name.replace("present", "past") for one in self.encoder.get_outputs()]
+            names = [tensor.name.replace("present", "past") for tensor in self.encoder.get_outputs()]
             given |= dict(zip(names, self.encoder.run(None, {"audio_features": audio[None]}), strict=True))
             given["encoder_hidden_states"] = given["hidden_states"]
         if self.embedding is not None:
-            seen = np.zeros((0, HIDDEN), np.float32) if images is None else self.vision.run(None, images)[0]
-            (rows,) = self.embedding.run(None, {"input_ids": given["input_ids"], "image_features": seen})
+            features = np.zeros((0, HIDDEN), np.float32) if images is None else self.vision.run(None, images)[0]
+            (rows,) = self.embedding.run(None, {"input_ids": given["input_ids"], "image_features": features})
             mask, places = np.ones((1, count), np.int64), np.arange(count)[None]
             given |= {"inputs_embeds": rows, "attention_mask": mask, "position_ids": places}
-        for one in self.decoder.get_inputs():
+        for tensor in self.decoder.get_inputs():
             sizes = (KEY_HEADS, 0, SIZE) if self.embedding is not None else (HEADS, 0, WIDTH // HEADS)
-            given.setdefault(one.name, np.zeros((1, *sizes), np.float32))
-        feeds = {one.name: given[one.name] for one in self.decoder.get_inputs()}
+            given.setdefault(tensor.name, np.zeros((1, *sizes), np.float32))
+        feeds = {tensor.name: given[tensor.name] for tensor in self.decoder.get_inputs()}
         return self.decoder.run(["logits"], feeds)[0][0]
 
     def greedy(self, tokens: Sequence[int], length: int, end: int = 2, **senses: Any) -> list[int]:
         """The likeliest continuation, without an end."""
-        found = [*tokens]
-        while len(found) < length:
-            logits = self.logits(found, **senses)[-1]
+        sequence = [*tokens]
+        while len(sequence) < length:
+            logits = self.logits(sequence, **senses)[-1]
             logits[end] = -np.inf
-            found.append(int(np.argmax(logits)))
-        return found
+            sequence.append(int(np.argmax(logits)))
+        return sequence

@@ -143,9 +143,9 @@ def _tables(angles: Any) -> dict[str, Any]:
 
 def _constants(name: str, arrays: dict[str, Any]) -> onnx.GraphProto:
     """A branch that gives these arrays."""
-    own = {f"{name}.{one}": numpy_helper.from_array(array) for one, array in arrays.items()}
-    nodes = [helper.make_node("Constant", [], [one], value=array) for one, array in own.items()]
-    return helper.make_graph(nodes, name, [], [value(one, FLOAT, list(array.dims)) for one, array in own.items()])
+    named = {f"{name}.{one}": numpy_helper.from_array(array) for one, array in arrays.items()}
+    nodes = [helper.make_node("Constant", [], [one], value=array) for one, array in named.items()]
+    return helper.make_graph(nodes, name, [], [value(one, FLOAT, list(array.dims)) for one, array in named.items()])
 
 
 CONFIGURATION: dict[str, Any] = {
@@ -192,14 +192,14 @@ class Reference:
             "position_ids": np.arange(count, dtype=np.int64)[None],
         }
         none = np.zeros((1, KEY_HEADS, 0, SIZE), np.float32)
-        names = [one.name for one in self.session.get_inputs()]
+        names = [x.name for x in self.session.get_inputs()]
         state = np.zeros((1, HIDDEN, TAPS - 1), np.float32)
         given = {name: feeds.get(name, state if name.endswith(".conv") else none) for name in names}
         return self.session.run(["logits"], given)[0][0]
 
     def greedy(self, tokens: Sequence[int], length: int) -> list[int]:
         """The likeliest continuation, without an end."""
-        found = [*tokens]
-        while len(found) < length:
-            found.append(int(np.argmax(self.logits(found)[-1])))
-        return found
+        sequence = [*tokens]
+        while len(sequence) < length:
+            sequence.append(int(np.argmax(self.logits(sequence)[-1])))
+        return sequence

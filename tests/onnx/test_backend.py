@@ -101,7 +101,7 @@ def model_of(case: Any) -> Any:
 def data_of(case: Any, model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
     """The inputs and outputs of a case, in memory or in files."""
     for inputs, outputs in case.data_sets or ():
-        yield [value_of(one) for one in inputs], [value_of(one) for one in outputs]
+        yield [value_of(proto) for proto in inputs], [value_of(proto) for proto in outputs]
     if case.data_sets is None:
         for folder in sorted(glob.glob(f"{case.model_dir}/test_data_set_*")):
             yield values_in(folder, "input", model.graph.input), values_in(folder, "output", model.graph.output)
@@ -168,9 +168,9 @@ def run(proto: Any, inputs: list[Any]) -> list[Any]:
 
 def needs_64_bits(values: list[Any]) -> bool:
     for value in jax.tree.leaves(values):
-        one = np.asarray(value)
-        if one.dtype in (np.float64, np.complex128, np.uint64) or (
-            one.dtype == np.int64 and one.size and np.abs(one.astype(float)).max() >= 2**31
+        array = np.asarray(value)
+        if array.dtype in (np.float64, np.complex128, np.uint64) or (
+            array.dtype == np.int64 and array.size and np.abs(array.astype(float)).max() >= 2**31
         ):
             return True
     return False
@@ -179,8 +179,8 @@ def needs_64_bits(values: list[Any]) -> bool:
 def check(operator: str, result: Any, expected: Any, case: Any) -> None:
     if expected is None or isinstance(expected, list):
         assert type(result) is type(expected)
-        for one, other in zip(result or (), expected or (), strict=True):
-            check(operator, one, other, case)
+        for element, other in zip(result or (), expected or (), strict=True):
+            check(operator, element, other, case)
         return
     result, expected = np.asarray(result), np.asarray(expected)
     if not X64:
@@ -205,9 +205,12 @@ def check(operator: str, result: Any, expected: Any, case: Any) -> None:
         assert off <= units, f"{off} units off"
     else:
         digits = {"float16": 2e-3, "bfloat16": 2e-2}.get(result.dtype.name, 0)
-        kind = np.complex128 if result.dtype.kind == "c" else np.float64
+        wide_type = np.complex128 if result.dtype.kind == "c" else np.float64
         np.testing.assert_allclose(
-            result.astype(kind), expected.astype(kind), rtol=max(case.rtol, digits), atol=max(case.atol, digits)
+            result.astype(wide_type),
+            expected.astype(wide_type),
+            rtol=max(case.rtol, digits),
+            atol=max(case.atol, digits),
         )
 
 

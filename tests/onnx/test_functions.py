@@ -18,8 +18,8 @@ VERSIONS = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
 def referring(operator: str, inputs: Any, outputs: Any, domain: str = "", **references: tuple[str, Any]) -> Any:
     """A node whose attributes refer to those of the enclosing function."""
     node = helper.make_node(operator, inputs, outputs, domain=domain)
-    for name, (own, kind) in references.items():
-        node.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=own, type=kind))
+    for name, (outer_name, attribute_type) in references.items():
+        node.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=outer_name, type=attribute_type))
     return node
 
 
@@ -50,8 +50,8 @@ def test_functions_call_functions_with_their_own_attributes() -> None:
         helper.make_node("Add", ["b", "c"], ["d"]),
     ]
     outer = helper.make_function("own", "Twice", ["a"], ["d"], nodes, VERSIONS, ["outer"])
-    own = of_node(helper.make_node("Twice", ["x"], ["y"], domain="own", outer=2.0), [outer, leaky()])
-    assert own(X).tolist() == [[-5.0, 2.0, 6.0]]
+    run = of_node(helper.make_node("Twice", ["x"], ["y"], domain="own", outer=2.0), [outer, leaky()])
+    assert run(X).tolist() == [[-5.0, 2.0, 6.0]]
     without = of_node(helper.make_node("Twice", ["x"], ["y"], domain="own"), [outer, leaky()])
     assert without(X).tolist() == [[-2.0, 2.0, 6.0]], "an attribute that the call omits is also absent inside"
 
@@ -61,29 +61,29 @@ def test_a_function_has_its_own_opset_versions() -> None:
     made = helper.make_function("own", "Old", ["a"], ["b"], nodes, [helper.make_opsetid("", 11)])
     node = helper.make_node("Old", ["x"], ["y"], domain="own")
     x = np.zeros((2, 2, 2), np.float32)
-    own = dmljax.onnx.load(model([node], [value("x", FLOAT, [2, 2, 2])], ["y"], functions=[made], domains={"own": 1}))
-    assert own(x).ravel().tolist() == [0.25] * 8
+    run = dmljax.onnx.load(model([node], [value("x", FLOAT, [2, 2, 2])], ["y"], functions=[made], domains={"own": 1}))
+    assert run(x).ravel().tolist() == [0.25] * 8
 
 
 def test_overloads_of_one_name_are_distinct() -> None:
     node = helper.make_node("Leaky", ["x"], ["y"], domain="own", overload="strong")
-    own = of_node(node, [leaky(), leaky("strong", 4.0)])
-    assert own(X).tolist() == [[-8.0, 1.0, 3.0]]
+    run = of_node(node, [leaky(), leaky("strong", 4.0)])
+    assert run(X).tolist() == [[-8.0, 1.0, 3.0]]
 
 
 def test_an_optional_input_of_a_function_may_be_absent() -> None:
     nodes = [helper.make_node("Clip", ["a", "low"], ["b"])]
     made = helper.make_function("own", "Bounded", ["a", "low"], ["b"], nodes, VERSIONS)
-    own = of_node(helper.make_node("Bounded", ["x"], ["y"], domain="own"), [made])
-    assert own(X).tolist() == X.tolist()
+    run = of_node(helper.make_node("Bounded", ["x"], ["y"], domain="own"), [made])
+    assert run(X).tolist() == X.tolist()
 
 
 def test_sizes_that_follow_from_an_input_of_a_function_are_known() -> None:
     nodes = [helper.make_node("Reshape", ["a", "sizes"], ["b"])]
     made = helper.make_function("own", "Shaped", ["a", "sizes"], ["b"], nodes, VERSIONS)
     node = helper.make_node("Shaped", ["x", "s"], ["y"], domain="own")
-    own = of_node(node, [made], constants={"s": np.array([3, -1])})
-    assert own(X).shape == (3, 1)
+    run = of_node(node, [made], constants={"s": np.array([3, -1])})
+    assert run(X).shape == (3, 1)
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:

@@ -24,7 +24,7 @@ from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.foundation import checks
 from dmljax.onnx.graph.file import MAIN
 from dmljax.onnx.handlers.registry import REGISTRY, make_handler
-from dmljax.onnx.running.plan import Plan, Way
+from dmljax.onnx.running.plan import Plan, PlanMode
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,10 @@ def test_a_model_is_a_function_of_arrays(network: Any, picture: Any) -> None:
 
 
 def test_a_model_describes_its_inputs_and_outputs(network: Any) -> None:
-    assert [(one.name, one.dtype, one.sizes) for one in network.inputs] == [("x", np.float32, ("n", 3, 4, 4))]
-    assert [one.name for one in network.outputs] == ["y"]
+    assert [(tensor.name, tensor.dtype, tensor.sizes) for tensor in network.inputs] == [
+        ("x", np.float32, ("n", 3, 4, 4))
+    ]
+    assert [tensor.name for tensor in network.outputs] == ["y"]
     assert sorted(network.weights) == ["bias", "filter", "matrix"], "arrays that decide sizes are not weights"
     assert repr(network) == "Model(9 nodes, 3 weights; x: float32[n, 3, 4, 4] -> y: tensor[?])"
 
@@ -94,19 +96,19 @@ def test_weights_are_an_argument_that_gradients_flow_to(network: Any, picture: A
         return jnp.sum(network.apply(weights, x) ** 2)
 
     gradients = jax.grad(loss)(network.weights, jnp.asarray(picture))
-    assert {name: one.shape for name, one in gradients.items()} == {
-        name: one.shape for name, one in network.weights.items()
+    assert {name: weight.shape for name, weight in gradients.items()} == {
+        name: weight.shape for name, weight in network.weights.items()
     }
     step = 1e-3
-    for name, one in network.weights.items():
+    for name, weight in network.weights.items():
         direction = jnp.sign(gradients[name])
-        moved = [loss({**network.weights, name: one + sign * step * direction}, picture) for sign in (1, -1)]
+        moved = [loss({**network.weights, name: weight + sign * step * direction}, picture) for sign in (1, -1)]
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), jnp.sum(jnp.abs(gradients[name])), rtol=2e-2)
 
 
 def test_arrays_in_constant_nodes_are_weights_and_scalars_are_not(network: Any, picture: Any) -> None:
     proto = small_network()
-    constants = [helper.make_node("Constant", [], [one.name], value=one) for one in proto.graph.initializer]
+    constants = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in proto.graph.initializer]
     constants += [helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(np.float32(0.5)))]
     nodes = [*constants, *proto.graph.node, helper.make_node("Mul", ["y", "half"], ["halves"])]
     written = dmljax.onnx.load(model(nodes, [value("x", FLOAT, ["n", 3, 4, 4])], ["halves"]))
@@ -163,7 +165,7 @@ def test_an_export_that_needs_values_leaves_calls_compiled_as_one_program() -> N
         with pytest.raises(Unsupported, match="sizes"):
             jax.export.export(jax.jit(network))(jax.ShapeDtypeStruct((batch, 2, 3), jnp.float32))
     assert network(jnp.ones((4, 2, 3), jnp.float32)).shape == (2, 12)
-    assert network._plan._way is Way.BY_PLACE
+    assert network._plan._mode is PlanMode.BY_PLACE
 
 
 def reshaping() -> Any:
@@ -197,7 +199,7 @@ def test_a_fixed_input_is_no_longer_an_input() -> None:
     nodes = [helper.make_node("Reshape", ["x", "sizes"], ["y"])]
     proto = model(nodes, [value("x", FLOAT, [2, 3]), value("sizes", INT64, [2])], ["y"])
     reshape = dmljax.onnx.load(proto, constants={"sizes": [3, 2]})
-    assert [one.name for one in reshape.inputs] == ["x"]
+    assert [x.name for x in reshape.inputs] == ["x"]
     assert jax.jit(reshape)(np.zeros((2, 3), "float32")).shape == (3, 2)
     with pytest.raises(InvalidDesc, match=r"constants.size must be the name of an input; got 'size', did you mean siz"):
         dmljax.onnx.load(proto, constants={"size": [3, 2]})
@@ -305,9 +307,9 @@ def test_before_ir_version_4_initializers_are_inputs_with_defaults() -> None:
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
     inputs = [value("x", FLOAT, [1]), value("w", FLOAT, [1])]
     add = dmljax.onnx.load(model(nodes, inputs, ["y"], {"w": np.array([5], "float32")}, ir_version=3))
-    one = np.array([1], "float32")
-    assert [one.name for one in add.inputs] == ["x"]
-    assert (add(one).tolist(), add(one, w=one).tolist()) == ([6], [2])
+    x = np.array([1], "float32")
+    assert [x.name for x in add.inputs] == ["x"]
+    assert (add(x).tolist(), add(x, w=x).tolist()) == ([6], [2])
 
 
 def test_an_operator_has_the_meaning_of_its_version() -> None:
@@ -322,7 +324,7 @@ def test_known_integers_divide_like_traced_ones() -> None:
     nodes = [helper.make_node("Div", ["a", "b"], ["y"]), helper.make_node("Div", ["x", "b"], ["z"])]
     constants = {"a": np.array([-7]), "b": np.array([2])}
     divide = dmljax.onnx.load(model(nodes, [value("x", INT64, [1])], ["y", "z"], constants))
-    assert [one.tolist() for one in divide(constants["a"])] == [[-3], [-3]]
+    assert [quotient.tolist() for quotient in divide(constants["a"])] == [[-3], [-3]]
 
 
 # Broken files
@@ -386,14 +388,14 @@ def test_an_attribute_of_another_kind_is_refused_with_the_node() -> None:
         dmljax.onnx.load(cast)
 
 
-@pytest.mark.parametrize("kind", [AttributeError, LookupError, TypeError, ValueError])
-def test_a_bug_in_a_handler_is_not_disguised(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error_type", [AttributeError, LookupError, TypeError, ValueError])
+def test_a_bug_in_a_handler_is_not_disguised(error_type: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(x: Any) -> Any:
-        raise kind("our own fault")
+        raise error_type("our own fault")
 
     monkeypatch.setitem(REGISTRY.handlers, (MAIN, "Relu"), [make_handler(faulty)])
     relu = dmljax.onnx.load(model([helper.make_node("Relu", ["x"], ["y"])], [X], ["y"]))
-    with pytest.raises(kind, match=r"^our own fault"):
+    with pytest.raises(error_type, match=r"^our own fault"):
         relu(np.zeros(1, "float32"))
 
 
@@ -448,12 +450,12 @@ def external(location: str, **more: Any) -> onnx.ModelProto:
     (tensor,) = proto.graph.initializer
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    for key, one in {"location": location, **more}.items():
-        tensor.external_data.add(key=key, value=str(one))
+    for key, entry in {"location": location, **more}.items():
+        tensor.external_data.add(key=key, value=str(entry))
     return proto
 
 
-def saved(proto: onnx.ModelProto, folder: Path) -> Path:
+def save_model(proto: onnx.ModelProto, folder: Path) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
     return path
@@ -461,13 +463,13 @@ def saved(proto: onnx.ModelProto, folder: Path) -> Path:
 
 def test_external_data_lies_beside_the_model(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"\0" * 4 + np.array([7], "float32").tobytes())
-    add = dmljax.onnx.load(saved(external("data.bin", offset=4, length=4), tmp_path))
+    add = dmljax.onnx.load(save_model(external("data.bin", offset=4, length=4), tmp_path))
     assert add(np.array([1], "float32")).tolist() == [8]
 
 
 def test_external_data_that_is_missing_is_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"initializers\.w\.location must be a readable file") as missing:
-        dmljax.onnx.load(saved(external("data.bin"), tmp_path))
+        dmljax.onnx.load(save_model(external("data.bin"), tmp_path))
     assert isinstance(missing.value, DmlError)
 
 
@@ -478,14 +480,14 @@ def test_external_data_outside_the_folder_is_refused(tmp_path: Path) -> None:
     (inner / "link").symlink_to(tmp_path / "secret")
     for location in ("../secret", str(tmp_path / "secret"), "link", "", "."):
         with pytest.raises(InvalidDesc, match="location must be a file in the model's folder"):
-            dmljax.onnx.load(saved(external(location), inner))
+            dmljax.onnx.load(save_model(external(location), inner))
     (inner / "short").write_bytes(b"\0" * 3)
     for more in ({}, {"offset": 9}, {"offset": -1}, {"length": 2**40}, {"length": "many"}):
         with pytest.raises(InvalidDesc, match=r"initializers\.w"):
-            dmljax.onnx.load(saved(external("short", **more), inner))
+            dmljax.onnx.load(save_model(external("short", **more), inner))
     os.mkfifo(inner / "pipe")  # opening it would wait for a writer
     with pytest.raises(InvalidDesc, match="location must be a regular file; got"):
-        dmljax.onnx.load(saved(external("pipe"), inner))
+        dmljax.onnx.load(save_model(external("pipe"), inner))
     with pytest.raises(InvalidDesc, match="location: no folder to read from, because the model came without a path"):
         dmljax.onnx.load(external("secret"))
 
@@ -508,12 +510,12 @@ def test_mutated_models_load_or_raise_a_documented_error(picture: Any) -> None:
 
 @pytest.mark.parametrize("name", ["FLOAT6E2M3", "FLOAT6E3M2"])
 def test_floats_of_6_bits_are_refused(name: str) -> None:
-    kind = getattr(TensorProto, name, None)
-    if kind is None:
+    float_type = getattr(TensorProto, name, None)
+    if float_type is None:
         pytest.skip("this version of onnx has no such type")
-    numbers = np.array([1, 2], np.float32).astype(helper.tensor_dtype_to_np_dtype(kind))
+    numbers = np.array([1, 2], np.float32).astype(helper.tensor_dtype_to_np_dtype(float_type))
     constant = helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(numbers))
-    cast = helper.make_node("Cast", ["x"], ["y"], to=kind)
+    cast = helper.make_node("Cast", ["x"], ["y"], to=float_type)
     with pytest.raises(Unsupported, match="data_type: not supported by XLA; got float6"):
         dmljax.onnx.load(model([constant], [], ["y"]))
     with pytest.raises(Unsupported, match="data_type: not supported by XLA; got float6"):

@@ -28,7 +28,7 @@ def seeded() -> None:
     torch.manual_seed(3)
 
 
-def exported(
+def export_model(
     network: Any, inputs: tuple[Any, ...], open_sizes: Mapping[str, Any] | None = None, opset: int = 17
 ) -> bytes:
     """The file that PyTorch exports for a network, with inputs x0, x1, ..., some of whose sizes may be open."""
@@ -46,21 +46,21 @@ def assert_as_onnxruntime(source: bytes | str, inputs: Any, tolerance: float = 1
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    arrays = [np.asarray(one) for one in inputs]
-    expected = session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True)))
+    arrays = [np.asarray(x) for x in inputs]
+    expected = session.run(None, dict(zip((x.name for x in session.get_inputs()), arrays, strict=True)))
     model = dmljax.onnx.load(source)
     results = jax.tree.leaves(model(*arrays))
-    for own, other, traced in zip(results, expected, jax.tree.leaves(jax.eval_shape(model, *arrays)), strict=True):
-        assert own.shape == other.shape == traced.shape
+    for actual, other, traced in zip(results, expected, jax.tree.leaves(jax.eval_shape(model, *arrays)), strict=True):
+        assert actual.shape == other.shape == traced.shape
         largest = np.abs(other).max(initial=1.0)
-        np.testing.assert_allclose(np.asarray(own, float), other, rtol=tolerance, atol=tolerance * largest)
+        np.testing.assert_allclose(np.asarray(actual, float), other, rtol=tolerance, atol=tolerance * largest)
     return results
 
 
 class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
-    def __init__(self, kind: Any, **options: Any) -> None:
+    def __init__(self, layer_class: Any, **options: Any) -> None:
         super().__init__()
-        self.layers = kind(6, 5, num_layers=2, **options)
+        self.layers = layer_class(6, 5, num_layers=2, **options)
         width = 5 * (2 if options.get("bidirectional") else 1)
         self.head = nn.Linear(width, 3)
 
@@ -70,11 +70,11 @@ class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
 
 
 @SAMPLED
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("layer_name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "batch_first": True}], ids=["forward", "both"])
-def test_a_recurrent_network(kind: str, options: dict[str, Any]) -> None:
+def test_a_recurrent_network(layer_name: str, options: dict[str, Any]) -> None:
     axes = {"x0": {0: "a", 1: "b"}}
-    source = exported(Recurrent(getattr(nn, kind), **options), (torch.randn(4, 2, 6),), axes)
+    source = export_model(Recurrent(getattr(nn, layer_name), **options), (torch.randn(4, 2, 6),), axes)
     assert_as_onnxruntime(source, [np.random.default_rng(0).standard_normal((7, 3, 6)).astype("float32")])
 
 
@@ -91,7 +91,7 @@ class Block(nn.Module):  # type: ignore[misc, name-defined]
     def forward(self, x: Any, past: Any) -> Any:
         batch, length, width = x.shape
         parts = self.projections(self.before(x)).split(width, dim=2)
-        query, key, value = (one.view(batch, length, self.heads, -1).transpose(1, 2) for one in parts)
+        query, key, value = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
         if past is not None:
             key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
         total = key.shape[2]
@@ -125,17 +125,17 @@ IDS = np.array([[1, 4, 2, 16, 0], [3, 3, 9, 11, 7]])
 
 
 def test_a_language_model_without_a_past() -> None:
-    source = exported(Gpt(), (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
+    source = export_model(Gpt(), (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
     assert_as_onnxruntime(source, [IDS[:, :3]])
 
 
 @FULL
 def test_a_language_model_continues_from_its_past() -> None:
     network = Gpt()
-    first = exported(network, (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
+    first = export_model(network, (torch.tensor(IDS),), {"x0": {0: "batch", 1: "length"}})
     past = torch.randn(2, 2, 2, 3, 4)
     open_sizes = {"x0": {0: "batch", 1: "length"}, **{f"x{i}": {1: "batch", 3: "past"} for i in (1, 2)}}
-    next_one = exported(network, (torch.tensor(IDS[:, 3:4]), past, past), open_sizes)
+    next_one = export_model(network, (torch.tensor(IDS[:, 3:4]), past, past), open_sizes)
     whole, *_ = dmljax.onnx.load(first)(IDS)
     _, *pasts = dmljax.onnx.load(first)(IDS[:, :4])
     logits, *_ = assert_as_onnxruntime(next_one, [IDS[:, 4:], *pasts])
@@ -163,7 +163,7 @@ IMAGE = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype("float32")
 
 
 def convolutional() -> bytes:
-    return exported(Convolutional(), (torch.tensor(IMAGE),), {"x0": {0: "batch"}})
+    return export_model(Convolutional(), (torch.tensor(IMAGE),), {"x0": {0: "batch"}})
 
 
 def test_a_convolutional_network() -> None:
@@ -172,18 +172,18 @@ def test_a_convolutional_network() -> None:
 
 def test_a_batch_stays_open_when_a_network_is_exported() -> None:
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
-    model = dmljax.onnx.load(exported(network, (torch.tensor(IMAGE),), {"x0": {0: "batch"}}))
+    model = dmljax.onnx.load(export_model(network, (torch.tensor(IMAGE),), {"x0": {0: "batch"}}))
     (batch,) = jax.export.symbolic_shape("b")
     kept = jax.export.export(jax.jit(model))(jax.ShapeDtypeStruct((batch, 3, 8, 8), jnp.float32))
     for count in (1, 2):
-        own = jax.export.deserialize(kept.serialize()).call(IMAGE[:count])
-        np.testing.assert_allclose(own, model(IMAGE[:count]), rtol=1e-5, atol=1e-6)
+        actual = jax.export.deserialize(kept.serialize()).call(IMAGE[:count])
+        np.testing.assert_allclose(actual, model(IMAGE[:count]), rtol=1e-5, atol=1e-6)
 
 
 def test_a_network_is_mapped_and_trained() -> None:
     network = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
     x = torch.randn(5, 6)
-    model, rows = dmljax.onnx.load(exported(network, (x,), {"x0": {0: "n"}})), jnp.asarray(x.numpy())
+    model, rows = dmljax.onnx.load(export_model(network, (x,), {"x0": {0: "n"}})), jnp.asarray(x.numpy())
     single = jax.vmap(lambda row: model(row[None])[0])(rows)
     np.testing.assert_allclose(single, model(rows), rtol=1e-5, atol=1e-6)
 
@@ -191,22 +191,22 @@ def test_a_network_is_mapped_and_trained() -> None:
     def loss(weights: Any) -> Any:
         return jnp.mean((model.apply(weights, rows) - 1) ** 2)
 
-    slopes = jax.grad(loss)(model.weights)
-    weights = jax.tree.map(lambda weight, slope: weight - 0.05 * slope, dict(model.weights), slopes)
+    grads = jax.grad(loss)(model.weights)
+    weights = jax.tree.map(lambda weight, grad: weight - 0.05 * grad, dict(model.weights), grads)
     assert loss(weights) < loss(model.weights)
 
 
 def test_a_block_in_half_precision() -> None:
     network = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.Softmax(-1)).half()
     x = torch.randn(3, 16).half()
-    (result,) = assert_as_onnxruntime(exported(network, (x,)), [x.numpy()], 2e-3)
+    (result,) = assert_as_onnxruntime(export_model(network, (x,)), [x.numpy()], 2e-3)
     assert result.dtype == jnp.float16
 
 
 def test_an_encoder_of_a_transformer() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
     x = torch.randn(2, 5, 8)
-    assert_as_onnxruntime(exported(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (x,)), [x.numpy()])
+    assert_as_onnxruntime(export_model(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (x,)), [x.numpy()])
 
 
 def test_a_dynamically_quantized_network(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_dynamically_quantized_network(tmp_path: Path) -> None:
 
     network = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     x = torch.randn(5, 16)
-    (tmp_path / "whole.onnx").write_bytes(exported(network, (x,), {"x0": {0: "n"}}))
+    (tmp_path / "whole.onnx").write_bytes(export_model(network, (x,), {"x0": {0: "n"}}))
     paths = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
     # In 7 bits: without VNNI, ONNX Runtime saturates sums of two products of whole bytes at 16 bits.
     quantize_dynamic(*paths, weight_type=QuantType.QInt8, reduce_range=True)
@@ -225,7 +225,7 @@ def test_a_dynamically_quantized_recurrent_network_is_close(tmp_path: Path) -> N
     from onnxruntime.quantization import quantize_dynamic
 
     x = torch.randn(4, 2, 6)
-    (tmp_path / "whole.onnx").write_bytes(exported(Recurrent(nn.LSTM, bidirectional=True), (x,)))
+    (tmp_path / "whole.onnx").write_bytes(export_model(Recurrent(nn.LSTM, bidirectional=True), (x,)))
     paths = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
     quantize_dynamic(*paths, op_types_to_quantize=["LSTM"], reduce_range=True)  # to 7 bits, as above
     assert any(node.op_type == "DynamicQuantizeLSTM" for node in onnx.load(tmp_path / "small.onnx").graph.node)
@@ -247,7 +247,7 @@ def test_a_statically_quantized_network(tmp_path: Path, form: str) -> None:
         nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(4, 4, 3), nn.Sigmoid(), nn.Flatten(),
         nn.Linear(16, 5),
     )  # fmt: skip
-    (tmp_path / "whole.onnx").write_bytes(exported(network, (torch.tensor(IMAGE),)))
+    (tmp_path / "whole.onnx").write_bytes(export_model(network, (torch.tensor(IMAGE),)))
     paths = (tmp_path / "whole.onnx", tmp_path / "small.onnx")
     quantize_static(*paths, Reader(), quant_format=QuantFormat[form], per_channel=True, reduce_range=True)
     assert_as_onnxruntime(
@@ -281,7 +281,7 @@ def test_a_spectrogram_of_signals_without_a_last_dimension() -> None:
             return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=False)
 
     x = torch.randn(2, 60)
-    assert_as_onnxruntime(exported(Spectrogram(), (x,)), [x.numpy()])
+    assert_as_onnxruntime(export_model(Spectrogram(), (x,)), [x.numpy()])
 
 
 @SAMPLED
@@ -335,7 +335,7 @@ class Relative(nn.Module):  # type: ignore[misc, name-defined]
         distances = torch.arange(source.shape[1])[None, :] - torch.arange(target.shape[1])[:, None]
         far = 2 + (torch.log(distances.abs().float().clamp(min=1) / 2) * 2).long()
         buckets = torch.where(distances.abs() < 2, distances.abs(), far.clamp(max=3)) + (distances > 0).long() * 4
-        key, query = (self.tokens(one).view(*one.shape, 2, 4).transpose(1, 2) for one in (source, target))
+        key, query = (self.tokens(rows).view(*rows.shape, 2, 4).transpose(1, 2) for rows in (source, target))
         scores = query @ key.transpose(2, 3) + self.bias(buckets).permute(2, 0, 1)[None]
         return (scores.softmax(-1) @ key).transpose(1, 2).flatten(2)
 
@@ -424,16 +424,16 @@ NETWORKS: dict[str, tuple[Any, Any, Any, Sequence[str]]] = {
 @pytest.mark.parametrize("name", few_of(NETWORKS, "a text"))
 def test_open_sizes_of_a_network_stay_open(name: str) -> None:
     make, inputs, open_sizes, constraints = NETWORKS[name]
-    source = exported(make(), inputs(2, 5), open_sizes)
-    names = [*dict.fromkeys(one for axes in open_sizes.values() for one in axes.values())]
+    source = export_model(make(), inputs(2, 5), open_sizes)
+    names = [*dict.fromkeys(x for axes in open_sizes.values() for x in axes.values())]
     symbols = dict(zip(names, jax.export.symbolic_shape(", ".join(names), constraints=constraints), strict=True))
     types = []
-    for i, one in enumerate(inputs(2, 5)):
-        sizes = [symbols.get(open_sizes[f"x{i}"].get(axis), size) for axis, size in enumerate(one.shape)]
-        types.append(jax.ShapeDtypeStruct(sizes, one.numpy().dtype))
+    for i, x in enumerate(inputs(2, 5)):
+        sizes = [symbols.get(open_sizes[f"x{i}"].get(axis), size) for axis, size in enumerate(x.shape)]
+        types.append(jax.ShapeDtypeStruct(sizes, x.numpy().dtype))
     call = jax.export.export(jax.jit(dmljax.onnx.load(source)))(*types).call
     for batch, length in ((1, 6), (3, 11)):
-        arrays = [one.numpy() for one in inputs(batch, length)]
+        arrays = [x.numpy() for x in inputs(batch, length)]
         results = jax.tree.leaves(call(*arrays))
-        for own, other in zip(results, assert_as_onnxruntime(source, arrays), strict=True):
-            np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-5)
+        for actual, other in zip(results, assert_as_onnxruntime(source, arrays), strict=True):
+            np.testing.assert_allclose(actual, other, rtol=1e-5, atol=1e-5)

@@ -22,8 +22,8 @@ def read(inputs: str, weights: str, nodes: str, output: str = "float y", **other
     """A model in the text of the package onnx, with random weights of the given shapes, and others."""
     text = f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f ({inputs}) => ({output}) {{ {nodes} }}'
     proto = onnx.parser.parse_model(text)
-    for one in weights.split():
-        name, _, sizes = one.partition(":")
+    for declaration in weights.split():
+        name, _, sizes = declaration.partition(":")
         others[name] = RNG.standard_normal(tuple(map(int, sizes.split("x")))).astype("float32")
     for name, array in others.items():
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
@@ -83,8 +83,8 @@ def test_experts_are_divided_by_their_hidden_units() -> None:
 
 def test_a_norm_keeps_all_features_on_each_device() -> None:
     nodes = "a = MatMul(x, first) b = LayerNormalization(a, scale) y = MatMul(b, second)"
-    found = read("float[N, 4] x", "first:4x8 scale:8 second:8x8", nodes).partition(MESH)
-    assert found == {"first": P(None, "model"), "scale": P(), "second": P(None, "model")}
+    specs = read("float[N, 4] x", "first:4x8 scale:8 second:8x8", nodes).partition(MESH)
+    assert specs == {"first": P(None, "model"), "scale": P(), "second": P(None, "model")}
 
 
 def test_convolutions_have_their_output_channels_divided() -> None:
@@ -93,29 +93,29 @@ def test_convolutions_have_their_output_channels_divided() -> None:
         i = GlobalAveragePool(h) j = Flatten(i) y = Gemm(j, head)"""
     weights = """w:4x2x3x3 b:4 scale:4 shift:4 mean:4 variance:4 gate:4x1x1 back:4x6x2x2 c0:6 each:6x1x2x2 h0:6x1x1x1
         head:6x3"""
-    found = read("float[N, 2, 8, 8] x", weights, nodes).partition(MESH)
-    assert found.pop("back") == P(None, "model"), "a transposed convolution has its output channels second"
-    assert set(found.values()) == {P("model")}
+    specs = read("float[N, 2, 8, 8] x", weights, nodes).partition(MESH)
+    assert specs.pop("back") == P(None, "model"), "a transposed convolution has its output channels second"
+    assert set(specs.values()) == {P("model")}
 
 
 def test_a_table_is_whole_unless_it_is_large_or_shared_or_the_model_deep() -> None:
     nodes = "a = Gather(table, i) t = Transpose(table) y = MatMul(a, t)"
     assert read("int64[N] i", "table:10x6", nodes).partition(MESH) == {"table": P("model")}
     nodes = "a = Gather(table, i) b = Add(a, places) y = MatMul(b, w)"
-    found = read("int64[N] i", "table:10x6 places:6 w:6x4", nodes).partition(MESH)
-    assert found == {"table": P("model"), "places": P(), "w": P(None, "model")}, "10 of 15 weights"
-    found = read("int64[N] i", "table:10x6 places:6 w:6x80", nodes).partition(MESH)
-    assert found == {"table": P(), "places": P(), "w": P(None, "model")}, "a ninth of the weights"
-    found = read("int64[N] i", "table:9x6 places:6 w:6x4", nodes).partition(MESH)
-    assert found["table"] == P(None, "model"), "large, and devices cannot share its rows"
+    specs = read("int64[N] i", "table:10x6 places:6 w:6x4", nodes).partition(MESH)
+    assert specs == {"table": P("model"), "places": P(), "w": P(None, "model")}, "10 of 15 weights"
+    specs = read("int64[N] i", "table:10x6 places:6 w:6x80", nodes).partition(MESH)
+    assert specs == {"table": P(), "places": P(), "w": P(None, "model")}, "a ninth of the weights"
+    specs = read("int64[N] i", "table:9x6 places:6 w:6x4", nodes).partition(MESH)
+    assert specs["table"] == P(None, "model"), "large, and devices cannot share its rows"
 
 
 @pytest.mark.parametrize(("blocks", "spec"), [(19, P()), (20, P("model"))])
 def test_deep_models_divide_tables_by_rows(blocks: int, spec: P) -> None:
     each = [f"h{i} = MatMul(x{i}, up) x{i + 1} = MatMul(h{i}, down)" for i in range(blocks)]
     nodes = " ".join(("x0 = Gather(table, i)", *each, f"y = Relu(x{blocks})"))
-    found = read("int64[N] i", "table:4x8 up:8x64 down:64x8", nodes).partition(MESH)
-    assert found == {"table": spec, "up": P(None, "model"), "down": P("model")}
+    specs = read("int64[N] i", "table:4x8 up:8x64 down:64x8", nodes).partition(MESH)
+    assert specs == {"table": spec, "up": P(None, "model"), "down": P("model")}
 
 
 def test_tables_of_few_bits_are_divided_with_their_scales() -> None:
@@ -144,8 +144,8 @@ def test_steps_of_a_divided_lstm_exchange_only_its_state(is_gradient: bool) -> N
 
 
 def test_weights_that_do_not_divide_are_replicated() -> None:
-    found = read("float[N, 4] x", "w:4x7 b:7 v:7x8", "a = Gemm(x, w, b) y = MatMul(a, v)").partition(MESH)
-    assert found == {"w": P(), "b": P(), "v": P(None, "model")}
+    specs = read("float[N, 4] x", "w:4x7 b:7 v:7x8", "a = Gemm(x, w, b) y = MatMul(a, v)").partition(MESH)
+    assert specs == {"w": P(), "b": P(), "v": P(None, "model")}
     model = read("float[N, 4] x", "w:4x6 v:6x8", "a = MatMul(x, w) y = MatMul(a, v)")
     assert model.partition(AbstractMesh((3,), ("chips",)), axis="chips") == {"w": P(None, "chips"), "v": P("chips")}
 
@@ -155,7 +155,7 @@ def test_specs_may_be_changed_and_missing_ones_replicate() -> None:
     specs = model.partition(mesh) | {"head": P("model"), "up": P("data", "model")}
     del specs["down"]
     weights = model.shard(mesh, specs)
-    assert {name: one.sharding for name, one in weights.items()} == {
+    assert {name: weight.sharding for name, weight in weights.items()} == {
         name: NamedSharding(mesh, specs.get(name, P())) for name in model.weights
     }
     assert weights["up"].addressable_data(0).shape == (2, 8)
@@ -165,7 +165,7 @@ def test_sharded_weights_may_be_donated() -> None:
     model, mesh = read(*PERCEPTRON), mesh_of(AxisType.Auto, data=8)
     weights = model.shard(mesh, {})
     jax.block_until_ready(jax.jit(lambda weights: jax.tree.map(jnp.negative, weights), donate_argnums=0)(weights))
-    assert all(one.is_deleted() for one in weights.values())
+    assert all(weight.is_deleted() for weight in weights.values())
     assert model(np.ones((1, 8), np.float32)).shape == (1, 6), "the model keeps its own weights"
 
 
@@ -254,9 +254,9 @@ def loss_and_gradient(model: Any, weights: Any, x: Any) -> Any:
     return jax.jit(jax.value_and_grad(loss))(weights, x)
 
 
-def assert_close(found: Any, expected: Any) -> None:
-    for own, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4 * np.abs(other).max(initial=1e-3))
+def assert_close(actual: Any, expected: Any) -> None:
+    for value, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-4 * np.abs(other).max(initial=1e-3))
 
 
 @SAMPLED
@@ -266,7 +266,7 @@ def test_data_and_weights_may_be_divided_at_once(name: str, axis_type: AxisType)
     described, x, batch = NETWORKS[name]
     model, mesh = read(*described), mesh_of(axis_type, data=4, model=2)
     weights = model.shard(mesh)
-    assert sum(not one.sharding.is_fully_replicated for one in weights.values()) > len(weights) / 2
+    assert sum(not weight.sharding.is_fully_replicated for weight in weights.values()) > len(weights) / 2
     sharded = jax.device_put(x, NamedSharding(mesh, P(*[None] * batch, "data")))
     assert_close(loss_and_gradient(model, weights, sharded), loss_and_gradient(model, model.weights, x))
 

@@ -30,7 +30,7 @@ def mesh_of(axis_type: AxisType, data: int, model: int) -> Mesh:
     return jax.make_mesh((data, model), ("data", "model"), axis_types=(axis_type,) * 2)
 
 
-def trained(state: State, steps: range, dtype: Any, place: Any = None, **options: Any) -> tuple[State, list[float]]:
+def train(state: State, steps: range, dtype: Any, place: Any = None, **options: Any) -> tuple[State, list[float]]:
     """The state after the steps, and the losses; each step reuses the last one's memory."""
     traces: list[int] = []
 
@@ -42,7 +42,7 @@ def trained(state: State, steps: range, dtype: Any, place: Any = None, **options
     for i in steps:
         before = jax.tree.leaves(state)
         state, loss = step(state, *(x if place is None else jax.device_put(x, place) for x in batch(i)))
-        assert all(one.is_deleted() for one in before)
+        assert all(leaf.is_deleted() for leaf in before)
         losses.append(float(loss))
     assert len(traces) == 1
     return state, losses
@@ -52,7 +52,7 @@ def trained(state: State, steps: range, dtype: Any, place: Any = None, **options
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> None:
-    one, expected = trained(fresh(), range(4), dtype)
+    of_one_device, expected = train(fresh(), range(4), dtype)
     mesh = mesh_of(axis_type, data=4, model=2)
     with jax.set_mesh(mesh):
         weights = MODEL.shard(mesh, specs_of(MODEL, mesh))
@@ -61,14 +61,14 @@ def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> Non
         shardings = jax.tree.map(lambda x: x.sharding, state)
         # An auto mesh may divide results differently, which would prevent reuse of the arguments' memory.
         kept = {"out_shardings": (shardings, None)} if axis_type is AxisType.Auto else {}
-        result, losses = trained(state, range(4), dtype, NamedSharding(mesh, P("data")), **kept)
+        result, losses = train(state, range(4), dtype, NamedSharding(mesh, P("data")), **kept)
     np.testing.assert_allclose(losses, expected, rtol=16 * ULP[dtype])
     assert losses[-1] < losses[0]
     for name, weight in result.weights.items():
         assert weight.dtype == jnp.float32
         assert weight.sharding.is_equivalent_to(shardings.weights[name], weight.ndim)
         if dtype == jnp.float32:
-            np.testing.assert_allclose(weight, one.weights[name], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(weight, of_one_device.weights[name], rtol=1e-4, atol=1e-5)
 
 
 def test_two_processes_train_as_one_does() -> None:
@@ -80,7 +80,7 @@ def test_two_processes_train_as_one_does() -> None:
 @pytest.mark.parametrize("shape", [(2, 4), (1, 1)], ids=str)
 def test_training_resumes_from_a_checkpoint_on_another_mesh(shape: tuple[int, int], tmp_path: Path) -> None:
     checkpoint = pytest.importorskip("orbax.checkpoint", reason="needs orbax-checkpoint, of the extra notebooks")
-    _, expected = trained(fresh(), range(4), jnp.float32)
+    _, expected = train(fresh(), range(4), jnp.float32)
 
     def on(mesh: Mesh) -> State:
         weights = MODEL.shard(mesh, specs_of(MODEL, mesh))
@@ -88,7 +88,7 @@ def test_training_resumes_from_a_checkpoint_on_another_mesh(shape: tuple[int, in
 
     mesh = mesh_of(AxisType.Explicit, data=4, model=2)
     with jax.set_mesh(mesh):
-        state, first = trained(on(mesh), range(2), jnp.float32, NamedSharding(mesh, P("data")))
+        state, first = train(on(mesh), range(2), jnp.float32, NamedSharding(mesh, P("data")))
     with checkpoint.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "saved", state)
     devices = np.array(jax.devices()[: math.prod(shape)]).reshape(shape)
@@ -96,7 +96,7 @@ def test_training_resumes_from_a_checkpoint_on_another_mesh(shape: tuple[int, in
     with jax.set_mesh(other), checkpoint.StandardCheckpointer() as checkpointer:
         restored = checkpointer.restore(tmp_path / "saved", on(other))
         assert restored.weights["up"].sharding == NamedSharding(other, P(None, "model"))
-        _, last = trained(restored, range(2, 4), jnp.float32, NamedSharding(other, P("data")))
+        _, last = train(restored, range(2, 4), jnp.float32, NamedSharding(other, P("data")))
     np.testing.assert_allclose(first + last, expected, rtol=2e-6)
 
 
@@ -122,17 +122,17 @@ def test_a_reshape_keeps_as_much_of_a_sharding_as_possible(before: Any, spec: P,
     assert tuple(jax.typeof(result).sharding.spec) == (*expected, *[None] * (len(after) - len(expected)))
 
 
-def slopes_on(mesh: Mesh, text: str, weights: dict[str, Any], specs: dict[str, P], x: Any) -> tuple[Any, Any]:
+def grads_on(mesh: Mesh, text: str, weights: dict[str, Any], specs: dict[str, P], x: Any) -> tuple[Any, Any]:
     """The compiled gradients by the weights of a network whose batch is divided, and the network."""
     proto = onnx.parser.parse_model(text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in weights.items())
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(weight, name) for name, weight in weights.items())
     network = dmljax.onnx.load(proto)
-    slope = jax.grad(lambda weights, x: jnp.sum(network.apply(weights, x) ** 2))
+    grad_of_loss = jax.grad(lambda weights, x: jnp.sum(network.apply(weights, x) ** 2))
     placed = network.shard(mesh, specs)
-    places = {name: one.sharding for name, one in placed.items()}
+    places = {name: weight.sharding for name, weight in placed.items()}
     divided = jax.device_put(x, NamedSharding(mesh, P("data")))
-    compiled = jax.jit(slope, out_shardings=places).lower(placed, divided).compile()
-    expected = jax.jit(slope)(network.weights, x)
+    compiled = jax.jit(grad_of_loss, out_shardings=places).lower(placed, divided).compile()
+    expected = jax.jit(grad_of_loss)(network.weights, x)
     for name, gradient in compiled(placed, divided).items():
         np.testing.assert_allclose(gradient, expected[name], rtol=1e-4, atol=1e-4)
     return compiled, network
@@ -168,9 +168,9 @@ def test_norms_and_biases_only_exchange_their_gradients() -> None:
     weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in sizes.items()}
     mask, mesh = {"mask": np.arange(128) % 3 > 0}, mesh_of(AxisType.Explicit, data=8, model=1)
     x = rng.standard_normal((16, 8, 4, 4)).astype(np.float32)
-    compiled, network = slopes_on(mesh, NORMS_AND_BIASES, weights | mask, {}, x)
+    compiled, network = grads_on(mesh, NORMS_AND_BIASES, weights | mask, {}, x)
     assert [kind for kind, _ in collectives(compiled) if kind != "all-reduce"] == []
-    assert sum(size for _, size in collectives(compiled)) == sum(one.nbytes for one in network.weights.values())
+    assert sum(size for _, size in collectives(compiled)) == sum(weight.nbytes for weight in network.weights.values())
 
 
 FIRST_OF_THREE = """
@@ -188,7 +188,7 @@ def test_an_axis_of_one_device_prevents_no_gradient() -> None:
     weights = {"w": np.arange(24, dtype=np.float32).reshape(4, 6)}
     x = np.arange(32, dtype=np.float32).reshape(8, 4)
     mesh = mesh_of(AxisType.Explicit, data=8, model=1)
-    compiled, _ = slopes_on(mesh, FIRST_OF_THREE, weights, {"w": P(None, "model")}, x)
+    compiled, _ = grads_on(mesh, FIRST_OF_THREE, weights, {"w": P(None, "model")}, x)
     assert collectives(compiled) == [("all-reduce", 96)]
 
 
@@ -197,7 +197,7 @@ def test_an_axis_of_one_device_prevents_no_gradient() -> None:
 
 def test_weights_of_16_bits_compute_in_16_bits() -> None:
     network = dmljax.onnx.load(small_network())
-    half = {name: one.astype(jnp.bfloat16) for name, one in network.weights.items()}
+    half = {name: weight.astype(jnp.bfloat16) for name, weight in network.weights.items()}
     x = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype(np.float32)
     for result in (network.apply(half, x), jax.jit(network.apply)(half, x)):
         assert result.dtype == jnp.bfloat16

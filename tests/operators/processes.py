@@ -24,7 +24,7 @@ def outcomes(operators: tuple[str, ...]) -> dict[str, str]:
         address = f"localhost:{free.getsockname()[1]}"
     # The tests also run from copies of the package, so pass on the first entry of the path.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    seen: dict[str, str] = {}
+    results: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         started = []
         for index in range(PROCESSES):
@@ -42,8 +42,8 @@ def outcomes(operators: tuple[str, ...]) -> dict[str, str]:
                 raise RuntimeError("\n".join(lines))
             outcome_line = next(line for line in lines if line.startswith('{"DML_OPERATOR_'))
             for operator, outcome in json.loads(outcome_line).items():
-                seen[operator] = outcome if seen.get(operator, AS_IN_ONE) == AS_IN_ONE else seen[operator]
-    return seen
+                results[operator] = outcome if results.get(operator, AS_IN_ONE) == AS_IN_ONE else results[operator]
+    return results
 
 
 AS_IN_ONE = "as in one process"
@@ -60,21 +60,21 @@ def run(address: str, index: int, operators: list[str]) -> dict[str, str]:
     from operator_calls import any_desc
 
     mesh = jax.make_mesh((PROCESSES * DEVICES,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
-    seen = {}
+    results = {}
     for operator in operators:
         try:
             check_batch(any_desc(operator), mesh)
-            seen[operator] = AS_IN_ONE
+            results[operator] = AS_IN_ONE
         except Exception:  # the other processes must not wait for this one
-            seen[operator] = traceback.format_exc()
+            results[operator] = traceback.format_exc()
     exchanged = exchanging()
     for operator in filter(exchanged.__contains__, operators):
         function, arrays = exchanged[operator]
         try:
             check_exchange(function, arrays, mesh, is_exact=True)
         except Exception:
-            seen[operator] = traceback.format_exc()
-    return seen
+            results[operator] = traceback.format_exc()
+    return results
 
 
 def check_batch(desc: Any, mesh: Any) -> None:

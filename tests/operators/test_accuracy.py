@@ -140,12 +140,12 @@ def test_the_page_has_the_largest_errors(
     arrays, is_written = operands(name, np.float32, 200_000), pytestconfig.getoption("--accuracy-table") is not None
     for column, function in columns(name, attributes_of_peers(name)).items():
         units_of = errors_of(name, function, attributes_of_peers(name))
-        found = units_of(*arrays).max()
+        errors = units_of(*arrays).max()
         if is_written:
-            found = max(found, largest_error(units_of, len(arrays)))
-            record_property("units", f"{name} {column} {found:.3g}")
+            errors = max(errors, largest_error(units_of, len(arrays)))
+            record_property("units", f"{name} {column} {errors:.3g}")
         elif column == "dmljax":
-            assert float(f"{found:.3g}") <= listed(name)
+            assert float(f"{errors:.3g}") <= listed(name)
 
 
 def attributes_of_peers(name: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def case_of_peers(name: str) -> Any:
 def columns(name: str, attributes: dict[str, Any]) -> dict[str, Callable[..., Any]]:
     """The operator in each library, with these attributes."""
 
-    def own(*arrays: Arr) -> Any:
+    def ours(*arrays: Arr) -> Any:
         return directml.lower(desc_of(name, arrays[0], attributes))(*arrays)
 
     def of_jax(*arrays: Arr) -> Any:
@@ -170,7 +170,7 @@ def columns(name: str, attributes: dict[str, Any]) -> dict[str, Callable[..., An
 
     peers = case_of_peers(name).peers
     others = {"PyTorch": peers["torch"].run} if "torch" in peers and name not in OTHER_SLOPE else {}
-    return {"dmljax": own, "JAX": of_jax if name in RIVALS else jax.jit(idioms.ELEMENTWISE[name]), **others}
+    return {"dmljax": ours, "JAX": of_jax if name in RIVALS else jax.jit(idioms.ELEMENTWISE[name]), **others}
 
 
 def errors_of(name: str, function: Callable[..., Any], attributes: dict[str, Any]) -> Errors:
@@ -247,10 +247,10 @@ def test_a_sum_is_as_accurate_as_the_peers_within_a_factor_of_two(
         exact = work.comparable(jax.jit(work.of_jax["jax.numpy"])(*(x.astype(np.float64) for x in work.inputs)))
     assert exact.dtype == np.float64
     unit = np.spacing(np.float32(np.abs(exact).max()))
-    found = {column: float(np.abs(result - exact).max() / unit) for column, result in results.items()}
-    for column, units in found.items():
+    errors = {column: float(np.abs(result - exact).max() / unit) for column, result in results.items()}
+    for column, units in errors.items():
         record_property("sums", f"{name} {column} {units:.3g}")
-    assert found.pop(COLUMNS[DMLJAX]) <= 2 * max(found.values())
+    assert errors.pop(COLUMNS[DMLJAX]) <= 2 * max(errors.values())
 
 
 COLUMNS = {"dmljax": "dmljax", "jax.numpy": "JAX", "torch": "PyTorch", "onnxruntime": "ONNX-Runtime"}
@@ -289,11 +289,11 @@ def test_a_search_for_the_worst_arguments_finds_no_large_error(name: str) -> Non
 
 def test_the_documentation_has_every_exception() -> None:
     tables = [part for part in PAGE.read_text().split("\n\n") if part.startswith("|")]
-    exceptions, _, seen, sums = ([line.split("|")[1] for line in table.splitlines()] for table in tables)
+    exceptions, _, observed, sums = ([line.split("|")[1] for line in table.splitlines()] for table in tables)
     excepted = [*SUBNORMAL_INSIDE, *ELSEWHERE]
     named = [name.strip() for row in exceptions[2:] for name in row.split(",")]
     assert set(excepted) <= set(named)
-    assert {name.strip() for name in seen[2:]} == set(ROUNDING)
+    assert {name.strip() for name in observed[2:]} == set(ROUNDING)
     assert {name.strip() for name in sums[2:]} == set(SUMS)
 
 
@@ -476,10 +476,10 @@ def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis
     for rows in hard_rows(np.random.default_rng(width), max(2, min(500, 100_000 // width)), width):
         x = rows.astype(np.float32)
         logarithms = log_softmax(x, (-1,)).astype(np.float64)
-        powers, distance = np.exp(logarithms), x.max(axis=-1, keepdims=True).astype(np.float64) - x
+        exponentials, distance = np.exp(logarithms), x.max(axis=-1, keepdims=True).astype(np.float64) - x
         given = x if axis == 1 else np.ascontiguousarray(x.T)
         for function, exact, units in (
-            (dmljax.activation_softmax1, powers, powers * (16 + width / 16 + distance)),
+            (dmljax.activation_softmax1, exponentials, exponentials * (16 + width / 16 + distance)),
             (dmljax.activation_log_softmax1, logarithms, 16 + width / 16 + distance),
         ):
             result = np.asarray(function(given, axes=axis), np.float64)
@@ -489,6 +489,6 @@ def test_softmax_is_as_accurate_as_differences_from_the_maximum(width: int, axis
 
 def test_the_log_softmax_oracle_equals_the_log_of_the_quotient() -> None:
     rows = np.random.default_rng(4).normal(0, 3, (50, 20)).astype(np.longdouble)
-    powers = np.exp(rows)
-    direct = np.log(powers / powers.sum(axis=-1, keepdims=True))
+    exponentials = np.exp(rows)
+    direct = np.log(exponentials / exponentials.sum(axis=-1, keepdims=True))
     np.testing.assert_allclose(log_softmax(rows, (-1,)).astype(float), direct.astype(float), rtol=1e-13)

@@ -73,8 +73,8 @@ def test_attention_is_one_kernel(target: str) -> None:
         return dmljax.multihead_attention(x, x, x, head_count=4)
 
     assert compile_for(target, attended, x).cost.kernels == 1
-    slopes = compile_for(target, jax.grad(lambda x: attended(x).sum()), x).cost
-    assert slopes.bytes < 3 * (4 * 4 * 1024**2)  # the formula moves the scores more often
+    grads = compile_for(target, jax.grad(lambda x: attended(x).sum()), x).cost
+    assert grads.bytes < 3 * (4 * 4 * 1024**2)  # the formula moves the scores more often
 
 
 def test_kernels_fit_the_shared_memory_of_smaller_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,12 +139,12 @@ def test_a_budget_only_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(compilers, "BUDGET", tmp_path / "budget.json")
     budget = {"GEMM": {"h100": [2, 1, 0, 0]}, "ARGMAX": {"h100": [9, 9, 9, 9]}}
     compilers.BUDGET.write_text(json.dumps({"jax": jax.__version__, "budget": budget}))
-    found = dict(zip(compilers.COUNTS, [3, 0, 0, 0], strict=True))
-    compilers.lower_budget({"GEMM": {"h100": {"dmljax": found}}, "GRU": {"h100": {"dmljax": found}}})
+    counts = dict(zip(compilers.COUNTS, [3, 0, 0, 0], strict=True))
+    compilers.lower_budget({"GEMM": {"h100": {"dmljax": counts}}, "GRU": {"h100": {"dmljax": counts}}})
     written = json.loads(compilers.BUDGET.read_text())
     assert written["budget"] == budget | {"GEMM": {"h100": [2, 0, 0, 0]}, "GRU": {"h100": [3, 0, 0, 0]}}
     compilers.BUDGET.write_text(json.dumps(written | {"jax": "another"}))
-    compilers.lower_budget({"GEMM": {"h100": {"dmljax": found}}})
+    compilers.lower_budget({"GEMM": {"h100": {"dmljax": counts}}})
     assert json.loads(compilers.BUDGET.read_text()) == {
         "jax": jax.__version__,
         "budget": {"GEMM": {"h100": [3, 0, 0, 0]}},

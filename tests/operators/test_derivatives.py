@@ -114,14 +114,14 @@ def test_the_gradient_is_finite_and_right_wherever_the_exact_one_is_finite(name:
 @SAMPLED
 @pytest.mark.parametrize("exponent_type", [np.float32, np.int32, np.int8])
 @pytest.mark.parametrize(
-    ("base", "exponent", "slope"),
+    ("base", "exponent", "derivative"),
     [(0, 1, 1), (0, 2, 0), (0, 0, 0), (-0.0, 1, 1), (-2, 3, 12), (3, -1, -1 / 9), (0, -1, -np.inf), (np.inf, 1, 1)],
 )
 def test_the_gradient_of_a_power_is_right_at_its_edges(
-    base: float, exponent: float, slope: float, exponent_type: Any
+    base: float, exponent: float, derivative: float, exponent_type: Any
 ) -> None:
     gradient = jax.grad(dmljax.element_wise_pow)(jnp.float32(base), exponent_type(exponent))
-    np.testing.assert_allclose(gradient, slope, rtol=1e-6)
+    np.testing.assert_allclose(gradient, derivative, rtol=1e-6)
 
 
 def test_the_gradient_of_a_fractional_power_equals_the_exact_one() -> None:
@@ -148,11 +148,11 @@ def slopes_of_celu(x: Arr, alpha: Arr) -> tuple[Arr, Arr]:
     return np.where(x >= 0, 1, np.exp(ratio)), np.where(x >= 0, 0, np.expm1(ratio) - ratio * np.exp(ratio))
 
 
-def slopes_of_scaled_elu(x: Arr, alpha: Arr, gamma: Arr) -> tuple[Arr, ...]:
+def derivatives_of_scaled_elu(x: Arr, alpha: Arr, gamma: Arr) -> tuple[Arr, ...]:
     below = np.minimum(x, 0)
-    slopes = gamma * alpha * np.exp(below), gamma * np.expm1(below), alpha * np.expm1(below)
+    derivatives = gamma * alpha * np.exp(below), gamma * np.expm1(below), alpha * np.expm1(below)
     above = gamma, np.zeros_like(x), x
-    return tuple(np.where(x > 0, *both) for both in zip(above, slopes, strict=True))
+    return tuple(np.where(x > 0, *both) for both in zip(above, derivatives, strict=True))
 
 
 def slopes_of_softplus(x: Arr, steepness: Arr) -> tuple[Arr, Arr]:
@@ -161,10 +161,10 @@ def slopes_of_softplus(x: Arr, steepness: Arr) -> tuple[Arr, Arr]:
     return SIGMOID(steepness * x), -entropy / steepness**2
 
 
-def slopes_of_scaled_tanh(x: Arr, alpha: Arr, beta: Arr) -> tuple[Arr, ...]:
+def derivatives_of_scaled_tanh(x: Arr, alpha: Arr, beta: Arr) -> tuple[Arr, ...]:
     shrunk = np.exp(-2 * np.abs(beta * x))
-    slope = 4 * shrunk / (1 + shrunk) ** 2
-    return alpha * beta * slope, np.tanh(beta * x), alpha * x * slope
+    derivative = 4 * shrunk / (1 + shrunk) ** 2
+    return alpha * beta * derivative, np.tanh(beta * x), alpha * x * derivative
 
 
 def slopes_of_swish(x: Arr, scale: Arr) -> tuple[Arr, Arr]:
@@ -173,19 +173,19 @@ def slopes_of_swish(x: Arr, scale: Arr) -> tuple[Arr, Arr]:
 
 
 def slopes_of_hard_swish(x: Arr, alpha: Arr, beta: Arr) -> tuple[Arr, ...]:
-    of_x, of_alpha, of_beta = slopes_of_hard_sigmoid(x, alpha, beta)
+    of_x, of_alpha, of_beta = derivatives_of_hard_sigmoid(x, alpha, beta)
     return np.clip(alpha * x + beta, 0, 1) + x * of_x, x * of_alpha, x * of_beta
 
 
-def slopes_of_hard_sigmoid(x: Arr, alpha: Arr, beta: Arr) -> tuple[Arr, ...]:
+def derivatives_of_hard_sigmoid(x: Arr, alpha: Arr, beta: Arr) -> tuple[Arr, ...]:
     line = alpha * x + beta
-    return tuple(np.where((line > 0) & (line < 1), slope, 0) for slope in (alpha, x, 1))
+    return tuple(np.where((line > 0) & (line < 1), derivative, 0) for derivative in (alpha, x, 1))
 
 
-SLOPES: dict[str, Callable[..., Any]] = {
+PARTIAL_DERIVATIVES: dict[str, Callable[..., Any]] = {
     "ACTIVATION_CELU": slopes_of_celu,
     "ACTIVATION_ELU": lambda x, alpha: (elu(x, alpha), np.where(x >= 0, 0, np.expm1(np.minimum(x, 0)))),
-    "ACTIVATION_HARD_SIGMOID": slopes_of_hard_sigmoid,
+    "ACTIVATION_HARD_SIGMOID": derivatives_of_hard_sigmoid,
     "ACTIVATION_HARD_SWISH": slopes_of_hard_swish,
     "ACTIVATION_LEAKY_RELU": lambda x, alpha: (np.where(x >= 0, 1, alpha), np.where(x >= 0, 0, x)),
     "ACTIVATION_LINEAR": lambda x, alpha, beta: (alpha, x, np.ones_like(x)),
@@ -194,8 +194,8 @@ SLOPES: dict[str, Callable[..., Any]] = {
         np.logaddexp(0, beta * x),
         alpha * x * SIGMOID(beta * x),
     ),
-    "ACTIVATION_SCALED_ELU": slopes_of_scaled_elu,
-    "ACTIVATION_SCALED_TANH": slopes_of_scaled_tanh,
+    "ACTIVATION_SCALED_ELU": derivatives_of_scaled_elu,
+    "ACTIVATION_SCALED_TANH": derivatives_of_scaled_tanh,
     "ACTIVATION_SOFTPLUS": slopes_of_softplus,
     "ACTIVATION_SWISH": slopes_of_swish,
     "ELEMENT_WISE_ATAN_YX": lambda y, x: (x / (x * x + y * y), -y / (x * x + y * y)),
@@ -225,7 +225,7 @@ def everyday(rng: np.random.Generator, count: int) -> Arr:
 
 @SAMPLED
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
-@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("name", PARTIAL_DERIVATIVES)
 def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: str, mode: str) -> None:
     function, _, arguments = scalar_function(name)
     drawn = everyday(np.random.default_rng(3), len(arguments))
@@ -237,12 +237,12 @@ def test_derivatives_with_respect_to_every_argument_are_finite_and_right(name: s
         for result in jax.jit(lambda *given: [jax.vmap(one)(*given) for one in functions])(*drawn)
     )
     with np.errstate(all="ignore"):
-        slopes = SLOPES[name](*wide)
+        expected = PARTIAL_DERIVATIVES[name](*wide)
         concerned = np.isfinite(value) & is_away_from_kinks(name, wide)
         concerned &= DEFINED[name](*wide) if name in DEFINED else True
     for i, (argument, actual) in enumerate(zip(arguments, derivatives, strict=True)):
         with np.errstate(all="ignore"):
-            exact = np.broadcast_to(slopes[i], actual.shape)
+            exact = np.broadcast_to(expected[i], actual.shape)
             allowed = 1e-4 * np.abs(exact) + np.nan_to_num(1e-5 * np.abs(value / wide[i])) + 1e-30
             is_known = np.abs(exact) < 1e36
             is_wrong = np.where(is_known, ~(np.abs(actual - exact) <= allowed), np.isnan(actual) & ~np.isnan(exact))
@@ -261,7 +261,7 @@ def _forward(function: Callable[..., Any], i: int) -> Callable[..., Any]:
 
 
 @SAMPLED
-@pytest.mark.parametrize("name", [name for name in SLOPES if name.startswith("ACTIVATION")])
+@pytest.mark.parametrize("name", [name for name in PARTIAL_DERIVATIVES if name.startswith("ACTIVATION")])
 @pytest.mark.parametrize("x", [np.inf, -np.inf])
 def test_the_gradient_at_infinity_is_a_number_where_the_function_is_finite(name: str, x: float) -> None:
     function, _, arguments = scalar_function(name)

@@ -77,9 +77,9 @@ def test_is_exported_under_its_directml_name(operator: str) -> None:
 
 @for_each_operator
 def test_its_rules_are_sentences(operator: str) -> None:
-    told = [rule.told(OPERATORS[operator]) for rule in OPERATORS[operator].rules]
-    assert told
-    for sentences in told:
+    rules = [rule.sentence_for(OPERATORS[operator]) for rule in OPERATORS[operator].rules]
+    assert rules
+    for sentences in rules:
         assert re.fullmatch(r"[A-Z].*\.", sentences)
         assert "{{" not in sentences
 
@@ -151,7 +151,7 @@ def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
 def test_minimum_feature_level_matches_the_page_for_every_type_and_rank(operator: str) -> None:
     case = CASES[operator]
     all_types = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN]
-    seen = set()
+    levels = set()
     # Tables list ranks and types separately: try all combinations of types at one rank, and all ranks with some of each
     # table.
     combinations = [(types, 4) for types in itertools.product(all_types, repeat=len(case.free))]
@@ -170,8 +170,8 @@ def test_minimum_feature_level_matches_the_page_for_every_type_and_rank(operator
         else:
             assert directml.find_minimum_feature_level(desc) is FeatureLevel[f"FL_{expected}"], named
             directml.validate(desc, feature_level=expected)
-        seen.add(expected)
-    assert seen - {None} == set(SUPPORT[operator]), "every table of the page decides some level"
+        levels.add(expected)
+    assert levels - {None} == set(SUPPORT[operator]), "every table of the page decides some level"
 
 
 @for_each_operator
@@ -285,7 +285,7 @@ def calls_of(operator: str) -> tuple[list[list[Any]], list[Any]]:
     return calls, [jax.device_get(function_of(desc)(*inputs)) for inputs in calls]
 
 
-def moved(floats: Any, distance: float, direction: Any) -> Any:
+def move_floats(floats: Any, distance: float, direction: Any) -> Any:
     return jax.tree.map(lambda x, v: x + distance * v, floats, direction)
 
 
@@ -447,15 +447,15 @@ def test_second_derivatives_equal_finite_differences_of_the_first(operator: str)
     def loss(floats: Any) -> Any:
         return dot(weights, function(floats))
 
-    def slope(floats: Any) -> Any:
+    def grad(floats: Any) -> Any:
         return jax.jvp(loss, (floats,), (one_way,))[1]
 
     @jax.jit
     def second_derivatives(floats: Any) -> Any:
         forward_over_reverse = dot(one_way, jax.jvp(jax.grad(loss), (floats,), (other_way,))[1])
         step = 1e-3
-        high, low = (slope(moved(floats, distance, other_way)) for distance in (step, -step))
-        return forward_over_reverse, dot(other_way, jax.grad(slope)(floats)), (high - low) / (2 * step)
+        high, low = (grad(move_floats(floats, distance, other_way)) for distance in (step, -step))
+        return forward_over_reverse, dot(other_way, jax.grad(grad)(floats)), (high - low) / (2 * step)
 
     forward, backward, expected = second_derivatives(floats)
     np.testing.assert_allclose(forward, expected, rtol=2e-2, atol=2e-2)
@@ -754,11 +754,11 @@ def in_several_processes(
     operators = tuple(item.callspec.params["operator"] for item in asking)  # type: ignore[attr-defined]
     if worker_id == "master":
         return processes.outcomes(operators)
-    seen = tmp_path_factory.getbasetemp().parent / "processes.json"
-    with FileLock(f"{seen}.lock"):
-        if not seen.exists():
-            seen.write_text(json.dumps(processes.outcomes(operators)))
-    return cast(dict[str, str], json.loads(seen.read_text()))
+    file = tmp_path_factory.getbasetemp().parent / "processes.json"
+    with FileLock(f"{file}.lock"):
+        if not file.exists():
+            file.write_text(json.dumps(processes.outcomes(operators)))
+    return cast(dict[str, str], json.loads(file.read_text()))
 
 
 @transformation("several processes")

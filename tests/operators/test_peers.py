@@ -65,12 +65,12 @@ def test_attention_equals_onnxruntime() -> None:
     # ONNX Runtime adds the filter value once per kind of mask, and reads only the lengths of masks that have positions.
     lengths = np.array([2, 0], np.int32)
     positions = np.array([*lengths, 0, 3, 6, 0, 3, 6], np.int32)
-    seen = np.array([[1, 0, 2], [-1, 0, 1]], np.int32)
+    is_seen = np.array([[1, 0, 2], [-1, 0, 1]], np.int32)
     kind = directml.MultiheadAttentionMaskType
     masks: tuple[tuple[Any, dict[str, Any]], ...] = (
         (lengths, {"mask": lengths, "mask_type": kind.KEY_SEQUENCE_LENGTH}),
         (positions, {"mask": positions, "mask_type": kind.KEY_QUERY_SEQUENCE_LENGTH_START_END}),
-        (seen, {"mask": seen[:, None, None]}),
+        (is_seen, {"mask": is_seen[:, None, None]}),
     )
     for mask, given in masks:
         expected = run([query, key, value, bias, mask, relative], mask_filter_value=-1.5)
@@ -144,8 +144,8 @@ def test_quantized_averages_equal_onnxruntime(dtype: Any, include_padding: bool)
         pads=(1, 0, 0, 0),
         count_include_pad=int(include_padding),
     )
-    found = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
-    same(found, expected)
+    actual = dmljax.quantized_linear_average_pooling(*given, include_padding=include_padding, **windows)
+    same(actual, expected)
 
 
 @pytest.mark.parametrize("kind", ["uint4", "int4"])
@@ -216,7 +216,7 @@ def test_averages_of_regions_equal_onnxruntime(samples: int) -> None:
         spatial_scale=0.75,
         coordinate_transformation_mode="half_pixel",
     )
-    found = dmljax.roi_align(
+    actual = dmljax.roi_align(
         image,
         roi,
         indices,
@@ -226,7 +226,7 @@ def test_averages_of_regions_equal_onnxruntime(samples: int) -> None:
         minimum_samples_per_output=samples or 1,
         maximum_samples_per_output=samples or 2**32 - 1,
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_bins_of_regions_equal_onnxruntime() -> None:
@@ -267,8 +267,8 @@ def test_norms_of_windows_and_unpooling_equal_torch() -> None:
     image = RNG.random((2, 3, 9, 8), np.float32)
     for p in (1, 2, 3):
         expected = pool.lp_pool2d(torch.from_numpy(image), p, (3, 2), (2, 1)).numpy()
-        found = dmljax.lp_pooling(image, window_sizes=(3, 2), strides=(2, 1), p=p)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        actual = dmljax.lp_pooling(image, window_sizes=(3, 2), strides=(2, 1), p=p)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
     values, indices = pool.max_pool2d(torch.from_numpy(image[:1, :1]), 3, 2, return_indices=True)
     expected = pool.max_unpool2d(values, indices, 3, 2, output_size=(9, 8)).numpy()
     same(dmljax.max_unpooling(values.numpy(), indices.numpy(), output_sizes=(1, 1, 9, 8)), expected)

@@ -598,10 +598,10 @@ def test_gradients_work_on_a_mesh(axis_type: AxisType) -> None:
 
 
 def test_products_have_gradients_on_an_explicit_mesh() -> None:
-    slope = jax.grad(lambda x: jnp.sum(dmljax.reduce(x, "multiply", axes=(0, 2))))
+    grad = jax.grad(lambda x: jnp.sum(dmljax.reduce(x, "multiply", axes=(0, 2))))
     numbers = CUBE + 0.5
     sharded = jax.device_put(numbers, NamedSharding(mesh_of(AxisType.Explicit, rows=8), P(None, "rows")))
-    np.testing.assert_allclose(jax.jit(slope)(sharded), slope(numbers), rtol=1e-4)
+    np.testing.assert_allclose(jax.jit(grad)(sharded), grad(numbers), rtol=1e-4)
 
 
 def row(*shape: int) -> Any:
@@ -645,10 +645,10 @@ def test_devices_sum_the_gradients_of_what_they_share_before_they_exchange_them(
     x = jax.device_put(batch, NamedSharding(mesh, P("batch")))
     place = NamedSharding(mesh, P())
     others = jax.device_put(shared, place)
-    slope = jax.grad(lambda shared, x: jnp.sum(function(x, *shared) ** 2))
-    compiled = jax.jit(slope, out_shardings=place).lower(others, x).compile()
+    grad = jax.grad(lambda shared, x: jnp.sum(function(x, *shared) ** 2))
+    compiled = jax.jit(grad, out_shardings=place).lower(others, x).compile()
     assert 0 < sum(size for _, size in collectives(compiled)) <= sum(x.nbytes for x in shared)
-    for gradient, whole in zip(compiled(others, x), slope(shared, batch), strict=True):
+    for gradient, whole in zip(compiled(others, x), grad(shared, batch), strict=True):
         np.testing.assert_allclose(gradient, whole, rtol=1e-5)
 
 
@@ -658,10 +658,10 @@ def test_devices_sum_the_gradients_of_what_they_share_before_they_exchange_them(
 def naive_nonzero(input: Any) -> Any:
     """A sum over all elements and a scatter of each, as in a lowering that does not pack bits into words."""
     flat = (input != 0).reshape(-1)
-    found = jnp.cumsum(flat, dtype=jnp.int32)
-    row = jnp.where(flat, found - 1, flat.size)
+    numbers = jnp.cumsum(flat, dtype=jnp.int32)
+    row = jnp.where(flat, numbers - 1, flat.size)
     element = jnp.zeros(flat.size + 1, jnp.int32).at[row].set(jnp.arange(flat.size, dtype=jnp.int32))[:-1]
-    return found[-1], jnp.stack([element // input.shape[1], element % input.shape[1]], axis=1)
+    return numbers[-1], jnp.stack([element // input.shape[1], element % input.shape[1]], axis=1)
 
 
 @FULL
@@ -734,17 +734,19 @@ def test_devices_may_share_each_argument_inside_shard_map(name: str) -> None:
 
 
 def test_devices_may_share_the_image_of_a_gradient_of_regions() -> None:
-    def gradients(image: Any, *own: Any) -> Any:
+    def gradients(image: Any, *arrays_of_device: Any) -> Any:
         align = functools.partial(dmljax.roi_align_grad, maximum_samples_per_output=1)
-        return jax.lax.scan(lambda nothing, _: (nothing, align(image, *own).input), None, None, length=1)[1]
+        return jax.lax.scan(lambda nothing, _: (nothing, align(image, *arrays_of_device).input), None, None, length=1)[
+            1
+        ]
 
-    def inside(image: Any, *own: Any) -> Any:
-        return gradients(image, *(x[0] for x in own))
+    def inside(image: Any, *arrays_of_device: Any) -> Any:
+        return gradients(image, *(x[0] for x in arrays_of_device))
 
     arrays = small(2, 3, 8, 1, 1).astype(np.float32), BOXES[:6].reshape(2, 3, 4), small(2, 3)
     specs = P(), *[P("devices")] * 3
     mapped = jax.shard_map(inside, mesh=mesh_of(AxisType.Auto, devices=2), in_specs=specs, out_specs=P("devices"))
-    expected = [jax.jit(gradients)(IMAGES, *own) for own in zip(*arrays, strict=True)]
+    expected = [jax.jit(gradients)(IMAGES, *arrays_of_device) for arrays_of_device in zip(*arrays, strict=True)]
     assert_same_trees(jax.jit(mapped)(IMAGES, *arrays), jax.tree.map(lambda *both: np.concatenate(both), *expected))
 
 
@@ -752,10 +754,10 @@ def test_devices_may_share_the_image_of_a_gradient_of_regions() -> None:
 
 
 @functools.partial(jax.jit, static_argnames="axes")
-def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
+def softmaxes_and_grads(x: Any, *, axes: tuple[int, ...]) -> Any:
     functions = (dmljax.activation_softmax1, dmljax.activation_log_softmax1)
-    slope = lambda function: jax.grad(lambda x: function(x, axes=axes).sum())(x)  # noqa: E731
-    return [function(x, axes=axes) for function in functions], [slope(function) for function in functions]
+    grad = lambda function: jax.grad(lambda x: function(x, axes=axes).sum())(x)  # noqa: E731
+    return [function(x, axes=axes) for function in functions], [grad(function) for function in functions]
 
 
 @FULL
@@ -773,16 +775,16 @@ def softmaxes_and_slopes(x: Any, *, axes: tuple[int, ...]) -> Any:
 def test_sharded_rows_are_summed_as_exactly_as_whole_ones(axes: tuple[int, ...], spec: P, axis_type: AxisType) -> None:
     logits = np.where(np.random.default_rng(0).random((8, 4096)) < 0.01, 0, -18).astype(np.float32)
     sharded = jax.device_put(logits, NamedSharding(mesh_of(axis_type, rows=4, columns=2), spec))
-    (softmax, logarithm), slopes = softmaxes_and_slopes(sharded, axes=axes)
+    (softmax, logarithm), grads = softmaxes_and_grads(sharded, axes=axes)
     exact = log_softmax(logits, axes)
     assert units_off(softmax, np.exp(exact)).max() <= UNITS["float32"]
     if 1 in axes:
         assert units_off(logarithm, exact).max() <= UNITS["float32"]
     else:  # 1 less the few small terms of a column leaves few digits
         np.testing.assert_allclose(logarithm, exact, rtol=4 * 2.0**-23, atol=2.0**-23)
-    _, expected = softmaxes_and_slopes(logits, axes=axes)
-    for slope, whole in zip(slopes, expected, strict=True):
-        np.testing.assert_allclose(slope, whole, rtol=1e-4, atol=1e-4)
+    _, expected = softmaxes_and_grads(logits, axes=axes)
+    for grad, whole in zip(grads, expected, strict=True):
+        np.testing.assert_allclose(grad, whole, rtol=1e-4, atol=1e-4)
 
 
 # Random words

@@ -111,12 +111,12 @@ def normalized(name: str, images: int, channels: int, **options: Any) -> Row:
 
 def elementwise(name: str) -> Row:
     function, case = getattr(dmljax, name.lower()), ELEMENTWISE[name]
-    own = inspect.signature(function).parameters.keys() - {"fused_activation", "scale_bias"}
-    options = {key: plain(value) for key, value in case.attributes.items() if key in own}
+    arguments = inspect.signature(function).parameters.keys() - {"fused_activation", "scale_bias"}
+    options = {key: plain(value) for key, value in case.attributes.items() if key in arguments}
     is_logical = re.fullmatch("ELEMENT_WISE_LOGICAL_(AND|OR|XOR|NOT)", name)
     dtype = np.uint32 if "_BIT_" in name else np.bool_ if is_logical else np.float32
     arrays = [floats(2, 3) / 2] * (2 if name == "ELEMENT_WISE_POW" else len(case.tensors))
-    if "axes" in own:
+    if "axes" in arguments:
         options["axes"] = (0, 1)
     return lambda *x: function(*x, **options), "; ".join(["a, b"] * len(arrays)), tuple(x.astype(dtype) for x in arrays)
 
@@ -477,8 +477,8 @@ def exported(function: Callable[..., Any], sizes: str, dtypes: Sequence[Any]) ->
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_sizes_may_be_symbolic(name: str) -> None:
     function, sizes, arrays = FUNCTIONS[name]
-    found, _ = exported(function, sizes, [array.dtype for array in arrays])
-    again = jax.export.deserialize(found.serialize())
+    actual, _ = exported(function, sizes, [array.dtype for array in arrays])
+    again = jax.export.deserialize(actual.serialize())
     assert_nearly_same_trees(again.call(*arrays), jax.jit(function)(*arrays), absolute=1e-6)
 
 
@@ -526,16 +526,16 @@ def test_each_open_size_serves_several(name: str, opened: str, *, is_gradient: b
     if is_gradient and name == "convolution, filters" and {*opened} & {*"kl"}:
         pytest.skip("refused, as another test shows")
     fixed = {symbol: value for symbol, value in values.items() if symbol not in opened.split()}
-    found, _ = exported(wanted, with_values(**fixed), [array.dtype for array in arrays])
+    actual, _ = exported(wanted, with_values(**fixed), [array.dtype for array in arrays])
     for change in (lambda size: size, lambda size: 2 * size, lambda _: 1):
-        own = values | {symbol: change(values[symbol]) for symbol in opened.split()}
-        shapes = [tuple(map(eval, one.split(", "))) for one in with_values(**own).split("; ")]
+        values_of_size = values | {symbol: change(values[symbol]) for symbol in opened.split()}
+        shapes = [tuple(map(eval, one.split(", "))) for one in with_values(**values_of_size).split("; ")]
         given = [np.resize(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
         try:
             expected = jax.jit(wanted)(*given)
         except DmlError:  # these sizes are refused
             continue
-        result = found.call(*given)
+        result = actual.call(*given)
         assert jax.tree.map(jnp.shape, result) == jax.tree.map(jnp.shape, expected)
         for one, other in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=1e-4, atol=1e-4)

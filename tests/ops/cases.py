@@ -131,13 +131,13 @@ def same_type_case(name: str, elementwise: Elementwise) -> Case:
 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
         sizes = ones(rank, *elementwise.sizes)
-        own = {elementwise.output: TensorDesc(types[elementwise.output], sizes)} if has_own_output else {}
+        output = {elementwise.output: TensorDesc(types[elementwise.output], sizes)} if has_own_output else {}
         axes = {"axes": tuple({rank - 1, max(rank - 3, 0)})} if "axes" in fields else {}
         data_type = types[elementwise.tensors[0]]
         # Changes no number, not even a zero; tests/ops test a ScaleBias.
         is_scaled = "scale_bias" in fields and not elementwise.is_exact and data_type in FLOAT
         scale_bias = {"scale_bias": ScaleBias(1.0, -0.0)} if is_scaled else {}
-        return elementwise.desc(name, data_type, sizes, **own, **axes, **scale_bias)
+        return elementwise.desc(name, data_type, sizes, **output, **axes, **scale_bias)
 
     return Case(
         free=(elementwise.tensors[0], elementwise.output) if has_own_output else (elementwise.tensors[0],),

@@ -52,18 +52,18 @@ def tables(text: str) -> dict[str, Tables]:
 
     A row has each group's ranks and data types, or "-" if the level's table does not have the group.
     """
-    found: dict[str, Tables] = {}
+    tables_of_page: dict[str, Tables] = {}
     for line in re.sub(r"\n {8}", " ", textwrap.dedent(text)).strip().splitlines():
         if not line.startswith(" "):
             operators, _, heads = line.partition(": ")
             groups = [names.split() for names in heads.split("; ")]
             by_level: Tables = {}
-            found = merge(found, of_all(operators, by_level))
+            tables_of_page = merge(tables_of_page, of_all(operators, by_level))
         else:
             level, _, cells = line.strip().partition(" ")
             pairs = zip(groups, cells.split("; "), strict=True)
             by_level[level] = [(name, *ranks_and_types(cell)) for names, cell in pairs if cell != "-" for name in names]
-    return found
+    return tables_of_page
 
 
 def ranks_and_types(cell: str) -> tuple[int, int, str]:

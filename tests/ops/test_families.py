@@ -19,11 +19,11 @@ ORACLES = [HERE / "formulas.py", HERE / "pages.py", *sorted(HERE.glob("*/cases_*
 
 @pytest.mark.parametrize("family", OPS)
 def test_the_cases_of_a_family_cover_its_operators(family: str) -> None:
-    own = {one.removeprefix("DML_OPERATOR_") for one in directml.OPERATORS if families.family_of(one) == family}
+    operators = {one.removeprefix("DML_OPERATOR_") for one in directml.OPERATORS if families.family_of(one) == family}
     given = vars(families.FAMILIES[family])
-    assert set(given["SUPPORT"]) == set(given["MEMBERS"]) == own
-    assert {*given.get("ELEMENTWISE", {}), *given.get("CASES", {})} == own
-    assert set(given.get("REMARKS", {})) <= own
+    assert set(given["SUPPORT"]) == set(given["MEMBERS"]) == operators
+    assert {*given.get("ELEMENTWISE", {}), *given.get("CASES", {})} == operators
+    assert set(given.get("REMARKS", {})) <= operators
 
 
 def test_an_operator_that_is_given_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +37,8 @@ def test_an_operator_that_is_given_twice_is_an_error(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("path", ORACLES, ids=lambda path: path.stem)
 def test_oracles_and_tables_share_no_code_with_what_they_test(path: Path) -> None:
-    found = [name for name in imported(path) if name.startswith(("jax.", "dmljax."))]
-    assert set(found) <= {"dmljax.directml"}
+    modules = [name for name in imported(path) if name.startswith(("jax.", "dmljax."))]
+    assert set(modules) <= {"dmljax.directml"}
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -295,10 +295,10 @@ def test_pooling_has_its_windows_before_or_after_its_strides() -> None:
     x = RNG.permutation(64).astype(np.float32).reshape(1, 1, 8, 8)
     a = program.input(x)
     mean = dml.average_pooling(a, [3, 3], [2, 2], [0, 0], [0, 0], 0)  # strides of 3, windows of 2
-    found = dml.max_pooling(a, [2, 2], [3, 3], output_indices=1)
-    assert mean.get_output_desc().sizes == found.values.get_output_desc().sizes == [1, 1, 3, 3]
+    pooled = dml.max_pooling(a, [2, 2], [3, 3], output_indices=1)
+    assert mean.get_output_desc().sizes == pooled.values.get_output_desc().sizes == [1, 1, 3, 3]
     blocks = np.lib.stride_tricks.sliding_window_view(x[0, 0], (2, 2))[::3, ::3]
-    means, values, indices = program.run(mean, found.values, found.indices)
+    means, values, indices = program.run(mean, pooled.values, pooled.indices)
     np.testing.assert_allclose(means[0, 0], blocks.mean((2, 3)), rtol=1e-6)
     assert_same_bits(values[0, 0], blocks.max((2, 3)))
     assert_same_bits(x.ravel()[indices.view(np.uint32)], values)
@@ -328,10 +328,10 @@ def test_convolutions_forward_and_backward() -> None:
         end_padding=[1, 1],
         output_sizes=sizes,
     )
-    one, other = program.run(forward, backward)
+    result, other = program.run(forward, backward)
     functional, tensor = torch.nn.functional, torch.from_numpy
     expected = functional.leaky_relu(functional.conv2d(tensor(x), tensor(w), tensor(c.ravel()), 2, 1), 0.5)
-    np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
     expected = functional.conv_transpose2d(tensor(x), tensor(v), stride=2, padding=1)
     np.testing.assert_allclose(other[:, :, :9, :9], expected, rtol=1e-4, atol=1e-4)
     assert not other[:, :, 9:].any()
@@ -366,9 +366,9 @@ def test_gather_takes_the_bindings_arguments() -> None:
     program = Program()
     x, i = floats(1, 1, 5, 4), np.array([[0, 4, 1], [2, 2, 3]], np.uint32)
     desc = dml.TensorDesc(dml.TensorDataType.UINT32, [1, 1, 2, 3])
-    found = dml.gather(program.input(x), program.input(i.view(np.float32), desc), 2, 2)
-    assert found.get_output_desc().sizes == [1, 2, 3, 4]
-    assert_same_bits(program.run(found)[0], x[0, 0][i][None])
+    gathered = dml.gather(program.input(x), program.input(i.view(np.float32), desc), 2, 2)
+    assert gathered.get_output_desc().sizes == [1, 2, 3, 4]
+    assert_same_bits(program.run(gathered)[0], x[0, 0][i][None])
 
 
 def test_normalizations() -> None:
@@ -425,11 +425,11 @@ def test_gru_equals_torch_after_reordering_gates(options: str) -> None:
     network = torch.nn.GRU(size, hidden)
     gates = np.array([1, 0, 2])  # PyTorch's are reset, update, new
     w, r, b, c = (
-        one.detach().numpy().reshape(3, hidden, -1)[gates].reshape(3 * hidden, -1)
-        for one in (network.weight_ih_l0, network.weight_hh_l0, network.bias_ih_l0, network.bias_hh_l0)
+        tensor.detach().numpy().reshape(3, hidden, -1)[gates].reshape(3 * hidden, -1)
+        for tensor in (network.weight_ih_l0, network.weight_hh_l0, network.bias_ih_l0, network.bias_hh_l0)
     )
     sigmoid, tanh = (dml.FusedActivation(dml.OperatorType[f"ACTIVATION_{name}"]) for name in ("SIGMOID", "TANH"))
-    found = dml.gru(
+    outputs = dml.gru(
         program.input(x),
         program.input(w[None, None]),
         program.input(r[None, None]),
@@ -438,15 +438,15 @@ def test_gru_equals_torch_after_reordering_gates(options: str) -> None:
         direction=dml.RecurrentNetworkDirection.FORWARD,
         output_options=dml.OutputOptions[options],
     )
-    sequence, single = (one.detach().numpy() for one in network(torch.from_numpy(x[0])))
+    sequence, single = (tensor.detach().numpy() for tensor in network(torch.from_numpy(x[0])))
     wanted = {"sequence": sequence[:, None], "single": single[None]}
     kept = ["sequence", "single"] if options == "Both" else [options.lower()]
-    for name, actual in zip(kept, program.run(*(getattr(found, name) for name in kept)), strict=True):
+    for name, actual in zip(kept, program.run(*(getattr(outputs, name) for name in kept)), strict=True):
         np.testing.assert_allclose(actual, wanted[name], rtol=1e-5, atol=1e-5)
     if options != "Both":
         (missing,) = {"sequence", "single"} - set(kept)
         with pytest.raises(ValueError, match="must not be empty"):
-            dml.activation_relu(getattr(found, missing))
+            dml.activation_relu(getattr(outputs, missing))
 
 
 def test_wrong_recurrent_units_are_refused() -> None:
@@ -488,9 +488,9 @@ def test_a_fused_activation_takes_its_numbers(name: str, numbers: Any, expected:
     program = Program()
     x = floats(1, 1, 4, 5)
     a = program.input(x)
-    kind = dml.OperatorType["INVALID" if name == "INVALID" else f"ACTIVATION_{name}"]
+    activation_type = dml.OperatorType["INVALID" if name == "INVALID" else f"ACTIVATION_{name}"]
     zero = program.input(np.zeros_like(x))
-    (computed,) = program.run(dml.add(a, zero, dml.FusedActivation(kind, *numbers)))
+    (computed,) = program.run(dml.add(a, zero, dml.FusedActivation(activation_type, *numbers)))
     np.testing.assert_allclose(computed, expected(x), rtol=1e-5, atol=1e-6)
 
 
@@ -517,14 +517,14 @@ def test_data_is_bound_by_its_bytes_as_float32_and_copied() -> None:
 
 
 def test_integers_are_bound_by_their_bits() -> None:
-    kind = dml.TensorDataType.UINT32
+    data_type = dml.TensorDataType.UINT32
     numbers = np.array([[1, 2**31 + 5, 7, 0]], np.uint32)
     for data in (numbers.view(np.float32), numbers):
         program = Program()
-        a = program.input(data, dml.TensorDesc(kind, [1, 1, 1, 4]))
-        (found,) = program.run(dml.slice(a, [0, 0, 0, 1], [1, 1, 1, 2], [1, 1, 1, 1]))
-        assert found.dtype == np.float32
-        assert found.view(np.uint32).ravel().tolist() == [2**31 + 5, 7]
+        a = program.input(data, dml.TensorDesc(data_type, [1, 1, 1, 4]))
+        (sliced,) = program.run(dml.slice(a, [0, 0, 0, 1], [1, 1, 1, 2], [1, 1, 1, 1]))
+        assert sliced.dtype == np.float32
+        assert sliced.view(np.uint32).ravel().tolist() == [2**31 + 5, 7]
 
 
 def test_float64_integers_are_bound_as_float32() -> None:
@@ -538,8 +538,8 @@ def test_inputs_are_in_the_order_of_their_indices() -> None:
     second, first = (dml.input_tensor(builder, index, dml.TensorDesc(F32, [1, 1, 1, 2])) for index in (7, 3))
     model = builder.build(dml.ExecutionFlags.NONE, [first - second])
     assert list(model.graph.inputs) == ["input_3", "input_7"]
-    one, other = floats(1, 1, 1, 2), floats(1, 1, 1, 2)
-    assert_same_bits(model.function(one, other), one - other)
+    x, y = floats(1, 1, 1, 2), floats(1, 1, 1, 2)
+    assert_same_bits(model.function(x, y), x - y)
 
 
 def test_numpy_reads_the_results_of_compute() -> None:

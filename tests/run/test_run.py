@@ -79,7 +79,7 @@ def test_names_that_are_not_there_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "usage"),
     [
         ([], 2, "usage: python -m dmljax.run program.py [arguments]\n"),
         (["--help"], 0, "usage: python -m dmljax.run program.py [arguments]\n"),
@@ -89,14 +89,14 @@ def test_names_that_are_not_there_say_so() -> None:
 def test_running_without_a_program_prints_usage(
     arguments: list[str],
     status: int | str,
-    told: str,
+    usage: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
     with pytest.raises(SystemExit) as left:
         dmljax.run.main("dmljax.run")
-    assert (left.value.code, capsys.readouterr().out) == (status, told)
+    assert (left.value.code, capsys.readouterr().out) == (status, usage)
 
 
 # ONNX Runtime
@@ -374,19 +374,19 @@ def reference() -> Reference:
 
 def answer(reference: Reference, tokens: list[int]) -> list[int]:
     """The likeliest tokens, up to 40 in all, where each one counts less once it is there."""
-    found = [*tokens]
-    while len(found) < 40:
-        logits = reference.logits(found)[-1].copy()
-        seen = logits[np.unique(found)]
-        logits[np.unique(found)] = np.where(seen > 0, seen / PENALTY, seen * PENALTY)
-        found.append(int(np.argmax(logits)))
-    return found
+    sequence = [*tokens]
+    while len(sequence) < 40:
+        logits = reference.logits(sequence)[-1].copy()
+        repeated = logits[np.unique(sequence)]
+        logits[np.unique(sequence)] = np.where(repeated > 0, repeated / PENALTY, repeated * PENALTY)
+        sequence.append(int(np.argmax(logits)))
+    return sequence
 
 
 def end_of_answer(reference: Reference) -> int:
     """A token that ends the answer to HELLO after a few tokens."""
     news = answer(reference, HELLO)[len(HELLO) :]
-    return next(one for i, one in enumerate(news) if i > 1 and one not in news[:i])
+    return next(token for i, token in enumerate(news) if i > 1 and token not in news[:i])
 
 
 def test_a_generator_gives_a_token_at_a_time(folder: Path, reference: Reference) -> None:
@@ -465,7 +465,7 @@ def test_a_program_of_genai_prints_what_the_language_model_says(
     ]
     second = answered([*first, *AGAIN])
     assert [line[line.index("[") :] for line in lines[8:11:2]] == [str(first), str(second)]
-    assert lines[11:13] == [str(answered(one, len(one) + 1)) for one in (rewound, [40])]
+    assert lines[11:13] == [str(answered(prompt, len(prompt) + 1)) for prompt in (rewound, [40])]
     rows, count = lines[13].rsplit(" ", 1)
     row, other = json.loads(f"[{rows.replace('] [', '], [')}]")
     short, padding = answered(AGAIN[:2], 13), [0] * 3

@@ -15,7 +15,7 @@ from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings,
 from dmljax.onnx.diffusion.schedulers import scheduler_of
 from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
 from dmljax.onnx.language.model import problems_of_names
-from dmljax.onnx.language.parts import DECODER, load_part, problems_between, revised
+from dmljax.onnx.language.parts import DECODER, load_part, problems_between, revise
 from dmljax.onnx.language.settings import Settings, read_configuration, settings_of
 from dmljax.onnx.language.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
 from dmljax.onnx.model import Model, load, refusals_of
@@ -52,13 +52,13 @@ class FolderCheck(NamedTuple):
         if self.settings is None:
             return {"model": None}
         hidden = ("file", "names", "search", "others")
-        own = {name: value for name, value in self.settings._asdict().items() if name not in hidden}
-        own["files"] = {part: file.name for part, file in self.settings.files.items()}
+        figures = {name: value for name, value in self.settings._asdict().items() if name not in hidden}
+        figures["files"] = {part: file.name for part, file in self.settings.files.items()}
         sizes = {"weight_bytes": {**self.weight_bytes}, "cache_bytes_of_1000_tokens": self.cache_bytes}
-        return {"model": {**own, **sizes}, "search": self.settings.search._asdict()}
+        return {"model": {**figures, **sizes}, "search": self.settings.search._asdict()}
 
 
-class _Found(NamedTuple):
+class _ModelCheck(NamedTuple):
     """The check of a model, the model if it loads, and its graph if the file can be read."""
 
     check: Check
@@ -66,39 +66,39 @@ class _Found(NamedTuple):
     graph: OnnxGraph | None = None
 
 
-def checked(path: str | Path) -> Check:
+def check_model(path: str | Path) -> Check:
     """Loads a model, and finds the nodes that refuse to run and those that the provider leaves to the CPU."""
-    return _found(path, lambda: load(path)).check
+    return _check_file(path, lambda: load(path)).check
 
 
-def checked_folder(folder: Path) -> FolderCheck:
+def check_folder(folder: Path) -> FolderCheck:
     """Checks a folder in the format of ONNX Runtime GenAI: its configuration, its models and its tokenizer."""
     content = read_configuration(folder)
     try:
         settings = settings_of(folder, content)
     except DmlError as error:
         return FolderCheck(error.rules)
-    by_part = {part: _found(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
-    checks = {settings.files[part]: found.check for part, found in by_part.items()}
+    by_part = {part: _check_file(file, partial(load_part, settings, part)) for part, file in settings.files.items()}
+    checks = {settings.files[part]: model_check.check for part, model_check in by_part.items()}
     problems = [*map(str, _problems_of_tokenizer(folder, settings))]
     decoder = by_part[DECODER]
     if decoder.graph is None:
         return FolderCheck(problems, settings, checks)
     inputs, outputs = _signature(settings, decoder)
-    loaded = {part: found.model for part, found in by_part.items() if found.model is not None}
+    loaded = {part: model_check.model for part, model_check in by_part.items() if model_check.model is not None}
     between = [*problems_of_names(settings, inputs, outputs)] or [*problems_between(settings, loaded)]
     caches = settings.caches(inputs).keys() - settings.states(inputs)
     types = [inputs[name].dtype for name in caches & inputs.keys()]
     bits = sum(bits_of(dtype) * settings.key_heads * settings.head_size for dtype in types if dtype is not None)
     weights = Counter[str]()
-    for found in by_part.values():
-        weights.update(_weights_by_kind(found.graph) if found.graph else {})
+    for model_check in by_part.values():
+        weights.update(_weights_by_kind(model_check.graph) if model_check.graph else {})
     return FolderCheck(
         [*map(str, between), *problems], settings, checks, dict(sorted(weights.items())), 1000 * bits // 8
     )
 
 
-def checked_diffusion(folder: Path) -> FolderCheck:
+def check_diffusion(folder: Path) -> FolderCheck:
     """Checks a folder with an export of Stable Diffusion: its configurations, its parts and its tokenizer."""
     try:
         settings = read_diffusion_settings(folder)
@@ -109,7 +109,7 @@ def checked_diffusion(folder: Path) -> FolderCheck:
     vocabulary = None
     for part in PARTS:
         path = folder / file_of(part)
-        parts[path], _, graph = _found(path, partial(load, path))
+        parts[path], _, graph = _check_file(path, partial(load, path))
         if graph is not None:
             inputs = [name for name in graph.input_names if name not in graph.constants]
             checks.append(partial(require_names, part, inputs, graph.output_names))
@@ -124,17 +124,17 @@ def checked_diffusion(folder: Path) -> FolderCheck:
     return FolderCheck(problems, models=parts)
 
 
-def _signature(settings: Settings, decoder: _Found) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+def _signature(settings: Settings, decoder: _ModelCheck) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
     """The types of a decoder's inputs, with open sizes that its attention decides, and of its outputs."""
     graph: Any = decoder.graph
     with contextlib.suppress(DmlError):  # the model's own check reports it
-        graph = revised(settings, DECODER, graph).graph
+        graph = revise(settings, DECODER, graph).graph
     decided = {} if decoder.model is None else open_caches(decoder.model).decided
     inputs = {tensor.name: tensor.overridden(decided, {}) for tensor in graph.inputs}
     return inputs, {tensor.name: tensor for tensor in graph.outputs}
 
 
-def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
+def _check_file(path: str | Path, loading: Callable[[], Model]) -> _ModelCheck:
     """Checks a model that `loading` loads from the file."""
     problems: Sequence[str] = ()
     model = None
@@ -153,16 +153,16 @@ def _found(path: str | Path, loading: Callable[[], Model]) -> _Found:
         proto, folder = read_model(path)
         graph = Reader(proto, folder).read(proto.graph)
     except DmlError:
-        return _Found(Check(problems), model)
+        return _ModelCheck(Check(problems), model)
     left = [*left_to_cpu(graph)]
     alike: dict[tuple[str, str], list[Node]] = {}
     for node, reason in left:
         alike.setdefault((node.operator, reason), []).append(node)
-    sentences = [f"{_named(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
-    return _Found(Check(problems, sentences, len({id(node) for node, _ in left})), model, graph)
+    sentences = [f"{_name_nodes(nodes)} left to the CPU: {reason}" for (_, reason), nodes in alike.items()]
+    return _ModelCheck(Check(problems, sentences, len({id(node) for node, _ in left})), model, graph)
 
 
-def _named(nodes: Sequence[Node]) -> str:
+def _name_nodes(nodes: Sequence[Node]) -> str:
     first = f"{nodes[0].operator} {show(nodes[0].place[1])}"
     return f"{first} is" if len(nodes) == 1 else f"{first} and {len(nodes) - 1} more are"
 
@@ -193,12 +193,12 @@ def _weights_by_kind(graph: OnnxGraph) -> dict[str, int]:
         codes, factors = _CODES.get(node.operator, (-1, ()))
         for place, name in enumerate(node.inputs):
             if name in graph.constants and place == codes:
-                own = bits_of(graph.constants[name].dtype)
-                kinds[name] = f"{own if node.domain == MAIN else node.attributes.get('bits', 4)}-bit codes"
+                weight_bits = bits_of(graph.constants[name].dtype)
+                kinds[name] = f"{weight_bits if node.domain == MAIN else node.attributes.get('bits', 4)}-bit codes"
             elif place in factors:
                 kinds[name] = "scales and zero points"
     bytes_of = Counter[str]()
     for name, value in graph.constants.items():
         if value.dtype != object:
             bytes_of[kinds.get(name, "other weights")] += -(-value.size * bits_of(value.dtype) // 8)
-    return {kind: bytes_of[kind] for kind in sorted(bytes_of)}  # codes, others, scales
+    return {group: bytes_of[group] for group in sorted(bytes_of)}  # codes, others, scales

@@ -24,17 +24,19 @@ def make_inputs(model: Model, files: Mapping[str, str], sizes: GivenSizes) -> di
 
     An input with a default keeps it unless a file or shape names it.
     """
-    names, shapes = [own.name for own in (*model.inputs, *model.defaults)], sizes.shapes
-    for kind, name in (*(("input", name) for name in files), *(("shape", name) for name in shapes)):
+    names, shapes = [tensor.name for tensor in (*model.inputs, *model.defaults)], sizes.shapes
+    for option, name in (*(("input", name) for name in files), *(("shape", name) for name in shapes)):
         if name not in names:
             rule = f"must name one of the inputs {', '.join(names)}"
-            raise InvalidDesc(Problem((kind, name), rule, name + did_you_mean(name, names)))
+            raise InvalidDesc(Problem((option, name), rule, name + did_you_mean(name, names)))
     random = np.random.default_rng(SEED)
-    inputs = (*model.inputs, *(own for own in model.defaults if own.name in files or own.name in shapes))
+    inputs = (*model.inputs, *(tensor for tensor in model.defaults if tensor.name in files or tensor.name in shapes))
     types = sizes._replace(names=open_caches(model).with_sizes(sizes.names)).overridden(inputs)
     return {
-        own.name: _read(files[own.name], own) if own.name in files else _random(random, own, shapes.get(own.name))
-        for own in types
+        tensor.name: _read(files[tensor.name], tensor)
+        if tensor.name in files
+        else _random(random, tensor, shapes.get(tensor.name))
+        for tensor in types
     }
 
 
@@ -46,7 +48,7 @@ def files_by_name(texts: Sequence[str]) -> dict[str, str]:
         if name and path:
             files[name] = path
         elif not name and path.lower().endswith(".npz"):
-            files |= dict.fromkeys(_loaded(path), path)
+            files |= dict.fromkeys(_load(path), path)
         else:
             raise InvalidDesc(Problem("input", "must be NAME=FILE, or an .npz file", text))
     return files
@@ -56,7 +58,7 @@ def _read(path: str, wanted: TensorType) -> Elements:
     suffix = Path(path).suffix.lower()
     if suffix in PICTURES:
         return _from_picture(path, wanted)
-    loaded = _loaded(path)
+    loaded = _load(path)
     if isinstance(loaded, np.ndarray):
         return loaded
     name = wanted.name if wanted.name in loaded or len(loaded) != 1 else next(iter(loaded))
@@ -69,15 +71,15 @@ def _read(path: str, wanted: TensorType) -> Elements:
 
 def array_in(path: str) -> Elements:
     """The array in an .npy file, or the only array in an .npz file."""
-    loaded = _loaded(path)
-    found = {"": loaded} if isinstance(loaded, np.ndarray) else loaded
-    if len(found) != 1:
-        raise InvalidDesc(Problem((), f"{Path(path).name} must have one array", join_words(found) or "none"))
-    elements: Elements = next(iter(found.values()))
+    loaded = _load(path)
+    arrays = {"": loaded} if isinstance(loaded, np.ndarray) else loaded
+    if len(arrays) != 1:
+        raise InvalidDesc(Problem((), f"{Path(path).name} must have one array", join_words(arrays) or "none"))
+    elements: Elements = next(iter(arrays.values()))
     return elements
 
 
-def _loaded(path: str) -> Any:
+def _load(path: str) -> Any:
     """Loads the array in an .npy file, or the arrays in an .npz file by name."""
     try:
         loaded = np.load(path, allow_pickle=False)

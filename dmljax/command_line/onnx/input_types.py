@@ -23,7 +23,7 @@ class GivenSizes(NamedTuple):
 
     def overridden(self, inputs: Iterable[TensorType]) -> list[TensorType]:
         """The types of inputs with these open sizes; ignores `shapes`."""
-        return [own.overridden(self.names, self.denotations) for own in inputs]
+        return [tensor.overridden(self.names, self.denotations) for tensor in inputs]
 
 
 def types_of_inputs(model: Model, sizes: GivenSizes, batch: int | None) -> list[jax.ShapeDtypeStruct]:
@@ -31,26 +31,28 @@ def types_of_inputs(model: Model, sizes: GivenSizes, batch: int | None) -> list[
     sizes = sizes._replace(names=open_caches(model).with_sizes(sizes.names))
     wanted = sizes.overridden(model.inputs)
     _require_open_batch(wanted, sizes.shapes, batch)
-    _require_sizes([own for own in wanted if own.name not in sizes.shapes])
-    return [type_of_input(own, sizes.shapes.get(own.name), batch or 1) for own in wanted]
+    _require_sizes([tensor for tensor in wanted if tensor.name not in sizes.shapes])
+    return [type_of_input(tensor, sizes.shapes.get(tensor.name), batch or 1) for tensor in wanted]
 
 
 def _require_open_batch(wanted: Sequence[TensorType], shapes: Mapping[str, Sequence[int]], batch: int | None) -> None:
-    """Refuses a batch if the first dimension of every input is fixed or in `shapes`."""
-    has_batch = any(own.sizes and not isinstance(own.sizes[0], int) for own in wanted if own.name not in shapes)
+    """Raises if the first dimension of every input is fixed or in `shapes`."""
+    has_batch = any(
+        tensor.sizes and not isinstance(tensor.sizes[0], int) for tensor in wanted if tensor.name not in shapes
+    )
     rule, shown = "needs a model with an input whose first dimension is open", join_words(map(str, wanted))
     remedy = "leave it out, or export the model with an open batch"
     require("batch", batch is None or has_batch, rule, shown or "no inputs", remedy=remedy)
 
 
 def _require_sizes(wanted: Sequence[TensorType]) -> None:
-    """Refuses sizes that are open beyond the first dimension, because costs depend on them."""
-    opened = [own for own in wanted if not all(isinstance(size, int) for size in (own.sizes or ())[1:])]
-    names = dict.fromkeys(size for own in opened for size in (own.sizes or ())[1:] if isinstance(size, str))
-    unnamed = [own for own in opened if None in (own.sizes or ())[1:]]
+    """Raises if sizes are open beyond the first dimension, because costs depend on them."""
+    opened = [tensor for tensor in wanted if not all(isinstance(size, int) for size in (tensor.sizes or ())[1:])]
+    names = dict.fromkeys(size for tensor in opened for size in (tensor.sizes or ())[1:] if isinstance(size, str))
+    unnamed = [tensor for tensor in opened if None in (tensor.sizes or ())[1:]]
     remedies = [
         *(f"-f {name}:256" for name in names),
-        *(f"-b {own.name}:{','.join(_some_sizes(own))}" for own in unnamed),
+        *(f"-b {tensor.name}:{','.join(_some_sizes(tensor))}" for tensor in unnamed),
     ]
     shown = ", ".join(map(str, opened))
     require((), not opened, "sizes that the model leaves open must be given", shown, remedy=" ".join(remedies))
@@ -58,7 +60,7 @@ def _require_sizes(wanted: Sequence[TensorType]) -> None:
 
 def _some_sizes(wanted: TensorType) -> list[str]:
     """Sizes to type for an input: 1 for the batch, and 256 for the others that are open."""
-    return [str(own if isinstance(own, int) else 256 if axis else 1) for axis, own in enumerate(wanted.sizes or ())]
+    return [str(size if isinstance(size, int) else 256 if axis else 1) for axis, size in enumerate(wanted.sizes or ())]
 
 
 def open_types_of_inputs(
@@ -77,14 +79,14 @@ def open_types_of_inputs(
     sizes = sizes._replace(names={**caches.decided, **sizes.names})
     if batch is not None:
         _require_open_batch(sizes.overridden(model.inputs), shapes, batch)
-        first = {own.sizes[0]: batch for own in model.inputs if own.sizes and isinstance(own.sizes[0], str)}
+        first = {tensor.sizes[0]: batch for tensor in model.inputs if tensor.sizes and isinstance(tensor.sizes[0], str)}
         sizes = sizes._replace(names={**first, **sizes.names})
     wanted = sizes.overridden(model.inputs)
     # A valid Python name for each open size, after the factor and `*` of a multiple
     symbols = {name: f"{factor}*{_symbol(symbol)}" for name, (factor, symbol) in multiples.items()}
     spelled = []
-    for i, own in enumerate(wanted):
-        known_sizes: Sequence[Any] = shapes.get(own.name) or own.sizes or ()
+    for i, tensor in enumerate(wanted):
+        known_sizes: Sequence[Any] = shapes.get(tensor.name) or tensor.sizes or ()
         names = [f"d{i}_{axis}" if size is None else size for axis, size in enumerate(known_sizes)]
         if batch is not None and names and not isinstance(names[0], int):
             names[0] = batch
@@ -99,10 +101,12 @@ def open_types_of_inputs(
     for total, (past, new) in caches.totals.items():
         if total in symbols and past in known and new in known:
             sizes_of[symbols[total]] = known[past] + known[new]
-    types = [type_of_input(own, shapes.get(own.name)) for own in wanted]  # refuses inputs that are not tensors
+    types = [
+        type_of_input(tensor, shapes.get(tensor.name)) for tensor in wanted
+    ]  # raises for inputs that are not tensors
     return [
-        jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in names), own.dtype)
-        for names, own in zip(spelled, types, strict=True)
+        jax.ShapeDtypeStruct(tuple(sizes_of.get(size, size) for size in names), tensor.dtype)
+        for names, tensor in zip(spelled, types, strict=True)
     ]
 
 
@@ -124,7 +128,7 @@ def type_of_input(
     if not wanted.has_numbers or (wanted.sizes is None and shape is None):
         raise Unsupported(Problem(wanted.name, rule, wanted, remedy=remedy))
     opened = [batch, *[1] * len(wanted.sizes or ())]
-    sizes = [own if isinstance(own, int) else size for own, size in zip(wanted.sizes or (), opened, strict=False)]
+    sizes = [fixed if isinstance(fixed, int) else size for fixed, size in zip(wanted.sizes or (), opened, strict=False)]
     sizes = sizes if shape is None else [*shape]
     require_possible_sizes(wanted.name, sizes)
     return jax.ShapeDtypeStruct(tuple(sizes), wanted.dtype)

@@ -37,8 +37,8 @@ def open_caches(model: Model) -> OpenCaches:
     for node in attentions:
         for past, heads in zip(_pasts(node), _heads(node, shapes), strict=True):
             sizes = inputs[past].sizes or ()
-            found = zip(sizes[1::2], heads, strict=False)  # heads and their size are the second and fourth
-            decided = {size: number for size, number in found if isinstance(size, str)} | decided
+            pairs = zip(sizes[1::2], heads, strict=False)  # heads and their size are the second and fourth
+            decided = {size: number for size, number in pairs if isinstance(size, str)} | decided
     return OpenCaches(decided, _totals(attentions, inputs, {output.name: output for output in model.outputs}))
 
 
@@ -50,7 +50,7 @@ def sizes_of_inputs(model: Model, caches: OpenCaches, size: int) -> dict[str, tu
 
 
 def _sizes(wanted: TensorType, size: int) -> tuple[int, ...]:
-    return tuple(own if isinstance(own, int) else size for own in wanted.sizes or ())
+    return tuple(fixed if isinstance(fixed, int) else size for fixed in wanted.sizes or ())
 
 
 def _pasts(node: Node) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Timing(NamedTuple):
         return max(self.first - self.median, 0.0)
 
 
-def _timed(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
+def _measure(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
     """Calls a function once to compile it, and then a few times."""
     results: Sequence[Any] = ()
     times = []
@@ -41,10 +41,10 @@ def _timed(names: Sequence[str], call: Callable[[], Sequence[Any]]) -> Timing:
     return Timing(dict(zip(names, results, strict=True)), times[0], float(np.median(times[1:])))
 
 
-def timed(model: Model, inputs: Mapping[str, Elements]) -> Timing:
+def measure(model: Model, inputs: Mapping[str, Elements]) -> Timing:
     """Measures calls of a model, always with the same random key."""
-    placed = [inputs[own.name] for own in model.inputs]
-    named: dict[str, Any] = {own.name: inputs[own.name] for own in model.defaults if own.name in inputs}
+    placed = [inputs[tensor.name] for tensor in model.inputs]
+    named: dict[str, Any] = {tensor.name: inputs[tensor.name] for tensor in model.defaults if tensor.name in inputs}
     if model.is_random:
         named["key"] = jax.random.key(SEED)
 
@@ -52,10 +52,10 @@ def timed(model: Model, inputs: Mapping[str, Elements]) -> Timing:
         results = jax.block_until_ready(model(*placed, **named))
         return results if isinstance(results, tuple) else (results,)
 
-    return _timed([own.name for own in model.outputs], call)
+    return _measure([tensor.name for tensor in model.outputs], call)
 
 
-def timed_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
+def measure_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
     """Measures calls of a model by ONNX Runtime on the CPU."""
     try:
         import onnxruntime
@@ -65,7 +65,7 @@ def timed_in_onnxruntime(path: str, inputs: Mapping[str, Elements]) -> Timing:
     with inside("onnxruntime"):
         try:
             session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-            return _timed([own.name for own in session.get_outputs()], lambda: session.run(None, dict(inputs)))
+            return _measure([output.name for output in session.get_outputs()], lambda: session.run(None, dict(inputs)))
         except Exception as error:  # its errors derive directly from Exception
             raise Unsupported(Problem((), f"cannot run the model: {reason_of(error)}")) from None
 
@@ -80,7 +80,7 @@ def greatest_difference(first: ArrayLike, second: ArrayLike) -> float:
     return float(np.max(distances, initial=0))
 
 
-def shown(result: Value) -> str:
+def describe_result(result: Value) -> str:
     """Describes a result: its type and its first elements."""
     if not isinstance(result, jax.Array):
         return f"{len(result)} elements of a sequence" if isinstance(result, list) else str(result)

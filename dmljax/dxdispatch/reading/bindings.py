@@ -103,7 +103,7 @@ def _binding(context: Context, place: Place, source: Any, point: BindPoint | Non
 
 
 def require_room(size: int, room: int, resource: str, offset: int) -> None:
-    """Refuses a buffer that is too small."""
+    """Raises if a buffer is too small."""
     require((), size <= room, f"must have {size} bytes", f"{room}, in {show(resource)} from byte {offset} on")
 
 

@@ -10,7 +10,7 @@ from dmljax.dxdispatch.files import check_writable, target_path
 from dmljax.dxdispatch.model import BindPoint, Command, Dispatch, Print, WriteFile
 from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.reading.bindings import read_bindings
-from dmljax.dxdispatch.reading.context import Context, Readers, given_of_kind, of_kind, optional
+from dmljax.dxdispatch.reading.context import Context, Readers, optional, require_form, require_given_form
 from dmljax.dxdispatch.reading.dispatchables import dispatchable_of_network
 from dmljax.dxdispatch.reading.resources import size_deferred
 from dmljax.dxdispatch.text import Place
@@ -24,13 +24,13 @@ MAX_PRINTED_VALUES = 2**24
 
 def read_command(context: Context, place: Place, value: Any) -> Command | None:
     """Reads a command; None if its dispatchable has findings."""
-    name = json_string("type", of_kind(dict, (), value).get("type"))
-    kinds = {"dispatch": _dispatch, "print": _print, "writeFile": _write_file}
-    kind = next((kind for kind in kinds if kind.lower() == name.lower()), None)
-    if kind is None:
-        hint = did_you_mean(name, kinds)
-        raise InvalidDesc(Problem("type", f"must be one of {', '.join(kinds)}", f"{show(name)}{hint}"))
-    return kinds[kind](context, place, value)
+    name = json_string("type", require_form(dict, (), value).get("type"))
+    readers = {"dispatch": _dispatch, "print": _print, "writeFile": _write_file}
+    command_type = next((command_type for command_type in readers if command_type.lower() == name.lower()), None)
+    if command_type is None:
+        hint = did_you_mean(name, readers)
+        raise InvalidDesc(Problem("type", f"must be one of {', '.join(readers)}", f"{show(name)}{hint}"))
+    return readers[command_type](context, place, value)
 
 
 def _print(context: Context, place: Place, value: Any) -> Print:
@@ -62,8 +62,8 @@ def _dispatch(context: Context, place: Place, value: Any) -> Dispatch | None:
     fields = context.fields(place, value, ("type", "dispatchable", "bindings", "threadGroupCount"))
     with context.part(*place):
         fields.value("threadGroupCount", optional(_thread_groups))
-    name = fields.value("dispatchable", partial(context.named, "dispatchable", context.dispatchables))
-    bindings = fields.value("bindings", partial(given_of_kind, dict))
+    name = fields.value("dispatchable", partial(context.read_name, "dispatchable", context.dispatchables))
+    bindings = fields.value("bindings", partial(require_given_form, dict))
     if name not in context.names:
         return None
     place, dispatchable = (*place, "bindings"), context.dispatchables[name]
@@ -90,13 +90,13 @@ def _dispatch_of_network(
     singles = {key: source if isinstance(source, dict) else {"name": source} for key, source in singles.items()}
     shapes = _shapes(context, place, names, singles)
     bound = {key for key, source in bindings.items() if source is not None}
-    own = None if shapes is None else dispatchable_of_network(context, place, name, network, shapes, bound)
-    points = None if own is None else context.networks[own].points
+    sized_name = None if shapes is None else dispatchable_of_network(context, place, name, network, shapes, bound)
+    points = None if sized_name is None else context.networks[sized_name].points
     with context.part(*place):
         _require_shapes_of_outputs(points or (), shapes or {})
     size_deferred(context, place, points, singles)
     wanted = {point.key for point in points or () if point.name in bound}
-    return Dispatch(own or name, read_bindings(context, place, names, points, bindings, wanted), name)
+    return Dispatch(sized_name or name, read_bindings(context, place, names, points, bindings, wanted), name)
 
 
 def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: Mapping[str, Any]) -> Sizes | None:
@@ -104,13 +104,13 @@ def _shapes(context: Context, place: Place, names: Mapping[str, bool], singles: 
     shapes = {key: it["shape"] for key, it in singles.items() if key in names and it.get("shape") is not None}
     checks = {name: partial(uints, (name, "shape"), shape) for name, shape in shapes.items()}
     with context.part(*place):
-        own = dict(zip(checks, all_checked(*checks.values()), strict=True))
-        return own | {name: shape for name, shape in context.overrides.shapes.items() if name in names}
+        bound_shapes = dict(zip(checks, all_checked(*checks.values()), strict=True))
+        return bound_shapes | {name: shape for name, shape in context.overrides.shapes.items() if name in names}
     return None
 
 
 def _require_shapes_of_outputs(points: Sequence[BindPoint], shapes: Sizes) -> None:
-    """Refuses an output's shape that differs from what the model computes; a scalar has shape [1]."""
+    """Raises if an output's shape differs from what the model computes; a scalar has shape [1]."""
     wrong = [
         Problem((point.name, "shape"), f"must be {list(sizes)}, which the model computes", list(shapes[point.name]))
         for point in points

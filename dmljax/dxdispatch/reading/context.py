@@ -14,7 +14,7 @@ from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.text import Document, Place
 from dmljax.errors import MAX_PROBLEMS, DmlError, InvalidDesc, InvalidType, Problem, Where, all_checked, require
 from dmljax.foundation.checks import UINT64_MAX, UINT_MAX, integer_in
-from dmljax.foundation.files import opened
+from dmljax.foundation.files import open_file
 from dmljax.text import did_you_mean, show
 from dmljax.types import DataType, FeatureLevel
 
@@ -44,16 +44,16 @@ def optional(read: Read, default: Any = None) -> Read:
     return lambda name, value: default if value is None else read(name, value)
 
 
-def of_kind(kind: type, where: Where, value: Any) -> Any:
+def require_form(form: type, where: Where, value: Any) -> Any:
     """Checks that `value` is an object (a dict) or a list."""
-    if not isinstance(value, kind):
-        raise InvalidType(Problem(where, f"must be {'an object' if kind is dict else 'a list'}", show(value)))
+    if not isinstance(value, form):
+        raise InvalidType(Problem(where, f"must be {'an object' if form is dict else 'a list'}", show(value)))
     return value
 
 
-def given_of_kind(kind: type, name: str, value: Any) -> Any:
+def require_given_form(form: type, name: str, value: Any) -> Any:
     """Checks that `value` is present, and an object (a dict) or a list."""
-    return of_kind(kind, name, json_given(name, value))
+    return require_form(form, name, json_given(name, value))
 
 
 def uint(name: str, value: Any, highest: int = UINT_MAX) -> int:
@@ -67,7 +67,7 @@ data_type = partial(json_enum, DataType)
 
 def sizes_by_name(name: str, value: Mapping[str, Any]) -> dict[str, int]:
     """Reads an object of sizes."""
-    return {key: integer_in((name, key), size, 0, UINT_MAX) for key, size in of_kind(dict, name, value).items()}
+    return {key: integer_in((name, key), size, 0, UINT_MAX) for key, size in require_form(dict, name, value).items()}
 
 
 class TooManyFindingsError(Exception):
@@ -95,11 +95,11 @@ class Context:
         self.model = DispatchModel(file, {}, {}, [], self.warnings, document)
         self.bytes_left = MAX_MODEL_BYTES
 
-    def finished(self) -> DispatchModel:
+    def finish(self) -> DispatchModel:
         """The model; its dispatchables include its ONNX models for the sizes of dispatches."""
-        own = {name: part for name, part in self.dispatchables.items() if isinstance(part, Dispatchable)}
+        operators = {name: part for name, part in self.dispatchables.items() if isinstance(part, Dispatchable)}
         commands = list(self.commands.values())
-        return replace(self.model, resources=self.resources, dispatchables=own | self.networks, commands=commands)
+        return replace(self.model, resources=self.resources, dispatchables=operators | self.networks, commands=commands)
 
     # Findings
 
@@ -129,7 +129,7 @@ class Context:
     def fields(self, place: Place, value: Any, names: Sequence[str]) -> Fields:
         """The fields of an object that are in `names` and not null; warns about others, which DxDispatch ignores."""
         known = set(names)
-        for name in of_kind(dict, (), value):
+        for name in require_form(dict, (), value):
             if name not in known and value[name] is not None and not name.startswith(("$", "//")):
                 hint = did_you_mean(name, names)
                 rule = f"unknown field {show(name)} is ignored; known fields are {', '.join(names)}{hint}"
@@ -140,17 +140,17 @@ class Context:
         """The values of an object's fields; fields without a reader are known but have no effect."""
         return self.fields(place, value, tuple(readers)).all(readers)
 
-    def named(self, kind: str, known: Collection[str], field: str, value: Any) -> str:
+    def read_name(self, what: str, known: Collection[str], field: str, value: Any) -> str:
         """Reads the name of an existing part of the model."""
         name = json_string(field, value)
         if name not in known:
-            found = show(name) + did_you_mean(name, known)
-            raise InvalidDesc(Problem(field, f"must be a {kind} of the model", found))
+            given = show(name) + did_you_mean(name, known)
+            raise InvalidDesc(Problem(field, f"must be a {what} of the model", given))
         return name
 
     def resource(self, field: str, value: Any) -> tuple[str, Resource | None]:
         """Reads the name of a resource; returns it with the resource, or with None if the resource has findings."""
-        name = self.named("resource", self.resources, field, value)
+        name = self.read_name("resource", self.resources, field, value)
         rule = "must be an output of an ONNX model before it is used, because its initialValues are deferred"
         require(field, not self.is_unsized(name), rule, show(name))
         return name, self.resources[name]
@@ -171,7 +171,7 @@ class Context:
 
     def content(self, path: Path) -> bytes:
         """The bytes of a file, counted against the limit of the model."""
-        with opened(path, self.affordable_bytes) as file:
+        with open_file(path, self.affordable_bytes) as file:
             data: bytes = file.read(self.affordable_bytes)
         self.bytes_left -= len(data)
         return data
@@ -182,7 +182,7 @@ class Context:
         return min(MAX_RESOURCE_BYTES, self.bytes_left)
 
     def require_affordable(self, member: Where, size: int) -> None:
-        """Refuses a size beyond the limit of a buffer or of the model."""
+        """Raises if a size is beyond the limit of a buffer or of the model."""
         limits = f"{MAX_RESOURCE_BYTES} bytes for one resource and {MAX_MODEL_BYTES} for all"
         require(member, size <= self.affordable_bytes, f"must take at most {limits}", size)
 

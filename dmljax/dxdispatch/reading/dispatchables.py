@@ -13,15 +13,23 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from dmljax.descriptors import Operator
 from dmljax.descriptors.json_form import members_from_json, operator_of_type
-from dmljax.descriptors.members import Array, Kind, checks_of_flags, json_string
+from dmljax.descriptors.members import Array, MemberKind, checks_of_flags, json_string
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.dxdispatch.model import Dispatchable, bind_points
 from dmljax.dxdispatch.networks import Network, Sizes
 from dmljax.dxdispatch.reading.bindings import read_bindings
-from dmljax.dxdispatch.reading.context import MAX_RESOURCE_BYTES, Context, Read, of_kind, optional, sizes_by_name, uint
+from dmljax.dxdispatch.reading.context import (
+    MAX_RESOURCE_BYTES,
+    Context,
+    Read,
+    optional,
+    require_form,
+    sizes_by_name,
+    uint,
+)
 from dmljax.dxdispatch.text import Place
 from dmljax.errors import MAX_PROBLEMS, InvalidDesc, Problem, Unsupported, all_checked, inside, require
-from dmljax.foundation.files import opened
+from dmljax.foundation.files import open_file
 from dmljax.graphs.graph import Graph
 from dmljax.serialized import file_of_constant, parse as parse_graph
 from dmljax.text import show, unused_name
@@ -52,7 +60,7 @@ _ONNX_FIELDS: dict[str, Read] = {
     "sourcePath": json_string,
     "freeDimensionNameOverrides": optional(sizes_by_name, {}),
     "freeDimensionDenotationOverrides": optional(sizes_by_name, {}),
-    "sessionOptionsConfigEntries": optional(partial(of_kind, dict)),
+    "sessionOptionsConfigEntries": optional(partial(require_form, dict)),
     "graphOptimizationLevel": optional(uint),
     "loggingLevel": optional(uint),
 }
@@ -61,18 +69,18 @@ _TYPE = ("type", "Type")
 
 def read_dispatchable(context: Context, place: Place, value: Any) -> Dispatchable | Network | None:
     """Reads a dispatchable; None if its desc has findings."""
-    field = next((key for key in ("Type", "type") if key in of_kind(dict, (), value)), "type")
-    kind = json_string(field, value.get(field))
-    match kind.lower():
+    field = next((key for key in ("Type", "type") if key in require_form(dict, (), value)), "type")
+    type_name = json_string(field, value.get(field))
+    match type_name.lower():
         case "hlsl":
             rule = "must be an operator, dmlSerializedGraph or onnx"
-            raise Unsupported(Problem(field, rule, f"{kind!r}, but XLA cannot run Direct3D shaders"))
+            raise Unsupported(Problem(field, rule, f"{type_name!r}, but XLA cannot run Direct3D shaders"))
         case "onnx":
             return _network(context, place, value)
         case "dmlserializedgraph":
             return _serialized_graph(context, place, value)
         case _:
-            return _operator(context, place, value, operator_of_type(field, kind))
+            return _operator(context, place, value, operator_of_type(field, type_name))
 
 
 def _operator(context: Context, place: Place, value: Any, operator: type[Operator]) -> Dispatchable | None:
@@ -110,15 +118,15 @@ def _desc(context: Context, place: Place, operator: type[Operator], value: Any) 
     return None
 
 
-def _nested_fields(context: Context, place: Place, kind: Kind, value: Any) -> Any:
+def _nested_fields(context: Context, place: Place, member: MemberKind, value: Any) -> Any:
     """Keeps the known fields of the objects inside a desc: tensors, fused activations, and arrays of either."""
-    if isinstance(kind, Array) and isinstance(value, list):
-        return [_nested_fields(context, (*place, i), kind.of, element) for i, element in enumerate(value)]
-    if not isinstance(value, dict) or not kind.json_fields(value):
+    if isinstance(member, Array) and isinstance(value, list):
+        return [_nested_fields(context, (*place, i), member.of, element) for i, element in enumerate(value)]
+    if not isinstance(value, dict) or not member.json_fields(value):
         return value
-    fields = context.fields(place, value, kind.json_fields(value))
+    fields = context.fields(place, value, member.json_fields(value))
     if isinstance(fields.get("Desc"), dict):
-        inner = [name for name in kind.json_fields(fields["Desc"]) if name not in ("Type", "Desc")]
+        inner = [name for name in member.json_fields(fields["Desc"]) if name not in ("Type", "Desc")]
         fields["Desc"] = context.fields((*place, "Desc"), fields["Desc"], inner)
     return fields
 
@@ -143,7 +151,7 @@ def _network(context: Context, place: Place, value: Any) -> Network:
     names = fields["freeDimensionNameOverrides"] | overrides.names
     denotations = fields["freeDimensionDenotationOverrides"] | overrides.denotations
     with inside("sourcePath"):
-        with opened(path, context.affordable_bytes) as file:
+        with open_file(path, context.affordable_bytes) as file:
             context.bytes_left -= os.fstat(file.fileno()).st_size
         network = Network(path, names, denotations)
     context.names[str(place[-1])] = network.names
@@ -168,10 +176,10 @@ def dispatchable_of_network(
                 model = network.sized(sizes)
                 if model.traced is not None:
                     _require_affordable(model.traced.jaxpr.jaxpr)
-                spelled = ", ".join(f"{input_name} {'x'.join(map(str, its))}" for input_name, its in sizes.items())
+                spelled = ", ".join(f"{input_name} {'x'.join(map(str, shape))}" for input_name, shape in sizes.items())
                 used = ChainMap[str, Any](context.networks, context.dispatchables)
-                own = unused_name(f"{name} ({spelled})", used) if name in context.networks else name
-                context.networks[own], context.sized[key] = Dispatchable(model), own
+                sized_name = unused_name(f"{name} ({spelled})", used) if name in context.networks else name
+                context.networks[sized_name], context.sized[key] = Dispatchable(model), sized_name
         return context.sized[key]
     return None
 
@@ -180,7 +188,7 @@ def dispatchable_of_network(
 
 
 def _require_valid(context: Context, desc: Operator | Graph) -> None:
-    """Refuses a desc or a graph that breaks a rule or has a tensor that is too large."""
+    """Raises if a desc or a graph breaks a rule or has a tensor that is too large."""
     level = context.feature_level
     problems = [_with_level(problem, level) for problem in islice(desc.problems(level), MAX_PROBLEMS)]
     problems += (
@@ -193,7 +201,7 @@ def _require_valid(context: Context, desc: Operator | Graph) -> None:
 
 
 def _require_affordable(jaxpr: Any) -> None:
-    """Refuses the program of an ONNX model if any of its arrays is too large."""
+    """Raises if any array in the program of an ONNX model is too large."""
     for equation in equations(jaxpr):
         for variable in equation.outvars:
             array = variable.aval
@@ -223,7 +231,7 @@ def _tensors(desc: Operator | Graph) -> Iterator[tuple[Place, TensorDesc]]:
 
 def _with_level(problem: Problem, level: FeatureLevel) -> Problem:
     """Appends the feature level to a problem, unless its message already names it."""
-    told = "" if str(level) in problem.message else f" (at {level})"
+    suffix = "" if str(level) in problem.message else f" (at {level})"
     if problem.given is None:
-        return replace(problem, rule=problem.rule + told)
-    return replace(problem, given=problem.given + told)
+        return replace(problem, rule=problem.rule + suffix)
+    return replace(problem, given=problem.given + suffix)

@@ -14,14 +14,14 @@ from typing import Any, BinaryIO
 from dmljax.dxdispatch.model import DispatchModel, Finding, InvalidModel, MissingModel, UnopenedModel, UnreadableModel
 from dmljax.dxdispatch.networks import Network, Overrides
 from dmljax.dxdispatch.reading.commands import check_targets, read_command
-from dmljax.dxdispatch.reading.context import Context, TooManyFindingsError, given_of_kind, sizes_by_name
+from dmljax.dxdispatch.reading.context import Context, TooManyFindingsError, require_given_form, sizes_by_name
 from dmljax.dxdispatch.reading.dispatchables import read_dispatchable
 from dmljax.dxdispatch.reading.resources import read_resource
 from dmljax.dxdispatch.reading.serialized_graphs import model_text
 from dmljax.dxdispatch.text import Document, InvalidJson, Place, parse
 from dmljax.errors import MAX_PROBLEMS, DmlError, MissingFile, Problem, Unsupported, UnusableFile, require
 from dmljax.foundation.checks import parse_enum, uints
-from dmljax.foundation.files import opened
+from dmljax.foundation.files import open_file
 from dmljax.text import show
 from dmljax.types import LATEST, FeatureLevel
 
@@ -77,7 +77,7 @@ def load(
         rest.append(Finding(last.file, last.line, problem))
     if context.findings:
         raise InvalidModel([*sorted(context.findings, key=lambda finding: finding.line), *rest], context.warnings)
-    return context.finished()
+    return context.finish()
 
 
 def _read_file(file: Path) -> bytes:
@@ -85,7 +85,7 @@ def _read_file(file: Path) -> bytes:
         return model_text(file).encode()
     if file.suffix.lower() == ".onnx":
         raise Unsupported(Problem((), "must be JSON; to run an ONNX model, name it in a dispatchable"))
-    with opened(file, MAX_TEXT_BYTES) as stream:
+    with open_file(file, MAX_TEXT_BYTES) as stream:
         data: bytes = stream.read()
     return data
 
@@ -135,11 +135,11 @@ def _read(context: Context) -> None:
         context.add_finding(place, Problem((), "must be given only once", "a repeated name"), line)
     with context.part():
         root = context.fields((), document.root, tuple(_SECTIONS))
-        for section, (kind, read) in _SECTIONS.items():
+        for section, (form, read) in _SECTIONS.items():
             parts = getattr(context, section)
             with context.part():
-                values = root.value(section, partial(given_of_kind, kind))
-                for key, value in values.items() if kind is dict else enumerate(values):
+                values = root.value(section, partial(require_given_form, form))
+                for key, value in values.items() if form is dict else enumerate(values):
                     parts[key] = None
                     with context.part(section, key):
                         parts[key] = read(context, (section, key), value)

@@ -59,22 +59,22 @@ def _initial_values(context: Context, place: Place, fields: Fields) -> tuple[Dat
         return own_type, _numbers(context, place, "initialValues", source, own_type)
     if not isinstance(source, dict):
         raise InvalidType(Problem("initialValues", "must be a list or an object", show(source)))
-    kinds = [kind for kind in ("value", "valueStart", "sourcePath") if kind in source]
-    if not kinds or (kinds[0] == "value" and len(kinds) > 1):
-        found = ", ".join(map(one_line, kinds or list(source)[:8])) or "none"
-        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", found))
+    fields_given = [field for field in ("value", "valueStart", "sourcePath") if field in source]
+    if not fields_given or (fields_given[0] == "value" and len(fields_given) > 1):
+        given = ", ".join(map(one_line, fields_given or list(source)[:8])) or "none"
+        raise InvalidDesc(Problem("initialValues", "must have one of value, valueStart or sourcePath", given))
     place = (*place, "initialValues")
-    if kinds[0] == "sourcePath":
+    if fields_given[0] == "sourcePath":
         return _file_values(context, context.fields(place, source, ("sourcePath",)), own_type, fields)
     with inside("initialValues"):
-        return own_type, _generated(context, place, source, own_type, kinds[0])
+        return own_type, _generate(context, place, source, own_type, fields_given[0])
 
 
-def _generated(context: Context, place: Place, source: Any, own_type: DataType, kind: str) -> NDArray[Any]:
+def _generate(context: Context, place: Place, source: Any, own_type: DataType, field: str) -> NDArray[Any]:
     """Makes `valueCount` values: `value` repeated, or a sequence from `valueStart` in steps of `valueDelta`."""
-    names = (kind, "valueDelta") if kind == "valueStart" else (kind,)
+    names = (field, "valueDelta") if field == "valueStart" else (field,)
     fields = context.fields(place, source, (*names, "valueCount"))
-    require(kind, own_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
+    require(field, own_type is not DataType.UNKNOWN, "needs initialValuesDataType", "none")
     count = fields.value("valueCount", uint)
     context.require_affordable("valueCount", count * own_type.dtype.itemsize)
     first, *delta = (_number(context, place, name, fields, own_type) for name in names)

@@ -14,7 +14,7 @@ def model_text(path: Path) -> str:
     Float inputs run from 0 to 1 in even steps. Integers may be indices, so they are 0.
     """
     graph = load(path)
-    resources = {name: _filled(desc) for name, desc in [*graph.inputs.items(), *graph.results.items()]}
+    resources = {name: _fill_sizes(desc) for name, desc in [*graph.inputs.items(), *graph.results.items()]}
     dispatchable = {"type": "dmlSerializedGraph", "sourcePath": str(path.absolute())}
     dispatch = {"type": "dispatch", "dispatchable": path.stem, "bindings": {name: name for name in resources}}
     prints = [{"type": "print", "resource": name} for name in graph.results]
@@ -22,7 +22,7 @@ def model_text(path: Path) -> str:
     return json.dumps({"resources": resources, "dispatchables": {path.stem: dispatchable}, "commands": commands})
 
 
-def _filled(desc: TensorDesc) -> dict[str, Any]:
+def _fill_sizes(desc: TensorDesc) -> dict[str, Any]:
     is_float = desc.data_type.name.startswith("FLOAT")
     values = {"valueStart": 0, "valueDelta": 1 / max(desc.span - 1, 1)} if is_float else {"value": 0}
     return {"initialValuesDataType": desc.data_type.name, "initialValues": values | {"valueCount": desc.span}}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dmljax.estimation.hlo.convolutions import Extent, multiplications
 from dmljax.estimation.hlo.exchange import EXCHANGING, Exchange, exchange_of
-from dmljax.estimation.hlo.parser import Computation, Instruction, Module, Tensor, parse
+from dmljax.estimation.hlo.parser import Computation, HloTensor, Instruction, Module, parse
 
 
 def _opcodes(words: str) -> frozenset[str]:
@@ -100,7 +100,7 @@ def cost_of(text: str) -> Cost:
     return _total(step.cost for step in steps_of(text))
 
 
-class Step(NamedTuple):
+class KernelCost(NamedTuple):
     """The cost of a kernel over all of its runs, and the JAX operations that it computes."""
 
     name: str
@@ -109,23 +109,25 @@ class Step(NamedTuple):
     custom_call: str = ""  # that declares no cost
 
 
-class _Reading(NamedTuple):
+class _ModuleReading(NamedTuple):
     """A module, and the costs of its computations so far."""
 
     module: Module
     links: Links
-    scheduled: dict[str, list[Step]]  # for computations that run as sequences of kernels
+    scheduled: dict[str, list[KernelCost]]  # for computations that run as sequences of kernels
     fused: dict[str, Cost]  # for computations that run inside one kernel
 
 
-def steps_of(text: str, links: Links = Exchange.received) -> list[Step]:
+def steps_of(text: str, links: Links = Exchange.received_bytes) -> list[KernelCost]:
     """The kernels of a module in execution order, including those of its loops and conditionals."""
     module = parse(text)
-    reading = _Reading(module, links, {}, {})
+    reading = _ModuleReading(module, links, {}, {})
     for name, computation in module.computations.items():
-        reading.fused[name] = _total(_computed(instruction, computation, reading) for instruction in computation)
+        reading.fused[name] = _total(
+            _cost_of_computation(instruction, computation, reading) for instruction in computation
+        )
         reading.scheduled[name] = [
-            step for instruction in computation for step in _scheduled(instruction, computation, reading)
+            step for instruction in computation for step in _steps_of(instruction, computation, reading)
         ]
     return reading.scheduled[module.entry]
 
@@ -134,17 +136,17 @@ def _total(costs: Iterable[Cost]) -> Cost:
     return sum(costs, Cost())
 
 
-def called_kernels(steps: Iterable[Step]) -> tuple[str, ...]:
+def called_kernels(steps: Iterable[KernelCost]) -> tuple[str, ...]:
     """The names of the Pallas kernels that a program calls, in the order of their first calls."""
     return tuple(dict.fromkeys(step.kernel for step in steps if step.kernel))
 
 
-def calls_without_cost(steps: Iterable[Step]) -> tuple[str, ...]:
+def calls_without_cost(steps: Iterable[KernelCost]) -> tuple[str, ...]:
     """The custom calls that declare no cost, and count with their operands and results."""
     return tuple(dict.fromkeys(step.custom_call for step in steps if step.custom_call))
 
 
-def _scheduled(instruction: Instruction, computation: Computation, reading: _Reading) -> list[Step]:
+def _steps_of(instruction: Instruction, computation: Computation, reading: _ModuleReading) -> list[KernelCost]:
     """The steps that an instruction of a sequence runs."""
     if instruction.opcode == "while":
         return _loop(instruction, reading)
@@ -154,27 +156,27 @@ def _scheduled(instruction: Instruction, computation: Computation, reading: _Rea
         return [step for name in instruction.callees for step in reading.scheduled[name]]
     name, cost = _name(instruction, computation, reading.module), _kernel(instruction, computation, reading)
     if instruction.opcode != "custom-call":
-        return [Step(name, cost)]
+        return [KernelCost(name, cost)]
     custom_call = instruction.custom_call_target if cost.undeclared else ""
-    return [Step(name, cost, _pallas_kernel(instruction), custom_call or "")]
+    return [KernelCost(name, cost, _pallas_kernel(instruction), custom_call or "")]
 
 
 def _pallas_kernel(instruction: Instruction) -> str:
     """The name of the Pallas kernel that a custom call runs; a GPU's has it, a TPU's is in JAX's name."""
-    found = re.search(r'\bname = "([^"]+)"', instruction.attributes) or re.search(
+    match = re.search(r'\bname = "([^"]+)"', instruction.attributes) or re.search(
         r"([^/()]+)\)*/pallas_call$", instruction.op_name
     )
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def _name(instruction: Instruction, computation: Computation, module: Module) -> str:
     """JAX's name of a kernel's operation, or of its last named part, or of the nearest operation that it reads."""
-    nearest, seen = [instruction], {instruction.name}
+    nearest, visited = [instruction], {instruction.name}
     for near in nearest:  # grows while we iterate
         if name := _own_name(near, module):
             return name
-        nearest += [operand for operand in computation.operands(near) if operand.name not in seen]
-        seen.update(near.operands)
+        nearest += [operand for operand in computation.operands(near) if operand.name not in visited]
+        visited.update(near.operands)
     return ""
 
 
@@ -184,44 +186,48 @@ def _own_name(instruction: Instruction, module: Module) -> str:
     return next(filter(None, (part.op_name for part in (instruction, *reversed(parts)))), "")
 
 
-def _kernel(instruction: Instruction, computation: Computation, reading: _Reading) -> Cost:
+def _kernel(instruction: Instruction, computation: Computation, reading: _ModuleReading) -> Cost:
     cycles = instruction.number('"estimated_cycles":') or 0
     if instruction.opcode in ("copy-done", "slice-done"):
         amount = instruction.results[0].bytes
         return Cost(bytes=amount, copied=amount, cycles=cycles)
     if instruction.opcode in FREE or instruction.custom_call_target == "AllocateBuffer":
         return Cost(cycles=cycles)
-    every, main = _moved(instruction, computation, reading.module)
-    if declared := _declared(instruction):
+    every, main = _bytes_moved(instruction, computation, reading.module)
+    if declared := _declared_cost(instruction):
         amount = declared.bytes or every
         prefetched = every - main  # into the core's memory, where copies have counted them
         return replace(declared, kernels=1, bytes=max(amount - prefetched, 0), unestimated_bytes=amount)
     kernel = Cost(kernels=1, bytes=main, cycles=cycles, unestimated_bytes=0 if cycles else every)
-    return kernel + _computed(instruction, computation, reading)
+    return kernel + _cost_of_computation(instruction, computation, reading)
 
 
 _DECLARED = re.compile(r'"cost_estimate":\{([^}]*)\}')
 
 
-def _declared(instruction: Instruction) -> Cost | None:
+def _declared_cost(instruction: Instruction) -> Cost | None:
     """The cost that a Pallas kernel declares. On a GPU, JAX drops it."""
-    if not (found := _DECLARED.search(instruction.attributes)):
+    if not (match := _DECLARED.search(instruction.attributes)):
         return None
-    figures = {name: int(number) for name, number in re.findall(r'"(\w+)":"?(\d+)', found[1])}
+    figures = {name: int(number) for name, number in re.findall(r'"(\w+)":"?(\d+)', match[1])}
     return Cost.of_kernel(*(figures.get(name, 0) for name in ("flops", "transcendentals", "bytes_accessed")))
 
 
-def _loop(instruction: Instruction, reading: _Reading) -> list[Step]:
+def _loop(instruction: Instruction, reading: _ModuleReading) -> list[KernelCost]:
     known = instruction.number('known_trip_count":{"n":')
-    count = _bound(reading.module.computations[instruction.callee("condition") or ""]) if known is None else known
+    count = (
+        _count_iterations(reading.module.computations[instruction.callee("condition") or ""])
+        if known is None
+        else known
+    )
     turn = [step for name in instruction.callees for step in reading.scheduled[name]]
     iterations = 1 if count is None else count
     turns = [step._replace(cost=step.cost.times(iterations)) for step in turn]
-    own = Cost(iterations=iterations, loops=1, unbounded_loops=int(count is None))
-    return [*turns, Step(instruction.op_name, own)]
+    cost = Cost(iterations=iterations, loops=1, unbounded_loops=int(count is None))
+    return [*turns, KernelCost(instruction.op_name, cost)]
 
 
-def _bound(condition: Computation) -> int | None:
+def _count_iterations(condition: Computation) -> int | None:
     """The number of iterations of a loop that counts from 0 up to a constant, as JAX's loops of known length do."""
     if condition.root.opcode != "compare" or "direction=LT" not in condition.root.attributes:
         return None
@@ -230,21 +236,21 @@ def _bound(condition: Computation) -> int | None:
     return int(bound.arguments) if is_counted and bound.arguments.isdigit() else None
 
 
-def _conditional(branches: Sequence[list[Step]]) -> list[Step]:
+def _conditional(branches: Sequence[list[KernelCost]]) -> list[KernelCost]:
     totals = [_total(step.cost for step in branch) for branch in branches]
     structure = {name: sum(getattr(total, name) for total in totals) for name in STRUCTURE}
     dearest = max(range(len(branches)), key=lambda i: (totals[i].cycles, totals[i].bytes, totals[i].kernels))
     steps = [step._replace(cost=replace(step.cost, **dict.fromkeys(STRUCTURE, 0))) for step in branches[dearest]]
-    return [*steps, Step("", Cost(**structure) + Cost(conditionals=1))]
+    return [*steps, KernelCost("", Cost(**structure) + Cost(conditionals=1))]
 
 
-def _computed(instruction: Instruction, computation: Computation, reading: _Reading) -> Cost:
+def _cost_of_computation(instruction: Instruction, computation: Computation, reading: _ModuleReading) -> Cost:
     """The cost of an instruction's computation, whether it is a kernel or part of a kernel."""
     if instruction.opcode in ("fusion", "call"):
         return _total(reading.fused[name] for name in instruction.callees)
     if instruction.opcode in EXCHANGING:
         exchange = exchange_of(instruction, computation, reading.module.devices)
-        return Cost(exchanged=round(exchange.received()), linked=reading.links(exchange))
+        return Cost(exchanged=round(exchange.received_bytes()), linked=reading.links(exchange))
     if instruction.opcode in ("dot", "convolution") or _PRODUCT.match(instruction.custom_call_target or ""):
         return _product(instruction, computation)
     if 'op_name="online-softmax"' in instruction.attributes:  # XLA's kernel for softmax(scores) @ values on a TPU
@@ -271,7 +277,7 @@ def _computed(instruction: Instruction, computation: Computation, reading: _Read
     return Cost(element_operations=instruction.elements)
 
 
-def _operations_of_windows(instruction: Instruction, image: Tensor) -> int:
+def _operations_of_windows(instruction: Instruction, image: HloTensor) -> int:
     """Counts the elements that windows reduce, without padding; where every window sees all of them, they count once.
 
     XLA writes a reduction and the broadcast of its result that way.
@@ -302,9 +308,9 @@ def _product(instruction: Instruction, computation: Computation) -> Cost:
         contracted = _CONTRACTED.search(instruction.attributes)
         axes = map(int, re.findall(r"\d+", contracted[1])) if contracted else ()
         operations = 2 * instruction.results[0].elements * math.prod(operands[0].sizes[axis] for axis in axes)
-    bits = 8 * max(Tensor(operand.dtype, ()).bytes for operand in operands[:2])
-    found = _PRECISION.search(instruction.attributes)
-    precision = max(re.findall(r"\w+", found[1].upper()), key=lambda word: _PASSES.get(word, 1)) if found else ""
+    bits = 8 * max(HloTensor(operand.dtype, ()).bytes for operand in operands[:2])
+    match = _PRECISION.search(instruction.attributes)
+    precision = max(re.findall(r"\w+", match[1].upper()), key=lambda word: _PASSES.get(word, 1)) if match else ""
     is_integer = bits > 8 and operands[0].dtype[0] in "su"
     is_full = not is_integer and (bits > 32 or (bits == 32 and precision == "HIGHEST"))
     passes = _PASSES.get(precision, 1) if bits == 32 else 1
@@ -318,7 +324,7 @@ def _product(instruction: Instruction, computation: Computation) -> Cost:
     )
 
 
-def _operations_of_convolution(instruction: Instruction, operands: Sequence[Tensor], labels: Sequence[str]) -> int:
+def _operations_of_convolution(instruction: Instruction, operands: Sequence[HloTensor], labels: Sequence[str]) -> int:
     """Counts what elements of filters and images do, without padding and dilation; a multiply-add counts as two."""
     target, result = instruction.custom_call_target or "", instruction.results[0]
     if target.endswith("BackwardFilter"):
@@ -343,26 +349,26 @@ _DILATIONS = ("lhs_dilate", "rhs_dilate")
 
 def _along(axis: int, instruction: Instruction, name: str) -> int:
     """A number of an instruction's window along an axis; of the padding, the number before the image."""
-    found = re.search(rf"\bwindow=\{{[^}}]*\b{name}=([-\dx_]+)", instruction.attributes)
-    return int(found[1].split("x")[axis].partition("_")[0]) if found else int(name != "pad")
+    match = re.search(rf"\bwindow=\{{[^}}]*\b{name}=([-\dx_]+)", instruction.attributes)
+    return int(match[1].split("x")[axis].partition("_")[0]) if match else int(name != "pad")
 
 
-def _moved(instruction: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
+def _bytes_moved(instruction: Instruction, computation: Computation, module: Module) -> tuple[int, int]:
     """The bytes that a kernel reads and writes, in all memories and in main memory."""
-    moved: list[tuple[float, Tensor]] = []
+    moved: list[tuple[float, HloTensor]] = []
     for position, operand in enumerate(computation.operands(instruction)):
-        amount = _read(instruction, position, computation, module)
+        amount = _bytes_read(instruction, position, computation, module)
         moved += [(amount, tensor) for tensor in operand.results]
-    moved += zip(_written(instruction, computation, module), instruction.results, strict=True)
+    moved += zip(_bytes_written(instruction, computation, module), instruction.results, strict=True)
     amounts = [(int(min(amount, tensor.bytes)), tensor.memory_space) for amount, tensor in moved]
     return sum(amount for amount, _ in amounts), sum(amount for amount, space in amounts if space == 0)
 
 
-def _read(user: Instruction, position: int, computation: Computation, module: Module) -> float:
+def _bytes_read(user: Instruction, position: int, computation: Computation, module: Module) -> float:
     """The bytes that an instruction reads from the operand at a position; infinity means all."""
     if user.opcode == "fusion":
         callee = module.computations[user.callees[0]]
-        return sum(_read(*use, callee, module) for use in _uses(callee.parameters[position], callee))
+        return sum(_bytes_read(*use, callee, module) for use in _uses(callee.parameters[position], callee))
     if position > 0:
         return math.inf
     if user.opcode in SLICING:
@@ -379,16 +385,16 @@ def _uses(instruction: Instruction, computation: Computation) -> Iterator[tuple[
             yield from ((user, i) for i, name in enumerate(user.operands) if name == instruction.name)
 
 
-def _written(instruction: Instruction, computation: Computation, module: Module) -> list[float]:
+def _bytes_written(instruction: Instruction, computation: Computation, module: Module) -> list[float]:
     """The bytes that an instruction writes to each of its results; infinity means all."""
     if instruction.opcode == "fusion":
         callee = module.computations[instruction.callees[0]]
         root = callee.root
         parts = callee.operands(root) if root.opcode == "tuple" else [root]
-        written = [amount for part in parts for amount in _written(part, callee, module)]
+        written = [amount for part in parts for amount in _bytes_written(part, callee, module)]
         return written if len(written) == len(instruction.results) else [math.inf] * len(instruction.results)
     if instruction.opcode == "bitcast":
-        return _written(computation.operands(instruction)[0], computation, module)
+        return _bytes_written(computation.operands(instruction)[0], computation, module)
     amount = _bytes_of_updates(instruction, computation) if instruction.opcode in IN_PLACE else math.inf
     return [amount] * len(instruction.results)
 

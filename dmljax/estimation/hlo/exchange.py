@@ -14,7 +14,7 @@ _KINDS = (
     *("collective-permute", "collective-broadcast"),
 )
 # Instructions that exchange data between devices, which wait for each other
-EXCHANGING = frozenset(f"{kind}{suffix}" for kind in _KINDS for suffix in ("", "-start"))
+EXCHANGING = frozenset(f"{collective}{suffix}" for collective in _KINDS for suffix in ("", "-start"))
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -25,23 +25,23 @@ class Exchange(NamedTuple):
     The groups of a collective-permute are its pairs of a source and a target.
     """
 
-    kind: str
+    collective: str
     operand_bytes: int
     result_bytes: int
     groups: Groups
 
-    def received(self, part_of: Callable[[int], Hashable] = lambda chip: chip) -> float:
+    def received_bytes(self, part_of: Callable[[int], Hashable] = lambda chip: chip) -> float:
         """The bytes that a chip receives at least from other chips, or from the chips outside its own part.
 
         A part is a machine, for instance. Chips that hold or add equal arrays pass them around in rings; each array
         enters a part once, divided among the part's chips.
         """
-        is_sum_or_move = self.kind in ("all-reduce", "collective-permute")  # a sum goes around twice
+        is_sum_or_move = self.collective in ("all-reduce", "collective-permute")  # a sum goes around twice
         whole = 2 * self.result_bytes if is_sum_or_move else max(self.operand_bytes, self.result_bytes)
         most = 0.0
         for group in self.groups:
             parts = len({part_of(chip) for chip in group})
-            sharing = 1 if self.kind.endswith("all-to-all") else len(set(group)) // parts
+            sharing = 1 if self.collective.endswith("all-to-all") else len(set(group)) // parts
             most = max(most, whole * (parts - 1) / parts / sharing)
         return most
 
@@ -52,9 +52,9 @@ def exchange_of(instruction: Instruction, computation: Computation, devices: int
     results = instruction.results
     if instruction.opcode.endswith("-start") and len(results) > len(operands):  # the operands come first
         results = results[len(operands) : 2 * len(operands)]
-    kind = instruction.opcode.removesuffix("-start")
+    collective = instruction.opcode.removesuffix("-start")
     groups = _groups(instruction.attributes) or (tuple(range(devices)),)
-    return Exchange(kind, sum(x.bytes for x in operands), sum(x.bytes for x in results), groups)
+    return Exchange(collective, sum(x.bytes for x in operands), sum(x.bytes for x in results), groups)
 
 
 _LISTED = re.compile(r"\b(?:replica_groups|source_target_pairs)=\{(\{[\d,{}]*\})\}")
@@ -65,14 +65,14 @@ _AXIS = re.compile(r"'(\w+)'(?::\((\d+)\)(\d+))?")
 
 def _groups(attributes: str) -> Groups:
     """The groups of devices in an instruction's attributes, which XLA writes in three ways."""
-    if found := _LISTED.search(attributes):
-        return tuple(_numbers(group) for group in re.findall(r"\{([\d,]+)\}", found[1]))
-    if found := _COUNTED.search(attributes):
-        return _as_groups(_counted(found[2], found[3]).reshape(_numbers(found[1])))
-    if found := _MESH.search(attributes):
-        sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", found[1])}
-        ids = _counted(found[2] or str(math.prod(sizes.values())), found[3])
-        return _along_axes(ids, sizes, {name: (before, size) for name, before, size in _AXIS.findall(found[4])})
+    if match := _LISTED.search(attributes):
+        return tuple(_numbers(group) for group in re.findall(r"\{([\d,]+)\}", match[1]))
+    if match := _COUNTED.search(attributes):
+        return _as_groups(_count_up(match[2], match[3]).reshape(_numbers(match[1])))
+    if match := _MESH.search(attributes):
+        sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", match[1])}
+        ids = _count_up(match[2] or str(math.prod(sizes.values())), match[3])
+        return _along_axes(ids, sizes, {name: (before, size) for name, before, size in _AXIS.findall(match[4])})
     return ()
 
 
@@ -89,7 +89,7 @@ def _along_axes(ids: np.ndarray, sizes: dict[str, int], axes: dict[str, tuple[st
     return _as_groups(np.moveaxis(ids.reshape(split), grouped, range(-len(grouped), 0)).reshape(-1, count))
 
 
-def _counted(sizes: str, order: str | None) -> np.ndarray:
+def _count_up(sizes: str, order: str | None) -> np.ndarray:
     """Numbers from 0 in an array of these sizes, whose dimensions are then reordered."""
     shape = _numbers(sizes)
     return np.arange(np.prod(shape)).reshape(shape).transpose(_numbers(order) if order else None)

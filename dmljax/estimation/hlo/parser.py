@@ -28,7 +28,7 @@ _CALLEES = re.compile(
 
 
 @dataclass(frozen=True)
-class Tensor:
+class HloTensor:
     """An array: its HLO type, its sizes, and its memory space; 0 is the chip's main memory."""
 
     dtype: str
@@ -51,7 +51,7 @@ class Instruction:
 
     name: str
     opcode: str
-    results: tuple[Tensor, ...]
+    results: tuple[HloTensor, ...]
     arguments: str
     attributes: str
     is_root: bool
@@ -68,25 +68,25 @@ class Instruction:
 
     def callee(self, role: str) -> str | None:
         """The computation in a role: `body`, `condition` or `calls`."""
-        found = re.search(rf"\b{role}=%?([\w.\-]+)", self.attributes)
-        return found and found[1]
+        match = re.search(rf"\b{role}=%?([\w.\-]+)", self.attributes)
+        return match and match[1]
 
     def number(self, key: str) -> int | None:
         """The first number in the attributes that follows `key`."""
-        found = re.search(rf"{re.escape(key)}\D{{0,8}}?(\d+)", self.attributes)
-        return int(found[1]) if found else None
+        match = re.search(rf"{re.escape(key)}\D{{0,8}}?(\d+)", self.attributes)
+        return int(match[1]) if match else None
 
     @property
     def custom_call_target(self) -> str | None:
         """The target of a custom call."""
-        found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
-        return found and found[1]
+        match = re.search(r'custom_call_target="([^"]*)"', self.attributes)
+        return match and match[1]
 
     @property
     def op_name(self) -> str:
         """JAX's name for the operation: its scopes and its primitive; empty for operations that XLA adds."""
-        found = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # arguments have no scopes
-        return found[1] if found else ""
+        match = re.search(r'op_name="([^"]*/[^"]*)"', self.attributes)  # arguments have no scopes
+        return match[1] if match else ""
 
     @property
     def elements(self) -> int:
@@ -122,11 +122,11 @@ class Computation:
     @cached_property
     def users(self) -> dict[str, list[Instruction]]:
         """The instructions that read each instruction's result."""
-        found: dict[str, list[Instruction]] = {name: [] for name in self.instructions}
+        users: dict[str, list[Instruction]] = {name: [] for name in self.instructions}
         for instruction in self:
             for operand in self.operands(instruction):
-                found[operand.name].append(instruction)
-        return found
+                users[operand.name].append(instruction)
+        return users
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,11 @@ def _instruction(line: str) -> Instruction | None:
     if head is None:
         return None
     start = head.end()
-    type_end = _closing(line, start) if line[start] == "(" else line.index(" ", start)
+    type_end = _find_closing(line, start) if line[start] == "(" else line.index(" ", start)
     opcode = _OPCODE.match(line, type_end)
     if opcode is None:
         return None
-    end = _closing(line, opcode.end() - 1)
+    end = _find_closing(line, opcode.end() - 1)
     return Instruction(
         name=head[2],
         opcode=opcode[1],
@@ -186,7 +186,7 @@ def _instruction(line: str) -> Instruction | None:
     )
 
 
-def _closing(text: str, start: int) -> int:
+def _find_closing(text: str, start: int) -> int:
     """The position after the parenthesis that closes the parenthesis at `start`."""
     depth = 0
     for place in re.finditer(r"[()]", text[start:]):
@@ -196,7 +196,7 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-def _tensors(text: str) -> Iterator[Tensor]:
+def _tensors(text: str) -> Iterator[HloTensor]:
     for dtype, sizes, layout in _TENSOR.findall(re.sub(r"/\*.*?\*/", "", text)):
         space = _MEMORY_SPACE.search(layout)
-        yield Tensor(dtype, tuple(map(int, re.findall(r"\d+", sizes))), int(space[1]) if space else 0)
+        yield HloTensor(dtype, tuple(map(int, re.findall(r"\d+", sizes))), int(space[1]) if space else 0)

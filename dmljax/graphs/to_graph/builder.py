@@ -111,19 +111,19 @@ class Builder(Assembly):
         result = inputs[-1].dtype if dtype is None else dtype, sizes
         return self.add(operator, read, {output: result}, suffix, **attributes)[0]
 
-    def packed(self, view: View) -> View:
+    def pack(self, view: View) -> View:
         """Copies the elements of a view to a new buffer."""
         return self.elementwise(directml.ElementWiseIdentityDesc, view, suffix=" identity")
 
-    def reshaped(self, view: View, sizes: Sequence[int]) -> View:
+    def reshape(self, view: View, sizes: Sequence[int]) -> View:
         """Reshapes a view; copies the elements if no strides can express the result."""
-        moved = view.reshaped(sizes)
-        return self.packed(view).reshaped(sizes) or view if moved is None else moved  # a packed view takes any sizes
+        result = view.reshape(sizes)
+        return self.pack(view).reshape(sizes) or view if result is None else result  # a packed view takes any sizes
 
-    def stacked(self, views: Sequence[View], axis: int) -> View:
+    def stack(self, views: Sequence[View], axis: int) -> View:
         """Stacks views along a new axis."""
         sizes = views[0].sizes
-        layers = [self.reshaped(view, (*sizes[:axis], 1, *sizes[axis:])) for view in views]
+        layers = [self.reshape(view, (*sizes[:axis], 1, *sizes[axis:])) for view in views]
         output = views[0].dtype, (*sizes[:axis], len(views), *sizes[axis:])
         return self.add(directml.JoinDesc, {"inputs": layers}, {"output": output}, axis=axis)[0]
 
@@ -139,7 +139,7 @@ class Builder(Assembly):
             "input_window_strides": ones,
         }
         (result,) = self.add(directml.Slice1Desc, {"input": view}, {"output": (view.dtype, (1, *sizes))}, **window)
-        return self.reshaped(result, sizes)
+        return self.reshape(result, sizes)
 
     def cast(self, view: View, dtype: Any) -> View:
         dtype = np.dtype(dtype)
@@ -177,7 +177,7 @@ def product(
     result = (*outer, rows, columns)
 
     def matrices(view: View, sizes: Sequence[int]) -> View:
-        return builder.reshaped(view.broadcast((*batch, *sizes)), (*outer, *sizes))
+        return builder.reshape(view.broadcast((*batch, *sizes)), (*outer, *sizes))
 
     inputs: dict[str, Any] = {"a": matrices(a, a.sizes[-2:]), "b": matrices(b, b.sizes[-2:])}
     for field, view in summands.items():
@@ -186,6 +186,6 @@ def product(
         if view is not None:
             is_of_rows = len(view.sizes) == 1 and not field.startswith("b_")
             sizes = () if math.prod(view.sizes) == 1 else (*view.sizes, 1) if is_of_rows else view.sizes[-2:]
-            inputs[field] = builder.reshaped(view, (1,) * (len(result) - len(sizes)) + sizes)
+            inputs[field] = builder.reshape(view, (1,) * (len(result) - len(sizes)) + sizes)
     (product,) = builder.add(operator, inputs, {"output": (dtype, result)}, **attributes)
-    return builder.reshaped(product, whole)
+    return builder.reshape(product, whole)

@@ -13,10 +13,10 @@ from dmljax.calls.decorator import RecordedCall
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, HasOutput
 from dmljax.descriptors.members import SCALAR_TYPE, Array, Enumeration, Member, Struct
 from dmljax.foundation.scalars import ScaleBias
-from dmljax.foundation.sizes import led
+from dmljax.foundation.sizes import with_leading_ones
 from dmljax.graphs.assembly import given_tensors, mapped_tensor
 from dmljax.graphs.to_graph.builder import Builder, NoOperator, Output, product
-from dmljax.graphs.to_graph.primitives import padded
+from dmljax.graphs.to_graph.primitives import pad
 from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes
 from dmljax.types import UNSIGNED, DataType
@@ -84,32 +84,32 @@ class OperatorCall:
 
     def inputs(self) -> dict[str, Any]:
         """The views by field, converted to the types that the operator takes."""
-        found: dict[str, Any] = {}
+        views: dict[str, Any] = {}
         for member in self._fields(is_input=True):
             spread = self.operator.spread.get(member.field)
             value = self.arrays[member.field] if spread is None else tuple(self.arrays[name] for name in spread)
             if isinstance(value, tuple):  # drop empty arrays, which DirectML does not have
                 value = [view for view in value if view is not None and 0 not in view.sizes]
-            found[member.field] = value
-        dtype = next((view.dtype for _, view in given_tensors(found) if not view.is_weak), None)
-        return {field: self._typed(field, value, dtype) for field, value in found.items()}
+            views[member.field] = value
+        dtype = next((view.dtype for _, view in given_tensors(views) if not view.is_weak), None)
+        return {field: self._with_type(field, value, dtype) for field, value in views.items()}
 
-    def _typed(self, field: str, value: Any, dtype: Any) -> Any:
+    def _with_type(self, field: str, value: Any, dtype: Any) -> Any:
         if not isinstance(value, View):
             return value
         if value.is_weak and dtype is not None and value.dtype != dtype and self.builder.is_constant(value):
-            kept = np.dtype(np.float32) if value.dtype.kind == "f" and dtype.kind != "f" else dtype
-            return self.builder.local_constant(self.builder.value(value).astype(kept))
+            new_dtype = np.dtype(np.float32) if value.dtype.kind == "f" and dtype.kind != "f" else dtype
+            return self.builder.local_constant(self.builder.value(value).astype(new_dtype))
         cell = self.level[field]
         if field in _COUNTS and desc_of(value.dtype, (1,)).data_type not in cell.data_types:
-            unsigned = self._unsigned(field, value.dtype)
+            unsigned = self._unsigned_dtype(field, value.dtype)
             is_same_width = unsigned.itemsize == value.dtype.itemsize
             return replace(value, dtype=unsigned) if is_same_width else self.builder.cast(value, unsigned)
         if value.dtype == np.float16 and cell.data_types == {DataType.FLOAT32}:
             return self.builder.cast(value, np.float32)
         return value
 
-    def _unsigned(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    def _unsigned_dtype(self, field: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The unsigned type in which the operator takes counts: of the same width if supported, otherwise uint32."""
         same_width = np.dtype(f"uint{dtype.itemsize * 8}")
         is_there = desc_of(same_width, (1,)).data_type in self.level[field].data_types
@@ -119,7 +119,7 @@ class OperatorCall:
         """The type of an output; functions count in any integer type, but operators only in unsigned types."""
         types = self.level[field].data_types
         is_there = not types <= UNSIGNED or desc_of(dtype, (1,)).data_type in types
-        return dtype if is_there else self._unsigned(field, dtype)
+        return dtype if is_there else self._unsigned_dtype(field, dtype)
 
     def _output_fields(self) -> list[str]:
         """The fields of the present outputs, in the order of the members."""
@@ -156,40 +156,40 @@ class OperatorCall:
         if self.name in ("FOLD", "UNFOLD"):  # their tensors have different ranks
             rank, shift = 1, 0
         lengthened: dict[str, Any] = {
-            field: mapped_tensor(lambda view: self.builder.reshaped(view, led(view.sizes, rank)), tensor)
+            field: mapped_tensor(lambda view: self.builder.reshape(view, with_leading_ones(view.sizes, rank)), tensor)
             for field, tensor in inputs.items()
         }
         longer = {
-            field: mapped_tensor(lambda output: (output[0], led(output[1], rank)), tensor)
+            field: mapped_tensor(lambda output: (output[0], with_leading_ones(output[1], rank)), tensor)
             for field, tensor in outputs.items()
         }
         views = self.builder.add(self.operator, lengthened, longer, **self.attributes(shift, first))
-        return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
+        return [self.builder.reshape(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
 
     def spatial(self) -> list[View]:
         """Appends dimensions of size 1 to images up to four dimensions; other tensors hold a number per channel."""
         inputs, outputs = self.inputs(), self._present_outputs()
         first = next(iter(inputs.values()))
-        own = len(first.sizes)
-        rank = max(4, own)
-        more = (1,) * (rank - own)
+        spatial_rank = len(first.sizes)
+        rank = max(4, spatial_rank)
+        more = (1,) * (rank - spatial_rank)
         lengthened: dict[str, Any] = {}
         for field, view in inputs.items():
             if view is None:
                 lengthened[field] = None
             elif field in _IMAGES:
-                lengthened[field] = self.builder.reshaped(view, view.sizes + more)
+                lengthened[field] = self.builder.reshape(view, view.sizes + more)
             else:
                 count = math.prod(view.sizes)
                 sizes = (1, count, *(1,) * (rank - 2)) if count > 1 or field == "bias" else (1,) * rank
-                lengthened[field] = self.builder.reshaped(view, sizes)
+                lengthened[field] = self.builder.reshape(view, sizes)
         longer = {field: (dtype, sizes + more) for field, (dtype, sizes) in outputs.items()}
         attributes = self.attributes(0, first)
         for field, fill in _NO_SPACE.items():
             if field in attributes:
                 attributes[field] = (*attributes[field], *(fill for _ in more))
         views = self.builder.add(self.operator, lengthened, longer, **attributes)
-        return [self.builder.reshaped(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
+        return [self.builder.reshape(view, sizes) for view, (_, sizes) in zip(views, self.outputs, strict=True)]
 
     def _product(self) -> View:
         inputs = self.inputs()
@@ -216,8 +216,8 @@ class OperatorCall:
         if field in ("axis", "axes") and first is not None:
             rank = len(first.sizes)
             axes = (value,) if isinstance(value, int) else value
-            moved = tuple(sorted(axis % rank + shift for axis in axes))
-            return moved[0] if isinstance(value, int) else moved
+            shifted = tuple(sorted(axis % rank + shift for axis in axes))
+            return shifted[0] if isinstance(value, int) else shifted
         if isinstance(member.kind, Array) and isinstance(value, View):
             return [element.item() for element in self.builder.value(value).ravel()]
         if isinstance(member.kind, Array) and isinstance(value, int | float) and first is not None:
@@ -256,7 +256,7 @@ def _clip_call(call: OperatorCall) -> list[View]:
 
 
 def _padding_call(call: OperatorCall) -> list[View]:
-    return [padded(call.builder, call.operator, call.arrays["input"], **call.attributes())]
+    return [pad(call.builder, call.operator, call.arrays["input"], **call.attributes())]
 
 
 def _pixels_call(call: OperatorCall) -> list[View]:
@@ -269,14 +269,14 @@ def _pixels_call(call: OperatorCall) -> list[View]:
         return call.of_one_rank()
 
     def image(view: View) -> View:
-        own = led(view.sizes, len(sizes))
-        whole = own if math.prod(own[2:]) == 1 else (*own[:2], *sizes[2:])
-        return call.builder.reshaped(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
+        sizes_of_view = with_leading_ones(view.sizes, len(sizes))
+        whole = sizes_of_view if math.prod(sizes_of_view[2:]) == 1 else (*sizes_of_view[:2], *sizes[2:])
+        return call.builder.reshape(view.broadcast(whole), (*whole[:2], math.prod(whole[2:]), 1))
 
     images = {field: view and image(view) for field, view in inputs.items()}
     outputs = dict.fromkeys(call._present_outputs(), (dtype, (*sizes[:2], math.prod(sizes[2:]), 1)))
     (result,) = call.builder.add(call.operator, images, outputs, **call.attributes())
-    return [call.builder.reshaped(result, sizes)]
+    return [call.builder.reshape(result, sizes)]
 
 
 def _response_call(call: OperatorCall) -> list[View]:
@@ -308,7 +308,7 @@ def _quantized_sum_call(call: OperatorCall) -> list[View]:
 def _dequantize_call(call: OperatorCall) -> list[View]:
     """Uses DEQUANTIZE for blocks and the smallest types, and the elementwise operator for wider integers."""
     x, *parameters = (view for view in call.arrays.values() if view is not None)
-    is_in_blocks = any({*led(parameter.sizes, len(x.sizes))} - {1, *x.sizes} for parameter in parameters)
+    is_in_blocks = any({*with_leading_ones(parameter.sizes, len(x.sizes))} - {1, *x.sizes} for parameter in parameters)
     if is_in_blocks or desc_of(x.dtype, (1,)).data_type in call.level["input"].data_types:
         return call.of_one_rank()
     dtype = call.outputs[0][0]

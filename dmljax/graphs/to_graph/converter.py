@@ -12,7 +12,7 @@ from jax.extend.core import Literal
 from dmljax import directml
 from dmljax.calls.decorator import RecordedCall
 from dmljax.errors import DmlError, Path, Problem
-from dmljax.graphs.steps import Step, needed
+from dmljax.graphs.steps import GraphStep, find_needed
 from dmljax.graphs.to_graph.builder import Builder, NoOperator
 from dmljax.graphs.to_graph.calls import OperatorCall
 from dmljax.graphs.to_graph.primitives import MOVES, PRIMITIVES
@@ -30,29 +30,29 @@ class Converter(Builder):
 
     calls: Mapping[str, RecordedCall]
 
-    def converted(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
+    def convert(self, place: Path, closed: Any, calls: Sequence[RecordedCall], views: Sequence[View]) -> list[View]:
         """Adds the nodes of a program that reads these views; names them after the second part of its place."""
         self.place, self.name = place, str(place[1])
         self.calls = {call.label: call for call in calls}
-        return self._evaluated(closed.jaxpr, closed.consts, views)
+        return self._evaluate(closed.jaxpr, closed.consts, views)
 
-    def _evaluated(self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View]) -> list[View]:
+    def _evaluate(self, jaxpr: Any, constants: Sequence[Any], views: Sequence[View]) -> list[View]:
         known: dict[Any, View] = dict(zip(jaxpr.invars, views, strict=True))
         waiting = dict(zip(jaxpr.constvars, constants, strict=True))
 
         def read(var: Any) -> View:
             if isinstance(var, Literal):
-                kind: Any = var.aval
-                return replace(self.local_constant(var.val, kind.dtype), is_weak=kind.weak_type)
+                aval: Any = var.aval
+                return replace(self.local_constant(var.val, aval.dtype), is_weak=aval.weak_type)
             if var in waiting:
                 known[var] = self.local_constant(waiting.pop(var))
             return known[var]
 
-        for equation in _needed(jaxpr):
+        for equation in _find_needed(jaxpr):
             operands = [read(var) for var in equation.invars]
             try:
                 results = [
-                    _seen_as(result, var.aval)
+                    _view_as(result, var.aval)
                     for var, result in zip(equation.outvars, self._equation(equation, operands), strict=True)
                 ]
             except (DmlError, NoOperator) as error:
@@ -84,66 +84,70 @@ class Converter(Builder):
                 return results
         name = equation.primitive.name
         if name in _TRANSPARENT and _inner(equation) is not None:
-            return self._inlined(equation, views)
+            return self._inline(equation, views)
         if name not in MOVES and self._is_evaluated(equation, views):
-            return self._evaluated_now(equation, views)
+            return self._evaluate_now(equation, views)
         if name == "cond":
-            return self._chosen(equation, views)
+            return self._choose(equation, views)
         if name == "scan":
-            return self._unrolled(equation, views)
+            return self._unroll(equation, views)
         if name not in PRIMITIVES:
             raise NoOperator("no DirectML operator for this operation", name)
         results = PRIMITIVES[name](self, params, outputs, *views)
         return results if isinstance(results, list) else [results]
 
-    def _inlined(self, equation: Any, views: Sequence[View]) -> list[View]:
+    def _inline(self, equation: Any, views: Sequence[View]) -> list[View]:
         inner = _inner(equation)
-        return self._evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), views)
+        return self._evaluate(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), views)
 
     def _without_operator(self, equation: Any, views: Sequence[View]) -> list[View] | None:
         """Converts a call's formula instead, because its operator refused the call; None if that is refused too."""
         if self._is_evaluated(equation, views):
-            return self._evaluated_now(equation, views)
+            return self._evaluate_now(equation, views)
         before = self.nodes, self.edges, self.constants, self.problems
         self.nodes, self.edges, self.constants = dict(self.nodes), dict(self.edges), dict(self.constants)
         self.problems = [*self.problems]
-        results = self._inlined(equation, views)
+        results = self._inline(equation, views)
         if len(self.problems) == len(before[-1]):
             return results
         self.nodes, self.edges, self.constants, self.problems = before
         return None
 
-    def _chosen(self, equation: Any, views: Sequence[View]) -> list[View]:
+    def _choose(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Computes all branches and selects one, because DirectML has no branches."""
         which, *read = views
-        branches = [self._evaluated(branch.jaxpr, branch.consts, read) for branch in equation.params["branches"]]
+        branches = [self._evaluate(branch.jaxpr, branch.consts, read) for branch in equation.params["branches"]]
         chosen, *others = branches
         for i, results in enumerate(others, 1):
             index = self.local_constant(i, which.dtype)
             is_later = self.elementwise(directml.ElementWiseLogicalGreaterThanOrEqualDesc, which, index, dtype=bool)
             pairs = zip(results, chosen, strict=True)
-            chosen = [self.elementwise(directml.ElementWiseIfDesc, is_later, later, own) for later, own in pairs]
+            chosen = [
+                self.elementwise(directml.ElementWiseIfDesc, is_later, later, earlier) for later, earlier in pairs
+            ]
         return chosen
 
-    def _unrolled(self, equation: Any, views: Sequence[View]) -> list[View]:
+    def _unroll(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Unrolls a loop, because DirectML has no loops."""
         params, body = equation.params, equation.params["jaxpr"]
         length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
         if not 0 < length <= MAX_ROUNDS:
             raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
-        kept, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
+        constants_of_loop, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
         made: dict[int, list[View]] = {}
         for i in range(length)[:: -1 if params["reverse"] else 1]:
-            results = self._evaluated(body.jaxpr, body.consts, [*kept, *state, *(self.row(view, i) for view in rows)])
+            results = self._evaluate(
+                body.jaxpr, body.consts, [*constants_of_loop, *state, *(self.row(view, i) for view in rows)]
+            )
             state, made[i] = results[:carries], results[carries:]
-        return [*state, *(self.stacked(rows, 0) for rows in zip(*(made[i] for i in range(length)), strict=True))]
+        return [*state, *(self.stack(rows, 0) for rows in zip(*(made[i] for i in range(length)), strict=True))]
 
     def _is_evaluated(self, equation: Any, views: Sequence[View]) -> bool:
         """Whether the results depend only on constants and are small enough to become constants."""
         most = max([MAX_EVALUATED, *(math.prod(view.sizes) for view in views)])
         return all(map(self.is_constant, views)) and all(math.prod(var.aval.shape) <= most for var in equation.outvars)
 
-    def _evaluated_now(self, equation: Any, views: Sequence[View]) -> list[View]:
+    def _evaluate_now(self, equation: Any, views: Sequence[View]) -> list[View]:
         with jax.ensure_compile_time_eval():
             results = equation.primitive.bind(
                 *(jax.numpy.asarray(self.value(view)) for view in views), **equation.params
@@ -157,18 +161,18 @@ def _inner(equation: Any) -> Any:
     return next((equation.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in equation.params), None)
 
 
-def _seen_as(view: View, wanted: Any) -> View:
+def _view_as(view: View, wanted: Any) -> View:
     """Views a result in the equation's type: booleans are stored as bytes, and integers may differ in signedness."""
     if view.sizes != wanted.shape or view.dtype.itemsize != wanted.dtype.itemsize:
         raise NoOperator(f"must have the type and shape of {wanted}", f"{view.dtype.name} {join_sizes(view.sizes)}")
     return replace(view, dtype=np.dtype(wanted.dtype), is_weak=wanted.weak_type)
 
 
-def _needed(jaxpr: Any) -> list[Any]:
+def _find_needed(jaxpr: Any) -> list[Any]:
     """The equations that an output needs."""
-    steps = {id(equation): Step(_variables(equation.invars), equation.outvars) for equation in jaxpr.eqns}
-    kept = {*needed(steps, _variables(jaxpr.outvars))}
-    return [equation for equation in jaxpr.eqns if id(equation) in kept]
+    steps = {id(equation): GraphStep(_variables(equation.invars), equation.outvars) for equation in jaxpr.eqns}
+    needed_steps = {*find_needed(steps, _variables(jaxpr.outvars))}
+    return [equation for equation in jaxpr.eqns if id(equation) in needed_steps]
 
 
 def _variables(atoms: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from jax import lax
 from dmljax import directml
 from dmljax.descriptors.base import OPERATOR_PREFIX, OPERATORS, Operator
 from dmljax.descriptors.tensor import packed_strides
-from dmljax.foundation.sizes import led
+from dmljax.foundation.sizes import with_leading_ones
 from dmljax.graphs.to_graph.builder import Builder, NoOperator, Output, product
 from dmljax.graphs.to_graph.views import View, desc_of
 from dmljax.text import join_sizes
@@ -32,17 +32,17 @@ def _of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @_of("reshape", "squeeze", "expand_dims")
 def _reshape(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
-    return builder.reshaped(x, outputs[0][1])
+    return builder.reshape(x, outputs[0][1])
 
 
 @_of("transpose")
 def _transpose(builder: Builder, params: Any, outputs: Any, x: View) -> View:
-    return x.transposed(params["permutation"])
+    return x.transpose(params["permutation"])
 
 
 @_of("broadcast_in_dim")
 def _broadcast_in_dim(builder: Builder, params: Any, outputs: Sequence[Output], x: View, *_: Any) -> View:
-    return x.placed(outputs[0][1], params["broadcast_dimensions"])
+    return x.place(outputs[0][1], params["broadcast_dimensions"])
 
 
 @_of("copy", "stop_gradient", "sharding_constraint", "optimization_barrier")
@@ -56,7 +56,7 @@ def _bitcast(builder: Builder, params: Any, outputs: Sequence[Output], x: View) 
     dtype, sizes = outputs[0]
     if dtype.itemsize == x.dtype.itemsize:
         return replace(x, dtype=np.dtype(dtype))
-    packed = x if x.is_packed else builder.packed(x)
+    packed = x if x.is_packed else builder.pack(x)
     return replace(packed, dtype=np.dtype(dtype), sizes=sizes, strides=packed_strides(sizes))
 
 
@@ -178,7 +178,7 @@ def _reduction(function: directml.ReduceFunction) -> Callable[..., Any]:
             return x
         output = {"output": (outputs[0][0], directml.ReduceDesc.infer(x.sizes, params["axes"]))}
         (result,) = builder.add(directml.ReduceDesc, {"input": x}, output, function=function, axes=params["axes"])
-        return builder.reshaped(result, outputs[0][1])
+        return builder.reshape(result, outputs[0][1])
 
     return convert
 
@@ -216,7 +216,7 @@ def _concatenate(builder: Builder, params: Any, outputs: Any, *views: View) -> V
 
 @_of("stack")
 def _stack(builder: Builder, params: Any, outputs: Any, *views: View) -> View:
-    return builder.stacked(views, params["axis"])
+    return builder.stack(views, params["axis"])
 
 
 @_of("split")
@@ -224,7 +224,7 @@ def _split(builder: Builder, params: Any, outputs: Any, x: View) -> list[View]:
     return builder.add(directml.SplitDesc, {"input": x}, {"outputs": outputs}, axis=params["axis"])
 
 
-def _sliced(
+def _add_slice(
     builder: Builder, x: View, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int], output: Output
 ) -> View:
     members: dict[str, Any] = {
@@ -241,7 +241,7 @@ def _slice(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     sizes = [limit - start for start, limit in zip(starts, params["limit_indices"], strict=True)]
     if not any(starts) and x.is_packed and set(strides) == {1} and tuple(sizes[1:]) == x.sizes[1:]:
         return replace(x, sizes=tuple(sizes))  # the first rows
-    return _sliced(builder, x, starts, sizes, strides, outputs[0])
+    return _add_slice(builder, x, starts, sizes, strides, outputs[0])
 
 
 @_of("dynamic_slice")
@@ -249,7 +249,7 @@ def _dynamic_slice(builder: Builder, params: Any, outputs: Any, x: View, *starts
     sizes = params["slice_sizes"]
     known = [int(builder.number("start", start)) for start in starts]
     rows = zip(known, x.sizes, sizes, strict=True)
-    return _sliced(
+    return _add_slice(
         builder, x, [min(max(at, 0), most - size) for at, most, size in rows], sizes, [1] * len(sizes), outputs[0]
     )
 
@@ -257,14 +257,14 @@ def _dynamic_slice(builder: Builder, params: Any, outputs: Any, x: View, *starts
 @_of("rev")
 def _reverse(builder: Builder, params: Any, outputs: Any, x: View) -> View:
     strides = [-1 if i in params["dimensions"] else 1 for i in range(len(x.sizes))]
-    return _sliced(builder, x, [0] * len(x.sizes), x.sizes, strides, outputs[0])
+    return _add_slice(builder, x, [0] * len(x.sizes), x.sizes, strides, outputs[0])
 
 
 @_of("pad")
 def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> View:
     if any(inner for _, _, inner in params["padding_config"]):
         raise NoOperator("must not have padding between elements", params["padding_config"])
-    return padded(
+    return pad(
         builder,
         directml.Padding1Desc,
         x,
@@ -276,7 +276,7 @@ def _pad(builder: Builder, params: Any, outputs: Any, x: View, value: View) -> V
     )
 
 
-def padded(
+def pad(
     builder: Builder,
     operator: type[Operator],
     x: View,
@@ -289,7 +289,7 @@ def padded(
     if min(*start, *end) < 0:
         offsets = [max(-low, 0) for low in start]
         cut = [size + min(low, 0) + min(high, 0) for size, low, high in zip(x.sizes, start, end, strict=True)]
-        x = _sliced(builder, x, offsets, cut, [1] * len(cut), (x.dtype, tuple(cut)))
+        x = _add_slice(builder, x, offsets, cut, [1] * len(cut), (x.dtype, tuple(cut)))
     start, end = ([max(amount, 0) for amount in amounts] for amounts in (start, end))
     output = {"output": (x.dtype, operator.infer(x.sizes, start, end))}
     return builder.add(operator, {"input": x}, output, start_padding=start, end_padding=end, **attributes)[0]
@@ -301,7 +301,7 @@ def _iota(builder: Builder, params: Any, outputs: Sequence[Output]) -> View:
     axis = params["dimension"]
     members: dict[str, Any] = {"value_data_type": desc_of(dtype, (1,)).data_type, "value_start": 0, "value_delta": 1}
     (row,) = builder.add(directml.FillValueSequenceDesc, {}, {"output": (dtype, (sizes[axis],))}, **members)
-    return row.placed(sizes, [axis])
+    return row.place(sizes, [axis])
 
 
 @_of("gather")
@@ -314,42 +314,42 @@ def _gather(builder: Builder, params: Any, outputs: Sequence[Output], x: View, i
         raise NoOperator("must gather single elements or whole slices", join_sizes(slices))
     batch, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, windows))
     indexed_sizes = [x.sizes[i] for i in indexed]
-    operand = builder.reshaped(x.transposed([*batched, *indexed, *windows]), (batch, *indexed_sizes, window))
+    operand = builder.reshape(x.transpose([*batched, *indexed, *windows]), (batch, *indexed_sizes, window))
     rows = _batch_first(len(indices.sizes) - 1, numbers.start_indices_batching_dims)
     count = math.prod(indices.sizes[i] for i in rows) // batch
-    tuples = builder.reshaped(indices.transposed([*rows, len(rows)]), (batch, count, len(indexed)))
-    inside = tuples if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS else _clamped(builder, tuples, indexed_sizes)
+    tuples = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(indexed)))
+    inside = tuples if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS else _add_clamp(builder, tuples, indexed_sizes)
     rank = len(operand.sizes)
     (result,) = builder.add(
         directml.GatherNd1Desc,
-        {"input": operand, "indices": builder.reshaped(inside, led(inside.sizes, rank))},
-        {"output": (x.dtype, led((batch, count, window), rank))},
+        {"input": operand, "indices": builder.reshape(inside, with_leading_ones(inside.sizes, rank))},
+        {"output": (x.dtype, with_leading_ones((batch, count, window), rank))},
         input_dimension_count=rank,
         indices_dimension_count=3,
         batch_dimension_count=1,
     )
-    result = builder.reshaped(result, (batch, count, window))
+    result = builder.reshape(result, (batch, count, window))
     if mode == lax.GatherScatterMode.FILL_OR_DROP and inside is not tuples:
         is_inside = _are_equal(builder, tuples, inside)
         fill = params["fill_value"]
         missing = builder.local_constant(_fill_value(x.dtype) if fill is None else fill, x.dtype)
         result = builder.elementwise(directml.ElementWiseIfDesc, is_inside, result, missing)
     # Place the dimensions kept from the operand at `offset_dims`, and the others in the remaining places in order.
-    kept = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batched)]
-    own = [i for i in kept if i in windows]
-    order = [*rows, *(len(rows) + own.index(i) for i in own)]
-    laid = builder.reshaped(result, [*(indices.sizes[i] for i in rows), *(x.sizes[i] for i in own)])
-    natural = laid.transposed([order.index(i) for i in range(len(order))])
+    dims = [i for i in range(len(x.sizes)) if i not in (*numbers.collapsed_slice_dims, *batched)]
+    window_dims = [i for i in dims if i in windows]
+    order = [*rows, *(len(rows) + window_dims.index(i) for i in window_dims)]
+    laid = builder.reshape(result, [*(indices.sizes[i] for i in rows), *(x.sizes[i] for i in window_dims)])
+    natural = laid.transpose([order.index(i) for i in range(len(order))])
     outer = [i for i in range(len(outputs[0][1])) if i not in numbers.offset_dims]
-    places = [*outer, *(place for place, i in zip(numbers.offset_dims, kept, strict=True) if i in windows)]
-    return natural.placed(outputs[0][1], places)
+    places = [*outer, *(place for place, i in zip(numbers.offset_dims, dims, strict=True) if i in windows)]
+    return natural.place(outputs[0][1], places)
 
 
 def _batch_first(rank: int, batched: Sequence[int]) -> list[int]:
     return [*batched, *(i for i in range(rank) if i not in batched)]
 
 
-def _clamped(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
+def _add_clamp(builder: Builder, tuples: View, sizes: Sequence[int]) -> View:
     """Clamps coordinates to their ranges; returns the same view if they are known to be in range."""
     most = np.array(sizes, np.int64) - 1
     if builder.is_constant(tuples) and np.all((builder.value(tuples) >= 0) & (builder.value(tuples) <= most)):
@@ -392,27 +392,27 @@ def _scatter(
         scattered, batched = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
         windows = [i for i in range(len(x.sizes)) if i not in (*scattered, *batched)]
         window_sizes = tuple(x.sizes[i] for i in windows)
-        own = tuple(updates.sizes[i] for i in numbers.update_window_dims)
-        if {*numbers.inserted_window_dims} != {*scattered} or own != window_sizes:
-            raise NoOperator("must scatter whole slices", join_sizes(own))
+        sizes_of_updates = tuple(updates.sizes[i] for i in numbers.update_window_dims)
+        if {*numbers.inserted_window_dims} != {*scattered} or sizes_of_updates != window_sizes:
+            raise NoOperator("must scatter whole slices", join_sizes(sizes_of_updates))
         order = [*batched, *scattered, *windows]
         batch, places, window = (math.prod(x.sizes[i] for i in axes) for axes in (batched, scattered, windows))
         outer = [i for i in range(len(updates.sizes)) if i not in numbers.update_window_dims]
         rows = _batch_first(len(outer), numbers.scatter_indices_batching_dims)
-        moved = updates.transposed([*(outer[i] for i in rows), *numbers.update_window_dims])
+        transposed = updates.transpose([*(outer[i] for i in rows), *numbers.update_window_dims])
         count = math.prod(indices.sizes[i] for i in rows) // batch
-        coordinates = builder.reshaped(indices.transposed([*rows, len(rows)]), (batch, count, len(scattered)))
+        coordinates = builder.reshape(indices.transpose([*rows, len(rows)]), (batch, count, len(scattered)))
         chosen = builder.elementwise(
             directml.ElementWiseIfDesc,
             _is_at(builder, coordinates, [x.sizes[i] for i in scattered]),
-            builder.reshaped(moved, (batch, count, 1, window)),
+            builder.reshape(transposed, (batch, count, 1, window)),
             builder.local_constant(neutral(x.dtype), x.dtype),
         )
         output = {"output": (x.dtype, (batch, 1, places, window))}
         (reduced,) = builder.add(directml.ReduceDesc, {"input": chosen}, output, function=function, axes=[1])
         sizes = [x.sizes[i] for i in order]
-        result = builder.elementwise(combination, x.transposed(order), builder.reshaped(reduced, sizes))
-        return result.transposed([order.index(i) for i in range(len(order))])
+        result = builder.elementwise(combination, x.transpose(order), builder.reshape(reduced, sizes))
+        return result.transpose([order.index(i) for i in range(len(order))])
 
     return convert
 
@@ -420,8 +420,8 @@ def _scatter(
 def _is_at(builder: Builder, coordinates: View, sizes: Sequence[int]) -> View:
     """Whether coordinates {batch, updates, dimension} name each place of these sizes; adds a third axis of places."""
     *rows, count = coordinates.sizes
-    own = builder.local_constant(np.indices(sizes).reshape(count, -1).T, coordinates.dtype)
-    return _are_equal(builder, builder.reshaped(coordinates, (*rows, 1, count)), own)
+    places = builder.local_constant(np.indices(sizes).reshape(count, -1).T, coordinates.dtype)
+    return _are_equal(builder, builder.reshape(coordinates, (*rows, 1, count)), places)
 
 
 def _lowest(dtype: np.dtype[Any]) -> float:
@@ -451,12 +451,12 @@ def _dot_general(builder: Builder, params: Any, outputs: Sequence[Output], a: Vi
         return math.prod(view.sizes[i] for i in axes)
 
     batch, inner = [a.sizes[i] for i in a_batch], count(a, a_summed)
-    left = builder.reshaped(a.transposed([*a_batch, *a_rest, *a_summed]), [*batch, count(a, a_rest), inner])
-    right = builder.reshaped(b.transposed([*b_batch, *b_summed, *b_rest]), [*batch, inner, count(b, b_rest)])
+    left = builder.reshape(a.transpose([*a_batch, *a_rest, *a_summed]), [*batch, count(a, a_rest), inner])
+    right = builder.reshape(b.transpose([*b_batch, *b_summed, *b_rest]), [*batch, inner, count(b, b_rest)])
     dtype, sizes = outputs[0]
     left, right = builder.cast(left, dtype), builder.cast(right, dtype)
     result = product(builder, directml.GemmDesc, left, right, dtype, {}, {}, **PLAIN_PRODUCT)
-    return builder.reshaped(result, sizes)
+    return builder.reshape(result, sizes)
 
 
 PLAIN_PRODUCT: dict[str, Any] = {"trans_a": 0, "trans_b": 0, "alpha": 1.0, "beta": 1.0}

@@ -37,10 +37,10 @@ class View:
         steps = zip(self.sizes, self.strides, packed_strides(self.sizes), strict=True)
         return all(size == 1 or stride == packed for size, stride, packed in steps)
 
-    def transposed(self, axes: Sequence[int]) -> "View":
+    def transpose(self, axes: Sequence[int]) -> "View":
         return replace(self, sizes=tuple(self.sizes[i] for i in axes), strides=tuple(self.strides[i] for i in axes))
 
-    def placed(self, sizes: Sequence[int], axes: Sequence[int]) -> "View":
+    def place(self, sizes: Sequence[int], axes: Sequence[int]) -> "View":
         """Broadcasts like `lax.broadcast_in_dim`: dimension `i` becomes `axes[i]`, and others repeat elements."""
         strides = [0] * len(sizes)
         for axis, size, stride in zip(axes, self.sizes, self.strides, strict=True):
@@ -49,9 +49,9 @@ class View:
 
     def broadcast(self, sizes: Sequence[int]) -> "View":
         """Broadcasts like NumPy."""
-        return self.placed(sizes, range(len(sizes) - len(self.sizes), len(sizes)))
+        return self.place(sizes, range(len(sizes) - len(self.sizes), len(sizes)))
 
-    def reshaped(self, sizes: Sequence[int]) -> "View | None":
+    def reshape(self, sizes: Sequence[int]) -> "View | None":
         """Reshapes the view; None if no strides can express the result."""
         if 0 in sizes:
             return replace(self, sizes=tuple(sizes), strides=packed_strides(tuple(sizes)))

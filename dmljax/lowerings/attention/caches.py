@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 8
 _ZERO = np.int32(0)  # all indices must have one type
 
 
-def with_new(buffer: Array, new: Array, places: Array) -> Array:
+def write_new(buffer: Array, new: Array, places: Array) -> Array:
     """Returns `buffer` (batch, heads, positions, size) with `new` from `places` (batch,) on, as far as there is room.
 
     On a TPU, XLA changes a buffer's layout for a scatter and back, unless its rows fill 128 lanes: with two layers of
@@ -28,14 +28,14 @@ def with_new(buffer: Array, new: Array, places: Array) -> Array:
 
 
 def _at_once(buffer: Array, new: Array, places: Array) -> Array:
-    def written(buffer: Array, new: Array, place: Array) -> Array:
+    def write(buffer: Array, new: Array, place: Array) -> Array:
         positions = place + lax.iota(jnp.int32, new.shape[1])
         positions = jnp.where(
             positions < 0, buffer.shape[1], positions
         )  # JAX would count a negative position from the end
         return buffer.at[:, positions].set(new, mode="drop", unique_indices=True)
 
-    return jax.vmap(written)(buffer, new, places)
+    return jax.vmap(write)(buffer, new, places)
 
 
 @jax.custom_jvp
@@ -45,7 +45,7 @@ def _one_by_one(buffer: Array, new: Array, places: Array) -> Array:
 
 
 @_one_by_one.defjvp
-def _derived(primals: Any, tangents: Any) -> Any:
+def _one_by_one_jvp(primals: Any, tangents: Any) -> Any:
     return _one_by_one(*primals), _at_once(tangents[0], tangents[1], primals[2])
 
 
@@ -57,18 +57,18 @@ def _row_by_row(buffer: Array, new: Array, places: Array) -> Array:
     rows, count = jnp.argsort(~has_room).astype(jnp.int32), jnp.sum(has_room, dtype=jnp.int32)
     at_once = min(_ROWS_AT_ONCE, batch)
 
-    def written(step: Array, buffer: Array) -> Array:
+    def write(step: Array, buffer: Array) -> Array:
         for i in range(at_once):
             row = rows[jnp.minimum(step * at_once + i, count - 1)]
             of_row = lax.dynamic_slice_in_dim(new, row, 1)
             buffer = lax.dynamic_update_slice(buffer, of_row, (row, _ZERO, places[row], _ZERO))
         return buffer
 
-    return cast(Array, lax.fori_loop(0, (count + at_once - 1) // at_once, written, buffer))
+    return cast(Array, lax.fori_loop(0, (count + at_once - 1) // at_once, write, buffer))
 
 
 @_row_by_row.def_vmap
-def _folded(count: int, are_batched: Any, *arrays: Array) -> tuple[Array, bool]:
+def _batch(count: int, are_batched: Any, *arrays: Array) -> tuple[Array, bool]:
     every = [
         x if is_batched else jnp.broadcast_to(x, (count, *x.shape))
         for x, is_batched in zip(arrays, are_batched, strict=True)

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import is_symbolic, replaced
+from dmljax.foundation.dimensions import is_symbolic, replace_at
 from dmljax.foundation.precision import Precision
-from dmljax.foundation.sharding import may_be_sharded, varying_alike
+from dmljax.foundation.sharding import may_be_sharded, vary_alike
 from dmljax.lowerings.attention import fused as fused_attention
 from dmljax.lowerings.platform import choose
 from dmljax.types import widened
@@ -66,15 +66,15 @@ def attention(
     chips = fitting if fitting and min(scores[-2:]) >= _FEWEST_IN_KERNELS else []  # none for open sizes
     in_rows = ("query", *(_PASSED if keys_in_rows else ()))
     if axis_name is not None:
-        arrays |= {"key": _joined(keys, -2), "value": _joined(values, -2)}
+        arrays |= {"key": _join(keys, -2), "value": _join(values, -2)}
         return _among_devices(axis_name, precision, chips, in_rows, arrays)
     on_cpu, at_once = partial(_in_parts, precision), partial(_at_once, precision, keys_in_rows)
     # The checkpoint keeps no scores for the derivative; a CPU keeps them unless it works in blocks. Within one program,
     # XLA reuses the scores.
     elsewhere = jax.checkpoint(at_once, prevent_cse=False)
-    if _exceed(_MOST_ON_CPU, *scores):
+    if _exceeds(_MOST_ON_CPU, *scores):
         on_cpu = partial(_in_blocks, on_cpu, _MOST_ON_CPU, is_one_by_one=not may_be_sharded(keys[0]))
-    if _exceed(_MOST_ELSEWHERE, *scores):
+    if _exceeds(_MOST_ELSEWHERE, *scores):
         elsewhere = partial(_in_blocks, at_once, _MOST_ELSEWHERE)
     kernels: dict[str, Any] = {chip: partial(_in_kernel, elsewhere, chip, in_rows) for chip in chips}
     if "gpu" in {*fitting} - {*chips} and keys_in_rows and (count := _shares(scores[-1])) > 1:
@@ -86,7 +86,7 @@ def attention(
 R = TypeVar("R")  # an array, or a tree of arrays
 S = TypeVar("S")  # likewise
 Arrays = dict[str, Array]  # by the names of the arguments above
-Way = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # takes keys and values as sequences of arrays
+Formula = Callable[[Arrays, Sequence[Array], Sequence[Array]], Array]  # takes keys and values as sequences of arrays
 
 
 # Kernels
@@ -123,17 +123,22 @@ def _fits_kernel(
 
 
 def _in_kernel(
-    formula: Way, chip: str, in_rows: tuple[str, ...], arrays: Arrays, keys: Sequence[Array], values: Sequence[Array]
+    formula: Formula,
+    chip: str,
+    in_rows: tuple[str, ...],
+    arrays: Arrays,
+    keys: Sequence[Array],
+    values: Sequence[Array],
 ) -> Array:
     """Computes attention in one kernel, which rounds the weights of 16-bit values to 16 bits."""
     dtype = arrays["query"].dtype
-    operands = _operands(arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)})
+    operands = _operands(arrays | {"key": _join(keys, -2), "value": _join(values, -2)})
 
     def of_operands(operands: Arrays) -> Array:
         return formula(operands, [operands["key"]], [operands["value"]]).astype(dtype)
 
-    way = fused_attention.Way(chip, tuple(operands), in_rows, of_operands)
-    return fused_attention.fused_attention(way, operands).astype(widened(dtype))
+    spec = fused_attention.AttentionSpec(chip, tuple(operands), in_rows, of_operands)
+    return fused_attention.fused_attention(spec, operands).astype(widened(dtype))
 
 
 def _operands(arrays: Arrays) -> Arrays:
@@ -172,11 +177,11 @@ def _in_shares(
     A GPU's products would transpose keys and values whose heads lie beside each other: one token of 8 sequences with
     4,096 keys each moves 425 MB by the formula, and 141 MB so, of which keys and values are 134 MB.
     """
-    operands = _operands(arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)})
+    operands = _operands(arrays | {"key": _join(keys, -2), "value": _join(values, -2)})
     batch, size = operands["query"].shape[0], operands["key"].shape[3] // count
     first = (np.arange(batch * count, dtype=np.int32) % count * size).reshape(-1, 1, 1, 1, 1)
 
-    def shared(name: str, x: Array) -> Array:
+    def share(name: str, x: Array) -> Array:
         """The operand with the shares as batches."""
         if name in ("scale", "added", "fill"):
             return x
@@ -185,10 +190,10 @@ def _in_shares(
         if axis is None:
             x = jnp.repeat(x, count, 0)
             return x - first if name in ("begin", "end") else x
-        parts = jnp.moveaxis(x.reshape(replaced(x.shape, axis, count, size)), axis, 1)
+        parts = jnp.moveaxis(x.reshape(replace_at(x.shape, axis, count, size)), axis, 1)
         return parts.reshape(batch * count, *parts.shape[2:])
 
-    sums = _sums_in_kernel("gpu", precision, in_rows, {name: shared(name, x) for name, x in operands.items()})
+    sums = _sums_in_kernel("gpu", precision, in_rows, {name: share(name, x) for name, x in operands.items()})
     highest, weight, total = (x.reshape(batch, count, *x.shape[1:]) for x in sums)
     factors = jnp.exp(highest - _finite(jnp.max(highest, 1, keepdims=True)))
     return jnp.sum(total * factors, 1) / jnp.sum(weight * factors, 1)
@@ -202,7 +207,7 @@ def _at_once(
 ) -> Array:
     """Computes attention in the form that XLA fuses best on a GPU and a TPU."""
     multiply = partial(jnp.einsum, precision=precision)
-    query, key, value = arrays["query"], _joined(keys, -2), _joined(values, -2)
+    query, key, value = arrays["query"], _join(keys, -2), _join(values, -2)
     of_scores, of_values = "...qd,...kd->...qk", "...qk,...kd->...qd"
     if keys_in_rows:
         # Callers transpose arrays with positions second, and XLA cancels the two transpositions. Without this, JAX
@@ -210,9 +215,9 @@ def _at_once(
         # cache: with this, a decoding step on an H100 would move its values three times.
         query, key, value = (jnp.moveaxis(x, -2, 1) for x in (query, key, value))
         of_scores, of_values = "bq...d,bk...d->b...qk", "b...qk,bk...d->bq...d"
-    scores = _scores(_multiplied(partial(multiply, of_scores), query, key), arrays)
+    scores = _scores(_multiply(partial(multiply, of_scores), query, key), arrays)
     weights = jax.nn.softmax(scores, -1).astype(value.dtype)  # 16-bit factors stay so, as in JAX's attention
-    result = _multiplied(partial(multiply, of_values), weights, value)
+    result = _multiply(partial(multiply, of_values), weights, value)
     return jnp.moveaxis(result, 1, -2) if keys_in_rows else result
 
 
@@ -222,27 +227,28 @@ def _in_parts(precision: Any, arrays: Arrays, keys: Sequence[Array], values: Seq
     With 1,023 past positions of 12 heads in a batch of 8, a step takes 23 ms on a CPU of two cores, and 53 ms with the
     copy.
     """
-    scores = _scores(_joined([_product(arrays["query"], key.mT, precision) for key in keys], -1), arrays)
-    powers = jnp.exp(scores - lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
+    scores = _scores(_join([_product(arrays["query"], key.mT, precision) for key in keys], -1), arrays)
+    # Probs before their division by the sum
+    probs = jnp.exp(scores - lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
     parts, first = [], 0
     for value in values:
-        some = lax.slice_in_dim(powers, first, first + value.shape[-2], axis=-1)
+        some = lax.slice_in_dim(probs, first, first + value.shape[-2], axis=-1)
         parts.append(_product(some, value, precision))
         first += value.shape[-2]
     total = functools.reduce(jnp.add, parts)
-    return total if powers.shape[-1] == 0 else total / jnp.sum(powers, -1, keepdims=True)
+    return total if probs.shape[-1] == 0 else total / jnp.sum(probs, -1, keepdims=True)
 
 
-def _joined(arrays: Sequence[Array], axis: int) -> Array:
+def _join(arrays: Sequence[Array], axis: int) -> Array:
     return jnp.concatenate(arrays, axis) if len(arrays) > 1 else arrays[0]
 
 
 def _product(a: Array, b: Array, precision: Any) -> Array:
     """`a @ b`, in at least float32."""
-    return _multiplied(partial(jnp.matmul, precision=precision), a, b)
+    return _multiply(partial(jnp.matmul, precision=precision), a, b)
 
 
-def _multiplied(multiply: Callable[..., Array], a: Array, b: Array) -> Array:
+def _multiply(multiply: Callable[..., Array], a: Array, b: Array) -> Array:
     """Calls `multiply(a, b)` in at least float32, after converting both factors to it if their types differ."""
     wide = widened(a.dtype)
     if a.dtype != b.dtype:
@@ -256,12 +262,12 @@ def _scores(products: Array, arrays: Arrays) -> Array:
     if "bias" in arrays:
         scores += arrays["bias"].astype(scores.dtype)
     position = lax.broadcasted_iota(np.int32, (1,) * (scores.ndim - 1) + scores.shape[-1:], scores.ndim - 1)
-    seen = [arrays["is_seen"]] if "is_seen" in arrays else []
-    seen += [position >= arrays["begin"]] if "begin" in arrays else []
-    seen += [position < arrays["end"]] if "end" in arrays else []
-    if not seen:
+    conditions = [arrays["is_seen"]] if "is_seen" in arrays else []
+    conditions += [position >= arrays["begin"]] if "begin" in arrays else []
+    conditions += [position < arrays["end"]] if "end" in arrays else []
+    if not conditions:
         return scores
-    is_seen = functools.reduce(jnp.logical_and, seen)
+    is_seen = functools.reduce(jnp.logical_and, conditions)
     if "fill" in arrays:
         return jnp.where(is_seen, scores, arrays["fill"])
     added = arrays["added"]
@@ -283,13 +289,13 @@ _MOST_QUERIES = 512  # in a block
 _ALONG_QUERIES = ("query", "bias", "is_seen", "begin", "end", "highest")
 
 
-def _exceed(most: int, *sizes: int) -> bool:
+def _exceeds(most: int, *sizes: int) -> bool:
     """Whether the product of the sizes is known to exceed `most`."""
     return not any(map(is_symbolic, sizes)) and math.prod(sizes) > most
 
 
 def _in_blocks(
-    way: Way,
+    formula: Formula,
     most: int,
     arrays: Arrays,
     keys: Sequence[Array],
@@ -298,11 +304,11 @@ def _in_blocks(
     is_one_by_one: bool = False,
 ) -> Array:
     """Computes attention in blocks of queries with at most `most` scores, with all heads at once or in turn."""
-    arrays = arrays | {"key": _joined(keys, -2), "value": _joined(values, -2)}
+    arrays = arrays | {"key": _join(keys, -2), "value": _join(values, -2)}
 
     @jax.checkpoint  # so that the derivative computes a block again instead of keeping it
     def of_block(block: Arrays) -> Array:
-        return way(block, [block["key"]], [block["value"]])
+        return formula(block, [block["key"]], [block["value"]])
 
     of_all = partial(_over_queries, of_block, most)
     axes = [axis for axis in range(-arrays["key"].ndim, -2) if arrays["key"].shape[axis] > 1] if is_one_by_one else []
@@ -332,11 +338,11 @@ def _over_queries(of_block: Callable[[Arrays], R], most: int, arrays: Arrays) ->
         if name in arrays and arrays[name].shape[-2] > 1
     }
 
-    def joined(results: Array) -> Array:
+    def join(results: Array) -> Array:
         rows = jnp.moveaxis(results, 0, -3)
         return lax.slice_in_dim(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1]), 0, whole, axis=-2)
 
-    return cast(R, jax.tree.map(joined, lax.map(lambda some: of_block(arrays | some), blocks)))
+    return cast(R, jax.tree.map(join, lax.map(lambda some: of_block(arrays | some), blocks)))
 
 
 def _blocks_of(x: Array, axis: int, size: int) -> Array:
@@ -345,7 +351,7 @@ def _blocks_of(x: Array, axis: int, size: int) -> Array:
     count = -(-x.shape[axis] // size)
     filling = [(0, count * size - x.shape[axis] if i == axis else 0) for i in range(x.ndim)]
     filled = jnp.pad(x, filling, mode="edge")
-    return jnp.moveaxis(filled.reshape(replaced(x.shape, axis, count, size)), axis, 0)
+    return jnp.moveaxis(filled.reshape(replace_at(x.shape, axis, count, size)), axis, 0)
 
 
 # Sums over some of the keys, which add up to the attention to all
@@ -368,9 +374,9 @@ def _sums_of_block(precision: Any, arrays: Arrays) -> _Sums:
     """Sums over the keys in `arrays` by the formula, with "highest", if present, as the highest score."""
     scores = _scores(_product(arrays["query"], arrays["key"].mT, precision), arrays)
     highest = arrays.get("highest", lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-np.inf)))
-    powers = jnp.exp(scores - _finite(highest))
-    total = _product(powers, arrays["value"], precision)
-    return _Sums(highest, jnp.sum(powers, -1, keepdims=True), total)
+    probs = jnp.exp(scores - _finite(highest))
+    total = _product(probs, arrays["value"], precision)
+    return _Sums(highest, jnp.sum(probs, -1, keepdims=True), total)
 
 
 def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> _Sums:
@@ -381,11 +387,11 @@ def _sums_in_kernel(chip: str, precision: Any, in_rows: tuple[str, ...], operand
     return _Sums(highest, *(jnp.where(is_empty, jnp.zeros_like(x), x) for x in (weight, result * weight)))
 
 
-def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.Way:
+def _part(chip: str, precision: Any, in_rows: tuple[str, ...], operands: Arrays) -> fused_attention.AttentionSpec:
     def formula(operands: Arrays) -> tuple[Array, ...]:
         return tuple(_sums_of_block(precision, operands))
 
-    return fused_attention.Way(chip, tuple(operands), in_rows, formula, is_part=True)
+    return fused_attention.AttentionSpec(chip, tuple(operands), in_rows, formula, is_part=True)
 
 
 def _no_sums(arrays: Arrays) -> _Sums:
@@ -416,22 +422,22 @@ class _Ring(NamedTuple):
     precision: Any
     most: int  # scores that a device computes at once by the formula
     chip: str | None = None  # whose kernel computes the sums
-    in_rows: tuple[str, ...] = ()  # as in `fused_attention.Way`
+    in_rows: tuple[str, ...] = ()  # as in `fused_attention.AttentionSpec`
 
     def walk(self, step: Callable[[S, Array, R], tuple[S, R]], state: S, passed: R) -> tuple[S, R]:
         """Calls `step` for each device of the ring, with the state, the device's index, and what that device passed on.
 
         `step` returns the next state and what to pass on. At the end, each device has what it began with.
         """
-        count, own = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
-        onward = [(i, (i + 1) % count) for i in range(count)]
+        count, device = lax.axis_size(self.axis_name), lax.axis_index(self.axis_name)
+        onward = [(index, (index + 1) % count) for index in range(count)]
 
-        def one_step(i: Array, carried: tuple[S, R]) -> tuple[S, R]:
+        def pass_on(index: Array, carried: tuple[S, R]) -> tuple[S, R]:
             state, passed = carried
-            state, passed = step(state, (own - i) % count, passed)
+            state, passed = step(state, (device - index) % count, passed)
             return state, lax.ppermute(passed, self.axis_name, onward)
 
-        return cast(tuple[S, R], lax.fori_loop(0, count, one_step, (state, passed)))
+        return cast(tuple[S, R], lax.fori_loop(0, count, pass_on, (state, passed)))
 
     def sums(self, arrays: Arrays, device: Array) -> _Sums:
         """Sums over the keys in `arrays`, which come from `device`."""
@@ -441,31 +447,29 @@ class _Ring(NamedTuple):
             return cast(_Sums, _over_queries(of_block, self.most, arrays))
         return _sums_in_kernel(self.chip, self.precision, self.in_rows, _operands(arrays))
 
-    def slopes(
-        self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, slope: Array
-    ) -> Arrays:
+    def grads(self, floats: Arrays, others: Arrays, device: Array, of_all: _Sums, result: Array, grad: Array) -> Arrays:
         """Returns the derivatives by `floats` due to its keys, which come from `device`.
 
         `of_all` and `result` cover the keys of all devices.
         """
         if self.chip is None:
-            # The result is a quotient of two sums over all keys, so each block's part of a sum has the sum's slope.
-            of_weight = -jnp.sum(slope * result, -1, keepdims=True) / of_all.weight
-            slopes = _Sums(jnp.zeros_like(of_all.highest), of_weight, slope / of_all.weight)
+            # The result is a quotient of two sums over all keys, so each block's part of a sum has the sum's gradient.
+            of_weight = -jnp.sum(grad * result, -1, keepdims=True) / of_all.weight
+            grads_of_sums = _Sums(jnp.zeros_like(of_all.highest), of_weight, grad / of_all.weight)
             others = others | {"highest": of_all.highest}
-            _, pulled = jax.vjp(lambda floats: self.sums(floats | others, device), floats)
-            return cast(Arrays, pulled(slopes)[0])
+            _, vjp = jax.vjp(lambda floats: self.sums(floats | others, device), floats)
+            return cast(Arrays, vjp(grads_of_sums)[0])
 
-        def moving(floats: Arrays) -> tuple[Arrays, Arrays]:
+        def operands_of(floats: Arrays) -> tuple[Arrays, Arrays]:
             operands = _operands(_of_keys(floats | others, device))
             return {name: operands[name] for name in floats}, operands
 
-        some, pulled, operands = jax.vjp(moving, floats, has_aux=True)
+        some, vjp, operands = jax.vjp(operands_of, floats, has_aux=True)
         lse = jnp.concatenate([of_all.highest, jnp.log(of_all.weight)], -1)
-        slope = slope.astype(operands["query"].dtype)  # exact: the result was rounded to this type
-        way = _part(self.chip, self.precision, self.in_rows, operands)
-        found = fused_attention.slopes_of_part(way, operands, tuple(some), result, lse, slope)
-        return cast(Arrays, pulled({name: x.astype(some[name].dtype) for name, x in found.items()})[0])
+        grad = grad.astype(operands["query"].dtype)  # exact: the result was rounded to this type
+        spec = _part(self.chip, self.precision, self.in_rows, operands)
+        grads = fused_attention.grads_of_part(spec, operands, tuple(some), result, lse, grad)
+        return cast(Arrays, vjp({name: x.astype(some[name].dtype) for name, x in grads.items()})[0])
 
 
 def _of_keys(arrays: Arrays, device: Array) -> Arrays:
@@ -489,9 +493,9 @@ def _among_devices(
         chip: partial(_in_ring, elsewhere._replace(chip=chip, in_rows=in_rows)) for chip in chips
     }
     # Each device gets its own blocks, even of an array that all of them share.
-    floats, others = _apart(varying_alike(arrays, lax.axis_index(axis_name)))
-    ways = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
-    result: Array = choose(floats, others, **ways)
+    floats, others = _apart(vary_alike(arrays, lax.axis_index(axis_name)))
+    by_platform = {"cpu": partial(_in_ring, on_cpu), "default": partial(_in_ring, elsewhere)} | kernels
+    result: Array = choose(floats, others, **by_platform)
     return result
 
 
@@ -512,13 +516,13 @@ def _forward(ring: _Ring, floats: Arrays, others: Arrays) -> tuple[Array, Any]:
     return result, (floats, others, sums, result)
 
 
-def _backward(ring: _Ring, kept: Any, slope: Array) -> tuple[Arrays, None]:
-    floats, others, sums, result = kept
+def _backward(ring: _Ring, residuals: Any, grad: Array) -> tuple[Arrays, None]:
+    floats, others, sums, result = residuals
     at_home = {name: x for name, x in floats.items() if name not in _PASSED}
 
     def step(state: Arrays, device: Array, passed: Any) -> tuple[Arrays, Any]:
         block, summed = passed
-        more = ring.slopes(at_home | block, others, device, sums, result, slope)
+        more = ring.grads(at_home | block, others, device, sums, result, grad)
         added = {name: x + more[name].astype(x.dtype) for name, x in (state | summed).items()}
         return {name: added[name] for name in state}, (block, {name: added[name] for name in summed})
 

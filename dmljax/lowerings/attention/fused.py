@@ -23,7 +23,7 @@ from dmljax.lowerings.kernels import primitives
 Arrays = dict[str, Array]  # by name
 
 
-class Way(NamedTuple):
+class AttentionSpec(NamedTuple):
     """How attention is computed, except for the arrays."""
 
     chip: str  # "gpu" or "tpu"
@@ -33,7 +33,7 @@ class Way(NamedTuple):
     is_part: bool = False  # whether other keys follow, so that results are in float32 and the lse counts
 
     def dtype(self, of_operand: Any) -> Any:
-        """The type of a result or of the slopes by an operand."""
+        """The type of a result or of the gradient by an operand."""
         return np.dtype(np.float32) if self.is_part else of_operand
 
     def operands(self, arrays: Sequence[Any]) -> dict[str, Any]:
@@ -41,33 +41,42 @@ class Way(NamedTuple):
 
     def results_in_rows(self) -> list[str]:
         """The names of all arrays whose heads lie in rows: results lie like the operands that they belong to."""
-        return [*self.in_rows, *(f"by_{name}" for name in self.in_rows), "result", "slope"]
+        return [*self.in_rows, *(GRADS[name] for name in self.in_rows), "result", "grad"]
 
 
-def fused_attention(way: Way, operands: Arrays) -> Array:
+def fused_attention(spec: AttentionSpec, operands: Arrays) -> Array:
     """Attention with the type of the queries."""
-    return cast(Array, _attend.bind(*operands.values(), way=way, has_lse=False, marker=primitives.marker())[0])
+    return cast(Array, _attend.bind(*operands.values(), spec=spec, has_lse=False, marker=primitives.marker())[0])
 
 
-def part_of_attention(way: Way, operands: Arrays) -> tuple[Array, Array]:
+def part_of_attention(spec: AttentionSpec, operands: Arrays) -> tuple[Array, Array]:
     """Computes attention to some of the keys, and the logarithm of the sum of exp(score) for each query.
 
     The logarithm is the sum of two elements: the highest score, and the logarithm of the sum of exp(score - highest).
-    If all scores are -inf, the highest is, too, and the other has no meaning. `way.formula` computes each query's
+    If all scores are -inf, the highest is, too, and the other has no meaning. `spec.formula` computes each query's
     highest score, or takes "highest" for it, and two sums: of exp(score - highest), and of the values times that.
     """
-    result, lse = _attend.bind(*operands.values(), way=way, has_lse=True, marker=primitives.marker())
+    result, lse = _attend.bind(*operands.values(), spec=spec, has_lse=True, marker=primitives.marker())
     return result, lse
 
 
-def slopes_of_part(
-    way: Way, operands: Arrays, moving: tuple[str, ...], result: Array, lse: Array, slope: Array
+def grads_of_part(
+    spec: AttentionSpec, operands: Arrays, wrt: tuple[str, ...], result: Array, lse: Array, grad: Array
 ) -> Arrays:
-    """The slopes by the operands that `moving` names, from the result, its lse and its slope for all keys."""
-    found = _pull.bind(*operands.values(), result, lse, slope, way=way, moving=moving, marker=primitives.marker())
-    return {name: _sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)}
+    """The gradients by the operands that `wrt` names, from the result, its lse and its gradient for all keys."""
+    grads = _vjp.bind(*operands.values(), result, lse, grad, spec=spec, wrt=wrt, marker=primitives.marker())
+    return {name: _sum_to(x, operands[name].shape) for name, x in zip(wrt, grads, strict=True)}
 
 
+# The names of the gradients by the operands
+GRADS = {
+    "query": "dq",
+    "key": "dk",
+    "value": "dv",
+    "bias": "dbias",
+    "scale": "dscale",
+    "added": "dadded",
+}
 _SHARED = ("bias", "is_seen", "begin", "end", "scale", "added", "fill")  # operands that all batches may share
 _NUMBERS = ("scale", "added", "fill")  # operands whose derivatives are sums over everything
 
@@ -75,75 +84,77 @@ _NUMBERS = ("scale", "added", "fill")  # operands whose derivatives are sums ove
 # The result, and with `has_lse` the two summands of the logarithm of the sum of exp(score) for each query
 
 
-def _types_of_results(*types: Any, way: Way, has_lse: bool, marker: Any = None) -> list[Any]:
-    operands = way.operands(types)
+def _attend_types(*types: Any, spec: AttentionSpec, has_lse: bool, marker: Any = None) -> list[Any]:
+    operands = spec.operands(types)
     query, shape = operands["query"], operands["query"].shape[:-1]
-    dtype = way.dtype(query.dtype)
+    dtype = spec.dtype(query.dtype)
     result = query.update(shape=(*shape, operands["value"].shape[-1]), dtype=dtype, weak_type=False)
     lse = query.update(shape=(*shape, 2), dtype=np.dtype(np.float32), weak_type=False)
     return [result, lse][: 1 + has_lse]
 
 
-def _attended(*arrays: Array, way: Way, has_lse: bool, interpret: bool) -> list[Array]:
+def _attend_in_kernel(*arrays: Array, spec: AttentionSpec, has_lse: bool, interpret: bool) -> list[Array]:
     from dmljax.lowerings.kernels import attention as attention_kernels  # slow to import
 
-    operands = _readable(way.operands(arrays))
+    operands = _with_bytes(spec.operands(arrays))
     *shape, _ = operands["query"].shape
-    types = {"result": jax.ShapeDtypeStruct((*shape, operands["value"].shape[-1]), way.dtype(operands["query"].dtype))}
+    types = {"result": jax.ShapeDtypeStruct((*shape, operands["value"].shape[-1]), spec.dtype(operands["query"].dtype))}
     types |= {"lse": jax.ShapeDtypeStruct((*shape, 2), np.float32)} if has_lse else {}
-    results = attention_kernels.FORWARD[way.chip](operands, types, way.results_in_rows(), interpret)
+    results = attention_kernels.FORWARD[spec.chip](operands, types, spec.results_in_rows(), interpret)
     return [results[name] for name in types]
 
 
-def _attended_by_formula(*arrays: Array, way: Way, has_lse: bool, marker: Any = None) -> list[Array]:
+def _attend_by_formula(*arrays: Array, spec: AttentionSpec, has_lse: bool, marker: Any = None) -> list[Array]:
     """Likewise, with an lse that nothing reads unless this is a part."""
-    operands = way.operands(arrays)
-    if way.is_part:
-        highest, weight, total = way.formula(operands)
+    operands = spec.operands(arrays)
+    if spec.is_part:
+        highest, weight, total = spec.formula(operands)
         weight = jnp.where(weight == 0, jnp.ones_like(weight), weight)  # all scores are -inf
         return [total / weight, jnp.concatenate([highest, jnp.log(weight)], -1)]
     lse = jnp.zeros((*operands["query"].shape[:-1], 2), np.float32)
-    return [way.formula(operands), lse][: 1 + has_lse]
+    return [spec.formula(operands), lse][: 1 + has_lse]
 
 
-def _readable(operands: Arrays) -> Arrays:
+def _with_bytes(operands: Arrays) -> Arrays:
     """Converts booleans to bytes, because kernels do not read booleans."""
     return {name: x.astype(np.int8) if x.dtype == bool else x for name, x in operands.items()}
 
 
-def _derived(primals: Sequence[Any], tangents: Sequence[Any], *, way: Way, has_lse: bool, marker: Any) -> Any:
-    if way.is_part:
-        parameters = {"way": way, "has_lse": has_lse, "marker": marker}
-        return primitives.derived_by_formula(_attend, _attended_by_formula, primals, tangents, **parameters)
-    result, lse = _attend.bind(*primals, way=way, has_lse=True, marker=marker)
-    moving = {name: x for name, x in way.operands(tangents).items() if type(x) is not ad.Zero}
-    (tangent,) = _move.bind(*primals, result, lse, *moving.values(), way=way, moving=tuple(moving))
+def _attend_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, spec: AttentionSpec, has_lse: bool, marker: Any
+) -> Any:
+    if spec.is_part:
+        parameters = {"spec": spec, "has_lse": has_lse, "marker": marker}
+        return primitives.jvp_by_formula(_attend, _attend_by_formula, primals, tangents, **parameters)
+    result, lse = _attend.bind(*primals, spec=spec, has_lse=True, marker=marker)
+    wrt = {name: x for name, x in spec.operands(tangents).items() if type(x) is not ad.Zero}
+    (tangent,) = _jvp.bind(*primals, result, lse, *wrt.values(), spec=spec, wrt=tuple(wrt))
     # Only derivatives read the lse, and theirs do not go through it.
     count = 1 + has_lse
     return [result, lse][:count], [tangent, ad.Zero(jax.typeof(lse).to_tangent_aval())][:count]
 
 
-# The tangent of the result: linear in the tangents of the operands that `moving` names, which follow result and lse
+# The tangent of the result: linear in the tangents of the operands that `wrt` names, which follow `result` and `lse`
 
 
-def _types_of_tangent(*types: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
-    return _types_of_results(*types, way=way, has_lse=False)
+def _jvp_types(*types: Any, spec: AttentionSpec, wrt: tuple[str, ...]) -> list[Any]:
+    return _attend_types(*types, spec=spec, has_lse=False)
 
 
-def _moved(*arrays: Array, way: Way, moving: tuple[str, ...]) -> list[Array]:
-    operands, tangents = way.operands(arrays), dict(zip(moving, arrays[len(way.names) + 2 :], strict=True))
-    primals = {name: operands[name] for name in moving}
-    return [jax.jvp(lambda some: way.formula(operands | some), (primals,), (tangents,))[1]]
+def _jvp_by_formula(*arrays: Array, spec: AttentionSpec, wrt: tuple[str, ...]) -> list[Array]:
+    operands, tangents = spec.operands(arrays), dict(zip(wrt, arrays[len(spec.names) + 2 :], strict=True))
+    primals = {name: operands[name] for name in wrt}
+    return [jax.jvp(lambda some: spec.formula(operands | some), (primals,), (tangents,))[1]]
 
 
-def _transposed(slopes: Sequence[Any], *arrays: Any, way: Way, moving: tuple[str, ...]) -> list[Any]:
-    known = arrays[: len(way.names) + 2]
-    (slope,) = slopes
-    if type(slope) is ad.Zero:
+def _jvp_transpose(cotangents: Sequence[Any], *arrays: Any, spec: AttentionSpec, wrt: tuple[str, ...]) -> list[Any]:
+    known = arrays[: len(spec.names) + 2]
+    (grad,) = cotangents
+    if type(grad) is ad.Zero:
         return [None] * len(arrays)
-    found = _pull.bind(*known, slope, way=way, moving=moving, marker=primitives.marker())
-    operands = way.operands(known)
-    sums = [_sum_to(x, operands[name].shape) for name, x in zip(moving, found, strict=True)]
+    grads = _vjp.bind(*known, grad, spec=spec, wrt=wrt, marker=primitives.marker())
+    operands = spec.operands(known)
+    sums = [_sum_to(x, operands[name].shape) for name, x in zip(wrt, grads, strict=True)]
     return [None] * len(known) + sums
 
 
@@ -153,70 +164,67 @@ def _sum_to(x: Array, shape: Sequence[int]) -> Array:
     return jnp.sum(x, axes, keepdims=True) if axes else x
 
 
-# The slopes by the operands that `moving` names, from the slope by the result; numbers have one for each head
+# The gradients by the operands that `wrt` names, from the gradient by the result; numbers have one for each head
 
 
-def _type_of_slope(name: str, operands: dict[str, Any]) -> Any:
+def _grad_type(name: str, operands: dict[str, Any]) -> Any:
     query, x = operands["query"], operands[name]
     return query.update(shape=(*query.shape[:3], 1, 1), dtype=x.dtype) if name in _NUMBERS else x
 
 
-def _types_of_slopes(*types: Any, way: Way, moving: tuple[str, ...], marker: Any) -> list[Any]:
-    operands = way.operands(types)
-    slopes = (_type_of_slope(name, operands) for name in moving)
-    return [x.update(dtype=way.dtype(x.dtype), weak_type=False) for x in slopes]
+def _vjp_types(*types: Any, spec: AttentionSpec, wrt: tuple[str, ...], marker: Any) -> list[Any]:
+    operands = spec.operands(types)
+    types_of_grads = (_grad_type(name, operands) for name in wrt)
+    return [x.update(dtype=spec.dtype(x.dtype), weak_type=False) for x in types_of_grads]
 
 
-def _pulled_by_formula(*arrays: Array, way: Way, moving: tuple[str, ...], marker: Any = None) -> list[Array]:
-    operands, slope = way.operands(arrays), arrays[-1]
+def _vjp_by_formula(*arrays: Array, spec: AttentionSpec, wrt: tuple[str, ...], marker: Any = None) -> list[Array]:
+    operands, grad = spec.operands(arrays), arrays[-1]
     heads = operands["query"].shape[:3]
     primals = {
-        name: jnp.broadcast_to(operands[name], (*heads, 1, 1)) if name in _NUMBERS else operands[name]
-        for name in moving
+        name: jnp.broadcast_to(operands[name], (*heads, 1, 1)) if name in _NUMBERS else operands[name] for name in wrt
     }
-    slopes: Any = slope
-    if way.is_part:  # the result is a quotient of two sums
-        result, lse = arrays[len(way.names) : -1]
+    cotangents: Any = grad
+    if spec.is_part:  # the result is a quotient of two sums
+        result, lse = arrays[len(spec.names) : -1]
         operands["highest"], log_of_weight = lse[..., :1], lse[..., 1:]
-        share = slope.astype(np.float32) * jnp.exp(-log_of_weight)
-        slopes = jnp.zeros_like(log_of_weight), -jnp.sum(share * result, -1, keepdims=True), share
-    _, pull = jax.vjp(lambda some: way.formula(operands | some), primals)
-    (found,) = pull(slopes)
-    return [found[name].astype(way.dtype(found[name].dtype)) for name in moving]
+        share = grad.astype(np.float32) * jnp.exp(-log_of_weight)
+        cotangents = jnp.zeros_like(log_of_weight), -jnp.sum(share * result, -1, keepdims=True), share
+    _, vjp = jax.vjp(lambda some: spec.formula(operands | some), primals)
+    (grads,) = vjp(cotangents)
+    return [grads[name].astype(spec.dtype(grads[name].dtype)) for name in wrt]
 
 
-def _pulled(*arrays: Array, way: Way, moving: tuple[str, ...], interpret: bool) -> list[Array]:
+def _vjp_in_kernel(*arrays: Array, spec: AttentionSpec, wrt: tuple[str, ...], interpret: bool) -> list[Array]:
     from dmljax.lowerings.kernels import attention as attention_kernels  # slow to import
 
-    operands = _readable(way.operands(arrays))
-    result, lse, slope = arrays[len(way.names) :]
-    delta = jnp.sum(slope.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
+    operands = _with_bytes(spec.operands(arrays))
+    result, lse, grad = arrays[len(spec.names) :]
+    delta = jnp.sum(grad.astype(np.float32) * result.astype(np.float32), -1, keepdims=True)
     column = jax.ShapeDtypeStruct(delta.shape, delta.dtype)
     types = {
-        f"by_{name}": column
+        GRADS[name]: column
         if name in _NUMBERS
-        else jax.ShapeDtypeStruct(operands[name].shape, way.dtype(operands[name].dtype))
-        for name in moving
+        else jax.ShapeDtypeStruct(operands[name].shape, spec.dtype(operands[name].dtype))
+        for name in wrt
     }
-    operands |= {"lse": lse, "delta": delta, "slope": slope}
-    found = attention_kernels.BACKWARD[way.chip](operands, types, way.results_in_rows(), interpret)
-    return [
-        jnp.sum(found[f"by_{name}"], 3, keepdims=True) if name in _NUMBERS else found[f"by_{name}"] for name in moving
-    ]
+    operands |= {"lse": lse, "delta": delta, "grad": grad}
+    grads = attention_kernels.BACKWARD[spec.chip](operands, types, spec.results_in_rows(), interpret)
+    return [jnp.sum(grads[GRADS[name]], 3, keepdims=True) if name in _NUMBERS else grads[GRADS[name]] for name in wrt]
 
 
 # vmap: all batches in one dimension
 
 
-def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | None], **parameters: Any) -> Any:
-    way: Way = parameters["way"]
-    moving: Collection[str] = parameters.get("moving", ())
-    is_pull = primitive is _pull
-    names = [*way.names, *([] if primitive is _attend else ["result", "lse", *(["slope"] if is_pull else moving)])]
+def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | None], **parameters: Any) -> Any:
+    spec: AttentionSpec = parameters["spec"]
+    wrt: Collection[str] = parameters.get("wrt", ())
+    is_vjp = primitive is _vjp
+    names = [*spec.names, *([] if primitive is _attend else ["result", "lse", *(["grad"] if is_vjp else wrt)])]
     count = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
-    place = way.names.index("query")
+    place = spec.names.index("query")
     batch = arrays[place].shape[0 if axes[place] is None else int(axes[place] == 0)]
-    apart = {name for name, axis in zip(names, axes, strict=True) if axis is not None} | {*moving}
+    apart = {name for name, axis in zip(names, axes, strict=True) if axis is not None} | {*wrt}
 
     def together(name: str, x: Any, axis: int | None) -> Any:
         if name in _SHARED and name not in apart and x.shape[0] == 1:
@@ -227,14 +235,14 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 
     every = [together(name, x, axis) for name, x, axis in zip(names, arrays, axes, strict=True)]
     results = [x.reshape(count, batch, *x.shape[1:]) for x in primitive.bind(*every, **parameters)]
-    if is_pull:
+    if is_vjp:
         shapes = {
             name: x.shape if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
             for name, x, axis in zip(names, arrays, axes, strict=False)
         }
         results = [
             x if name in _NUMBERS or shapes[name][0] == batch else jnp.sum(x, 1, keepdims=True)
-            for name, x in zip(moving, results, strict=True)
+            for name, x in zip(wrt, results, strict=True)
         ]
     return results, [0] * len(results)
 
@@ -242,26 +250,30 @@ def _folded(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | No
 # Lowering
 
 
-def _chip(*, way: Way, moving: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
+def _chip(*, spec: AttentionSpec, wrt: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
     """The chip of the kernel, if any; slopes by a bias, which has an element for each score, or a fill have none."""
-    return None if {"bias", "fill"} & {*moving} else way.chip
+    return None if {"bias", "fill"} & {*wrt} else spec.chip
 
 
 _DIMENSIONS = {
-    **dict.fromkeys(("query", "by_query"), "bhgqd"),
-    **dict.fromkeys(("key", "by_key"), "bhgkd"),
-    **dict.fromkeys(("value", "by_value"), "bhgkv"),
-    **dict.fromkeys(("result", "slope"), "bhgqv"),
+    **dict.fromkeys(("query", "dq"), "bhgqd"),
+    **dict.fromkeys(("key", "dk"), "bhgkd"),
+    **dict.fromkeys(("value", "dv"), "bhgkv"),
+    **dict.fromkeys(("result", "grad"), "bhgqv"),
     "lse": "bhgql",
 }  # and of other arrays "bhgqk"; a dimension of size 1 is none of these
 
 
-def _divided(
-    function: Callable[..., list[Array]], *, way: Way, moving: tuple[str, ...] | None = None, has_lse: bool = False
+def _partition(
+    function: Callable[..., list[Array]],
+    *,
+    spec: AttentionSpec,
+    wrt: tuple[str, ...] | None = None,
+    has_lse: bool = False,
 ) -> Callable[..., Any]:
     """`function` on a mesh of devices."""
-    names = [*way.names, *(() if moving is None else ("result", "lse", "slope"))]
-    results = ["result", "lse"][: 1 + has_lse] if moving is None else [f"by_{name}" for name in moving]
+    names = [*spec.names, *(() if wrt is None else ("result", "lse", "grad"))]
+    results = ["result", "lse"][: 1 + has_lse] if wrt is None else [GRADS[name] for name in wrt]
 
     def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
         ones = (f"x{i}" for i in itertools.count())
@@ -283,18 +295,18 @@ def _divided(
 
         return [*map(sharding, outcomes)], [*map(sharding, operands)]
 
-    return primitives.divided_by(function, rule, shardings)
+    return primitives.partition_by(function, rule, shardings)
 
 
-_attend = primitives.primitive("attention", _types_of_results)
-_move = primitives.primitive("attention_tangent", _types_of_tangent)
-_pull = primitives.primitive("attention_slopes", _types_of_slopes)
-for primitive in (_attend, _move, _pull):
-    batching.primitive_batchers[primitive] = partial(_folded, primitive)
-mlir.register_lowering(_move, mlir.lower_fun(_moved, multiple_results=True))
-primitives.register(_attend, _attended, _attended_by_formula, _divided, _chip)
-primitives.register(_pull, _pulled, _pulled_by_formula, _divided, _chip)
-ad.primitive_jvps[_attend] = _derived
-ad.primitive_jvps[_move] = partial(primitives.derived_by_formula, _move, _moved)
-ad.primitive_jvps[_pull] = partial(primitives.derived_by_formula, _pull, _pulled_by_formula)
-ad.primitive_transposes[_move] = _transposed
+_attend = primitives.primitive("attention", _attend_types)
+_jvp = primitives.primitive("attention_jvp", _jvp_types)
+_vjp = primitives.primitive("attention_vjp", _vjp_types)
+for primitive in (_attend, _jvp, _vjp):
+    batching.primitive_batchers[primitive] = partial(_batch, primitive)
+mlir.register_lowering(_jvp, mlir.lower_fun(_jvp_by_formula, multiple_results=True))
+primitives.register(_attend, _attend_in_kernel, _attend_by_formula, _partition, _chip)
+primitives.register(_vjp, _vjp_in_kernel, _vjp_by_formula, _partition, _chip)
+ad.primitive_jvps[_attend] = _attend_jvp
+ad.primitive_jvps[_jvp] = partial(primitives.jvp_by_formula, _jvp, _jvp_by_formula)
+ad.primitive_jvps[_vjp] = partial(primitives.jvp_by_formula, _vjp, _vjp_by_formula)
+ad.primitive_transposes[_jvp] = _jvp_transpose

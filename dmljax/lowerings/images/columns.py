@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import replaced
-from dmljax.lowerings.images.windows import Slide, Window
+from dmljax.foundation.dimensions import replace_at
+from dmljax.lowerings.images.windows import PaddedWindow, Window
 
 
 def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
@@ -24,15 +24,15 @@ def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple
     )
 
 
-def unfolded(image: Array, windows: Sequence[Window]) -> Array:
-    """The windows of an image as columns; `folded` is its transpose."""
+def unfold_windows(image: Array, windows: Sequence[Window]) -> Array:
+    """The windows of an image as columns; `fold_windows` is its transpose."""
     return (_at_once if _is_small(windows) else _by_dimension)(image, windows)
 
 
-def folded(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
+def fold_windows(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
     """Adds up the columns at the places of their windows in an image."""
     if _is_small(windows):
-        return _added_at_once(columns, image_sizes, windows)
+        return _add_at_once(columns, image_sizes, windows)
     image = jnp.zeros_like(columns, shape=tuple(image_sizes))  # only its type matters
     total: Array = jax.linear_transpose(partial(_by_dimension, windows=windows), image)(columns)[0]
     return total
@@ -42,7 +42,7 @@ def _is_small(windows: Sequence[Window]) -> bool:
     return math.prod(window.size for window in windows) <= _MOST_SLICES
 
 
-def _added_at_once(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
+def _add_at_once(columns: Array, image_sizes: Sequence[int], windows: Sequence[Window]) -> Array:
     """Adds an image for each element of a window; the transpose of `_at_once` takes more kernels on a TPU."""
     parts = columns.reshape(
         *image_sizes[:2], *(window.size for window in windows), *(window.blocks for window in windows)
@@ -76,25 +76,25 @@ def _at_once(image: Array, windows: Sequence[Window]) -> Array:
 
 def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     """Handles one dimension after another, which takes fewer operations."""
-    slides = [window.slide for window in windows]
+    padded_windows = [window.padded for window in windows]
     amounts = [
-        (window.start_padding, slide.length - window.start_padding - window.input_size, 0)
-        for window, slide in zip(windows, slides, strict=True)
+        (window.start_padding, padded_window.length - window.start_padding - window.input_size, 0)
+        for window, padded_window in zip(windows, padded_windows, strict=True)
     ]
-    found = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
-    for slide in reversed(slides):
+    columns = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
+    for padded_window in reversed(padded_windows):
         # The dimensions are: batch, channels, windows of later dimensions, earlier dimensions, this dimension,
         # later counts.
-        found = _stacked(found, len(windows) + 1, slide)
-    return found.reshape(column_sizes(image.shape, windows))
+        columns = _stack(columns, len(windows) + 1, padded_window)
+    return columns.reshape(column_sizes(image.shape, windows))
 
 
 _MOST_SLICES = 32  # stacked at once; more are stacked in two steps, which compile faster
 
 
-def _stacked(input: Array, axis: int, slide: Slide) -> Array:
+def _stack(input: Array, axis: int, window: PaddedWindow) -> Array:
     """The windows along `axis`, whose size becomes their number; the elements of a window are the new dimension 2."""
-    size, stride, dilation, blocks = slide
+    size, stride, dilation, blocks = window
     if size <= _MOST_SLICES:
         length = (blocks - 1) * stride + 1
         starts = [i * dilation for i in range(size)]
@@ -102,9 +102,9 @@ def _stacked(input: Array, axis: int, slide: Slide) -> Array:
     inner = math.isqrt(size - 1) + 1
     outer = -(-size // inner)
     # The last outer step may go beyond the window.
-    beyond = replaced([(0, 0, 0)] * input.ndim, axis, (0, (outer * inner - size) * dilation, 0))
+    beyond = replace_at([(0, 0, 0)] * input.ndim, axis, (0, (outer * inner - size) * dilation, 0))
     whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
-    near = _stacked(whole, axis, Slide(inner, 1, dilation, whole.shape[axis] - (inner - 1) * dilation))
-    far = _stacked(near, axis + 1, Slide(outer, stride, inner * dilation, blocks))
+    near = _stack(whole, axis, PaddedWindow(inner, 1, dilation, whole.shape[axis] - (inner - 1) * dilation))
+    far = _stack(near, axis + 1, PaddedWindow(outer, stride, inner * dilation, blocks))
     merged = far.reshape(*far.shape[:2], outer * inner, *far.shape[4:])
     return lax.slice_in_dim(merged, 0, size, axis=2)

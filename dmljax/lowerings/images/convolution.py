@@ -21,17 +21,17 @@ from jax.lax import PrecisionLike
 
 from dmljax.errors import Unsupported, require
 from dmljax.foundation.checks import INT_MAX
-from dmljax.foundation.dimensions import at_most, is_symbolic, replaced
+from dmljax.foundation.dimensions import at_most, is_symbolic, replace_at
 from dmljax.foundation.open_sizes import fits
 from dmljax.lowerings.images.channels import with_channels_last
-from dmljax.lowerings.images.columns import unfolded
+from dmljax.lowerings.images.columns import unfold_windows
 from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import in_memory, meeting
+from dmljax.lowerings.workarounds import in_memory, overlap
 from dmljax.types import widened
 
 
-class Sliding(NamedTuple):
+class ConvSpec(NamedTuple):
     """How filters slide over an image."""
 
     windows: tuple[Window, ...]
@@ -42,7 +42,7 @@ class Sliding(NamedTuple):
 # Both directions
 
 
-def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool = True) -> Array:
+def convolve(image: Array, filter: Array, spec: ConvSpec, *, is_forward: bool = True) -> Array:
     """Adds up the products of each window of the image with each filter, in float32, or in float64 for float64 inputs.
 
     The result has the type of the sums. If `is_forward` is false, this is the gradient: each element of the image,
@@ -51,27 +51,27 @@ def convolved(image: Array, filter: Array, sliding: Sliding, *, is_forward: bool
     """
     wide, (batch, *_), (first, second, *_) = widened(image.dtype), image.shape, filter.shape
     if 0 in (*image.shape, *filter.shape):
-        space = (window.blocks if is_forward else window.input_size for window in sliding.windows)
-        return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * sliding.group_count, *space))
-    plain = _plain if is_forward else _plain_transposed
+        space = (window.blocks if is_forward else window.input_size for window in spec.windows)
+        return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * spec.group_count, *space))
+    plain = _convolve_forward if is_forward else _convolve_backward
 
     def on_gpu(image: Array, filter: Array) -> Array:
         # Libraries add up in float32 whatever they return. XLA calls them for bfloat16 only if they return it.
-        return plain(image, filter, sliding, sums=image.dtype).astype(wide)
+        return plain(image, filter, spec, sums=image.dtype).astype(wide)
 
     @jax.checkpoint  # save no intermediates for the backward pass
     def on_cpu(image: Array, filter: Array) -> Array:
-        of_cpu = _on_cpu if is_forward else partial(_plain_transposed, sums=wide, is_on_cpu=True)
-        return of_cpu(image.astype(wide), filter.astype(wide), sliding)
+        of_cpu = _convolve_on_cpu if is_forward else partial(_convolve_backward, sums=wide, is_on_cpu=True)
+        return of_cpu(image.astype(wide), filter.astype(wide), spec)
 
-    result: Array = choose(image, filter, cpu=on_cpu, gpu=on_gpu, default=partial(plain, sliding=sliding, sums=wide))
+    result: Array = choose(image, filter, cpu=on_cpu, gpu=on_gpu, default=partial(plain, spec=spec, sums=wide))
     return result
 
 
 # One operation of XLA
 
 
-class _Steps(NamedTuple):
+class _ConvParams(NamedTuple):
     """How filters step along each spatial dimension, as `lax.conv_general_dilated` takes it."""
 
     strides: tuple[int, ...]
@@ -84,49 +84,49 @@ class _Steps(NamedTuple):
     is_on_cpu: bool
 
 
-def _steps(sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> _Steps:
-    windows, group_count, precision = sliding
+def _conv_params(spec: ConvSpec, sums: Any, *, is_on_cpu: bool = False) -> _ConvParams:
+    windows, group_count, precision = spec
     strides, dilations = tuple(window.stride for window in windows), tuple(window.dilation for window in windows)
     padding = tuple((window.start_padding, window.end_padding) for window in windows)
-    return _Steps(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
+    return _ConvParams(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
 
 
-def _plain(image: Array, filter: Array, sliding: Sliding, sums: Any) -> Array:
-    return _convolution(image, filter, _steps(sliding, sums))
+def _convolve_forward(image: Array, filter: Array, spec: ConvSpec, sums: Any) -> Array:
+    return _convolve_by_xla(image, filter, _conv_params(spec, sums))
 
 
-def _plain_transposed(image: Array, filter: Array, sliding: Sliding, sums: Any, *, is_on_cpu: bool = False) -> Array:
+def _convolve_backward(image: Array, filter: Array, spec: ConvSpec, sums: Any, *, is_on_cpu: bool = False) -> Array:
     _require_known_windows(filter)
     padding = []
-    for window, count in zip(sliding.windows, image.shape[2:], strict=True):
+    for window, count in zip(spec.windows, image.shape[2:], strict=True):
         before = window.extent - 1 - window.start_padding
         dilated = (count - 1) * window.stride + 1
         padding.append((before, window.input_size + window.extent - 1 - before - dilated))
-    steps = _steps(sliding, sums, is_on_cpu=is_on_cpu)
-    steps = steps._replace(padding=tuple(padding), strides=steps.image_dilation, image_dilation=steps.strides)
-    return _convolution(image, lax.rev(_swapped(filter, sliding.group_count), range(2, filter.ndim)), steps)
+    params = _conv_params(spec, sums, is_on_cpu=is_on_cpu)
+    params = params._replace(padding=tuple(padding), strides=params.image_dilation, image_dilation=params.strides)
+    return _convolve_by_xla(image, lax.rev(_swap_channels(filter, spec.group_count), range(2, filter.ndim)), params)
 
 
-def _swapped(filter: Array, group_count: int) -> Array:
+def _swap_channels(filter: Array, group_count: int) -> Array:
     """Swaps the input and output channels of a filter."""
     first, second, *space = filter.shape
     of_groups = filter.reshape(group_count, first // group_count, second, *space)
     return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
-def _convolution(image: Array, filter: Array, steps: _Steps) -> Array:
+def _convolve_by_xla(image: Array, filter: Array, params: _ConvParams) -> Array:
     """Convolves the parts of the image and the filter that meet; windows that read only padding are 0."""
-    parts = [_meeting(*dimension) for dimension in zip(image.shape[2:], filter.shape[2:], *steps[:4], strict=True)]
+    parts = [_overlap(*dimension) for dimension in zip(image.shape[2:], filter.shape[2:], *params[:4], strict=True)]
     if 0 in (part.windows for part in parts):
         sizes = image.shape[0], filter.shape[0], *(part.windows + sum(part.beside) for part in parts)
-        return jnp.zeros_like(image, steps.sums, shape=sizes)
+        return jnp.zeros_like(image, params.sums, shape=sizes)
     image, filter = image[:, :, *(part.image for part in parts)], filter[:, :, *(part.taps for part in parts)]
-    found = _convolution_of_meeting(image, filter, steps._replace(padding=tuple(part.padding for part in parts)))
+    result = _convolve_overlap(image, filter, params._replace(padding=tuple(part.padding for part in parts)))
     beside = [(0, 0, 0), (0, 0, 0), *((*part.beside, 0) for part in parts)]
-    return lax.pad(found, jnp.zeros((), found.dtype), beside) if any(map(any, beside)) else found
+    return lax.pad(result, jnp.zeros((), result.dtype), beside) if any(map(any, beside)) else result
 
 
-class _Meeting(NamedTuple):
+class _Overlap(NamedTuple):
     """The parts of an image and a filter that meet along a dimension, and the windows with them and `beside` them."""
 
     image: slice
@@ -136,52 +136,52 @@ class _Meeting(NamedTuple):
     beside: tuple[int, int]
 
 
-def _meeting(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Meeting:
+def _overlap(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Overlap:
     start, end = padding
     count = ((size - 1) * gap + start + end - (taps - 1) * dilation) // stride + 1
-    all_of_it = _Meeting(slice(None), slice(None), padding, count, (0, 0))
+    all_of_it = _Overlap(slice(None), slice(None), padding, count, (0, 0))
     if is_symbolic(size):
         return all_of_it
     every = range(start, start + size * gap, gap), range(0, count * stride, stride), range(0, taps * dilation, dilation)
-    image, windows, offsets = met = meeting(*every)
+    image, windows, offsets = met = overlap(*every)
     if met == every and min(padding) >= 0:
         return all_of_it  # with padding that no window reads: a GPU's library takes only the same at both ends
     if not all(met):
-        return _Meeting(slice(0), slice(0), (0, 0), 0, (count, 0))
+        return _Overlap(slice(0), slice(0), (0, 0), 0, (count, 0))
     of_image, of_windows, of_taps = (
         slice(first := whole.index(part[0]), first + len(part)) for whole, part in zip(every, met, strict=True)
     )
     around = image[0] - windows[0] - offsets[0], max(0, windows[-1] + offsets[-1] - image[-1])
-    return _Meeting(of_image, of_taps, around, len(windows), (of_windows.start, count - of_windows.stop))
+    return _Overlap(of_image, of_taps, around, len(windows), (of_windows.start, count - of_windows.stop))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _convolution_of_meeting(image: Array, filter: Array, steps: _Steps) -> Array:
-    plain = partial(_general_dilated, steps=steps, layouts=_OF_LIBRARIES if steps.is_on_cpu else _OF_DIRECTML)
+def _convolve_overlap(image: Array, filter: Array, params: _ConvParams) -> Array:
+    plain = partial(_general_dilated, params=params, layouts=_OF_LIBRARIES if params.is_on_cpu else _OF_DIRECTML)
     convolution = custom_vmap(plain)
 
     @convolution.def_vmap
-    def mapped(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
+    def batch(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
         # If every image has its own filters, JAX makes groups, whose number must be known, and XLA gathers them from
         # all devices. Matrix products stay sharded.
-        way = partial(_in_columns, steps=steps) if all(is_batched) else plain
-        return jax.vmap(way, [0 if is_mapped else None for is_mapped in is_batched])(image, filter), True
+        lowering = partial(_convolve_in_columns, params=params) if all(is_batched) else plain
+        return jax.vmap(lowering, [0 if is_mapped else None for is_mapped in is_batched])(image, filter), True
 
     result: Array = convolution(image, filter)
     return result
 
 
-@_convolution_of_meeting.defjvp
-def _convolution_jvp(steps: _Steps, primals: Any, tangents: Any) -> tuple[Array, Array]:
+@_convolve_overlap.defjvp
+def _convolve_overlap_jvp(params: _ConvParams, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands, so widen the operands.
-    value = _convolution_of_meeting(*primals, steps)
+    value = _convolve_overlap(*primals, params)
     _require_known_windows(primals[1])  # JAX's derivative pads by them
-    (image, filter), (of_image, of_filter) = ([x.astype(steps.sums) for x in both] for both in (primals, tangents))
-    if any(stride > 1 and is_symbolic(size) for stride, size in zip(steps.strides, image.shape[2:], strict=True)):
-        image, of_image = (_padded_to_windows(x, filter, steps) for x in (image, of_image))
-        steps = steps._replace(padding=((0, 0),) * len(steps.padding))
-    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if steps.is_on_cpu else (_OF_DIRECTML,) * 2
-    by_image, by_filter = (partial(_general_dilated, steps=steps, layouts=order) for order in layouts)
+    (image, filter), (of_image, of_filter) = ([x.astype(params.sums) for x in both] for both in (primals, tangents))
+    if any(stride > 1 and is_symbolic(size) for stride, size in zip(params.strides, image.shape[2:], strict=True)):
+        image, of_image = (_pad_to_windows(x, filter, params) for x in (image, of_image))
+        params = params._replace(padding=((0, 0),) * len(params.padding))
+    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if params.is_on_cpu else (_OF_DIRECTML,) * 2
+    by_image, by_filter = (partial(_general_dilated, params=params, layouts=order) for order in layouts)
     return value, by_image(of_image, filter) + by_filter(image, of_filter)
 
 
@@ -190,13 +190,13 @@ def _require_known_windows(filter: Array) -> None:
     require("filter", not any(map(is_symbolic, filter.shape[2:])), rule, f"shape {filter.shape}", Unsupported)
 
 
-def _padded_to_windows(image: Array, filter: Array, steps: _Steps) -> Array:
+def _pad_to_windows(image: Array, filter: Array, params: _ConvParams) -> Array:
     """The image with its padding, up to where the last window ends.
 
     JAX cannot transpose a convolution if an open size decides how much remains behind it.
     """
     amounts = [(0, 0, 0), (0, 0, 0)]
-    each = zip(image.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, steps.padding, strict=True)
+    each = zip(image.shape[2:], filter.shape[2:], params.strides, params.filter_dilation, params.padding, strict=True)
     for image_size, size, stride, dilation, (before, after) in each:
         window = Window(image_size, size, stride, dilation, before, after)
         end = (window.blocks - 1) * window.stride + window.extent
@@ -214,44 +214,44 @@ _OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
 _OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
 
 
-def _general_dilated(image: Array, filter: Array, steps: _Steps, layouts: Sequence[str]) -> Array:
-    space = "DHW"[-len(steps.strides) :]
-    own, wanted = ([order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts))
-    there = [[mine.index(axis) for axis in other] for mine, other in zip(own, wanted, strict=True)]
-    found = lax.conv_general_dilated(
+def _general_dilated(image: Array, filter: Array, params: _ConvParams, layouts: Sequence[str]) -> Array:
+    space = "DHW"[-len(params.strides) :]
+    layouts_of_directml, wanted = ([order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts))
+    there = [[mine.index(axis) for axis in other] for mine, other in zip(layouts_of_directml, wanted, strict=True)]
+    result = lax.conv_general_dilated(
         lax.transpose(image, there[0]),
         lax.transpose(filter, there[1]),
-        steps.strides,
-        steps.padding,
-        lhs_dilation=steps.image_dilation,
-        rhs_dilation=steps.filter_dilation,
+        params.strides,
+        params.padding,
+        lhs_dilation=params.image_dilation,
+        rhs_dilation=params.filter_dilation,
         dimension_numbers=(wanted[0], wanted[1], wanted[2]),
-        feature_group_count=steps.group_count,
-        precision=steps.precision,
-        preferred_element_type=steps.sums,
+        feature_group_count=params.group_count,
+        precision=params.precision,
+        preferred_element_type=params.sums,
     )
-    return lax.transpose(found, [wanted[2].index(axis) for axis in own[2]])
+    return lax.transpose(result, [wanted[2].index(axis) for axis in layouts_of_directml[2]])
 
 
-def _in_columns(image: Array, filter: Array, steps: _Steps) -> Array:
+def _convolve_in_columns(image: Array, filter: Array, params: _ConvParams) -> Array:
     """Computes the product of two matrices: the filters, and all elements of each window."""
-    image, filter = image.astype(steps.sums), filter.astype(steps.sums)
-    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in steps.image_dilation)]
+    image, filter = image.astype(params.sums), filter.astype(params.sums)
+    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in params.image_dilation)]
     dilated = lax.pad(image, jnp.zeros((), image.dtype), apart)
-    sizes = zip(dilated.shape[2:], filter.shape[2:], steps.strides, steps.filter_dilation, strict=True)
-    windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, steps.padding, strict=True))
-    return _product_of_columns(dilated, filter, Sliding(windows, steps.group_count, steps.precision))
+    sizes = zip(dilated.shape[2:], filter.shape[2:], params.strides, params.filter_dilation, strict=True)
+    windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, params.padding, strict=True))
+    return _product_of_columns(dilated, filter, ConvSpec(windows, params.group_count, params.precision))
 
 
-def _product_of_columns(image: Array, filter: Array, sliding: Sliding) -> Array:
-    windows, group_count, precision = sliding
+def _product_of_columns(image: Array, filter: Array, spec: ConvSpec) -> Array:
+    windows, group_count, precision = spec
     batch, outputs = image.shape[0], filter.shape[0]
     terms, places = math.prod(filter.shape[1:]), math.prod(window.blocks for window in windows)
-    columns = unfolded(image, windows).reshape(batch, group_count, terms, places)
+    columns = unfold_windows(image, windows).reshape(batch, group_count, terms, places)
     matrix = filter.reshape(1, group_count, outputs // group_count, terms)
     matrix = jnp.broadcast_to(matrix, (batch, *matrix.shape[1:]))
-    found = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
-    return found.reshape(batch, outputs, *(window.blocks for window in windows))
+    products = lax.dot_general(matrix, columns, (((3,), (2,)), ((0, 1), (0, 1))), precision=precision)
+    return products.reshape(batch, outputs, *(window.blocks for window in windows))
 
 
 # On a CPU
@@ -260,12 +260,12 @@ _MOST_PRODUCTS = 49  # added up one after another, and compiled as one loop
 _FEW_PLACES = 300
 
 
-def _on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
+def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
     """Convolves by products where XLA's convolution is slow: for groups, windows of one element, and few windows.
 
     With few windows, XLA spends most of its time reordering the filters.
     """
-    windows, group_count, precision = sliding
+    windows, group_count, precision = spec
     outputs, channels, *sizes = filter.shape
     elements, places = math.prod(sizes), image.shape[0] * math.prod(window.blocks for window in windows)
     if group_count == outputs and channels == 1 and at_most(elements, _MOST_PRODUCTS):
@@ -275,8 +275,8 @@ def _on_cpu(image: Array, filter: Array, sliding: Sliding) -> Array:
         return with_channels_last(of_elements, image)
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
     if (group_count > 1 or has_few_places) and not is_symbolic(elements):
-        return _product_of_columns(image, filter, sliding)
-    return _convolution(image, filter, _steps(sliding, image.dtype, is_on_cpu=True))
+        return _product_of_columns(image, filter, spec)
+    return _convolve_by_xla(image, filter, _conv_params(spec, image.dtype, is_on_cpu=True))
 
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
@@ -311,10 +311,10 @@ def _taps(image: Array, windows: Sequence[Window]) -> list[Array]:
 _EXACT = 2**24  # float32 holds every integer up to this
 
 
-def integer_convolved(
-    image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int], *, wraps: bool
+def convolve_integers(
+    image: Array, filter: Array, spec: ConvSpec, largest: tuple[int, int], *, wraps: bool
 ) -> list[Array]:
-    """Computes `convolved` of integers exactly in float32; returns int32 parts that the caller adds up.
+    """Computes `convolve` of integers exactly in float32; returns int32 parts that the caller adds up.
 
     `largest` has the largest magnitudes in the image and in the filter, of at most 8 bits. If the sum `wraps`, it may
     wrap around as int32 does.
@@ -325,20 +325,20 @@ def integer_convolved(
         most = INT_MAX // math.prod(largest)
         rule = f"must have at most {most} products in a sum, so that int32 holds it"
         require("filter", wraps or fits(terms, most), rule, terms, Unsupported)
-        in_columns = partial(_product_of_columns, sliding=sliding)
+        in_columns = partial(_product_of_columns, spec=spec)
         operands = image.astype(np.int32), filter.astype(np.int32)
-        return [choose(*operands, tpu=partial(_of_integers, sliding=sliding), default=in_columns)]
+        return [choose(*operands, tpu=partial(_convolve_exactly, spec=spec), default=in_columns)]
     if terms * math.prod(largest) > INT_MAX or 0 in (*image.shape, *filter.shape):
-        return _parts_of_floats(image, filter, sliding, largest)
+        return _parts_of_floats(image, filter, spec, largest)
 
     def in_all(image: Array, filter: Array) -> Array:
-        return functools.reduce(operator.add, _parts_of_floats(image, filter, sliding, largest))
+        return functools.reduce(operator.add, _parts_of_floats(image, filter, spec, largest))
 
-    return [choose(image, filter, tpu=partial(_of_integers, sliding=sliding), default=in_all)]
+    return [choose(image, filter, tpu=partial(_convolve_exactly, spec=spec), default=in_all)]
 
 
-def _of_integers(image: Array, filter: Array, sliding: Sliding) -> Array:
-    return _plain(image.astype(np.int32), filter.astype(np.int32), sliding, sums=np.int32)
+def _convolve_exactly(image: Array, filter: Array, spec: ConvSpec) -> Array:
+    return _convolve_forward(image.astype(np.int32), filter.astype(np.int32), spec, sums=np.int32)
 
 
 def _terms(filter: Array) -> int:
@@ -346,29 +346,29 @@ def _terms(filter: Array) -> int:
     return math.prod(filter.shape[1:])
 
 
-def _parts_of_floats(image: Array, filter: Array, sliding: Sliding, largest: tuple[int, int]) -> list[Array]:
+def _parts_of_floats(image: Array, filter: Array, spec: ConvSpec, largest: tuple[int, int]) -> list[Array]:
     of_image, of_filter = largest
     terms, (_, channels, *_) = _terms(filter), filter.shape
     if terms * of_image * of_filter <= _EXACT:
-        return [convolved(image, filter, sliding).astype(np.int32)]
+        return [convolve(image, filter, spec).astype(np.int32)]
     if terms * of_image * 16 <= _EXACT:
-        return [_in_two_digits(image, filter, sliding)]
+        return [_in_two_digits(image, filter, spec)]
     if channels == 1:
-        return [_of_integers(image, filter, sliding)]
-    of_groups = image.reshape(replaced(image.shape, 1, sliding.group_count, channels))
+        return [_convolve_exactly(image, filter, spec)]
+    of_groups = image.reshape(replace_at(image.shape, 1, spec.group_count, channels))
     parts: list[Array] = []
     for half in (slice(channels // 2), slice(channels // 2, None)):
         some = filter[:, half]
-        of_some = of_groups[:, :, half].reshape(replaced(image.shape, 1, sliding.group_count * some.shape[1]))
-        parts += _parts_of_floats(of_some, some, sliding, largest)
+        of_some = of_groups[:, :, half].reshape(replace_at(image.shape, 1, spec.group_count * some.shape[1]))
+        parts += _parts_of_floats(of_some, some, spec, largest)
     return parts
 
 
-def _in_two_digits(image: Array, filter: Array, sliding: Sliding) -> Array:
+def _in_two_digits(image: Array, filter: Array, spec: ConvSpec) -> Array:
     """Splits filters into `16 * high + low`, whose sums are exact, and computes both in one convolution."""
     outputs, channels, *space = filter.shape
     high = jnp.floor(filter / 16)
     digits = jnp.stack([high, filter - 16 * high], axis=1)  # the two digits of an output channel are neighbors
-    both = convolved(image, digits.reshape(2 * outputs, channels, *space), sliding).astype(np.int32)
-    pairs = both.reshape(replaced(both.shape, 1, outputs, 2))
+    both = convolve(image, digits.reshape(2 * outputs, channels, *space), spec).astype(np.int32)
+    pairs = both.reshape(replace_at(both.shape, 1, outputs, 2))
     return 16 * pairs[:, :, 0] + pairs[:, :, 1]

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import is_symbolic, replaced
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.foundation.dimensions import is_symbolic, replace_at
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import quotient
 
@@ -47,12 +47,12 @@ def _sums_around(x: Array, axes: tuple[int, ...], local_size: int, *, is_mirrore
     if is_mirrored:
         return mirrored(x)
 
-    def slope(tangent: Array, _: Array) -> Array:
+    def jvp(tangent: Array, _: Array) -> Array:
         # A transpose of a transpose, so that the gradient adds up neighbors: JAX's own takes 3 times as long.
         transposed: Array = jax.linear_transpose(mirrored, tangent)(tangent)[0]
         return transposed
 
-    return with_slopes(slope)(sums)(x)
+    return with_jvps(jvp)(sums)(x)
 
 
 def _sums(x: Array, axes: tuple[int, ...], before: int, after: int) -> Array:
@@ -63,7 +63,7 @@ def _sums(x: Array, axes: tuple[int, ...], before: int, after: int) -> Array:
 
     def by_slices(x: Array) -> Array:
         for axis, (low, high) in zip(axes, reach, strict=True):
-            padded = lax.pad(x, np.zeros((), x.dtype), replaced([(0, 0, 0)] * x.ndim, axis, (low, high, 0)))
+            padded = lax.pad(x, np.zeros((), x.dtype), replace_at([(0, 0, 0)] * x.ndim, axis, (low, high, 0)))
             slices = (lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(low + 1 + high))
             x = functools.reduce(lax.add, slices)
         return x

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import index_dtype, number, replaced
-from dmljax.foundation.sharding import varying_alike
-from dmljax.lowerings.copies import copied
+from dmljax.foundation.dimensions import index_dtype, number, replace_at
+from dmljax.foundation.sharding import vary_alike
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.images.loops import counted_loop
-from dmljax.lowerings.images.windows import Slide, Window
+from dmljax.lowerings.images.windows import PaddedWindow, Window
 from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.rows.along_axes import extreme, extreme_position, positions_along
@@ -44,18 +44,18 @@ def pooled_sizes(sizes: Sequence[int], windows: Windows) -> tuple[int, ...]:
     return (*sizes[:_FIRST_AXIS], *(window.blocks for window in windows), *sizes[_FIRST_AXIS + len(windows) :])
 
 
-def _padded(x: Array, windows: Windows, value: Any) -> Array:
+def _pad(x: Array, windows: Windows, value: Any) -> Array:
     """`x` with the padding that windows read, and without trailing elements that none of them reads."""
     amounts = [(0, 0, 0)] * x.ndim
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        amounts[axis] = (window.start_padding, window.slide.length - window.start_padding - window.input_size, 0)
+        amounts[axis] = (window.start_padding, window.padded.length - window.start_padding - window.input_size, 0)
     return lax.pad(x, np.array(value, x.dtype), amounts)
 
 
-def _element(x: Array, axis: int, slide: Slide, i: int) -> Array:
+def _element(x: Array, axis: int, window: PaddedWindow, i: int) -> Array:
     """Element `i` of each window along `axis`."""
-    start = i * slide.dilation
-    return lax.slice_in_dim(x, start, start + (slide.blocks - 1) * slide.stride + 1, slide.stride, axis)
+    start = i * window.dilation
+    return lax.slice_in_dim(x, start, start + (window.blocks - 1) * window.stride + 1, window.stride, axis)
 
 
 def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
@@ -66,38 +66,38 @@ def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
 Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines parts, each with its number in the window
 
 
-def _reduced(parts: Parts, axis: int, slide: Slide, combine: Combine, *, has_loop: bool = True) -> Parts:
+def _reduce(parts: Parts, axis: int, window: PaddedWindow, combine: Combine, *, has_loop: bool = True) -> Parts:
     """Combines each window along `axis` to one element, in a loop if the windows are large and `has_loop` allows it."""
 
-    def numbered(i: Any) -> tuple[Any, Parts]:
+    def number(i: Any) -> tuple[Any, Parts]:
         if isinstance(i, int):
-            return i, tuple(_element(x, axis, slide, i) for x in parts)
-        length = (slide.blocks - 1) * slide.stride + 1
-        reached = [lax.dynamic_slice_in_dim(x, i * slide.dilation, length, axis) for x in parts]
-        return i, tuple(lax.slice_in_dim(x, 0, length, slide.stride, axis) for x in reached)
+            return i, tuple(_element(x, axis, window, i) for x in parts)
+        length = (window.blocks - 1) * window.stride + 1
+        reached = [lax.dynamic_slice_in_dim(x, i * window.dilation, length, axis) for x in parts]
+        return i, tuple(lax.slice_in_dim(x, 0, length, window.stride, axis) for x in reached)
 
-    if slide.size <= _MOST_SLICES or not has_loop:
-        return combine([numbered(i) for i in range(slide.size)])
-    first: Parts = combine([numbered(0)])
-    number_of = _position_dtype(axis, slide.length).type
-    bounds = number_of(1), number_of(slide.size)
-    reduced: Parts = counted_loop(*bounds, lambda i, total: combine([(0, total), numbered(i)]), first)
-    return reduced
+    if window.size <= _MOST_SLICES or not has_loop:
+        return combine([number(i) for i in range(window.size)])
+    first: Parts = combine([number(0)])
+    number_of = _position_dtype(axis, window.length).type
+    bounds = number_of(1), number_of(window.size)
+    result: Parts = counted_loop(*bounds, lambda i, total: combine([(0, total), number(i)]), first)
+    return result
 
 
 def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
     """Combines each window of an array, or of several, of `rank` to an element; padding is `nothing`."""
-    slides = [window.slide for window in windows]
+    padded_windows = [window.padded for window in windows]
     before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
     padding = [(window.start_padding, window.end_padding) for window in windows]
     return lax.reduce_window(
         operands,
         nothing,
         combine,
-        (*before, *(window.size for window in slides), *after),
+        (*before, *(window.size for window in padded_windows), *after),
         (*before, *(min(window.stride, window.padded_size) for window in windows), *after),
         [*((0, 0) for _ in before), *padding, *((0, 0) for _ in after)],
-        window_dilation=(*before, *(window.dilation for window in slides), *after),
+        window_dilation=(*before, *(window.dilation for window in padded_windows), *after),
     )
 
 
@@ -117,10 +117,10 @@ def largest_places(x: Array, windows: Windows) -> Places:
     NaN is larger than every number, and -0 equals +0.
     """
     keys = sort_keys(x, nan_is_largest=True)
-    keys = _padded(keys, windows, np.iinfo(keys.dtype).min)
+    keys = _pad(keys, windows, np.iinfo(keys.dtype).min)
     places = []
     for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        keys, place = _largest_along(keys, axis, window.slide)
+        keys, place = _largest_along(keys, axis, window.padded)
         if x.dtype not in FLOATS and window.start_padding:
             # An integer may equal its padding, which comes first, but only if the whole window is that low. (The keys
             # of floats are all higher.)
@@ -130,33 +130,33 @@ def largest_places(x: Array, windows: Windows) -> Places:
     return tuple(places)
 
 
-def _largest_along(keys: Array, axis: int, slide: Slide) -> tuple[Array, Array]:
-    if slide.blocks == 1 and slide.size > _MOST_SLICES:
-        elements = lax.slice_in_dim(keys, 0, slide.length, slide.dilation, axis)
+def _largest_along(keys: Array, axis: int, window: PaddedWindow) -> tuple[Array, Array]:
+    if window.blocks == 1 and window.size > _MOST_SLICES:
+        elements = lax.slice_in_dim(keys, 0, window.length, window.dilation, axis)
         return extreme(elements, (axis,), largest=True), extreme_position(elements, (axis,), largest=True)
-    is_small = slide.size <= np.iinfo(np.int8).max
-    dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), slide.size)
+    is_small = window.size <= np.iinfo(np.int8).max
+    dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), window.size)
 
     def first_largest(parts: Sequence[tuple[int, Parts]]) -> Parts:
         _, (largest, place) = parts[0]
-        for first, (key, own) in parts[1:]:
+        for first, (key, later) in parts[1:]:
             is_larger = key > largest
             largest = jnp.where(is_larger, key, largest)
-            place = jnp.where(is_larger, own + jnp.asarray(first, dtype), place)
+            place = jnp.where(is_larger, later + jnp.asarray(first, dtype), place)
         return largest, place
 
-    largest, place = _reduced((keys, jnp.zeros_like(keys, dtype)), axis, slide, first_largest)
+    largest, place = _reduce((keys, jnp.zeros_like(keys, dtype)), axis, window, first_largest)
     return largest, place
 
 
 def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
     """The number of elements of each window before the position `end` of the padded dimension."""
-    slide, dtype = window.slide, _position_dtype(axis, window.padded_size)
-    start = lax.broadcasted_iota(dtype, shape, axis) * np.array(slide.stride, dtype)
+    padded, dtype = window.padded, _position_dtype(axis, window.padded_size)
+    start = lax.broadcasted_iota(dtype, shape, axis) * np.array(padded.stride, dtype)
     before = number(end, dtype)
     # Keep unsigned numbers from falling below 0.
-    last = jnp.where(start < before, before - 1 - start, 0) // np.array(slide.dilation, dtype)
-    return jnp.where(start < before, jnp.minimum(last + 1, np.array(slide.size, dtype)), 0)
+    last = jnp.where(start < before, before - 1 - start, 0) // np.array(padded.dilation, dtype)
+    return jnp.where(start < before, jnp.minimum(last + 1, np.array(padded.size, dtype)), 0)
 
 
 def _stages(windows: Windows, places: Places) -> list[tuple[int, Window, Array]]:
@@ -172,7 +172,7 @@ def largest_elements(x: Array, windows: Windows) -> Array:
         return choose(floats[0], x, cpu=by_places, default=by_xla)
 
     def by_places(bits: Array, x: Array) -> Array:
-        return _moved_from(bits, largest_places(x, windows), windows)
+        return _take_places(bits, largest_places(x, windows), windows)
 
     def by_xla(bits: Array, x: Array) -> Array:
         largest: Array = _by_xla(x, _lowest(x.dtype), lax.max, windows, x.ndim)
@@ -181,7 +181,7 @@ def largest_elements(x: Array, windows: Windows) -> Array:
     def derivative(floats: tuple[Array, ...], x: Array) -> Array:
         return _derivative_at(floats[0], largest_places(x, windows), windows)
 
-    return copied(move, (x,), x, derivative=derivative, sums_are_wide=True)
+    return copy_exactly(move, (x,), x, derivative=derivative, sums_are_wide=True)
 
 
 def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
@@ -197,11 +197,11 @@ def spread_to_largest(gradient: Array, x: Array, windows: Windows) -> Array:
     def spread(gradient: Array, x: Array) -> Array:
         return choose(gradient, x, tpu=by_xla, default=by_places)
 
-    def slope(tangent: Array, _: Array, x: Array) -> Array:
+    def jvp(tangent: Array, _: Array, x: Array) -> Array:
         return by_places(tangent, x)
 
-    no_slope = lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype)  # noqa: E731
-    return with_slopes(slope, no_slope)(spread)(*varying_alike((gradient, x)))
+    zero_jvp = lambda tangent, gradient, x: jnp.zeros(x.shape, gradient.dtype)  # noqa: E731
+    return with_jvps(jvp, zero_jvp)(spread)(*vary_alike((gradient, x)))
 
 
 def _spread_by_xla(gradient: Array, x: Array, windows: Windows) -> Array:
@@ -222,15 +222,15 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
 
     def by_places(x: Array) -> tuple[Array, Array]:
         places = largest_places(x, windows)
-        values = copied(lambda floats, places: _moved_from(floats[0], places, windows), (x,), places)
+        values = copy_exactly(lambda floats, places: _take_places(floats[0], places, windows), (x,), places)
         return values, positions_as(dtype, _flat_indices(places, x.shape, windows))
 
     def by_xla(x: Array) -> tuple[Array, Array]:
         # Converting the result instead would take another kernel.
         index = positions_as(dtype, positions_along(x, tuple(range(x.ndim))))
         nothing = _lowest(x.dtype), np.array(np.iinfo(index.dtype).max, index.dtype)
-        found: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
-        return found
+        largest: tuple[Array, Array] = _by_xla((x, index), nothing, _first_larger, windows, x.ndim)
+        return largest
 
     def both(x: Array) -> tuple[Array, Array]:
         return choose(x, cpu=by_places, default=by_xla)
@@ -238,12 +238,12 @@ def largest_with_indices(x: Array, windows: Windows, dtype: Any) -> tuple[Array,
     if x.dtype not in FLOATS:
         return both(x)
 
-    def slope(tangent: Array, values: Array, x: Array) -> Array:
+    def jvp(tangent: Array, values: Array, x: Array) -> Array:
         wide = tangent.astype(widened(tangent.dtype))
         return _derivative_at(wide, largest_places(x, windows), windows).astype(tangent.dtype)
 
     values, indices = both(lax.stop_gradient(x))
-    return with_slopes(lambda tangent, *_: tangent, slope)(lambda values, x: values)(values, x), indices
+    return with_jvps(lambda tangent, *_: tangent, jvp)(lambda values, x: values)(values, x), indices
 
 
 def _first_larger(first: Any, second: Any) -> Any:
@@ -256,11 +256,11 @@ def _first_larger(first: Any, second: Any) -> Any:
     return jnp.where(takes_first, a, b), jnp.where(takes_first, i, j)
 
 
-def _moved_from(x: Array, places: Places, windows: Windows) -> Array:
-    found = _padded(x, windows, 0)
+def _take_places(x: Array, places: Places, windows: Windows) -> Array:
+    elements = _pad(x, windows, 0)
     for axis, window, place in _stages(windows, places):
-        found = _taken(found, axis, window.slide, place)
-    return found
+        elements = _take(elements, axis, window.padded, place)
+    return elements
 
 
 def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
@@ -271,72 +271,72 @@ def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
     """
     wanted = jnp.zeros_like(tangent, shape=places[-1].shape)  # only its type matters
     spread = lambda gradient: spread_elements(gradient, places, windows)  # noqa: E731
-    found: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
-    return found
+    elements: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
+    return elements
 
 
-def _taken(x: Array, axis: int, slide: Slide, place: Array) -> Array:
+def _take(x: Array, axis: int, window: PaddedWindow, place: Array) -> Array:
     """Element `place` of each window along `axis`."""
-    if slide.size > _MOST_SLICES:
-        return jnp.take_along_axis(x, _index(place, axis, slide), axis=axis, mode="promise_in_bounds")
-    found = _element(x, axis, slide, 0)
-    for i in range(1, slide.size):
-        found = jnp.where(place == np.array(i, place.dtype), _element(x, axis, slide, i), found)
-    return found
+    if window.size > _MOST_SLICES:
+        return jnp.take_along_axis(x, _index(place, axis, window), axis=axis, mode="promise_in_bounds")
+    elements = _element(x, axis, window, 0)
+    for i in range(1, window.size):
+        elements = jnp.where(place == np.array(i, place.dtype), _element(x, axis, window, i), elements)
+    return elements
 
 
-def _index(place: Array, axis: int, slide: Slide) -> Array:
+def _index(place: Array, axis: int, window: PaddedWindow) -> Array:
     """The index along `axis` of element `place` of each window."""
-    dtype = _position_dtype(axis, slide.length)
-    start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(slide.stride, dtype)
-    return start + place.astype(dtype) * np.array(slide.dilation, dtype)
+    dtype = _position_dtype(axis, window.length)
+    start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(window.stride, dtype)
+    return start + place.astype(dtype) * np.array(window.dilation, dtype)
 
 
 def spread_elements(gradient: Array, places: Places, windows: Windows) -> Array:
-    """Adds each element at its place in the image: the transpose of `_moved_from`."""
+    """Adds each element at its place in the image: the transpose of `_take_places`."""
     for axis, window, place in reversed(_stages(windows, places)):
-        gradient = _spread(gradient, axis, window.slide, place)
+        gradient = _spread(gradient, axis, window.padded, place)
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        gradient = _cropped(gradient, axis, window)
+        gradient = _crop(gradient, axis, window)
     return gradient
 
 
-def _spread(gradient: Array, axis: int, slide: Slide, place: Array) -> Array:
-    """The transpose of `_taken`."""
-    stride = slide.length if slide.blocks == 1 else slide.stride
-    reach = ((slide.size - 1) * slide.dilation) // stride + 1  # how many windows an element may belong to
+def _spread(gradient: Array, axis: int, window: PaddedWindow, place: Array) -> Array:
+    """The transpose of `_take`."""
+    stride = window.length if window.blocks == 1 else window.stride
+    reach = ((window.size - 1) * window.dilation) // stride + 1  # how many windows an element may belong to
     if reach > _MOST_SLICES:
-        index = _index(place, axis, slide)
+        index = _index(place, axis, window)
         taken = partial(jnp.take_along_axis, indices=index, axis=axis, mode="promise_in_bounds")
-        whole = jnp.zeros_like(gradient, shape=replaced(gradient.shape, axis, slide.length))
+        whole = jnp.zeros_like(gradient, shape=replace_at(gradient.shape, axis, window.length))
         spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
         return spread
     # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
     # from the window before, and so on.
-    groups = -(-slide.length // stride)
-    config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - slide.blocks, 0))
+    groups = -(-window.length // stride)
+    config = replace_at([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - window.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-    dtype = _position_dtype(axis, slide.length)
-    offset = place.astype(dtype) * np.array(slide.dilation, dtype)
+    dtype = _position_dtype(axis, window.length)
+    offset = place.astype(dtype) * np.array(window.dilation, dtype)
     of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
-    own = lax.broadcasted_iota(dtype, replaced(gradient.shape, axis, groups, stride), axis + 1)
+    place_in_group = lax.broadcasted_iota(dtype, replace_at(gradient.shape, axis, groups, stride), axis + 1)
 
     def part(i: int) -> Array:
         first = reach - 1 - i
         values, wanted = (
             jnp.expand_dims(lax.slice_in_dim(x, first, first + groups, axis=axis), axis + 1) for x in (near, of_near)
         )
-        return jnp.where(wanted == own + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
+        return jnp.where(wanted == place_in_group + np.array(i * stride, dtype), values, jnp.zeros((), values.dtype))
 
     total = reduce(lax.add, map(part, range(reach)))
-    whole = total.reshape(replaced(gradient.shape, axis, groups * stride))
-    return lax.slice_in_dim(whole, 0, slide.length, axis=axis)
+    whole = total.reshape(replace_at(gradient.shape, axis, groups * stride))
+    return lax.slice_in_dim(whole, 0, window.length, axis=axis)
 
 
-def _cropped(x: Array, axis: int, window: Window) -> Array:
+def _crop(x: Array, axis: int, window: Window) -> Array:
     """The input's part of a padded dimension, with zeros where no window reads."""
     beyond = window.start_padding + window.input_size - x.shape[axis]
-    config = replaced([(0, 0, 0)] * x.ndim, axis, (-window.start_padding, beyond, 0))
+    config = replace_at([(0, 0, 0)] * x.ndim, axis, (-window.start_padding, beyond, 0))
     return lax.pad(x, np.zeros((), x.dtype), config)
 
 
@@ -345,12 +345,12 @@ def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Arr
     dtype = index_dtype(("input", "size"), math.prod(shape))
     index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
     for axis, window, place in _stages(windows, places):
-        index = _taken(index, axis, window.slide, place) if index.ndim else index
-        own = _index(place, axis, window.slide).astype(dtype) - np.array(window.start_padding, dtype)
-        index, apart = index + own * number(apart, dtype), apart * shape[axis]
+        index = _take(index, axis, window.padded, place) if index.ndim else index
+        position = _index(place, axis, window.padded).astype(dtype) - np.array(window.start_padding, dtype)
+        index, apart = index + position * number(apart, dtype), apart * shape[axis]
     for axis in (1, 0):
-        own = lax.broadcasted_iota(dtype, index.shape, axis)
-        index, apart = index + own * number(apart, dtype), apart * shape[axis]
+        position = lax.broadcasted_iota(dtype, index.shape, axis)
+        index, apart = index + position * number(apart, dtype), apart * shape[axis]
     return index
 
 
@@ -365,14 +365,14 @@ def window_sums(x: Array, windows: Windows) -> Array:
         total: Array = choose(x, cpu=in_slices, default=whole)
         return total
 
-    def slope(tangent: Array, x: Array) -> Array:
+    def jvp(tangent: Array, x: Array) -> Array:
         # A transpose of a transpose, for the same reason as in `_derivative_at`.
         wanted = jnp.zeros_like(x, shape=pooled_sizes(x.shape, windows))
         spread = partial(_spread_slices, windows=windows, has_loop=False)  # JAX 0.8 cannot transpose it
         total: Array = jax.linear_transpose(spread, wanted)(tangent)[0]
         return total
 
-    return with_slopes(slope)(sums)(x) if x.dtype in FLOATS else sums(x)
+    return with_jvps(jvp)(sums)(x) if x.dtype in FLOATS else sums(x)
 
 
 def _sums(x: Array, windows: Windows) -> Array:
@@ -381,16 +381,16 @@ def _sums(x: Array, windows: Windows) -> Array:
 
 
 def _sums_of_slices(x: Array, windows: Windows) -> Array:
-    x = _padded(x, windows, 0)
+    x = _pad(x, windows, 0)
     for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        x = _sum_along(x, axis, window.slide)
+        x = _sum_along(x, axis, window.padded)
     return x
 
 
-def _sum_along(x: Array, axis: int, slide: Slide) -> Array:
-    if slide.blocks == 1 and slide.dilation == 1:
+def _sum_along(x: Array, axis: int, window: PaddedWindow) -> Array:
+    if window.blocks == 1 and window.dilation == 1:
         return jnp.sum(x, axis=axis, keepdims=True, dtype=x.dtype)
-    return _reduced((x,), axis, slide, _sum_of_parts)[0]
+    return _reduce((x,), axis, window, _sum_of_parts)[0]
 
 
 def _sum_of_parts(parts: Sequence[tuple[int, Parts]]) -> Parts:
@@ -412,16 +412,16 @@ def spread_sums(gradient: Array, windows: Windows) -> Array:
 
 def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        slide = window.slide
-        if slide.blocks == 1 and slide.dilation == 1:
-            whole = jnp.broadcast_to(gradient, replaced(gradient.shape, axis, slide.size))
+        padded = window.padded
+        if padded.blocks == 1 and padded.dilation == 1:
+            whole = jnp.broadcast_to(gradient, replace_at(gradient.shape, axis, padded.size))
         else:
-            reach = (slide.size - 1) * slide.dilation
-            config = replaced([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, slide.stride - 1))
+            reach = (padded.size - 1) * padded.dilation
+            config = replace_at([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, padded.stride - 1))
             apart = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-            every = Slide(slide.size, 1, slide.dilation, slide.length)
-            (whole,) = _reduced((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
-        gradient = _cropped(whole, axis, window)
+            every = PaddedWindow(padded.size, 1, padded.dilation, padded.length)
+            (whole,) = _reduce((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
+        gradient = _crop(whole, axis, window)
     return gradient
 
 
@@ -432,7 +432,7 @@ def element_counts(windows: Windows, rank: int, dtype: Any, *, include_padding: 
     counts = jnp.ones((1,) * rank, dtype)
     for axis, window in enumerate(windows, _FIRST_AXIS):
         ends = window.start_padding, window.start_padding + window.input_size
-        shape = replaced((1,) * rank, axis, window.blocks)
+        shape = replace_at((1,) * rank, axis, window.blocks)
         before, to_end = (_elements_before(end, window, axis, shape) for end in ends)
         counts = counts * (to_end - before).astype(dtype)
     return counts

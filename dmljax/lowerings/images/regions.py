@@ -19,7 +19,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from dmljax.errors import Problem, Unsupported
 from dmljax.foundation.dimensions import is_symbolic, number
-from dmljax.lowerings.copies import copied
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.images.loops import counted_loop
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.numbers.special import rounded_quotient
@@ -102,7 +102,7 @@ class _Samples(NamedTuple):
         if not self.axis.is_linear:
             nearest = jnp.ceil(clamped - 0.5).astype(np.int32)  # the first of two equally near pixels
             return Neighbors(nearest, nearest, None, is_inside)
-        # A sample on a pixel reads it twice, as in the page's pseudo-code, which makes its slope 0.
+        # A sample on a pixel reads it twice, as in the page's pseudo-code, which makes its derivative 0.
         low, high = lax.stop_gradient((jnp.floor(clamped), jnp.ceil(clamped)))
         return Neighbors(low.astype(np.int32), high.astype(np.int32), clamped - low, is_inside)
 
@@ -176,14 +176,14 @@ def counts_inside(axis: Axis, size: int, spans: Spans) -> Array:
 # Reading samples
 
 
-def _read(image: Array, batch: Array, y: Neighbors, x: Neighbors) -> Array:
+def _read_samples(image: Array, batch: Array, y: Neighbors, x: Neighbors) -> Array:
     """The samples of all channels; those outside the image are 0. The image's layout is NHWC."""
     rows, columns, is_inside = _grid(y, x)
 
     def at(*place: Array) -> Array:
-        return copied(_pixels, (image,), (batch[:, None, None], *place))
+        return copy_exactly(_pixels, (image,), (batch[:, None, None], *place))
 
-    return jnp.where(is_inside[..., None], _interpolated(at, rows, columns), jnp.zeros((), image.dtype))
+    return jnp.where(is_inside[..., None], _interpolate(at, rows, columns), jnp.zeros((), image.dtype))
 
 
 def _pixels(images: tuple[Array, ...], place: tuple[Array, ...]) -> Array:
@@ -197,7 +197,7 @@ def _grid(y: Neighbors, x: Neighbors) -> tuple[Neighbors, Neighbors, Array]:
     return rows, columns, rows.is_inside & columns.is_inside
 
 
-def _interpolated(at: Callable[[Array, Array], Array], y: Neighbors, x: Neighbors) -> Array:
+def _interpolate(at: Callable[[Array, Array], Array], y: Neighbors, x: Neighbors) -> Array:
     """Interpolates between pixels; a pixel of weight 0 is not read, so it may be infinite or NaN."""
 
     def between(a: Array, b: Callable[[], Array], fraction: Array | None) -> Array:
@@ -236,24 +236,24 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
         value, (image, batch, *spans) = differentiable(*primals), primals
         tangent = jnp.zeros_like(value)
         if type(tangents[0]) is not SymbolicZero:
-            once = _differentiated_once(_regions(spans))
+            once = _mark_differentiated(_regions(spans))
             forward = lambda image: _sums(image, once, batch, axes)  # noqa: E731
             adjoint = lambda gradient: _spread(gradient, image.shape, once, batch, axes)  # noqa: E731
-            tangent += _paired(forward, adjoint, tangents[0])
-        moved = [k for k, x in enumerate(tangents[2:]) if type(x) is not SymbolicZero]
-        if moved:
+            tangent += _with_adjoint(forward, adjoint, tangents[0])
+        wrt = [k for k, x in enumerate(tangents[2:]) if type(x) is not SymbolicZero]
+        if wrt:
             # Elements depend only on their own region, so one derivative serves all regions.
-            moved_spans = [spans[k] for k in moved]
+            spans_wrt = [spans[k] for k in wrt]
 
             def push(row: Sequence[Array]) -> Array:
-                of_moved = lambda *some: total(image, batch, *_replaced(spans, moved, some))  # noqa: E731
-                directions = [weight * jnp.ones_like(span) for weight, span in zip(row, moved_spans, strict=True)]
-                _, slope = jax.jvp(of_moved, moved_spans, directions)
-                return cast(Array, slope)
+                of_wrt = lambda *some: total(image, batch, *_replace(spans, wrt, some))  # noqa: E731
+                directions = [weight * jnp.ones_like(span) for weight, span in zip(row, spans_wrt, strict=True)]
+                _, derivative = jax.jvp(of_wrt, spans_wrt, directions)
+                return cast(Array, derivative)
 
-            slopes = jax.vmap(push)(list(jnp.eye(len(moved), dtype=moved_spans[0].dtype)))
-            for k, slope in zip(moved, slopes, strict=True):
-                tangent += slope * tangents[2 + k].astype(slope.dtype)[:, None, None, None]
+            derivatives = jax.vmap(push)(list(jnp.eye(len(wrt), dtype=spans_wrt[0].dtype)))
+            for k, derivative in zip(wrt, derivatives, strict=True):
+                tangent += derivative * tangents[2 + k].astype(derivative.dtype)[:, None, None, None]
         return value, tangent
 
     differentiable = jax.custom_jvp(total)
@@ -264,12 +264,12 @@ def sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     return differentiable(image, batch, *spans)
 
 
-def _replaced(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
+def _replace(values: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
     """Returns a copy of `values` with `new` at `places`."""
-    found = list(values)
+    values_with_new = list(values)
     for place, array in zip(places, new, strict=True):
-        found[place] = array
-    return found
+        values_with_new[place] = array
+    return values_with_new
 
 
 def _regions(spans: Sequence[Array]) -> Regions:
@@ -283,7 +283,7 @@ def _along_both(image_sizes: Sequence[int], regions: Regions, axes: Axes) -> tup
 
 def _sums(image: Array, regions: Regions, batch: Array, axes: Axes) -> Array:
     samples = _along_both(image.shape, regions, axes)
-    add = lambda y, x, _, total: total + _read(image, batch, y, x)  # noqa: E731
+    add = lambda y, x, _, total: total + _read_samples(image, batch, y, x)  # noqa: E731
     return cast(Array, _for_each_sample(samples, add, _zeros(image, batch, axes[0].output_size, axes[1].output_size)))
 
 
@@ -311,7 +311,7 @@ def _spread(gradient: Array, image_shape: Sequence[int], regions: Regions, batch
     return cast(Array, _for_each_sample(samples, add, jnp.zeros_like(gradient, shape=tuple(image_shape))))
 
 
-def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
+def _with_adjoint(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array], x: Array) -> Array:
     """`forward(x)`, a linear function that JAX cannot transpose but whose transpose is `adjoint`.
 
     The last dimension of both is the channels.
@@ -338,12 +338,12 @@ def _paired(forward: Callable[[Array], Array], adjoint: Callable[[Array], Array]
 
 
 @jax.custom_jvp
-def _differentiated_once(regions: Regions) -> Regions:
+def _mark_differentiated(regions: Regions) -> Regions:
     """Marks `regions` as already differentiated once."""
     return regions
 
 
-@_differentiated_once.defjvp
+@_mark_differentiated.defjvp
 def _no_second_derivative(primals: Any, tangents: Any) -> Any:
     rule = "cannot differentiate a gradient of the image by the regions: dmljax has no such second derivative"
     raise Unsupported(Problem((), rule))
@@ -407,7 +407,7 @@ Sampled = Callable[..., tuple[Any, Any]]  # the samples along both dimensions, f
 
 def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Array:
     def largest(image: Array, batch: Array, *arrays: Array) -> Array:
-        return _compared(image, batch, sampled(*arrays), has_steps=False)[0]
+        return _compare(image, batch, sampled(*arrays), has_steps=False)[0]
 
     def at_steps(image: Array, batch: Array, steps: Sequence[Array], *arrays: Array) -> Array:
         """The samples at known steps, in a form that JAX can differentiate."""
@@ -416,15 +416,15 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Ar
         )
         channels = lax.broadcasted_iota(np.int32, (1, 1, 1, image.shape[-1]), 3)
         at = lambda j, i: image.at[batch[:, None, None, None], j, i, channels].get(mode="promise_in_bounds")  # noqa: E731
-        return jnp.where(y.is_inside & x.is_inside, _interpolated(at, y, x), jnp.zeros((), image.dtype))
+        return jnp.where(y.is_inside & x.is_inside, _interpolate(at, y, x), jnp.zeros((), image.dtype))
 
     def jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[Array, Array]:
         image, batch, *spans = lax.stop_gradient(primals)
-        _, steps = _compared(image, batch, sampled(*spans), has_steps=True)
+        _, steps = _compare(image, batch, sampled(*spans), has_steps=True)
         floats = {i: x for i, x in enumerate(tangents) if type(x) is not SymbolicZero}
 
         def of_floats(*changed: Array) -> Array:
-            image, batch, *arrays = _replaced(primals, list(floats), changed)
+            image, batch, *arrays = _replace(primals, list(floats), changed)
             # Use at least 32 bits, so that a gradient that adds up many elements is rounded once.
             wide = image.astype(widened(image.dtype))
             return at_steps(wide, batch, steps, *arrays).astype(image.dtype)
@@ -437,26 +437,26 @@ def _largest(image: Array, batch: Array, sampled: Sampled, *arrays: Array) -> Ar
     return differentiable(image, batch, *arrays)
 
 
-def _compared(
+def _compare(
     image: Array, batch: Array, samples: tuple[Any, Any], *, has_steps: bool
 ) -> tuple[Array, tuple[Array, ...]]:
     """The largest samples and, if wanted, how many steps they are after the first ones of their elements."""
 
     def compare(y: Neighbors, x: Neighbors, steps: tuple[Array, Array], last: Any) -> Any:
-        largest, found = last
-        value = _read(image, batch, y, x)
+        largest, results = last
+        value = _read_samples(image, batch, y, x)
         is_inside = (y.is_inside[:, :, None] & x.is_inside[:, None, :])[..., None]
         is_larger = is_inside & (sort_keys(value, nan_is_largest=True) > sort_keys(largest, nan_is_largest=True))
-        found = (
-            tuple(jnp.where(is_larger, step, before) for step, before in zip(steps, found, strict=True))
-            if found
+        results = (
+            tuple(jnp.where(is_larger, step, before) for step, before in zip(steps, results, strict=True))
+            if results
             else ()
         )
-        return jnp.where(is_larger, value, largest), found
+        return jnp.where(is_larger, value, largest), results
 
     nothing = _zeros(image, batch, samples[0].begin.shape[1], samples[1].begin.shape[1])
     first = nothing.astype(np.int32)
-    found: tuple[Array, tuple[Array, ...]] = _for_each_sample(
+    results: tuple[Array, tuple[Array, ...]] = _for_each_sample(
         samples, compare, (nothing - np.inf, (first, first) if has_steps else ())
     )
-    return found
+    return results

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import is_symbolic, number, replaced
+from dmljax.foundation.dimensions import is_symbolic, number, replace_at
 from dmljax.foundation.sharding import may_be_sharded
-from dmljax.lowerings.copies import copied
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.copies import copy_exactly
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.numbers.special import rounded_quotient
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS, widened
@@ -77,19 +77,19 @@ def positions(
     return Positions(input_size, output_size, int(step * unit), round(start * unit), unit)
 
 
-def located(where: Positions) -> tuple[Array, Array]:
+def locate(where: Positions) -> tuple[Array, Array]:
     """The index of the input's element at or before each position, and the position's distance from it.
 
     The distance is in units. A position outside the input counts as its first or last element.
     """
     i = lax.iota(np.int32, where.output_size)
     if where.is_symbolic():
-        return _located_by_clamping(i, where)
+        return _locate_by_clamping(i, where)
     inside = where.inside()
     if not inside:
         return jnp.where(i < inside.start, 0, where.input_size - 1), jnp.zeros_like(i)
     first, more = divmod(where.step * inside.start + where.start, where.unit)
-    turns, rest = _divided(
+    turns, rest = _divide(
         jnp.clip(i, inside.start, inside.stop - 1) - inside.start, where.step, more, where.unit, len(inside)
     )
     index = first + turns
@@ -101,17 +101,17 @@ def located(where: Positions) -> tuple[Array, Array]:
     return index, rest
 
 
-def _located_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
+def _locate_by_clamping(i: Array, where: Positions) -> tuple[Array, Array]:
     # After every `unit` elements of the result, positions are a whole number of input elements apart again.
     turn, place = jnp.divmod(i, where.unit)
     first, more = divmod(where.start, where.unit)
-    turns, rest = _divided(place, where.step, more, where.unit, where.unit)
+    turns, rest = _divide(place, where.step, more, where.unit, where.unit)
     index, last = first + turns + turn * where.step, number(where.input_size - 1, np.int32)
     is_inside = (index >= 0) & (index < last)
     return jnp.clip(index, 0, last), jnp.where(is_inside, rest, 0)
 
 
-def _divided(i: Array, factor: int, summand: int, unit: int, count: int) -> tuple[Array, Array]:
+def _divide(i: Array, factor: int, summand: int, unit: int, count: int) -> tuple[Array, Array]:
     """The quotient and the remainder of `i * factor + summand` by `unit`, for `i` in [0, count)."""
     whole, part = divmod(factor if count > 1 else 0, unit)
     if part * (count - 1) + summand < 2**31:
@@ -194,13 +194,13 @@ _MOST_UNROLLED = 16  # taps; more of them become one operation, which compiles f
 
 def _places(taps: Taps) -> tuple[Array, Array]:
     """The place in the input and the weight of each neighbor, a row, for each element of the result."""
-    index, rest = located(taps.where)
+    index, rest = locate(taps.where)
     offsets = lax.iota(np.int32, len(taps.offsets))[:, None] + (taps.offsets.start - taps.margin)
     places = jnp.clip(index[None] + offsets, 0, number(taps.input_size - 1, np.int32))
     return places, taps.weights(rest) if taps.reach else jnp.ones_like(places)
 
 
-def _taken(x: Array, axis: int, places: Array) -> Array:
+def _take(x: Array, axis: int, places: Array) -> Array:
     return x.at[(*(slice(None) for _ in range(axis)), places)].get(mode="promise_in_bounds")
 
 
@@ -216,7 +216,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
 
     def term(places: Array, weights: Array) -> Array:
         weights = _along(x, axis, weights)
-        return jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _taken(x, axis, places) * weights)
+        return jnp.where(weights == 0, jnp.asarray(nothing, x.dtype), _take(x, axis, places) * weights)
 
     if len(places) <= _MOST_UNROLLED:
         total = term(places[0], weights[0])
@@ -225,7 +225,7 @@ def _weighted_sum(x: Array, axis: int, places: Array, weights: Array, nothing: f
         return total
     # JAX 0.8 cannot transpose a scan here. XLA fuses the gather into the sum.
     weights = jnp.expand_dims(weights, [i for i in range(x.ndim + 1) if i not in (axis, axis + 1)])
-    several = jnp.where(weights == 0, jnp.zeros((), x.dtype), _taken(x, axis, places) * weights)
+    several = jnp.where(weights == 0, jnp.zeros((), x.dtype), _take(x, axis, places) * weights)
     return several.sum(axis, dtype=x.dtype)
 
 
@@ -300,15 +300,15 @@ def _average_by_phases(taps: Taps, every: Phases, x: Array) -> Array:
         return functools.reduce(jnp.add, terms)
 
     several = jnp.stack([average(phase) for phase in every.phases], axis + 1)
-    inside = part(several.reshape(replaced(x.shape, axis, -1)), 0, len(every.inside))
+    inside = part(several.reshape(replace_at(x.shape, axis, -1)), 0, len(every.inside))
     return _between_ends(inside, x, axis, every.inside.start, taps.where.output_size - every.inside.stop)
 
 
 def _between_ends(middle: Array, x: Array, axis: int, before: int, after: int) -> Array:
     """`middle` between copies of the first and the last element of `x` along a dimension."""
     part, size = partial(lax.slice_in_dim, x, axis=axis), x.shape[axis]
-    first = jnp.broadcast_to(part(0, 1), replaced(x.shape, axis, before))
-    last = jnp.broadcast_to(part(size - 1, size), replaced(x.shape, axis, after))
+    first = jnp.broadcast_to(part(0, 1), replace_at(x.shape, axis, before))
+    last = jnp.broadcast_to(part(size - 1, size), replace_at(x.shape, axis, after))
     return jnp.concatenate([first, middle, last], axis) if before or after else middle
 
 
@@ -331,11 +331,11 @@ def _repeats(taps: Taps) -> Repeats | None:
     return repeats if where.inside() else None
 
 
-def _repeated(taps: Taps, repeats: Repeats, x: Array) -> Array:
+def _repeat(taps: Taps, repeats: Repeats, x: Array) -> Array:
     axis, (times, first) = taps.axis, repeats
     several = jnp.broadcast_to(jnp.expand_dims(x, axis + 1), (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
     last, size = first + taps.where.output_size, taps.input_size * times
-    whole = several.reshape(replaced(x.shape, axis, size))
+    whole = several.reshape(replace_at(x.shape, axis, size))
     inside = lax.slice_in_dim(whole, max(first, 0), min(last, size), axis=axis)
     return _between_ends(inside, x, axis, max(-first, 0), max(last - size, 0))
 
@@ -346,10 +346,10 @@ def _average(taps: Taps, x: Array) -> Array:
     if phases is not None:
         return _average_by_phases(taps, phases, x)
     if repeats is not None:
-        return _repeated(taps, repeats, x)
+        return _repeat(taps, repeats, x)
     places, weights = _places(taps)
     if not taps.reach:
-        return _taken(x, taps.axis, lax.optimization_barrier(places[0]))
+        return _take(x, taps.axis, lax.optimization_barrier(places[0]))
     shares = _shares(weights, weights.sum(0, dtype=np.int32), x.dtype)
     return _weighted_sum(x, taps.axis, places, shares, -0.0)  # changes no sum, not even a sum of -0
 
@@ -361,7 +361,7 @@ def _shares(weights: Array, totals: Array, dtype: Any) -> Array:
 
 def _adjoint(taps: Taps, x: Array) -> Array:
     """The transpose of `_average`: adds up, at each element of the input, those that have it as a neighbor."""
-    average, shape = partial(_average_of_tangent, taps), replaced(x.shape, taps.axis, taps.input_size)
+    average, shape = partial(_average_of_tangent, taps), replace_at(x.shape, taps.axis, taps.input_size)
     result: Array = jax.linear_transpose(average, jnp.zeros_like(x, shape=shape))(x)[0]
     return result
 
@@ -395,7 +395,7 @@ def _apply_with_transpose(
 
 def _pad_to(x: Array, axis: int, size: int, before: int = 0) -> Array:
     """Pads a dimension to a size with zeros, `before` of them before `x`; drops its last elements if it is larger."""
-    config = replaced([(0, 0, 0)] * x.ndim, axis, (before, size - x.shape[axis] - before, 0))
+    config = replace_at([(0, 0, 0)] * x.ndim, axis, (before, size - x.shape[axis] - before, 0))
     return lax.pad(x, np.zeros((), x.dtype), config)
 
 
@@ -405,7 +405,7 @@ _MOST_GATHERED = 5  # elements, which a CPU gathers as fast as it multiplies mat
 def _collect(taps: Taps, x: Array) -> Array:
     """The transpose of `_average`: each element of the input gathers the elements of `x` that it is a neighbor of."""
     is_small = taps.input_size * taps.where.output_size <= _LARGEST_MATRIX
-    products = partial(_multiplied, [taps], is_transposed=True) if is_small else None
+    products = partial(_multiply, [taps], is_transposed=True) if is_small else None
     is_short = not taps.margin and _most_collected(taps) <= _MOST_GATHERED
     return choose(x, cpu=None if is_short else products, tpu=products, default=partial(_collect_by_gathers, taps))
 
@@ -421,13 +421,13 @@ def _collect_by_gathers(taps: Taps, x: Array) -> Array:
     count = _most_collected(taps)
     # The last position too low to have the element as a neighbor, and those after it.
     start = -(where.start + taps.reach + taps.margin * where.unit)
-    low, _ = located(Positions(where.output_size, size + 2 * beyond, where.unit, start, where.step))
+    low, _ = locate(Positions(where.output_size, size + 2 * beyond, where.unit, start, where.step))
     places = jnp.clip(low, inside.start, inside.stop - count)[None] + lax.iota(np.int32, count)[:, None]
-    index, rest = located(where)
+    index, rest = locate(where)
     weights = _weights_at(taps, _columns(taps)[None], index[places], rest[places])
     totals = taps.weights(rest).sum(0, dtype=np.int32)[places]
     shares = _shares(weights, totals, x.dtype)
-    shape = replaced(x.shape, axis, size + 2 * beyond)
+    shape = replace_at(x.shape, axis, size + 2 * beyond)
     sums = _weighted_sum(x, axis, places, shares) if count else jnp.zeros_like(x, shape=shape)
     part = partial(lax.slice_in_dim, axis=axis)
     result = part(sums, beyond, beyond + size)
@@ -450,7 +450,7 @@ _MOST_PER_ROW = 64  # elements of a dimension of an image, for each row along it
 
 def _matrix(taps: Taps, dtype: Any) -> Array:
     """The weights of averages as a matrix: a row per element of the result, a column per element of the input."""
-    index, rest = located(taps.where)
+    index, rest = locate(taps.where)
     weights = _weights_at(taps, _columns(taps)[None], index[:, None], rest[:, None])
     if not taps.margin:
         return weights.astype(dtype) / np.asarray(taps.reach, dtype)
@@ -478,7 +478,7 @@ def _weights_at(taps: Taps, columns: Array, index: Array, rest: Array) -> Array:
     return jnp.maximum(taps.reach - jnp.abs(distances), 0)
 
 
-def _multiplied(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
+def _multiply(every: Sequence[Taps], x: Array, *, is_transposed: bool = False) -> Array:
     """Averages `x` along several dimensions by products with matrices, or computes the transpose."""
     for taps in every:
         matrix, axes = _matrix(taps, x.dtype), list(range(x.ndim))
@@ -517,7 +517,7 @@ def nearest(x: Array, every: Sequence[Taps]) -> Array:
     def derivative(floats: tuple[Array, ...], _: Any) -> Array:
         return _each(_average_of_tangent, every, floats[0])
 
-    return copied(move, (x,), derivative=derivative, sums_are_wide=True)
+    return copy_exactly(move, (x,), derivative=derivative, sums_are_wide=True)
 
 
 def _each(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Array) -> Array:
@@ -526,28 +526,28 @@ def _each(function: Callable[[Taps, Array], Array], every: Sequence[Taps], x: Ar
     return x
 
 
-def averaged(x: Array, every: Sequence[Taps]) -> Array:
+def average(x: Array, every: Sequence[Taps]) -> Array:
     """The weighted averages of the neighbors of the positions, rounded once to the type of `x`."""
     if x.dtype not in FLOATS:
-        return _averaged_integers(x, every)
+        return _average_integers(x, every)
     wide = x.astype(widened(x.dtype))
-    one_by_one = partial(_each, _average_and_slope, every)
-    return _multiplied_on_tpu(partial(_multiplied, every), one_by_one, every, wide).astype(x.dtype)
+    one_by_one = partial(_each, _average_with_jvp, every)
+    return _multiply_on_tpu(partial(_multiply, every), one_by_one, every, wide).astype(x.dtype)
 
 
 def adjoint(x: Array, every: Sequence[Taps]) -> Array:
-    """The transpose of `nearest` or `averaged`, rounded once to the type of `x`."""
+    """The transpose of `nearest` or `average`, rounded once to the type of `x`."""
     wide, every = x.astype(widened(x.dtype)), every[::-1]
     one_by_one = partial(_each, _adjoint, every)
-    return _multiplied_on_tpu(partial(_multiplied, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
+    return _multiply_on_tpu(partial(_multiply, every, is_transposed=True), one_by_one, every, wide).astype(x.dtype)
 
 
-def _average_and_slope(taps: Taps, x: Array) -> Array:
-    slope = lambda tangent, x: _average_of_tangent(taps, tangent)  # noqa: E731
-    return with_slopes(slope)(partial(_average, taps))(x)
+def _average_with_jvp(taps: Taps, x: Array) -> Array:
+    jvp = lambda tangent, x: _average_of_tangent(taps, tangent)  # noqa: E731
+    return with_jvps(jvp)(partial(_average, taps))(x)
 
 
-def _multiplied_on_tpu(
+def _multiply_on_tpu(
     products: Callable[[Array], Array], one_by_one: Callable[[Array], Array], every: Sequence[Taps], x: Array
 ) -> Array:
     if not _are_worth_products(every, x.shape):
@@ -555,7 +555,7 @@ def _multiplied_on_tpu(
     return choose(x, tpu=products, default=one_by_one)
 
 
-def _averaged_integers(x: Array, every: Sequence[Taps]) -> Array:
+def _average_integers(x: Array, every: Sequence[Taps]) -> Array:
     """Averages of 8-bit integers, rounded to nearest, ties to even."""
     if 255 * math.prod(taps.most for taps in every) >= 2**31:
         floats = _each(_average, every, x.astype(np.float32))

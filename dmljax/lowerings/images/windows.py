@@ -10,7 +10,7 @@ from dmljax.errors import InvalidDesc, Path, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT_MAX, require_count
 from dmljax.foundation.dimensions import MAX_BYTES, is_addressable, is_symbolic
 from dmljax.foundation.open_sizes import fits
-from dmljax.foundation.sizes import Sizes, called, called_array, spelled
+from dmljax.foundation.sizes import Sizes, argument_name, array_name, spell_sizes
 
 
 class Window(NamedTuple):
@@ -38,10 +38,10 @@ class Window(NamedTuple):
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
-    def slide(self) -> "Slide":
+    def padded(self) -> "PaddedWindow":
         # A single window does not need its stride, nor a window of one element its dilation, however large they are.
         stride, dilation = 1 if self.blocks == 1 else self.stride, 1 if self.size == 1 else self.dilation
-        return Slide(self.size, stride, dilation, self.blocks)
+        return PaddedWindow(self.size, stride, dilation, self.blocks)
 
     @property
     def rounded_up(self) -> "Window":
@@ -77,14 +77,14 @@ class Window(NamedTuple):
         return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
 
 
-class Slid(NamedTuple):
+class WindowPlan(NamedTuple):
     """Windows over an image, and the sizes of the result."""
 
     windows: tuple[Window, ...]
     sizes: Sizes
 
 
-class Slide(NamedTuple):
+class PaddedWindow(NamedTuple):
     """How a window slides along a dimension that is already padded."""
 
     size: int
@@ -113,11 +113,11 @@ class Steps(NamedTuple):
 
     def onto(self, image: Sequence[int], appended: Sequence[int]) -> tuple[Window, ...]:
         """The windows over the result of a transposed convolution, a place for each element of the image."""
-        found = []
-        for count, own, window in zip(image, appended, self.over(image), strict=True):
-            size = (count - 1) * window.stride + window.extent - window.start_padding - window.end_padding + own
-            found.append(window._replace(input_size=size))
-        return tuple(found)
+        windows = []
+        for count, more, window in zip(image, appended, self.over(image), strict=True):
+            size = (count - 1) * window.stride + window.extent - window.start_padding - window.end_padding + more
+            windows.append(window._replace(input_size=size))
+        return tuple(windows)
 
 
 def checked_steps(
@@ -146,23 +146,27 @@ def windows_over(
     spatial = sizes[2:]
     each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
     more = ("end_padding", end_padding, 0), ("window_sizes", window_sizes, 1)
-    *steps, own_sizes = for_each_dimension(image, len(spatial), *each, *more)
-    windows = Steps(own_sizes, *steps).over(spatial)
+    *steps, sizes_of_windows = for_each_dimension(image, len(spatial), *each, *more)
+    windows = Steps(sizes_of_windows, *steps).over(spatial)
     require_room(image, windows, lambda i: ("window_sizes", i))
     _, _, start_padding, end_padding = steps
     padded = [window.padded_size for window in windows]
-    what = f"the padded size of {called_array(image)}"
+    what = f"the padded size of {array_name(image)}"
     require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding}, sizes[:2])
     return windows
 
 
 def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:
-    """Refuses windows larger than the padded image; `place` is the argument of each window's size."""
+    """Raises if a window is larger than the padded image; `place` is the argument of each window's size."""
     problems = []
     for i, window in enumerate(windows):
         if not fits(window.extent, window.padded_size):
-            extent = f"keep 1 + ({called(*place(i))} - 1) * {called('dilations', i)}" if window.dilation > 1 else "be"
-            padded = f"{window.padded_size}, the padded size of {called_array(image)} along axis {i + 2}"
+            extent = (
+                f"keep 1 + ({argument_name(*place(i))} - 1) * {argument_name('dilations', i)}"
+                if window.dilation > 1
+                else "be"
+            )
+            padded = f"{window.padded_size}, the padded size of {array_name(image)} along axis {i + 2}"
             rule = f"must {extent} at most {padded}"
             problems.append(Problem(place(i), rule, window.extent))
     if problems:
@@ -172,7 +176,7 @@ def require_room(image: str, windows: Sequence[Window], place: Callable[[int], P
 def require_representable(
     what: str, sizes: Sequence[int], amounts: Mapping[str, Sequence[int]], before: Sequence[int] = ()
 ) -> None:
-    """Refuses sizes that UINTs cannot hold, or arrays that XLA cannot, by the largest of the amounts that led to them.
+    """Raises if UINTs cannot hold the sizes, or XLA the array, and names the largest of the amounts that led to them.
 
     `before` are the sizes of the dimensions before these.
     """
@@ -199,13 +203,13 @@ def for_each_dimension(
     An argument is its name, its value and its lowest valid number.
     """
 
-    def checked(name: str, values: int | Sequence[int], lowest: int) -> tuple[int, ...]:
+    def check(name: str, values: int | Sequence[int], lowest: int) -> tuple[int, ...]:
         if isinstance(values, int):
             require_count(name, values, lowest)
             return (values,) * count
         if len(values) != count:
-            rule = f"must have one number for each of the {count} spatial dimensions of {called_array(image)}"
-            raise InvalidDesc(Problem(name, rule, spelled(values)))
+            rule = f"must have one number for each of the {count} spatial dimensions of {array_name(image)}"
+            raise InvalidDesc(Problem(name, rule, spell_sizes(values)))
         return all_checked(*(partial(require_count, (name, i), value, lowest) for i, value in enumerate(values)))
 
-    return all_checked(*(partial(checked, *argument) for argument in arguments))
+    return all_checked(*(partial(check, *argument) for argument in arguments))

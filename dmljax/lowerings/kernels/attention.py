@@ -26,7 +26,7 @@ Arrays = dict[str, Array]  # by the names of the operands
 Block = dict[str, Any]  # the values that a program has of each operand: matrices, columns or rows, and numbers
 Types = dict[str, jax.ShapeDtypeStruct]
 
-# Operands: "query", "key", "value", and "slope", the derivative by the result; "bias" and "is_seen", with an element
+# Operands: "query", "key", "value", and "grad", the gradient by the result; "bias" and "is_seen", with an element
 # for each score or for each key; "begin" and "end", the bounds of the keys that a query attends to, and "delta", the
 # sum of its result times the derivative by it, with one element for each query; "lse", the logarithm of the sum of
 # exp(score), as two summands for each query: its highest score, and the logarithm of the sum of exp(score - highest),
@@ -34,7 +34,7 @@ Types = dict[str, jax.ShapeDtypeStruct]
 
 _OF_KEYS = ("key", "value")
 _OF_SCORES = ("bias", "is_seen")
-_OF_QUERIES = ("begin", "end", "delta", "by_scale", "by_added")
+_OF_QUERIES = ("begin", "end", "delta", "dscale", "dadded")
 _NUMBERS = ("scale", "added", "fill")
 _SPANS = ("first", "after")
 
@@ -44,7 +44,7 @@ HIDES = -9e3
 _FILLS = -1e30  # as a score, this leaves a key without weight beside a visible one, if such products are above it
 
 
-class Sizes(NamedTuple):
+class ScoreSizes(NamedTuple):
     """The sizes of an attention, and of its blocks."""
 
     batch: int
@@ -67,9 +67,9 @@ class Sizes(NamedTuple):
         return 2 * self.batch * self.heads * self.group * self.queries * self.keys * sum(sizes)
 
 
-def _sizes(operands: Arrays, rows: int, columns: int) -> Sizes:
+def _sizes(operands: Arrays, rows: int, columns: int) -> ScoreSizes:
     (batch, heads, group, queries, size), key, value = (operands[name].shape for name in ("query", "key", "value"))
-    return Sizes(batch, heads, group, queries, key[3], size, value[4], rows, columns)
+    return ScoreSizes(batch, heads, group, queries, key[3], size, value[4], rows, columns)
 
 
 # The computations of a program with a block of queries and a block of keys, on every chip
@@ -81,7 +81,7 @@ def _product(a: Any, b: Any, axis_of_b: int = 0) -> Any:
     return lax.dot_general(a, b, axes, precision=lax.Precision.DEFAULT, preferred_element_type=np.float32)
 
 
-def _scores(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any]:
+def _scores(block: Block, first: Any, sizes: ScoreSizes) -> tuple[Any, Any]:
     """The scores of the keys from `first` on, and which of them are visible; None if all are."""
     scores = _product(block["query"], block["key"], 1) * block["scale"]
     if "bias" in block:
@@ -90,20 +90,20 @@ def _scores(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any]:
     visible = [jnp.broadcast_to(block["is_seen"].astype(np.int32) != 0, scores.shape)] if "is_seen" in block else []
     visible += [position >= block["begin"]] if "begin" in block else []
     visible += [position < block["end"]] if "end" in block else []
-    seen = functools.reduce(operator.and_, visible) if visible else None
-    if seen is not None and "fill" in block:
-        scores = jnp.where(seen, scores, block["fill"])
-    elif seen is not None:
-        scores += jnp.where(seen, np.float32(0), block["added"])
+    is_visible = functools.reduce(operator.and_, visible) if visible else None
+    if is_visible is not None and "fill" in block:
+        scores = jnp.where(is_visible, scores, block["fill"])
+    elif is_visible is not None:
+        scores += jnp.where(is_visible, np.float32(0), block["added"])
     if sizes.keys % sizes.columns:
         scores = jnp.where(position < sizes.keys, scores, -np.inf)
-    return scores, seen
+    return scores, is_visible
 
 
 _LOG2_OF_E = np.float32(math.log2(math.e))
 
 
-def _power(x: Any) -> Any:
+def _exp(x: Any) -> Any:
     return jnp.exp2(x * _LOG2_OF_E)
 
 
@@ -112,10 +112,10 @@ def _finite(highest: Any) -> Any:
     return jnp.where(highest == -np.inf, np.float32(0), highest)
 
 
-Sums = tuple[Any, Any, Any]  # for each query: the highest score, the sum of powers, and the sum of values times those
+Sums = tuple[Any, Any, Any]  # each query's highest score, sum of unnormalized probs, and sum of values times these
 
 
-def _no_sums(sizes: Sizes, width: int) -> Sums:
+def _zero_sums(sizes: ScoreSizes, width: int) -> Sums:
     column = jnp.zeros((sizes.rows, 1), np.float32)
     return column - np.inf, column, jnp.zeros((sizes.rows, width), np.float32)
 
@@ -124,56 +124,57 @@ def _with_keys(sums: Sums, scores: Any, value: Any) -> Sums:
     highest, weight, total = sums
     new_highest = jnp.maximum(highest, jnp.max(scores, 1, keepdims=True))
     shift = _finite(new_highest)
-    powers, kept = _power(scores - shift), _power(highest - shift)
-    weight = weight * kept + jnp.sum(powers, 1, keepdims=True)
-    return new_highest, weight, total * kept + _product(powers.astype(value.dtype), value)
+    # Probs before their division by the sum
+    probs, correction = _exp(scores - shift), _exp(highest - shift)
+    weight = weight * correction + jnp.sum(probs, 1, keepdims=True)
+    return new_highest, weight, total * correction + _product(probs.astype(value.dtype), value)
 
 
 def _results(sums: Sums) -> tuple[Any, tuple[Any, Any]]:
-    """The attention, and the two summands of the logarithm of the sum of powers."""
+    """The attention, and the two summands of the logsumexp of the scores."""
     highest, weight, total = sums
     return total / weight, (highest, jnp.log(weight))
 
 
-def _slopes(block: Block, first: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
-    """The probabilities, the slopes by the scores, and which keys are visible."""
-    scores, seen = _scores(block, first, sizes)
+def _score_grads(block: Block, first: Any, sizes: ScoreSizes) -> tuple[Any, Any, Any]:
+    """The probabilities, the gradients by the scores, and which keys are visible."""
+    scores, is_visible = _scores(block, first, sizes)
     highest, log_of_weight = block["lse"]
     probs = jnp.exp2((scores - highest) * _LOG2_OF_E - log_of_weight * _LOG2_OF_E)
-    slopes = probs * (_product(block["slope"], block["value"], 1) - block["delta"])
-    if seen is not None and "fill" in block:
-        slopes = jnp.where(seen, slopes, np.float32(0))
-    return probs, slopes, seen
+    slopes = probs * (_product(block["grad"], block["value"], 1) - block["delta"])
+    if is_visible is not None and "fill" in block:
+        slopes = jnp.where(is_visible, slopes, np.float32(0))
+    return probs, slopes, is_visible
 
 
-def _product_of_slopes(slopes: Any, other: Any) -> Any:
+def _multiply_grads(grads: Any, other: Any) -> Any:
     dtype = np.float32 if other.dtype == np.float16 else other.dtype  # float16 may not hold them
-    return _product(slopes.astype(dtype), other.astype(dtype))
+    return _product(grads.astype(dtype), other.astype(dtype))
 
 
-Slopes = tuple[Any, ...]  # sums over some queries or keys
+Grads = tuple[Any, ...]  # sums over some queries or keys
 
 
-def _slopes_by_keys(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> Slopes:
-    probs, slopes, _ = _slopes(block, first, sizes)
-    by_key, by_value = sums
-    by_value += _product(probs.T.astype(block["slope"].dtype), block["slope"])
-    return by_key + _product_of_slopes(slopes.T, block["query"]), by_value
+def _add_dk_dv(sums: Grads, block: Block, first: Any, sizes: ScoreSizes) -> Grads:
+    probs, ds, _ = _score_grads(block, first, sizes)
+    dk, dv = sums
+    dv += _product(probs.T.astype(block["grad"].dtype), block["grad"])
+    return dk + _multiply_grads(ds.T, block["query"]), dv
 
 
-def _slopes_by_queries(sums: Slopes, block: Block, first: Any, sizes: Sizes) -> Slopes:
-    """Sums without the factor `scale`, and the sums of the slopes by hidden scores."""
-    _, slopes, seen = _slopes(block, first, sizes)
-    by_query, by_added = sums
-    if seen is not None:
-        by_added += jnp.sum(jnp.where(seen, np.float32(0), slopes), 1, keepdims=True)
-    return by_query + _product_of_slopes(slopes, block["key"]), by_added
+def _add_dq(sums: Grads, block: Block, first: Any, sizes: ScoreSizes) -> Grads:
+    """Sums without the factor `scale`, and the sums of the gradients by hidden scores."""
+    _, ds, is_visible = _score_grads(block, first, sizes)
+    dq, dadded = sums
+    if is_visible is not None:
+        dadded += jnp.sum(jnp.where(is_visible, np.float32(0), ds), 1, keepdims=True)
+    return dq + _multiply_grads(ds, block["key"]), dadded
 
 
 # Blocks without a visible key
 
 
-def _spans(operands: Arrays, sizes: Sizes) -> Arrays:
+def _spans(operands: Arrays, sizes: ScoreSizes) -> Arrays:
     """The blocks of keys that each block of queries attends to: "first" and "after"; nothing if these are all.
 
     Other blocks are skipped, because none of their keys has weight. A query that sees no key has the same number added
@@ -213,7 +214,7 @@ def _handicap(operands: Arrays, number: Array, begin: Any, end: Any) -> Any:
     return number + jnp.max(of_hidden - of_visible, 1)
 
 
-def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
+def _spans_of_keys(spans: Arrays, sizes: ScoreSizes) -> Arrays:
     """Likewise, the blocks of queries that attend to each block of keys, with any blocks between them."""
     if not spans:
         return {}
@@ -225,10 +226,10 @@ def _spans_of_keys(spans: Arrays, sizes: Sizes) -> Arrays:
     return {"first": begin, "after": after}
 
 
-def _estimate(operations: int, powers: int, arrays: Iterable[Any], share: float) -> pl.CostEstimate:
+def _estimate(operations: int, exponentials: int, arrays: Iterable[Any], share: float) -> pl.CostEstimate:
     return pl.CostEstimate(
         flops=int(operations * share),
-        transcendentals=int(powers * share),
+        transcendentals=int(exponentials * share),
         bytes_accessed=sum(x.size * x.dtype.itemsize for x in arrays),
     )
 
@@ -236,13 +237,13 @@ def _estimate(operations: int, powers: int, arrays: Iterable[Any], share: float)
 # GPUs: programs read blocks from whole arrays
 
 
-Kind = tuple[bool, bool]
+TileKey = tuple[bool, bool]
 
 
 class Tile(NamedTuple):
     """The block of scores that a program computes, and the number of its warps.
 
-    Tuned on an H100 for heads of up to 128 elements, slopes in 16 bits only, among tiles that fit in the 99 KiB of
+    Tuned on an H100 for heads of up to 128 elements, gradients in 16 bits only, among tiles that fit in the 99 KiB of
     smaller GPUs, such as an A10 or an L4.
     """
 
@@ -251,13 +252,13 @@ class Tile(NamedTuple):
     warps: int = 4
 
 
-_TILES: dict[Kind, Tile] = {
+_FORWARD_TILES: dict[TileKey, Tile] = {
     (False, False): Tile(128, 64),
     (False, True): Tile(64, 32, warps=8),
     (True, False): Tile(128, 32, warps=8),
     (True, True): Tile(32, 16),
 }
-_TILES_OF_SLOPES: dict[Kind, Tile] = {
+_BACKWARD_TILES: dict[TileKey, Tile] = {
     (False, False): Tile(64, 64),
     (False, True): Tile(32, 32),
     (True, False): Tile(32, 32),
@@ -265,7 +266,7 @@ _TILES_OF_SLOPES: dict[Kind, Tile] = {
 }
 
 
-def _kind(operands: Arrays) -> Kind:
+def _tile_key(operands: Arrays) -> TileKey:
     """Whether elements have more than 16 bits, and whether heads have more than 128 elements."""
     return operands["query"].dtype.itemsize > 2, max(operands["query"].shape[-1], operands["value"].shape[-1]) > 128
 
@@ -273,7 +274,7 @@ def _kind(operands: Arrays) -> Kind:
 class _OnGpu(NamedTuple):
     """How programs of a GPU read and write blocks of arrays, with heads as they lie in memory."""
 
-    sizes: Sizes
+    sizes: ScoreSizes
     in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
 
     def place(self, ref: Any, name: str, g: Any, *inside: Any) -> Any:
@@ -285,7 +286,7 @@ class _OnGpu(NamedTuple):
     def matrix(self, refs: Mapping[str, Any], name: str, block: Any, g: Any) -> Any:
         """A block of queries, keys or values, with zeros beyond the ends."""
         ref, (start, count, mask) = refs[name], self.positions(name, block)
-        width, size = ref.shape[-1], self.sizes.value_size if name in ("value", "slope") else self.sizes.size
+        width, size = ref.shape[-1], self.sizes.value_size if name in ("value", "grad") else self.sizes.size
         if size < width:
             inside = (lax.iota(np.int32, width) < size)[None, :]
             mask = inside if mask is None else mask[:, None] & inside
@@ -323,7 +324,7 @@ class _OnGpu(NamedTuple):
 
     def queries(self, refs: Mapping[str, Any], i: Any, g: Any) -> Block:
         """The operands of a block of queries, without those of keys."""
-        matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "slope") if name in refs}
+        matrices = {name: self.matrix(refs, name, i, g) for name in ("query", "grad") if name in refs}
         columns = {name: self.column(refs, name, i, g) for name in _OF_QUERIES if name in refs}
         if "lse" in refs:
             columns["lse"] = tuple(self.column(refs, "lse", i, g, np.int32(part)) for part in range(2))
@@ -359,33 +360,33 @@ class _OnGpu(NamedTuple):
         interpret: bool,
     ) -> Arrays:
         """Runs `kernel` in `programs` programs for each head of keys and each batch; it gets the program's number."""
-        lying = {name: self.lying(name, x) for name, x in operands.items()}
-        types = {name: jax.eval_shape(functools.partial(self.lying, name), x) for name, x in results.items()}
-        names = [*lying, *types]
+        inputs = {name: self.to_layout(name, x) for name, x in operands.items()}
+        types = {name: jax.eval_shape(functools.partial(self.to_layout, name), x) for name, x in results.items()}
+        names = [*inputs, *types]
 
         def body(*refs: Any) -> None:
             kernel(dict(zip(names, refs, strict=True)), pl.program_id(0) % np.int32(programs))
 
-        written = pl.pallas_call(
+        outputs = pl.pallas_call(
             body,
             grid=(programs * self.sizes.heads * self.sizes.batch,),
-            in_specs=[self.spec(name, x.shape, programs) for name, x in lying.items()],
+            in_specs=[self.spec(name, x.shape, programs) for name, x in inputs.items()],
             out_specs=[self.spec(name, x.shape, programs) for name, x in types.items()],
             out_shape=[*types.values()],
             compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=2),
-            cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
+            cost_estimate=_estimate(*estimate[:2], [*inputs.values(), *types.values()], estimate[2]),
             interpret=interpret,
             name=kernel_name,
-        )(*lying.values())
-        return {name: self.standing(name, x) for name, x in zip(types, written, strict=True)}
+        )(*inputs.values())
+        return {name: self.from_layout(name, x) for name, x in zip(types, outputs, strict=True)}
 
-    def lying(self, name: str, x: Any) -> Any:
+    def to_layout(self, name: str, x: Any) -> Any:
         """Arranges an array as it lies in memory; columns become rows."""
         if name in self.in_rows:
             return jnp.moveaxis(x, 3, 1)
         return x[..., 0] if name in _OF_QUERIES else x
 
-    def standing(self, name: str, x: Array) -> Array:
+    def from_layout(self, name: str, x: Array) -> Array:
         return jnp.moveaxis(x, 1, 3) if name in self.in_rows else x[..., None] if name in _OF_QUERIES else x
 
     def spec(self, name: str, shape: tuple[int, ...], programs: int) -> pl.BlockSpec:
@@ -400,12 +401,12 @@ class _OnGpu(NamedTuple):
 
         def index(number: Any) -> tuple[Any, ...]:
             of_head = number // np.int32(programs)
-            found: list[Any] = [np.int32(0)] * len(shape)
+            indices: list[Any] = [np.int32(0)] * len(shape)
             if shape[0] > 1:
-                found[0] = of_head // np.int32(self.sizes.heads)
+                indices[0] = of_head // np.int32(self.sizes.heads)
             if name not in _SPANS and shape[axis] > 1:
-                found[axis] = of_head % np.int32(self.sizes.heads)
-            return tuple(found)
+                indices[axis] = of_head % np.int32(self.sizes.heads)
+            return tuple(indices)
 
         return pl.BlockSpec(tuple(block), index)
 
@@ -424,7 +425,7 @@ def _on_gpu(operands: Arrays, tile: Tile, in_rows: Iterable[str]) -> _OnGpu:
 
 
 def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    tile = _TILES[_kind(operands)]
+    tile = _FORWARD_TILES[_tile_key(operands)]
     if operands["query"].shape[3] <= 16:
         tile = Tile(16, tile.columns, warps=2)
     chip = _on_gpu(operands, tile, in_rows)
@@ -435,15 +436,15 @@ def _forward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
         # The last queries come first, because those of a causal attention have the most keys.
         number = np.int32(count - 1) - number
         i, g = number // np.int32(sizes.group), number % np.int32(sizes.group)
-        own = chip.queries(refs, i, g)
+        query_block = chip.queries(refs, i, g)
 
         def step(j: Any, sums: Sums) -> Sums:
-            block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
+            block = query_block | chip.keys(refs, j) | chip.scores(refs, i, j, g)
             scores, _ = _scores(block, j * np.int32(sizes.columns), sizes)
             return _with_keys(sums, scores, block["value"])
 
         width = refs["value"].shape[-1]
-        sums = lax.fori_loop(*_span(refs, i, sizes.blocks[1]), step, _no_sums(sizes, width))
+        sums = lax.fori_loop(*_span(refs, i, sizes.blocks[1]), step, _zero_sums(sizes, width))
         result, lse = _results(sums)
         chip.write(refs, "result", "query", i, g, result)
         for part, x in enumerate(lse if "lse" in types else ()):
@@ -461,58 +462,58 @@ def _share(operands: Arrays) -> float:
 
 
 def _backward_on_gpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    tile = _TILES_OF_SLOPES[_kind(operands)]
+    tile = _BACKWARD_TILES[_tile_key(operands)]
     chip = _on_gpu(operands, tile, in_rows)
     sizes = chip.sizes
     (blocks, blocks_of_keys), spans = sizes.blocks, _spans(operands, sizes)
-    powers, share = sizes.products(1) // 2, _share(operands)
+    exponentials, share = sizes.products(1) // 2, _share(operands)
 
-    def by_queries(refs: Mapping[str, Any], number: Any) -> None:
+    def dq_kernel(refs: Mapping[str, Any], number: Any) -> None:
         number = np.int32(blocks * sizes.group - 1) - number
         i, g = number // np.int32(sizes.group), number % np.int32(sizes.group)
-        own = chip.queries(refs, i, g)
+        query_block = chip.queries(refs, i, g)
 
-        def step(j: Any, sums: Slopes) -> Slopes:
-            block = own | chip.keys(refs, j) | chip.scores(refs, i, j, g)
-            return _slopes_by_queries(sums, block, j * np.int32(sizes.columns), sizes)
+        def step(j: Any, sums: Grads) -> Grads:
+            block = query_block | chip.keys(refs, j) | chip.scores(refs, i, j, g)
+            return _add_dq(sums, block, j * np.int32(sizes.columns), sizes)
 
-        none = jnp.zeros(own["query"].shape, np.float32), jnp.zeros((sizes.rows, 1), np.float32)
-        by_query, by_added = lax.fori_loop(*_span(refs, i, blocks_of_keys), step, none)
-        by_scale = jnp.sum(own["query"].astype(np.float32) * by_query, 1, keepdims=True)
-        sums = {"by_query": by_query * own["scale"], "by_scale": by_scale, "by_added": by_added}
+        none = jnp.zeros(query_block["query"].shape, np.float32), jnp.zeros((sizes.rows, 1), np.float32)
+        dq, dadded = lax.fori_loop(*_span(refs, i, blocks_of_keys), step, none)
+        dscale = jnp.sum(query_block["query"].astype(np.float32) * dq, 1, keepdims=True)
+        sums = {"dq": dq * query_block["scale"], "dscale": dscale, "dadded": dadded}
         for name in filter(types.__contains__, sums):
             chip.write(refs, name, "query", i, g, sums[name])
 
-    def by_keys(refs: Mapping[str, Any], j: Any) -> None:
-        own = chip.keys(refs, j)
+    def dkv_kernel(refs: Mapping[str, Any], j: Any) -> None:
+        key_block = chip.keys(refs, j)
         first, after = _span(refs, j, blocks)
 
-        def step(number: Any, sums: Slopes) -> Slopes:
+        def step(number: Any, sums: Grads) -> Grads:
             i, g = first + number // np.int32(sizes.group), number % np.int32(sizes.group)
-            block = own | chip.queries(refs, i, g) | chip.scores(refs, i, j, g)
-            return _slopes_by_keys(sums, block, j * np.int32(sizes.columns), sizes)
+            block = key_block | chip.queries(refs, i, g) | chip.scores(refs, i, j, g)
+            return _add_dk_dv(sums, block, j * np.int32(sizes.columns), sizes)
 
-        none = tuple(jnp.zeros(own[name].shape, np.float32) for name in _OF_KEYS)
-        by_key, by_value = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
-        sums = {"by_key": by_key * refs["scale"][0, 0, 0], "by_value": by_value}
+        none = tuple(jnp.zeros(key_block[name].shape, np.float32) for name in _OF_KEYS)
+        dk, dv = lax.fori_loop(np.int32(0), (after - first) * np.int32(sizes.group), step, none)
+        sums = {"dk": dk * refs["scale"][0, 0, 0], "dv": dv}
         for name in filter(types.__contains__, sums):
             chip.write(refs, name, "key", j, 0, sums[name])
 
     results: Arrays = {}
-    for name, kernel, programs, own_spans, sums, values in (
-        ("attention_slopes_by_queries", by_queries, blocks * sizes.group, spans, _BY_QUERIES, 1),
-        ("attention_slopes_by_keys", by_keys, blocks_of_keys, _spans_of_keys(spans, sizes), _BY_KEYS, 2),
+    for name, kernel, programs, kernel_spans, sums, values in (
+        ("attention_dq", dq_kernel, blocks * sizes.group, spans, _DQ_RESULTS, 1),
+        ("attention_dkv", dkv_kernel, blocks_of_keys, _spans_of_keys(spans, sizes), _DKV_RESULTS, 2),
     ):
         wanted = {result: x for result, x in types.items() if result in sums}
         if wanted:
-            estimate = sizes.products(sizes.size * 2, sizes.value_size * values), powers, share
-            inputs = operands | own_spans
+            estimate = sizes.products(sizes.size * 2, sizes.value_size * values), exponentials, share
+            inputs = operands | kernel_spans
             results |= chip.call(name, kernel, programs, inputs, wanted, tile, estimate=estimate, interpret=interpret)
     return results
 
 
-_BY_QUERIES = ("by_query", "by_scale", "by_added")
-_BY_KEYS = ("by_key", "by_value")
+_DQ_RESULTS = ("dq", "dscale", "dadded")
+_DKV_RESULTS = ("dk", "dv")
 
 
 # TPUs: programs get blocks of arrays, and leave their sums for the next program
@@ -521,19 +522,19 @@ _BY_KEYS = ("by_key", "by_value")
 class _OnTpu(NamedTuple):
     """How blocks of arrays reach the programs of a TPU, which run in sequence."""
 
-    sizes: Sizes
+    sizes: ScoreSizes
     in_rows: frozenset[str]  # names of arrays whose heads lie beside each other in a row for each position
 
     def is_flat(self, name: str, x: Any) -> bool:
         """Whether heads are columns of a matrix; a TPU reads columns in multiples of 128."""
         return name in self.in_rows and x.shape[-1] % 128 == 0
 
-    def lying(self, name: str, x: Any) -> Any:
+    def to_layout(self, name: str, x: Any) -> Any:
         if name in (*_NUMBERS, *_SPANS):
             return x.reshape(-1)
         return jnp.moveaxis(x, 3, 1).reshape(x.shape[0], x.shape[3], -1) if self.is_flat(name, x) else x
 
-    def standing(self, like: Any, x: Array) -> Array:
+    def from_layout(self, like: Any, x: Array) -> Array:
         if x.ndim == like.ndim:
             return x
         batch, heads, group, positions, size = like.shape
@@ -542,7 +543,7 @@ class _OnTpu(NamedTuple):
     def spec(self, name: str, x: Any, places: Callable[..., tuple[Any, ...]]) -> pl.BlockSpec:
         *_, group, positions, width = x.shape
         sizes = self.sizes
-        is_key = name in (*_OF_KEYS, *_BY_KEYS)
+        is_key = name in (*_OF_KEYS, *_DKV_RESULTS)
         count = 1 if positions == 1 else sizes.columns if is_key else sizes.rows
 
         def index(*programs: Any) -> tuple[Any, ...]:
@@ -559,16 +560,16 @@ class _OnTpu(NamedTuple):
 
     def block(self, refs: Mapping[str, Any], b: Any, i: Any, j: Any) -> Block:
         """The operands of a program, with zeros beyond the ends."""
-        sizes, found = self.sizes, {}
-        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "slope", "lse"):
+        sizes, block = self.sizes, {}
+        for name in (*_OF_KEYS, *_OF_SCORES, *_OF_QUERIES, "query", "grad", "lse"):
             if name in refs:
                 x = refs[name][...]
                 if name in _OF_KEYS:
-                    x = _there(x, j, sizes.keys)
+                    x = _zero_beyond(x, j, sizes.keys)
                 elif x.shape[0] > 1:
-                    x = _there(x, i, sizes.queries)
-                found[name] = (x[:, :1], x[:, 1:]) if name == "lse" else x
-        return found | {name: self.number(refs, name, b) for name in _NUMBERS if name in refs}
+                    x = _zero_beyond(x, i, sizes.queries)
+                block[name] = (x[:, :1], x[:, 1:]) if name == "lse" else x
+        return block | {name: self.number(refs, name, b) for name in _NUMBERS if name in refs}
 
     def number(self, refs: Mapping[str, Any], name: str, b: Any) -> Any:
         return refs[name][b if refs[name].shape[0] > 1 else 0]
@@ -594,9 +595,9 @@ class _OnTpu(NamedTuple):
         is_by_keys = order[-1] == 3
         smaller = {name: x for name, x in operands.items() if name in (*_NUMBERS, *_SPANS)}
         arrays = {name: x for name, x in operands.items() if name not in smaller}
-        lying = {name: self.lying(name, x) for name, x in (smaller | arrays).items()}
-        types = {name: jax.eval_shape(functools.partial(self.lying, name), x) for name, x in results.items()}
-        names = [*lying, *types]
+        inputs = {name: self.to_layout(name, x) for name, x in (smaller | arrays).items()}
+        types = {name: jax.eval_shape(functools.partial(self.to_layout, name), x) for name, x in results.items()}
+        names = [*inputs, *types]
 
         def span(refs: Mapping[str, Any], b: Any, block: Any) -> tuple[Any, Any]:
             if "first" not in refs:
@@ -624,10 +625,10 @@ class _OnTpu(NamedTuple):
             named = dict(zip(names, refs, strict=False))
             b, _, g, i, j = indices(*map(pl.program_id, range(5)))
             first, after = span(named, b, j if is_by_keys else i)
-            walking = i if is_by_keys else j
-            kernel(named, refs[len(names) :], (b, g, i, j), (first <= walking) & (walking < after))
+            moving_block = i if is_by_keys else j
+            kernel(named, refs[len(names) :], (b, g, i, j), (first <= moving_block) & (moving_block < after))
 
-        written = pl.pallas_call(
+        outputs = pl.pallas_call(
             body,
             grid_spec=mosaic.PrefetchScalarGridSpec(
                 num_scalar_prefetch=len(smaller),
@@ -638,14 +639,14 @@ class _OnTpu(NamedTuple):
             ),
             out_shape=[*types.values()],
             compiler_params=mosaic.CompilerParams(dimension_semantics=_ALONG_KEYS if is_by_keys else _ALONG_QUERIES),
-            cost_estimate=_estimate(*estimate[:2], [*lying.values(), *types.values()], estimate[2]),
+            cost_estimate=_estimate(*estimate[:2], [*inputs.values(), *types.values()], estimate[2]),
             interpret=interpret,
             name=kernel_name,
-        )(*lying.values())
-        return {name: self.standing(results[name], x) for name, x in zip(types, written, strict=True)}
+        )(*inputs.values())
+        return {name: self.from_layout(results[name], x) for name, x in zip(types, outputs, strict=True)}
 
 
-def _there(x: Any, block: Any, total: int) -> Any:
+def _zero_beyond(x: Any, block: Any, total: int) -> Any:
     """Sets the positions of a block beyond the end to 0; they may hold any value."""
     count = x.shape[0]
     if total % count == 0:
@@ -707,7 +708,7 @@ def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
             _write(refs, {"result": result, "lse": jnp.concatenate(lse, 1)})
 
         ends = j == 0, attends, j == sizes.blocks[1] - 1
-        _walk(sums, ends, lambda: _no_sums(sizes, sizes.value_size), step, finish)
+        _walk(sums, ends, lambda: _zero_sums(sizes, sizes.value_size), step, finish)
 
     estimate = (sizes.products(sizes.size, sizes.value_size), sizes.products(1) // 2, _share(operands))
     scratch = [(sizes.rows, 1), (sizes.rows, 1), (sizes.rows, sizes.value_size)]
@@ -725,42 +726,42 @@ def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], int
     def zeros(shapes: list[tuple[int, int]]) -> tuple[Any, ...]:
         return tuple(jnp.zeros(shape, np.float32) for shape in shapes)
 
-    def by_queries(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
+    def dq_kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
         b, _, i, j = place
 
-        def step(sums: Any) -> Slopes:
-            return _slopes_by_queries(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+        def step(sums: Any) -> Grads:
+            return _add_dq(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
 
-        def finish(by_query: Any, by_added: Any) -> None:
-            by_scale = jnp.sum(refs["query"][...].astype(np.float32) * by_query, 1, keepdims=True)
-            scaled = by_query * chip.number(refs, "scale", b)
-            _write(refs, {"by_query": scaled, "by_scale": by_scale, "by_added": by_added})
+        def finish(dq: Any, dadded: Any) -> None:
+            dscale = jnp.sum(refs["query"][...].astype(np.float32) * dq, 1, keepdims=True)
+            scaled = dq * chip.number(refs, "scale", b)
+            _write(refs, {"dq": scaled, "dscale": dscale, "dadded": dadded})
 
         _walk(sums, (j == 0, attends, j == count_of_keys - 1), lambda: zeros(of_queries), step, finish)
 
-    def by_keys(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
+    def dkv_kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
         b, g, i, j = place
 
-        def step(sums: Any) -> Slopes:
-            return _slopes_by_keys(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
+        def step(sums: Any) -> Grads:
+            return _add_dk_dv(sums, chip.block(refs, b, i, j), j * np.int32(sizes.columns), sizes)
 
-        def finish(by_key: Any, by_value: Any) -> None:
-            _write(refs, {"by_key": by_key * chip.number(refs, "scale", b), "by_value": by_value})
+        def finish(dk: Any, dv: Any) -> None:
+            _write(refs, {"dk": dk * chip.number(refs, "scale", b), "dv": dv})
 
         ends = (g == 0) & (i == 0), attends, (g == sizes.group - 1) & (i == count - 1)
         _walk(sums, ends, lambda: zeros(of_keys), step, finish)
 
     results: Arrays = {}
-    for name, kernel, order, own_spans, sums, scratch, values in (
-        ("attention_slopes_by_queries", by_queries, _BY_ROWS, spans, _BY_QUERIES, of_queries, 1),
-        ("attention_slopes_by_keys", by_keys, _BY_COLUMNS, _spans_of_keys(spans, sizes), _BY_KEYS, of_keys, 2),
+    for name, kernel, order, kernel_spans, sums, scratch, values in (
+        ("attention_dq", dq_kernel, _BY_ROWS, spans, _DQ_RESULTS, of_queries, 1),
+        ("attention_dkv", dkv_kernel, _BY_COLUMNS, _spans_of_keys(spans, sizes), _DKV_RESULTS, of_keys, 2),
     ):
         wanted = {result: x for result, x in types.items() if result in sums}
         if wanted:
             operations = sizes.products(sizes.size * 2, sizes.value_size * values)
             estimate = operations, sizes.products(1) // 2, _share(operands)
             results |= chip.call(
-                name, kernel, order, operands | own_spans, wanted, scratch, estimate=estimate, interpret=interpret
+                name, kernel, order, operands | kernel_spans, wanted, scratch, estimate=estimate, interpret=interpret
             )
     return results
 

@@ -99,12 +99,12 @@ def _on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, i
     arrays = codes.transpose(1, 2, 0), scales.T, zeros.astype(np.int32) if zeros.size == 1 else zeros.T
     if rows <= _MOST_ROWS and a.size <= _MOST_FACTORS and blocks * count <= _MOST_BYTES:
         return _product_on_tpu(a, *arrays, bits=bits, interpret=interpret)
-    weights = _unpacked_on_tpu(*arrays, bits=bits, interpret=interpret)
+    weights = _unpack_on_tpu(*arrays, bits=bits, interpret=interpret)
     factors = a.astype(jnp.bfloat16).reshape(rows, blocks * count, 8 // bits).swapaxes(1, 2).reshape(rows, -1)
     return jnp.dot(factors, weights, precision=lax.Precision.DEFAULT, preferred_element_type=np.float32)
 
 
-def _unpacked_on_tpu(codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
+def _unpack_on_tpu(codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
     """The weights in bfloat16: first the rows at the first place of a byte."""
     (blocks, count, columns), places, width = codes.shape, 8 // bits, _COLUMNS_ON_TPU
     zeros = zeros.astype(np.int32)  # the chip does not divide bytes by eight rows
@@ -144,8 +144,8 @@ _SCALAR = pl.BlockSpec(memory_space=mosaic.SMEM)
 
 def _estimate(operations: int, *arrays: Array, more: int) -> pl.CostEstimate:
     """The cost of a kernel that reads `arrays` and moves `more` bytes besides."""
-    moved = sum(x.size * x.dtype.itemsize for x in arrays) + more
-    return pl.CostEstimate(flops=operations, transcendentals=0, bytes_accessed=moved)
+    bytes_accessed = sum(x.size * x.dtype.itemsize for x in arrays) + more
+    return pl.CostEstimate(flops=operations, transcendentals=0, bytes_accessed=bytes_accessed)
 
 
 def _product_on_tpu(a: Array, codes: Array, scales: Array, zeros: Array, *, bits: int, interpret: bool) -> Array:
@@ -210,10 +210,12 @@ def _float32(x: Any) -> Any:
         return x.astype(np.float32)
     bits = x.astype(np.int32)
     sign, size = (bits & np.int32(0x8000)) << np.int32(16), bits & np.int32(0x7FFF)
-    moved = (size << np.int32(13)) + np.int32(112 << 23)  # the exponent's bias is 15 in float16, and 127 in float32
-    moved += jnp.where(size >= np.int32(0x7C00), np.int32(112 << 23), np.int32(0))  # infinity and NaN
+    bits_of_float32 = (size << np.int32(13)) + np.int32(
+        112 << 23
+    )  # the exponent's bias is 15 in float16, and 127 in float32
+    bits_of_float32 += jnp.where(size >= np.int32(0x7C00), np.int32(112 << 23), np.int32(0))  # infinity and NaN
     subnormal = lax.bitcast_convert_type(size.astype(np.float32) * np.float32(2**-24), np.int32)
-    return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, moved) | sign, np.float32)
+    return lax.bitcast_convert_type(jnp.where(size < np.int32(0x400), subnormal, bits_of_float32) | sign, np.float32)
 
 
 PRODUCTS = {"gpu": _on_gpu, "tpu": _on_tpu}

@@ -37,41 +37,41 @@ def primitive(name: str, types: Callable[..., list[Any]]) -> Primitive:
     """Makes a primitive with several results, whose `types` a function infers."""
     made = Primitive(name)
     made.multiple_results = True
-    made.def_impl(partial(_evaluated, made))
+    made.def_impl(partial(_evaluate, made))
     made.def_abstract_eval(types)
     return made
 
 
-def _evaluated(operation: Primitive, *arrays: Any, **parameters: Any) -> Any:
+def _evaluate(operation: Primitive, *arrays: Any, **parameters: Any) -> Any:
     """Computes at once, where nothing is traced, as under `jax.disable_jit`."""
     with jax.disable_jit(False):
         return jax.jit(lambda *every: operation.bind(*every, **parameters))(*arrays)
 
 
-def derived_by_formula(
+def jvp_by_formula(
     operation: Primitive, formula: Compute, primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any
 ) -> Any:
     """Returns the values of an operation, and the tangents of its formula."""
-    moving = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
+    wrt = [i for i, x in enumerate(tangents) if type(x) is not ad.Zero]
 
-    def of_moving(*some: Any) -> list[Array]:
-        every = dict(zip(moving, some, strict=True))
+    def of_wrt(*some: Any) -> list[Array]:
+        every = dict(zip(wrt, some, strict=True))
         return formula(*(every.get(i, x) for i, x in enumerate(primals)), **parameters)
 
-    _, moved = jax.jvp(of_moving, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))
-    return operation.bind(*primals, **parameters), moved
+    _, tangents_out = jax.jvp(of_wrt, tuple(primals[i] for i in wrt), tuple(tangents[i] for i in wrt))
+    return operation.bind(*primals, **parameters), tangents_out
 
 
 def register(
     operation: Primitive,
     kernel: Compute,
     formula: Compute,
-    divided: Callable[..., Callable[..., Any]],
+    partition: Callable[..., Callable[..., Any]],
     chip_of: Callable[..., str | None],
 ) -> None:
     """Lowers an operation to a kernel on each device, or to the formula, which XLA divides by itself.
 
-    `kernel` takes `interpret`, and `divided` makes it a function for a mesh of devices. `chip_of` says from the
+    `kernel` takes `interpret`, and `partition` makes it a function for a mesh of devices. `chip_of` says from the
     operation's parameters for which chip there is a kernel.
 
     The formula takes the kernel's place where the mesh is unknown or belongs to `jax.shard_map` only in part; on a mesh
@@ -82,14 +82,14 @@ def register(
     """
     KERNELS[operation] = Kernel(kernel, chip_of)
     for platform in ("cpu", "rocm", *CHIPS):
-        rule = partial(_lowered, kernel, formula, divided, chip_of, platform)
+        rule = partial(_lower, kernel, formula, partition, chip_of, platform)
         mlir.register_lowering(operation, rule, platform=platform)
 
 
-def _lowered(
+def _lower(
     kernel: Compute,
     formula: Compute,
-    divided: Callable[..., Callable[..., Any]],
+    partition: Callable[..., Callable[..., Any]],
     chip_of: Callable[..., str | None],
     platform: str,
     context: Any,
@@ -109,21 +109,21 @@ def _lowered(
         function = partial(formula, **parameters)
     elif is_on_mesh:
         is_divisible = axes.abstract_mesh is not None and platform != "tpu"
-        function = divided(by_kernel, **parameters) if is_divisible else partial(formula, **parameters)
+        function = partition(by_kernel, **parameters) if is_divisible else partial(formula, **parameters)
     # Hide from the kernel the mesh that its operands vary over.
     plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in context.avals_in]
-    own = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
+    kernel_context = context.replace(avals_in=plain, module_context=module.replace(platforms=(platform,)))
     lower = mlir.lower_fun(function, multiple_results=True)
     with warnings.catch_warnings():
         # Which of JAX's GPU compilers a kernel uses does not concern users.
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         try:
-            return lower(own, *arrays)
+            return lower(kernel_context, *arrays)
         except RuntimeError as error:
             if "No supported GPU devices found" not in str(error):
                 raise
         with jax.sharding.use_abstract_mesh(_mesh_of_a_known_gpu()):
-            return lower(own, *arrays)
+            return lower(kernel_context, *arrays)
 
 
 def _mesh_of_a_known_gpu() -> AbstractMesh:
@@ -132,8 +132,8 @@ def _mesh_of_a_known_gpu() -> AbstractMesh:
     JAX 0.12 needs it, and fails if there is no GPU or if it does not list this GPU. Kernels of 16 and 32 bits are the
     same for all kinds.
     """
-    kind = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
-    return AbstractMesh((), (), abstract_device=kind)
+    device = jax.sharding.AbstractDevice(device_kind="NVIDIA A100", num_cores=None, platform="gpu")
+    return AbstractMesh((), (), abstract_device=device)
 
 
 def has_old_gpu() -> bool:
@@ -142,7 +142,7 @@ def has_old_gpu() -> bool:
     return any(float(gpu.compute_capability) < 8 for gpu in gpus)
 
 
-def divided_by(
+def partition_by(
     kernel: Callable[..., Any],
     rule: Callable[..., str],
     shardings: Callable[[Any, Any, Any], tuple[Sequence[Any], Sequence[Any]]],
@@ -153,7 +153,7 @@ def divided_by(
     `parts` says over which axes of the mesh the results of devices are parts of a sum, if any.
     """
 
-    def divide(mesh: Any, operands: Any, outcomes: Any) -> Any:
+    def partition(mesh: Any, operands: Any, outcomes: Any) -> Any:
         results, inputs = shardings(mesh, operands, outcomes)
         axes = parts(operands)
         needs_kind = jax.__version_info__ >= (0, 12) and jax.default_backend() != "gpu"
@@ -161,19 +161,19 @@ def divided_by(
         def of_device(*arrays: Array) -> Any:
             # Instead of the mesh of `jax.set_mesh`
             with jax.sharding.use_abstract_mesh(_mesh_of_a_known_gpu() if needs_kind else AbstractMesh((), ())):
-                found = kernel(*arrays)
-            return found if axes is None else lax.psum(found, axes)
+                results_of_device = kernel(*arrays)
+            return results_of_device if axes is None else lax.psum(results_of_device, axes)
 
         return mesh, of_device, [*results], tuple(inputs)
 
-    found = custom_partitioning(lambda *arrays: kernel(*arrays))
-    found.def_partition(divide, sharding_rule=rule)
-    return cast(Callable[..., Any], found)
+    partitioned_kernel = custom_partitioning(lambda *arrays: kernel(*arrays))
+    partitioned_kernel.def_partition(partition, sharding_rule=rule)
+    return cast(Callable[..., Any], partitioned_kernel)
 
 
 @functools.cache
 def marker() -> Any:
     """A partitioned program; JAX tells the rules that lower primitives with it for which devices they lower."""
-    divided = custom_partitioning(lambda x: x)
-    divided.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
-    return jax.make_jaxpr(divided)(np.zeros(1, np.float32))
+    identity = custom_partitioning(lambda x: x)
+    identity.def_partition(lambda mesh, operands, result: (mesh, lambda x: x, result, operands), sharding_rule="i -> i")
+    return jax.make_jaxpr(identity)(np.zeros(1, np.float32))

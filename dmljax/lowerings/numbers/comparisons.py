@@ -19,20 +19,20 @@ Compare = Callable[[Array, Array], Array]
 
 def greater(a: Array, b: Array) -> Array:
     """True where `a > b`."""
-    return _compared(operator.gt, a, b)
+    return _compare(operator.gt, a, b)
 
 
 def greater_equal(a: Array, b: Array) -> Array:
     """True where `a >= b`."""
-    return _compared(operator.ge, a, b)
+    return _compare(operator.ge, a, b)
 
 
 def equal(a: Array, b: Array) -> Array:
     """True where `a == b`."""
-    return _compared(operator.eq, a, b)
+    return _compare(operator.eq, a, b)
 
 
-def _compared(compare: Compare, a: Array, b: Array) -> Array:
+def _compare(compare: Compare, a: Array, b: Array) -> Array:
     if a.dtype not in FLOATS:
         return compare(a, b)
     result: Array = choose(a, b, cpu=lambda a, b: compare(_left(a), _right(b)), default=compare)

@@ -12,7 +12,7 @@ from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS, INTEGERS, INTEGERS_4
 
 
-def converted(x: Array, dtype: Any) -> Array:
+def convert(x: Array, dtype: Any) -> Array:
     """Converts `x` to any other type.
 
     Floats are truncated to integers, out-of-range floats become the nearest integer, and NaN becomes 0. An integer
@@ -20,33 +20,31 @@ def converted(x: Array, dtype: Any) -> Array:
     """
     dtype = np.dtype(dtype)
     if x.dtype != dtype and {x.dtype, dtype} & INTEGERS_4:
-        return _converted_by_bytes(x, dtype)
+        return _convert_by_bytes(x, dtype)
     if dtype == np.bool_:
         return is_nonzero(x)
     if x.dtype in FLOATS and dtype in INTEGERS:
-        return choose(
-            x, cpu=partial(lax.convert_element_type, new_dtype=dtype), default=partial(truncated, dtype=dtype)
-        )
+        return choose(x, cpu=partial(lax.convert_element_type, new_dtype=dtype), default=partial(truncate, dtype=dtype))
     return x.astype(dtype)
 
 
-def _converted_by_bytes(x: Array, dtype: np.dtype[Any]) -> Array:
+def _convert_by_bytes(x: Array, dtype: np.dtype[Any]) -> Array:
     """Does the same from and to integers of 4 bits, by way of 8 bits: XLA on CPU of JAX 0.8 is wrong for others."""
     if x.dtype in INTEGERS_4:
         x = x.astype(_byte(x.dtype))
     if dtype not in INTEGERS_4:
-        return converted(x, dtype)
+        return convert(x, dtype)
     if x.dtype in FLOATS:
         limits = jnp.iinfo(dtype)
         x = lax.clamp(np.array(limits.min, x.dtype), x, np.array(limits.max, x.dtype))
-    return converted(x, _byte(dtype)).astype(dtype)
+    return convert(x, _byte(dtype)).astype(dtype)
 
 
 def _byte(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.int8 if jnp.issubdtype(dtype, jnp.signedinteger) else np.uint8)
 
 
-def truncated(x: Array, dtype: np.dtype[Any]) -> Array:
+def truncate(x: Array, dtype: np.dtype[Any]) -> Array:
     """Truncates floats to integers, within their range: beyond it, XLA's conversion depends on the platform."""
     x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
     limits = np.iinfo(dtype)

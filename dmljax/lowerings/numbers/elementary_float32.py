@@ -198,9 +198,9 @@ def angle(y: Array, x: Array) -> Array:
     height, width = jnp.abs(y), jnp.abs(x)
     is_steep = height > width
     shorter, longer = jnp.where(is_steep, width, height), jnp.where(is_steep, height, width)
-    slope = jnp.where(shorter == longer, jnp.ones_like(x), shorter / longer)  # 1 also for two infinities
-    slope = jnp.where(longer == 0, shorter, slope)
-    arc = _arc_of_slope(jnp.where(jnp.isnan(x), x, slope))
+    ratio = jnp.where(shorter == longer, jnp.ones_like(x), shorter / longer)  # 1 also for two infinities
+    ratio = jnp.where(longer == 0, shorter, ratio)
+    arc = _arctan(jnp.where(jnp.isnan(x), x, ratio))
     is_left = jnp.signbit(x)
     # Add or subtract the arc from the angle of the nearest axis in one step: with two, the rounding would depend on the
     # version of XLA.
@@ -211,10 +211,10 @@ def angle(y: Array, x: Array) -> Array:
     return jnp.where(jnp.signbit(y), -angle, angle)
 
 
-def _arc_of_slope(slope: Array) -> Array:
-    """The arc tangent of a slope in [0, 1]."""
-    is_steep = slope > np.float32(np.tan(np.pi / 8))
-    turned = jnp.where(is_steep, (slope - 1) / (slope + 1), slope)
+def _arctan(ratio: Array) -> Array:
+    """The arc tangent of a ratio in [0, 1]."""
+    is_steep = ratio > np.float32(np.tan(np.pi / 8))
+    turned = jnp.where(is_steep, (ratio - 1) / (ratio + 1), ratio)
     square = turned * turned
     curve = _polynomial(square, -0.3333331645, 0.1999848783, -0.1424380243, 0.1059563830, -0.06082485244)
     angle = turned + turned * square * curve

@@ -19,14 +19,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.precision import Precision, resolve_precision
-from dmljax.foundation.sharding import dimension_axes, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
 from dmljax.lowerings.kernels import primitives
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import in_memory_bits
 from dmljax.types import widened
 
 
-def unpacked(codes: Array, bits: int) -> Array:
+def unpack(codes: Array, bits: int) -> Array:
     """The numbers of few bits in the last dimension of `codes`, lowest bits of each byte first."""
     if bits == 8:
         return codes
@@ -55,7 +55,7 @@ def product_with(a: Array, weights: Weights, bits: int) -> Array:
         (weights.scales, [columns, blocks]),
         (weights.zeros, of_zeros),
     ]
-    return partitioned(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
+    return call_partitioned(partial(_product, bits, resolve_precision()), operands, [*axes_of_a[:-1], columns])
 
 
 def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -> Array:
@@ -68,12 +68,12 @@ def _product(bits: int, precision: Precision | None, a: Array, *arrays: Array) -
     if is_symbolic(rows):
         result: Array = choose(a, *arrays, gpu=whole, default=by_planes)
         return result
-    ways: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
+    by_platform: dict[str, Callable[..., Array]] = {"gpu": by_planes if rows == 1 else whole}
     if rows <= _MOST_ROWS_ON_CPU and count * (8 // bits) << bits <= _LARGEST_ON_CPU and arrays[2].dtype == np.uint8:
-        ways["cpu"] = partial(_by_integers, bits, precision)
+        by_platform["cpu"] = partial(_by_integers, bits, precision)
     chips = [chip for chip in ("gpu", "tpu") if _fits_kernel(chip, rows, precision, a, *arrays)]
-    ways |= {chip: partial(_in_kernel, bits, precision, chip) for chip in chips}
-    return choose(a, *arrays, default=by_planes, **ways)
+    by_platform |= {chip: partial(_in_kernel, bits, precision, chip) for chip in chips}
+    return choose(a, *arrays, default=by_planes, **by_platform)
 
 
 # The formula
@@ -91,7 +91,7 @@ def _factors(a: Array, bits: int) -> list[Array]:
     return [parts[..., i] for i in range(places)]
 
 
-def dequantized(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
+def dequantize(codes: Array, scales: Array, zeros: Array, dtype: Any) -> Array:
     """The matrix (columns, rows) of numbers in blocks (columns, blocks, rows of a block)."""
     numbers = (codes.astype(scales.dtype) - zeros.astype(scales.dtype)[..., None]) * scales[..., None]
     columns, *rows = codes.shape
@@ -106,7 +106,7 @@ def _times(a: Array, weights: Array, precision: Precision | None) -> Array:
 
 def _by_planes(bits: int, precision: Precision | None, a: Array, codes: Array, scales: Array, zeros: Array) -> Array:
     pairs = zip(_factors(a, bits), _planes(codes, bits), strict=True)
-    products = (_times(x, dequantized(plane, scales, zeros, a.dtype), precision) for x, plane in pairs)
+    products = (_times(x, dequantize(plane, scales, zeros, a.dtype), precision) for x, plane in pairs)
     return reduce(operator.add, products)
 
 
@@ -115,7 +115,7 @@ def _whole(bits: int, precision: Precision | None, a: Array, codes: Array, scale
 
     The product has the type of `a`: for float32 of 16-bit factors, XLA takes its own kernel instead of NVIDIA's.
     """
-    weights = dequantized(unpacked(codes, bits), scales, zeros, a.dtype)
+    weights = dequantize(unpack(codes, bits), scales, zeros, a.dtype)
     return jnp.matmul(a, weights.T, precision=precision).astype(widened(a.dtype))
 
 
@@ -189,7 +189,9 @@ def _types(a: Any, codes: Any, scales: Any, zeros: Any, **parameters: Any) -> li
     return [a.update(shape=(a.shape[0], codes.shape[0]), dtype=np.dtype(np.float32), weak_type=False)]
 
 
-def _computed(a: Array, *arrays: Array, bits: int, chip: str, interpret: bool, **parameters: Any) -> list[Array]:
+def _multiply_in_kernel(
+    a: Array, *arrays: Array, bits: int, chip: str, interpret: bool, **parameters: Any
+) -> list[Array]:
     from dmljax.lowerings.kernels import few_bits as few_bits_kernels  # slow to import
 
     with jax.enable_x64(False):  # with 64-bit types, Pallas lowers the indices of loops wrongly for a TPU
@@ -202,7 +204,7 @@ def _by_formula(
     return [(_whole if chip == "gpu" and a.shape[0] > 1 else _by_planes)(bits, precision, a, *arrays)]
 
 
-def _batched(arrays: Any, axes: Any, **parameters: Any) -> Any:
+def _batch(arrays: Any, axes: Any, **parameters: Any) -> Any:
     """Takes batches that share the weights as rows, if they are few."""
     a, *weights = arrays
     if all(axis is None for axis in axes[1:]):
@@ -211,7 +213,7 @@ def _batched(arrays: Any, axes: Any, **parameters: Any) -> Any:
     return jax.vmap(partial(_by_formula, **parameters), axes)(*arrays), [0]
 
 
-def _divided(kernel: Any, **parameters: Any) -> Any:
+def _partition(kernel: Any, **parameters: Any) -> Any:
     """The kernel on a mesh: devices have rows of `a`, columns, or blocks of rows, whose products they add up."""
 
     def rule(mesh: Any, operands: Any, outcomes: Any) -> str:
@@ -231,10 +233,10 @@ def _divided(kernel: Any, **parameters: Any) -> Any:
             NamedSharding(mesh, PartitionSpec(*x)) for x in specs
         ]
 
-    return primitives.divided_by(kernel, rule, shardings, lambda operands: axes_of(operands)[2])
+    return primitives.partition_by(kernel, rule, shardings, lambda operands: axes_of(operands)[2])
 
 
 _multiply = primitives.primitive("product_with_few_bits", _types)
-primitives.register(_multiply, _computed, _by_formula, _divided, lambda chip, **parameters: chip)
-ad.primitive_jvps[_multiply] = partial(primitives.derived_by_formula, _multiply, _by_formula)
-batching.primitive_batchers[_multiply] = _batched
+primitives.register(_multiply, _multiply_in_kernel, _by_formula, _partition, lambda chip, **parameters: chip)
+ad.primitive_jvps[_multiply] = partial(primitives.jvp_by_formula, _multiply, _by_formula)
+batching.primitive_batchers[_multiply] = _batch

@@ -27,15 +27,15 @@ def random_words(counter: Sequence[Array], key: Sequence[Array], sizes: Sequence
     exchange words.
     """
     position = _positions(sizes)
-    words = advanced(counter, position >> np.uint32(2))
+    words = advance(counter, position >> np.uint32(2))
     keys = [
         [word + np.uint32(turn * step % 2**32) for turn in range(_ROUNDS)]
         for word, step in zip(key, _KEY_STEPS, strict=True)
     ]
-    return choose(position & np.uint32(3), words, keys, tpu=_encrypted_by_halves, default=_encrypted)
+    return choose(position & np.uint32(3), words, keys, tpu=_encrypt_by_halves, default=_encrypt)
 
 
-def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
+def _encrypt(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
     """The word at `place` of each encrypted block.
 
     Backends multiply the low halves of 64-bit integers with one instruction. Truncating words to 32 bits after each
@@ -52,7 +52,7 @@ def _encrypted(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Arr
         return lax.convert_element_type(_at(place, first, second, third, fourth), np.uint32)
 
 
-def _encrypted_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
+def _encrypt_by_halves(place: Array, words: Sequence[Array], keys: Sequence[Sequence[Array]]) -> Array:
     """Does the same for a TPU, which has no 64-bit integers; emulating them takes 1.5 times as long.
 
     `lax.mulhi` of JAX 0.10.2 takes 1.2 times as long: XLA expects one operation, but a v5e runs 117 bundles for 1,024
@@ -87,7 +87,7 @@ def _wide(word: Array) -> Array:
     return lax.convert_element_type(word, np.uint64)
 
 
-def advanced(counter: Sequence[Array], blocks: Array) -> list[Array]:
+def advance(counter: Sequence[Array], blocks: Array) -> list[Array]:
     """`counter + blocks`, modulo 2**128."""
     first = counter[0] + blocks
     words, carry = [first], first < blocks

@@ -15,7 +15,7 @@ from jax import Array, lax
 from dmljax.errors import Unsupported, require
 from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.open_sizes import fits
-from dmljax.foundation.sharding import MeshAxes, broadcast_alike, dimension_axes, may_be_sharded, partitioned
+from dmljax.foundation.sharding import MeshAxes, broadcast_alike, call_partitioned, dimension_axes, may_be_sharded
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product
 from dmljax.types import widened
@@ -51,7 +51,7 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
         return multiply(a, b, *(None if x is None else next(remaining) for x in others))
 
     operands = [(x, dimension_axes(x)) for x in (a, b, *present)]
-    return partitioned(call, operands, result)
+    return call_partitioned(call, operands, result)
 
 
 # Integers
@@ -152,7 +152,7 @@ def sum_as_floats(parts: Sequence[Array], dtype: Any) -> Array:
     return high * 2**16 + low
 
 
-def scaled(total: Array, *scales: Array) -> Array:
+def scale_rounded(total: Array, *scales: Array) -> Array:
     """Multiplies `total` by one scale after another and rounds each product, so that platforms agree."""
     shape = jnp.broadcast_shapes(total.shape, *(scale.shape for scale in scales))
     return reduce(product, broadcast_alike(shape, total, *scales))

@@ -12,16 +12,16 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.lowerings.numbers import elementary_float32 as float32
-from dmljax.lowerings.numbers.derivatives import with_derivatives, with_slopes
+from dmljax.lowerings.numbers.derivatives import with_derivatives, with_jvps
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.workarounds import QUOTIENT_SLOPES, quotient
+from dmljax.lowerings.workarounds import QUOTIENT_JVPS, quotient
 
 Function = Callable[[Array], Array]
 
 
-def _function(of_xla: Function, derivative: Function, **ways: Function) -> Function:
-    """A function of floats: float32 uses these `ways` by platform, and everything else uses XLA's."""
-    of_float32 = with_derivatives(derivative)(lambda x: choose(x, **({"default": of_xla} | ways)))
+def _function(of_xla: Function, derivative: Function, **by_platform: Function) -> Function:
+    """A function of floats: float32 uses these on each platform, and everything else uses XLA's."""
+    of_float32 = with_derivatives(derivative)(lambda x: choose(x, **({"default": of_xla} | by_platform)))
     return lambda x: of_xla(x) if x.dtype == np.float64 else of_float32(x)
 
 
@@ -43,7 +43,7 @@ acos: Function = _function(lax.acos, lambda x: -lax.rsqrt((1 - x) * (1 + x)), cp
 atan: Function = _function(lax.atan, lambda x: 1 / (1 + x * x), cpu=lambda x: float32.angle(x, jnp.ones_like(x)))
 
 
-@with_slopes(*QUOTIENT_SLOPES)
+@with_jvps(*QUOTIENT_JVPS)
 def rounded_quotient(a: Array, b: Array) -> Array:
     """`a / b`, rounded to nearest on a CPU and a GPU, for results that jump; `a` must have the shape of the result.
 

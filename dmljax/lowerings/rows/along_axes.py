@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import index_dtype, is_symbolic, number
-from dmljax.foundation.sharding import dimension_axes, sharded_like
+from dmljax.foundation.sharding import dimension_axes, shard_like
 from dmljax.lowerings.copies import of_sort_keys
 from dmljax.lowerings.numbers.floats import sort_keys
 from dmljax.lowerings.platform import choose
@@ -19,7 +19,7 @@ from dmljax.lowerings.platform import choose
 def positions_along(elements: Array, axes: tuple[int, ...]) -> Array:
     """The position of each element in the flattened `axes`, in row-major order."""
     dtype = index_dtype(("input", "size"), math.prod(elements.shape[axis] for axis in axes))
-    position = sharded_like(elements, jnp.zeros(elements.shape, dtype))
+    position = shard_like(elements, jnp.zeros(elements.shape, dtype))
     for axis in axes:  # by Horner's rule: for the sum of products, a TPU runs a kernel for each product
         position = position * number(elements.shape[axis], dtype) + lax.broadcasted_iota(dtype, elements.shape, axis)
     return position
@@ -85,7 +85,7 @@ def _position_in_short_row(input: Array, *, largest: bool, last: bool) -> Array:
     elements = [lax.slice_in_dim(input, i, i + 1, axis=-1) for i in range(size)]
     order = reversed(range(size)) if last else iter(range(size))
     best = next(order)
-    position = sharded_like(elements[0], jnp.full(elements[0].shape, best, np.int32))
+    position = shard_like(elements[0], jnp.full(elements[0].shape, best, np.int32))
     extreme = sort_keys(elements[best], nan_is_largest=largest)
     for i in order:
         key = sort_keys(elements[i], nan_is_largest=largest)

@@ -16,7 +16,7 @@ from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.lowerings.rows.scans import running_sum
 
 
-def packed(present: Array) -> Array:
+def pack_bits(present: Array) -> Array:
     """Packs predicates into words of 32 bits, the first predicate of a word in its lowest bit."""
     run, run_count = _run_size_and_count(present.shape)
     words_per_run = (run + 31) // 32
@@ -90,7 +90,7 @@ def _locate_words(words: Array, group_count: int) -> _Bits:
 
     # Write words without rows to a spare place at the end. `mode="drop"` takes XLA on CPU twice as long.
     word_count = words.shape[0]
-    with_rows = packed(has_rows)
+    with_rows = pack_bits(has_rows)
     place = _bits_up_to(with_rows, _bits_before(with_rows)).reshape(-1)[:word_count] - 1
     place = jnp.where(has_rows, place, number(word_count, jnp.uint32))
     words_with_rows = jnp.zeros(word_count + 1, jnp.uint32)

@@ -31,7 +31,7 @@ def norm(x: Array, axes: tuple[int, ...], order: int = 2) -> Array:
 def root(x: Array, degree: int = 2) -> Array:
     """The root of nonnegative numbers, with a derivative of 0 at 0."""
 
-    def slope(x: Array) -> Array:
+    def derivative(x: Array) -> Array:
         is_zero = x == 0
         safe = jnp.where(is_zero, jnp.ones_like(x), x)
         return jnp.where(is_zero, jnp.zeros_like(x), root(safe, degree) / (degree * safe))
@@ -39,7 +39,7 @@ def root(x: Array, degree: int = 2) -> Array:
     def value(x: Array) -> Array:
         return lax.sqrt(x) if degree == 2 else lax.pow(x, jnp.full_like(x, 1 / degree))
 
-    result: Array = with_derivatives(slope)(value)(x)
+    result: Array = with_derivatives(derivative)(value)(x)
     return result
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.foundation.sharding import may_be_sharded, reshaped_alike
+from dmljax.foundation.sharding import may_be_sharded, reshape_alike
 from dmljax.lowerings.platform import choose
 from dmljax.types import widened
 
@@ -63,13 +63,13 @@ def recur(
         is_within = _steps_within(lengths, input.shape[0])
         input, within = jnp.where(is_within, input, 0), _in_order([is_within] * len(reverses), reverses)
     products = _products_of_input(input, weight, reverses, precision)
-    looped = partial(_looped, cell, _Steps(products, within, reverses, input.dtype, has_sequence), initial)
+    loop = partial(_loop, cell, _LoopInputs(products, within, reverses, input.dtype, has_sequence), initial)
     # A bias added before the loop costs a CPU another pass over the products, and saves a TPU a kernel per step, except
     # in an RNN. If the loop carries the result of a function, XLA on CPU computes it element by element, in three times
     # the time that summands take.
-    elsewhere = partial(looped, is_on_cpu=False)
+    elsewhere = partial(loop, is_on_cpu=False)
     is_alike = cell.bias_is_in_step and cell.recurrence.dtype == widened(input.dtype)
-    return elsewhere() if is_alike else choose(cpu=partial(looped, is_on_cpu=True), default=elsewhere)
+    return elsewhere() if is_alike else choose(cpu=partial(loop, is_on_cpu=True), default=elsewhere)
 
 
 def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], precision: Any) -> tuple[Array, ...]:
@@ -83,7 +83,7 @@ def _products_of_input(input: Array, weight: Array, reverses: tuple[bool, ...], 
     return tuple(_product(x, weights, precision) for x, weights in inputs)
 
 
-class _Steps(NamedTuple):
+class _LoopInputs(NamedTuple):
     """The inputs of a loop's steps for each direction, and the form of their results."""
 
     products: tuple[Array, ...]
@@ -97,7 +97,7 @@ class _Steps(NamedTuple):
         return jnp.stack(each) if self.reverses == BOTH else each[0]
 
 
-def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tuple[Array | None, State]:
+def _loop(cell: Cell, steps: _LoopInputs, initial: State, *, is_on_cpu: bool) -> tuple[Array | None, State]:
     dtype, wide, has_two = steps.dtype, widened(steps.dtype), steps.reverses == BOTH
     # A GPU and a TPU multiply 16-bit factors, and read half of the bytes in each step.
     recurrence = cell.recurrence.astype(wide) if is_on_cpu else cell.recurrence
@@ -105,7 +105,7 @@ def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tu
     carries_summands = is_on_cpu and cell.has_summands
     states = _total if carries_summands else lambda carried: carried
 
-    def updated(before: State, products: Sequence[Array]) -> State:
+    def update(before: State, products: Sequence[Array]) -> State:
         summed = steps.together(products).astype(wide)
         summed = summed + cell.bias if bias_is_in_step else summed
         after = cell.step(summed, states(before), recurrence, is_on_cpu)
@@ -114,7 +114,7 @@ def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tu
 
     def one_step(before: State, inputs: Any) -> tuple[State, Array | None]:
         products, within = inputs
-        after = updated(before, products)
+        after = update(before, products)
         output = states(after)[0].astype(dtype) if steps.has_sequence else None
         if within is not None:
             is_within = steps.together(within)
@@ -130,13 +130,13 @@ def _looped(cell: Cell, steps: _Steps, initial: State, *, is_on_cpu: bool) -> tu
         biases = cell.bias[:, None] if has_two else cell.bias[None, None]
         products = tuple(x + bias for x, bias in zip(products, biases, strict=True))
     products = products if is_on_cpu else tuple(x.astype(dtype) for x in products)
-    carried, sequence = _scanned(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
+    carried, sequence = _scan(one_step, start, (products, steps.within), reverse=steps.reverses == BACKWARD)
     sequence = None if sequence is None else _of_directions(sequence, steps.reverses)
     ended = (x.astype(dtype) for x in states(carried))
     return sequence, tuple(x if has_two else x[None] for x in ended)
 
 
-def _scanned(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) -> tuple[State, Array | None]:
+def _scan(step: Callable[..., Any], start: State, steps: Any, *, reverse: bool) -> tuple[State, Array | None]:
     """`lax.scan`, without a loop for a single step."""
     count = steps[0][0].shape[0]
     if is_symbolic(count) or count != 1:
@@ -190,4 +190,4 @@ def gates_apart(x: Array, gates: int, axis: int) -> Array:
     and exchange no gates in the steps.
     """
     by_features = x.reshape(*x.shape[:axis], -1, gates, *x.shape[axis + 1 :])
-    return reshaped_alike(x, by_features.swapaxes(axis, axis + 1))
+    return reshape_alike(x, by_features.swapaxes(axis, axis + 1))

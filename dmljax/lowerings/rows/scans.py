@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmljax.foundation.dimensions import is_symbolic, replaced
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.foundation.dimensions import is_symbolic, replace_at
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOATS
 
@@ -30,7 +30,7 @@ def running_sum(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array
     On a CPU, a sum of floats has at most 8 rounding errors for every factor of 8 in the size.
     """
     sums = partial(_running, lax.add, lax.cumsum, 0, axis=axis, reverse=reverse, exclusive=exclusive)
-    return with_slopes(lambda tangent, x: sums(tangent))(sums)(x) if x.dtype in FLOATS else sums(x)
+    return with_jvps(lambda tangent, x: sums(tangent))(sums)(x) if x.dtype in FLOATS else sums(x)
 
 
 def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> Array:
@@ -41,7 +41,7 @@ def running_product(x: Array, axis: int, *, reverse: bool, exclusive: bool) -> A
     # none for an open size.
     in_steps = partial(_in_steps, axis=axis, reverse=reverse, exclusive=exclusive)
     differentiated = in_steps if is_symbolic(x.shape[axis]) else by_jax
-    return with_slopes(lambda tangent, x: jax.jvp(differentiated, (x,), (tangent,))[1])(products)(x)
+    return with_jvps(lambda tangent, x: jax.jvp(differentiated, (x,), (tangent,))[1])(products)(x)
 
 
 def _running(
@@ -97,16 +97,16 @@ def _in_blocks(combine: Combine, start: int, x: Array, *, axis: int, reverse: bo
         after = combine(tally, column)
         tallies.append(tally if exclusive else after)
         tally = after
-    return _joined(tallies[::-1] if reverse else tallies, axis, size, filling if reverse else 0)
+    return _join(tallies[::-1] if reverse else tallies, axis, size, filling if reverse else 0)
 
 
 def _split(x: Array, axis: int, block: int, filling: tuple[int, int, int]) -> Array:
     """Pads `axis` with zeros to a multiple of `block` and splits it into blocks and their elements."""
     padded = lax.pad(x, jnp.zeros((), x.dtype), [filling if i == axis else (0, 0, 0) for i in range(x.ndim)])
-    return padded.reshape(replaced(x.shape, axis, padded.shape[axis] // block, block))
+    return padded.reshape(replace_at(x.shape, axis, padded.shape[axis] // block, block))
 
 
-def _joined(columns: list[Array], axis: int, size: int, first: int) -> Array:
+def _join(columns: list[Array], axis: int, size: int, first: int) -> Array:
     """Joins the blocks to one axis again, without the padding."""
     blocks = jnp.stack(columns, axis + 1)
     count, block = blocks.shape[axis : axis + 2]

@@ -25,7 +25,7 @@ from dmljax.onnx.graph.file import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
 from dmljax.onnx.model import Model, load, nodes_of, require_key
 from dmljax.onnx.several_models import SeveralModels, in_floats
-from dmljax.onnx.sharding import divided_along
+from dmljax.onnx.sharding import divide_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -92,10 +92,12 @@ def _field(folder: Path, file: str, name: str, default: Any) -> Any:
     value = read_object(folder, file, _MOST_BYTES, is_optional=True).get(name)
     if value is None:
         return default
-    kind = type(default)
-    is_right = type(value) in (kind, int) if kind is float else type(value) is kind and bool(value)
-    wanted = {float: "a number", int: "an integer above 0", list: "a list that is not empty"}[kind]
-    require((file, name), is_right and (kind is not int or value > 0), f"must be {wanted}", show(value))
+    expected_type = type(default)
+    is_right = (
+        type(value) in (expected_type, int) if expected_type is float else type(value) is expected_type and bool(value)
+    )
+    wanted = {float: "a number", int: "an integer above 0", list: "a list that is not empty"}[expected_type]
+    require((file, name), is_right and (expected_type is not int or value > 0), f"must be {wanted}", show(value))
     return value
 
 
@@ -105,10 +107,10 @@ def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders.
     """
     with within("onnx"):
-        return in_floats(dtype, folder, _loaded)
+        return in_floats(dtype, folder, _load_folder)
 
 
-def _loaded(folder: Path) -> "DiffusionModel":
+def _load_folder(folder: Path) -> "DiffusionModel":
     settings = read_diffusion_settings(folder)
     return DiffusionModel(settings, {part: load(folder / file_of(part)) for part in PARTS})
 
@@ -134,7 +136,7 @@ class DiffusionModel:
         self._inputs = {part: {tensor.name: tensor for tensor in model.inputs} for part, model in parts.items()}
         encoder = parts["text_encoder"]
         self._vocabulary = vocabulary_of(nodes_of(encoder), encoder.weights)
-        self._make = jax.jit(self._made, static_argnames=("is_guided", "mesh"))
+        self._jit_make_images = jax.jit(self._make_images, static_argnames=("is_guided", "mesh"))
 
     def __repr__(self) -> str:
         return f"DiffusionModel({', '.join(f'{part}={model!r}' for part, model in self.models.by_part.items())})"
@@ -206,15 +208,15 @@ class DiffusionModel:
             if latents is None or chosen.is_random:
                 key = _key(key, "drawing the first latents" if latents is None else "a scheduler that adds noise")
             if latents is None:
-                latents = _drawn(key, 0, batch, sizes)
+                latents = _draw_normals(key, 0, batch, sizes)
             elif array("latents", latents).shape != (batch, *sizes):
                 raise InvalidDesc(Problem("latents", f"must have shape {(batch, *sizes)}", latents.shape))
-            with _naming_sizes(*(size * self.settings.ratio for size in sizes[1:])):
-                images: Array = self._make(
+            with _report_refused_sizes(*(size * self.settings.ratio for size in sizes[1:])):
+                images: Array = self._jit_make_images(
                     arguments,
                     tokens,
                     jnp.asarray(latents, jnp.float32),
-                    _padded(table, chosen.options.num_train_timesteps + 1),
+                    _pad_table(table, chosen.options.num_train_timesteps + 1),
                     np.int32(len(table.timesteps)),
                     np.float32(guidance),
                     key if chosen.is_random else None,
@@ -242,20 +244,20 @@ class DiffusionModel:
     def _sizes(self, height: int | None, width: int | None) -> tuple[int, ...]:
         """The sizes of latents."""
         settings, sample = self.settings, self._inputs["unet"]["sample"]
-        found: list[int] = []
+        latent_sizes: list[int] = []
         for name, wanted, due in zip(
             ("height", "width"), (height, width), (sample.sizes or (None,) * 4)[-2:], strict=True
         ):
-            own = due if isinstance(due, int) else settings.size
-            size = own * settings.ratio if wanted is None else integer_in(name, wanted, 1, 2**16)
+            latent_size = due if isinstance(due, int) else settings.size
+            size = latent_size * settings.ratio if wanted is None else integer_in(name, wanted, 1, 2**16)
             require(name, size % settings.ratio == 0, f"must be a multiple of {settings.ratio}", size)
             if isinstance(due, int) and size != due * settings.ratio:
                 rule = f"must be {due * settings.ratio}, because the model has {sample}"
                 raise InvalidDesc(Problem(name, rule, size))
-            found.append(size // settings.ratio)
-        return (settings.channels, *found)
+            latent_sizes.append(size // settings.ratio)
+        return (settings.channels, *latent_sizes)
 
-    def _called(self, part: str, weights: Mapping[str, Any], **inputs: Array) -> Array:
+    def _run_part(self, part: str, weights: Mapping[str, Any], **inputs: Array) -> Array:
         """The output of a part, in float32; floats have the type of the weights."""
         floats, types = self.models.float_type(weights), self._inputs[part]
         typed = {
@@ -265,7 +267,7 @@ class DiffusionModel:
         }
         return self.models.run(part, weights, typed)[PARTS[part][1]].astype(jnp.float32)
 
-    def _made(
+    def _make_images(
         self,
         weights: Mapping[str, Any],
         tokens: Array,
@@ -280,17 +282,17 @@ class DiffusionModel:
     ) -> Array:
         """The images for tokens; the tokens to lead away from come first."""
         batch = latents.shape[0]
-        states = self._called("text_encoder", weights, input_ids=tokens)
+        states = self._run_part("text_encoder", weights, input_ids=tokens)
 
-        def placed(x: Array) -> Array:
-            return x if mesh is None else divided_along(mesh, x, ("data",))
+        def divide(x: Array) -> Array:
+            return x if mesh is None else divide_along(mesh, x, ("data",))
 
         def step(i: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
             latents, estimates = carried
             row = jax.tree.map(lambda x: x[i] if jnp.ndim(x) else x, table)
-            both = placed(jnp.concatenate([latents, latents]) if is_guided else latents)
+            both = divide(jnp.concatenate([latents, latents]) if is_guided else latents)
             inputs = {"sample": both, "timestep": self._time(row.timesteps, both), "encoder_hidden_states": states}
-            output = self._called("unet", weights, **inputs)
+            output = self._run_part("unet", weights, **inputs)
             if is_guided:
                 away, toward = jnp.split(output, 2)
                 output = away + guidance * (toward - away)
@@ -299,13 +301,13 @@ class DiffusionModel:
             # Not a product of matrices, which some platforms round to 16 bits.
             latents = row.kept * latents + jnp.sum(row.taken[:, None, None, None, None] * estimates, 0)
             if key is not None:
-                latents += row.noise * _drawn(key, i + 1, batch, latents.shape[1:])
-            return placed(latents), estimates
+                latents += row.noise * _draw_normals(key, i + 1, batch, latents.shape[1:])
+            return divide(latents), estimates
 
-        first = placed(table.start * latents)
+        first = divide(table.start * latents)
         latents, _ = lax.fori_loop(0, count, step, (first, jnp.zeros((REACH, *latents.shape), jnp.float32)))
         scaled = latents / self.settings.scale + self.settings.shift
-        images = self._called("vae_decoder", weights, latent_sample=scaled)
+        images = self._run_part("vae_decoder", weights, latent_sample=scaled)
         return jnp.moveaxis(jnp.clip(images / 2 + 0.5, 0, 1), 1, -1)
 
     def _time(self, time: Array, both: Array) -> Array:
@@ -313,13 +315,13 @@ class DiffusionModel:
         sizes = self._inputs["unet"]["timestep"].sizes
         if not sizes:
             return time
-        own, batch = sizes[0], (self._inputs["unet"]["sample"].sizes or (None,))[0]
-        is_of_rows = isinstance(own, str) and own == batch
-        return jnp.broadcast_to(time, (own if isinstance(own, int) else both.shape[0] if is_of_rows else 1,))
+        size, batch = sizes[0], (self._inputs["unet"]["sample"].sizes or (None,))[0]
+        is_of_rows = isinstance(size, str) and size == batch
+        return jnp.broadcast_to(time, (size if isinstance(size, int) else both.shape[0] if is_of_rows else 1,))
 
 
 def require_names(part: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Refuses a part with other inputs than expected, or without its output."""
+    """Raises if a part has other inputs than expected, or lacks its output."""
     wanted, output = PARTS[part]
     rule = f"must be {join_words(wanted)}; others are not supported"
     require((file_of(part), "inputs"), {*inputs} == {*wanted}, rule, join_words(inputs), Unsupported)
@@ -338,7 +340,7 @@ def vocabulary_of(nodes: Iterable[Node], weights: Mapping[str, Any]) -> int | No
 
 
 @contextlib.contextmanager
-def _naming_sizes(height: int, width: int) -> Iterator[None]:
+def _report_refused_sizes(height: int, width: int) -> Iterator[None]:
     """Reports that a model does not take images of these sizes if one of its nodes refuses them."""
     try:
         yield
@@ -381,22 +383,22 @@ def _key(key: Any, purpose: str) -> Array:
     return cast(Array, key)
 
 
-def _drawn(key: Any, index: int | Array, batch: int, sizes: Sequence[int]) -> Array:
+def _draw_normals(key: Any, index: int | Array, batch: int, sizes: Sequence[int]) -> Array:
     """Normal numbers for each row of a batch, which do not depend on the other rows."""
 
     def row(place: Array) -> Array:
-        own = jax.random.fold_in(jax.random.fold_in(key, place), index)
-        return jax.random.normal(own, tuple(sizes), jnp.float32)
+        row_key = jax.random.fold_in(jax.random.fold_in(key, place), index)
+        return jax.random.normal(row_key, tuple(sizes), jnp.float32)
 
     return jax.vmap(row)(lax.iota(np.int32, batch))
 
 
-def _padded(table: Table, rows: int) -> Table:
+def _pad_table(table: Table, rows: int) -> Table:
     """A table in float32, padded with rows that no call reads, so that any number of steps has the same program."""
 
-    def padded(x: Any) -> Any:
+    def pad(x: Any) -> Any:
         x = np.asarray(x, np.float32)
         return np.pad(x, [(0, rows - len(x)), *[(0, 0)] * (x.ndim - 1)]) if x.ndim else x
 
-    found: Table = jax.tree.map(padded, table)
-    return found
+    padded_table: Table = jax.tree.map(pad, table)
+    return padded_table

@@ -80,8 +80,8 @@ class Scheduler(NamedTuple):
         return KINDS[self.kind].table(options, integer_in("steps", steps, 1, most))
 
 
-class Kind(NamedTuple):
-    """A kind of schedulers."""
+class SchedulerKind(NamedTuple):
+    """What a kind of scheduler needs: its table, and the options that it takes."""
 
     name: str  # of the class, as files have it
     table: Callable[[Options, int], Table]
@@ -97,17 +97,17 @@ def scheduler_of(content: Mapping[str, Any], kind: str | None = None) -> Schedul
     """
     if kind is None:
         name = content.get("_class_name")
-        kind = next((key for key, its in KINDS.items() if its.name == name), None)
+        kind = next((key for key, definition in KINDS.items() if definition.name == name), None)
         if kind is None:
             rule = f"must be one of {join_words([entry.name for entry in KINDS.values()], 'or')}"
             remedy = "scheduler='euler' takes another one"
             raise Unsupported(Problem((FILE, "_class_name"), rule, show(name), remedy=remedy))
     elif kind not in KINDS:
         raise InvalidDesc(Problem("scheduler", f"must be one of {join_words(KINDS, 'or')}", show(kind)))
-    its = KINDS[kind]
-    fixed = {**_FIXED, **its.fixed}
-    values = {**its.defaults, **{name: value for name, value in content.items() if name[:1] != "_"}}
-    if content.get("_class_name") == its.name:
+    definition = KINDS[kind]
+    fixed = {**_FIXED, **definition.fixed}
+    values = {**definition.defaults, **{name: value for name, value in content.items() if name[:1] != "_"}}
+    if content.get("_class_name") == definition.name:
         all_checked(*(partial(_require_known, name) for name in values))
     all_checked(*(partial(_check, name, value, fixed, name in content) for name, value in values.items()))
     options = Options(**{name: values[name] for name in Options._fields if name in values})
@@ -123,7 +123,7 @@ def _require_known(name: str) -> None:
 
 
 def _check(name: str, value: Any, fixed: Mapping[str, Any], is_given: bool) -> None:
-    """Refuses a field that is wrong or not supported."""
+    """Raises if a field is wrong or not supported."""
     if name in _RULES and not _RULES[name][0](value):
         raise InvalidDesc(Problem((FILE, name), f"must be {_RULES[name][1]}", show(value)))
     wanted = fixed.get(name, (value,))
@@ -160,7 +160,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "original_inference_steps": _COUNT,
     "timestep_scaling": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "solver_type": _is_one_of("midpoint", "heun"),
-    **{name: _FLAG for name, its in Options._field_defaults.items() if type(its) is bool},
+    **{name: _FLAG for name, default in Options._field_defaults.items() if type(default) is bool},
 }
 # The only supported values of these fields, which would change the numbers
 _FIXED: dict[str, tuple[Any, ...]] = {
@@ -187,7 +187,7 @@ _WITHOUT_EFFECT = (  # without clipping, thresholds and flows
 # Noise levels
 
 
-def _cumulative(options: Options, lowest: float = 0.0) -> Numbers:
+def _signal_variances(options: Options, lowest: float = 0.0) -> Numbers:
     """The part of the signal's variance at each timestep; `lowest` replaces 0 at the last."""
     count, start, end = options.num_train_timesteps, options.beta_start, options.beta_end
     if options.trained_betas is not None:
@@ -210,7 +210,7 @@ def _cumulative(options: Options, lowest: float = 0.0) -> Numbers:
     return cumulative
 
 
-def _spaced(options: Options, steps: int) -> Numbers:
+def _timesteps(options: Options, steps: int) -> Numbers:
     """The timesteps, from the noisiest on."""
     count = options.num_train_timesteps
     if options.timestep_spacing == "linspace":
@@ -239,14 +239,14 @@ def _levels(signal: Any, noise: Any, end: tuple[float, float]) -> _Levels:
 
 def _sigmas(options: Options, steps: int, *, is_solver: bool) -> tuple[Numbers, Numbers, float]:
     """The timesteps, the noise beside a signal of 1 at each, and at the end."""
-    cumulative = _cumulative(options, 2.0**-24)
+    cumulative = _signal_variances(options, 2.0**-24)
     known = np.sqrt(1 / cumulative - 1)
     places = np.arange(len(known))
     if is_solver:
         of_end = options.timestep_spacing != "trailing"
-        times = np.round(_spaced(options, steps + of_end)[:steps])
+        times = np.round(_timesteps(options, steps + of_end)[:steps])
     else:
-        times = _spaced(options, steps)
+        times = _timesteps(options, steps)
     sigmas = np.interp(times, places, known)
     if options.use_karras_sigmas:
         first, last = (known[-1], known[0]) if is_solver else (sigmas[0], sigmas[-1])
@@ -279,7 +279,7 @@ def _table(
     return Table(times, start, *estimates, kept, columns, np.broadcast_to(noise, times.shape).astype(np.float64))
 
 
-def _toward(levels: _Levels) -> tuple[Numbers, Numbers]:
+def _direction_factors(levels: _Levels) -> tuple[Numbers, Numbers]:
     """The factors of the latents and of the image that keep the direction of the noise."""
     kept = levels.next_noise / levels.noise
     return kept, levels.next_signal - kept * levels.signal
@@ -287,7 +287,7 @@ def _toward(levels: _Levels) -> tuple[Numbers, Numbers]:
 
 def _ddim_levels(options: Options, times: Numbers, steps: int) -> _Levels:
     """Levels that each lead back by as many timesteps as a step has on average."""
-    cumulative = _cumulative(options)
+    cumulative = _signal_variances(options)
     before = times.astype(int) - options.num_train_timesteps // steps
     end = 1.0 if options.set_alpha_to_one else cumulative[0]
     now, then = cumulative[times.astype(int)], np.where(before >= 0, cumulative[before], end)
@@ -296,9 +296,9 @@ def _ddim_levels(options: Options, times: Numbers, steps: int) -> _Levels:
 
 def _ddim(options: Options, steps: int) -> Table:
     """Denoising diffusion implicit models (Song et al., 2020), without noise."""
-    times = np.round(_spaced(options, steps))
+    times = np.round(_timesteps(options, steps))
     levels = _ddim_levels(options, times, steps)
-    kept, taken = _toward(levels)
+    kept, taken = _direction_factors(levels)
     return _table(times, 1.0, _estimates(options, levels), kept, [taken])
 
 
@@ -317,7 +317,7 @@ def _plms(options: Options, steps: int) -> Table:
 
     The second call is at the end of the first step, which it makes again with both outputs.
     """
-    spaced = np.round(_spaced(options, steps))
+    spaced = np.round(_timesteps(options, steps))
     times = np.concatenate([spaced[:2], spaced[1:]])
     starts = times.copy()
     if steps > 1:
@@ -344,7 +344,7 @@ def _euler(options: Options, steps: int) -> Table:
     times, sigmas, end = _sigmas(options, steps, is_solver=False)
     signal = 1 / np.sqrt(1 + sigmas**2)
     levels = _levels(signal, sigmas * signal, (1.0, end))
-    kept, taken = _toward(levels)
+    kept, taken = _direction_factors(levels)
     return _table(times, _start(options, levels), _estimates(options, levels), kept, [taken])
 
 
@@ -360,7 +360,7 @@ def _euler_ancestral(options: Options, steps: int) -> Table:
     signal = 1 / np.sqrt(1 + sigmas**2)
     levels = _levels(signal, sigmas * signal, (1.0, 0.0))
     scaled = levels.next_signal
-    kept, taken = _toward(levels._replace(next_noise=scaled * later**2 / sigmas))
+    kept, taken = _direction_factors(levels._replace(next_noise=scaled * later**2 / sigmas))
     start = _start(options, levels)
     return _table(times, start, _estimates(options, levels), kept, [taken], scaled * added)
 
@@ -370,7 +370,7 @@ def _lcm(options: Options, steps: int) -> Table:
     count, known = options.num_train_timesteps, options.original_inference_steps
     of_training = (np.arange(1, known + 1) * (count // known) - 1)[::-1]
     times = of_training[np.arange(steps) * known // steps].astype(np.float64)
-    cumulative = _cumulative(options)[times.astype(int)]
+    cumulative = _signal_variances(options)[times.astype(int)]
     levels = _levels(np.sqrt(cumulative), np.sqrt(1 - cumulative), (1.0, 0.0))
     scaled = times * options.timestep_scaling
     of_latents, of_image = 0.25 / (scaled**2 + 0.25), scaled / np.sqrt(scaled**2 + 0.25)
@@ -384,7 +384,7 @@ def _dpm_solver(options: Options, steps: int) -> Table:
     scaled = 1 / np.sqrt(1 + sigmas**2)
     scale_of_end = 1 / np.sqrt(1 + end**2)
     levels = _levels(scaled, sigmas * scaled, (scale_of_end, end * scale_of_end))
-    kept, taken = _toward(levels)
+    kept, taken = _direction_factors(levels)
     before = np.zeros(steps)
     with np.errstate(divide="ignore"):
         lengths = np.log(sigmas) - np.log(np.append(sigmas[1:], end))
@@ -403,27 +403,27 @@ def _dpm_solver(options: Options, steps: int) -> Table:
 
 _UNCLIPPED = {"clip_sample": (False,)}
 KINDS = {
-    "ddim": Kind("DDIMScheduler", _ddim, {"clip_sample": True}, _UNCLIPPED),
-    "pndm": Kind(
+    "ddim": SchedulerKind("DDIMScheduler", _ddim, {"clip_sample": True}, _UNCLIPPED),
+    "pndm": SchedulerKind(
         "PNDMScheduler",
         _plms,
         {"set_alpha_to_one": False, "skip_prk_steps": False},
         {"prediction_type": ("epsilon", "v_prediction"), "rescale_betas_zero_snr": (False,), "skip_prk_steps": (True,)},
     ),
-    "euler": Kind("EulerDiscreteScheduler", _euler, {"timestep_spacing": "linspace"}),
-    "euler_ancestral": Kind(
+    "euler": SchedulerKind("EulerDiscreteScheduler", _euler, {"timestep_spacing": "linspace"}),
+    "euler_ancestral": SchedulerKind(
         "EulerAncestralDiscreteScheduler",
         _euler_ancestral,
         {"timestep_spacing": "linspace"},
         {"use_karras_sigmas": (False,)},
         is_random=True,
     ),
-    "lcm": Kind(
+    "lcm": SchedulerKind(
         "LCMScheduler",
         _lcm,
         {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"},
         _UNCLIPPED,
         is_random=True,
     ),
-    "dpmsolver++": Kind("DPMSolverMultistepScheduler", _dpm_solver, {"timestep_spacing": "linspace"}),
+    "dpmsolver++": SchedulerKind("DPMSolverMultistepScheduler", _dpm_solver, {"timestep_spacing": "linspace"}),
 }

@@ -3,18 +3,18 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dmljax.graphs.steps import Step, needed
+from dmljax.graphs.steps import GraphStep, find_needed
 from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.graph.file import Node, names_read
 
 
-def alive(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str] = ()) -> tuple[Node, ...]:
+def live_nodes(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str] = ()) -> tuple[Node, ...]:
     """The nodes that compute `outputs` from the `known` values."""
-    steps = {index: Step([*names_read(node)], node.outputs) for index, node in enumerate(nodes)}
-    return tuple(nodes[index] for index in needed(steps, outputs, known))
+    steps = {index: GraphStep([*names_read(node)], node.outputs) for index, node in enumerate(nodes)}
+    return tuple(nodes[index] for index in find_needed(steps, outputs, known))
 
 
-def advice(
+def advise_cut(
     nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node], values: Mapping[str, Any]
 ) -> str | None:
     """The calls that make graphs of the nodes before and after refused nodes; None if there are no such nodes.
@@ -27,7 +27,7 @@ def advice(
             dependent |= {*node.outputs}
     cut = _last_results(nodes, outputs, refused)
     left = [name for name in outputs if name in dependent and name not in cut]
-    behind = [node for node in alive(nodes, left, cut) if dependent & {*node.outputs}]
+    behind = [node for node in live_nodes(nodes, left, cut) if dependent & {*node.outputs}]
 
     def known_before(names: Iterable[str]) -> list[str]:
         made = (name for name in dict.fromkeys(names) if name in values and name not in dependent)
@@ -47,14 +47,14 @@ def advice(
 
 def _last_results(nodes: Sequence[Node], outputs: Sequence[str], refused: Collection[Node]) -> list[str]:
     """The results of refused nodes that the outputs need and that no other refused node reads."""
-    needed, found = {*outputs}, []
+    needed, results = {*outputs}, []
     for node in reversed(nodes):
         made = [name for name in node.outputs if name in needed]
         if made and node in refused:
-            found += made
+            results += made
         elif made:
             needed |= {*names_read(node)}
-    return found[::-1]
+    return results[::-1]
 
 
 def _struct(value: Any) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, Where, inside, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.files import opened, unreadable
+from dmljax.foundation.files import open_file, unreadable
 from dmljax.text import one_line, show
 
 try:
@@ -71,13 +71,13 @@ class TensorType:
             return self
         by_denotation = {denotation.lower(): size for denotation, size in denotations.items()}
         sizes: list[int | str | None] = []
-        for own, denotation in zip_longest(self.sizes, self.denotations, fillvalue=""):
-            expected = names.get(own) if isinstance(own, str) else own
+        for declared, denotation in zip_longest(self.sizes, self.denotations, fillvalue=""):
+            expected = names.get(declared) if isinstance(declared, str) else declared
             denoted = by_denotation.get(denotation.lower()) if denotation else None
             if denoted is not None and expected not in (None, denoted):
                 rule = f"must have size {expected} in the dimension denoted {denotation}"
                 raise InvalidDesc(Problem(self.name, rule, denoted))
-            sizes.append(next((size for size in (denoted, expected) if size is not None), own))
+            sizes.append(next((size for size in (denoted, expected) if size is not None), declared))
         return replace(self, sizes=tuple(sizes))
 
 
@@ -116,16 +116,16 @@ class Node:
     def subgraphs(self) -> Iterator["OnnxGraph"]:
         return (value for value in self.attributes.values() if isinstance(value, OnnxGraph))
 
-    def bound(self, attributes: Mapping[str, Any]) -> "Node":
+    def bind(self, attributes: Mapping[str, Any]) -> "Node":
         """The node with references replaced by the surrounding function's attributes."""
-        own = {}
+        values = {}
         for name, value in self.attributes.items():
             if isinstance(value, Reference):
                 if value.name in attributes:
-                    own[name] = attributes[value.name]
+                    values[name] = attributes[value.name]
             else:
-                own[name] = value.bound(attributes) if isinstance(value, OnnxGraph) else value
-        return replace(self, attributes=own)
+                values[name] = value.bind(attributes) if isinstance(value, OnnxGraph) else value
+        return replace(self, attributes=values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +155,8 @@ class OnnxGraph:
     def free_names(self) -> frozenset[str]:
         """The names that the graph reads from enclosing graphs."""
         read = {name for node in self.nodes for name in names_read(node)} | set(self.output_names)
-        own = {*self.input_names, *self.constants, *(name for node in self.nodes for name in node.outputs)}
-        return frozenset(read - own - {""})
+        defined = {*self.input_names, *self.constants, *(name for node in self.nodes for name in node.outputs)}
+        return frozenset(read - defined - {""})
 
     @functools.cached_property
     def last_uses(self) -> Mapping[int, Sequence[str]]:
@@ -169,8 +169,8 @@ class OnnxGraph:
                 uses.setdefault(i, []).append(name)
         return uses
 
-    def bound(self, attributes: Mapping[str, Any]) -> "OnnxGraph":
-        nodes = tuple(node.bound(attributes) for node in self.nodes)
+    def bind(self, attributes: Mapping[str, Any]) -> "OnnxGraph":
+        nodes = tuple(node.bind(attributes) for node in self.nodes)
         return replace(self, nodes=nodes)
 
 
@@ -191,17 +191,17 @@ def read_model(source: Any) -> tuple["onnx.ModelProto", Path | None]:
     if isinstance(source, onnx.ModelProto):
         return source, None
     if isinstance(source, bytes | bytearray | memoryview):
-        return _parsed(bytes(source)), None
+        return _parse_proto(bytes(source)), None
     if not isinstance(source, str | Path):
         raise InvalidType(Problem("source", "must be a path, bytes or a ModelProto", show(source)))
     path = Path(source)
-    with opened(path, MAX_FILE_BYTES) as file:
+    with open_file(path, MAX_FILE_BYTES) as file:
         data = file.read(MAX_FILE_BYTES)
-    return _parsed(data, f" in '{one_line(path)}'"), path.parent
+    return _parse_proto(data, f" in '{one_line(path)}'"), path.parent
 
 
-def _parsed(data: bytes, told: str = "") -> "onnx.ModelProto":
-    model, size = onnx.ModelProto(), f"{len(data)} bytes{told}"
+def _parse_proto(data: bytes, note: str = "") -> "onnx.ModelProto":
+    model, size = onnx.ModelProto(), f"{len(data)} bytes{note}"
     try:
         model.ParseFromString(data)
     except Exception:  # each implementation of protobuf raises different errors
@@ -241,7 +241,7 @@ class Reader:
         names = dict.fromkeys(made)
         nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
         named = [output.name for output in outputs if output.name]
-        ordered = _ordered(nodes, set(proto.input), named, {*proto.input})
+        ordered = _sort_nodes(nodes, set(proto.input), named, {*proto.input})
         graph = OnnxGraph(ordered, inputs, outputs)
         return Function(graph, tuple(proto.attribute), defaults)
 
@@ -259,15 +259,15 @@ class Reader:
         outputs = tuple(_tensor_type(info) for info in proto.output)
         for own in () if depth else inputs:
             require_possible_sizes(own.name, own.sizes or ())
-        own_names = [*(own.name for own in inputs), *constants]
+        own_names = [*(tensor.name for tensor in inputs), *constants]
         _require_unique("inputs", own_names[: len(inputs)])
-        sparse_names = (own.values.name for own in proto.sparse_initializer)
-        _require_unique("initializers", [*(own.name for own in proto.initializer), *sparse_names])
+        sparse_names = (tensor.values.name for tensor in proto.sparse_initializer)
+        _require_unique("initializers", [*(tensor.name for tensor in proto.initializer), *sparse_names])
         defined = {**outer, **dict.fromkeys(own_names)}
         made = dict.fromkeys(name for node in proto.node for name in node.output)
         outer = {**defined, **made}
         nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
-        ordered = _ordered(nodes, set(defined), [output.name for output in outputs], {*own_names})
+        ordered = _sort_nodes(nodes, set(defined), [output.name for output in outputs], {*own_names})
         return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)
 
     def _node(self, proto: Any, versions: Mapping[str, int], outer: Mapping[str, Any], depth: int, index: int) -> Node:
@@ -319,7 +319,7 @@ class Reader:
         """A tensor as a NumPy array."""
         with inside(where):
             if proto.data_location == onnx.TensorProto.EXTERNAL:
-                proto = self.embedded(proto)
+                proto = self.embed(proto)
             dtype_of(proto.data_type)
             if any(size < 0 for size in proto.dims):
                 raise InvalidDesc(Problem("dims", "must each be at least 0", tuple(proto.dims)))
@@ -329,7 +329,7 @@ class Reader:
                 rule = f"cannot read a tensor of sizes {tuple(proto.dims)}: {error}"
                 raise InvalidDesc(Problem((), rule)) from None
 
-    def embedded(self, proto: Any) -> Any:
+    def embed(self, proto: Any) -> Any:
         """A tensor with its external data embedded."""
         copy = onnx.TensorProto()
         copy.CopyFrom(proto)
@@ -352,7 +352,7 @@ class Reader:
             if Path(location).is_absolute() or not path.is_relative_to(folder) or path == folder:
                 raise InvalidDesc(Problem("location", "must be a file in the model's folder", show(location)))
             with inside("location"):
-                file = opened(path, sys.maxsize)  # a file of weights may be of any size
+                file = open_file(path, sys.maxsize)  # a file of weights may be of any size
             with file:
                 size = os.fstat(file.fileno()).st_size
                 offset = int(entries.get("offset", 0))
@@ -431,12 +431,12 @@ def _text(where: Where, data: bytes | str) -> str:
         raise InvalidDesc(Problem(where, "must be UTF-8 text", repr(data[:40]))) from None
 
 
-def dtype_of(kind: int) -> np.dtype[Any]:
+def dtype_of(type_number: int) -> np.dtype[Any]:
     """The NumPy type for an ONNX type number."""
     try:
-        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(type_number))
     except (KeyError, TypeError, ValueError):
-        raise InvalidDesc(Problem("data_type", "unknown data type", kind)) from None
+        raise InvalidDesc(Problem("data_type", "unknown data type", type_number)) from None
     if dtype.name in _WITHOUT_XLA:
         raise Unsupported(Problem("data_type", "not supported by XLA", dtype.name))
     return dtype
@@ -453,16 +453,16 @@ def _tensor_type(info: Any) -> TensorType:
 
 
 def _type_of(name: str, proto: Any) -> TensorType:
-    kind = proto.WhichOneof("value")
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        tensor = getattr(proto, kind)
+    field = proto.WhichOneof("value")
+    if field in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(proto, field)
         dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
         denotations = tuple(_text("denotation", dimension.denotation) for dimension in tensor.shape.dim)
         return TensorType(name, dtype, sizes, denotations=denotations if any(denotations) else ())
-    holds = kind in ("sequence_type", "optional_type") and getattr(proto, kind).HasField("elem_type")
-    element = _type_of(name, getattr(proto, kind).elem_type) if holds else None
-    return TensorType(name, None, None, (kind or "tensor_type").removesuffix("_type"), element=element)
+    holds = field in ("sequence_type", "optional_type") and getattr(proto, field).HasField("elem_type")
+    element = _type_of(name, getattr(proto, field).elem_type) if holds else None
+    return TensorType(name, None, None, (field or "tensor_type").removesuffix("_type"), element=element)
 
 
 def _size(dimension: Any) -> int | str | None:
@@ -482,7 +482,7 @@ def names_read(node: Node) -> Iterator[str]:
         yield from graph.free_names
 
 
-def _ordered(
+def _sort_nodes(
     nodes: Sequence[Node], defined: set[str], outputs: Sequence[str], in_use: Collection[str]
 ) -> tuple[Node, ...]:
     """The nodes sorted so that each follows the nodes it reads from; exporters sometimes break this order.

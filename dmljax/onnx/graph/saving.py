@@ -26,7 +26,7 @@ def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
     graphs = [model.graph, *model.functions]
     for tensor in (tensor for graph in graphs for tensor in _tensors(graph)):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor.CopyFrom(reader.embedded(tensor))
+            tensor.CopyFrom(reader.embed(tensor))
 
 
 def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
@@ -35,16 +35,16 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
     filled.CopyFrom(model)
     arrays = jax.device_get(dict(weights))
     for name, tensor in _weights(filled.graph, arrays.keys()):
-        made = numpy_helper.from_array(_fitting(name, arrays[name], tensor.data_type), tensor.name)
+        made = numpy_helper.from_array(_convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name)
         tensor.CopyFrom(made)
     is_large = sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
     # Large weights go into a second file beside the model, where readers look for it.
     onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)
 
 
-def _fitting(name: str, array: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:
+def _convert_to_file_type(name: str, array: np.ndarray[Any, Any], type_number: int) -> np.ndarray[Any, Any]:
     """Converts an array to the file's type, which may be wider if JAX has 64-bit types disabled."""
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(type_number))
     if array.dtype not in (dtype, jax.dtypes.canonicalize_dtype(dtype)):
         remedy = f"weights[{name!r}].astype({dtype.name!r})"
         raise InvalidType(Problem(("weights", name), f"must be {dtype.name}", array.dtype, remedy=remedy))

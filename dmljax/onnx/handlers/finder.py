@@ -9,8 +9,8 @@ import onnx
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.file import MAIN, MAX_DEPTH, Function, FunctionKey, Node, OnnxGraph, Reader
-from dmljax.onnx.handlers.refusals import Refusal, refusal_of, told_once
-from dmljax.onnx.handlers.registry import REGISTRY, Call, Handler, make_handler
+from dmljax.onnx.handlers.refusals import OperatorRefusal, merge_problems, refusal_of
+from dmljax.onnx.handlers.registry import REGISTRY, Handler, NodeCall, make_handler
 from dmljax.onnx.handlers.signatures import Attribute, Input, Use
 from dmljax.onnx.values.types import Results, Value
 from dmljax.text import did_you_mean, join_words, show
@@ -27,15 +27,15 @@ class Finder:
         self.leading: set[str] = set()  # the names that lead to sizes through any nodes, in all graphs visited
 
     def find(self, node: Node) -> Handler:
-        handler = self.found(node)
+        handler = self.look_up(node)
         if handler is None:  # inside a function body that ONNX defines
-            raise Unsupported(*_missing([node]))
+            raise Unsupported(*_find_missing([node]))
         return handler
 
-    def found(self, node: Node) -> Handler | None:
-        own = self.functions.get((node.domain, node.operator, node.overload))
-        if own is not None:
-            return own
+    def look_up(self, node: Node) -> Handler | None:
+        function = self.functions.get((node.domain, node.operator, node.overload))
+        if function is not None:
+            return function
         handler = REGISTRY.find(node)
         if handler is not None or refusal_of(node.domain, node.operator) is not None:
             return handler
@@ -59,7 +59,9 @@ class Finder:
         names = (*function.attributes, *function.defaults)
         optional = Input(Use.PASSED, is_required=False, may_be_absent=True)
         inputs = [optional] * len(function.graph.inputs)
-        return _opened(lambda node, values: function, function.defaults, inputs, dict.fromkeys(names, Attribute()))
+        return _body_handler(
+            lambda node, values: function, function.defaults, inputs, dict.fromkeys(names, Attribute())
+        )
 
     def _of_schema(self, node: Node) -> Handler | None:
         """A handler that runs the body that ONNX defines for an operator, if it defines one."""
@@ -76,7 +78,7 @@ class Finder:
         }
         depends = schema.has_context_dependent_function
         fixed = None if depends else self._body(schema, schema.function_body)
-        if fixed and any(self.found(inner) is None for inner in _all_nodes(fixed.graph)):
+        if fixed and any(self.look_up(inner) is None for inner in _all_nodes(fixed.graph)):
             return None
 
         def body(node: Node, values: Sequence[Value]) -> Function:
@@ -86,11 +88,11 @@ class Finder:
         inputs = [Input(Use.PASSED, None, any(needed[i:]), not is_needed) for i, is_needed in enumerate(needed)]
         kinds = schema.attributes.items()
         attributes = {name: Attribute(_KINDS.get(attribute.type, Any), attribute.required) for name, attribute in kinds}
-        return _opened(body, defaults, inputs, attributes)
+        return _body_handler(body, defaults, inputs, attributes)
 
     def _body(self, schema: Any, proto: Any) -> Function:
-        own = {MAIN: schema.since_version} if schema.domain == MAIN else {}
-        imports = own | {imported.domain: imported.version for imported in proto.opset_import}
+        versions = {MAIN: schema.since_version} if schema.domain == MAIN else {}
+        imports = versions | {imported.domain: imported.version for imported in proto.opset_import}
         return self.reader.function(proto, {**self.reader.versions, **imports})
 
 
@@ -106,7 +108,7 @@ _KINDS: Mapping[Any, Any] = {
 }
 
 
-def _opened(
+def _body_handler(
     body: Callable[[Node, Sequence[Value]], Function],
     defaults: Mapping[str, Any],
     inputs: Sequence[Input],
@@ -114,10 +116,10 @@ def _opened(
 ) -> Handler:
     """A handler that runs a function body, which may depend on the node and its input types."""
 
-    def run(*values: Value, call: Call, **attributes: Any) -> Results:
+    def run(*values: Value, call: NodeCall, **attributes: Any) -> Results:
         graph = body(call.node, values).graph
         absent = [None] * (len(graph.inputs) - len(values))
-        return tuple(call.run(graph.bound({**defaults, **attributes}), [*values, *absent]))
+        return tuple(call.run(graph.bind({**defaults, **attributes}), [*values, *absent]))
 
     return replace(make_handler(run), inputs=tuple(inputs), others=None, attributes=attributes)
 
@@ -155,7 +157,7 @@ def _all_nodes(graph: OnnxGraph) -> Iterator[Node]:
 
 
 def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
-    """Refuses recursive functions, direct or indirect, and calls nested too deeply."""
+    """Raises if functions call themselves, directly or not, or if calls are nested too deeply."""
     depths: dict[FunctionKey, int] = {}
 
     def depth(key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
@@ -177,36 +179,36 @@ def require_no_circles(functions: Mapping[FunctionKey, Function]) -> None:
 
 
 def require_handlers(finder: Finder, graph: OnnxGraph) -> None:
-    """Refuses a model that needs missing handlers, listing all of them at once."""
+    """Raises if a model needs missing handlers; one error lists all of them."""
     nodes = [*_all_nodes(graph)]
     for function in finder.reader.functions.values():
         nodes += _all_nodes(function.graph)
     missing: list[Node] = []
     wrong: list[Problem] = []
     for node in nodes:
-        handler = finder.found(node)
+        handler = finder.look_up(node)
         if handler is None:
             missing.append(node)
         else:
             wrong += handler.problems(node)
     if missing:
-        raise Unsupported(*_missing(missing))
+        raise Unsupported(*_find_missing(missing))
     if wrong:
-        raise InvalidDesc(*told_once(wrong)[:100])
+        raise InvalidDesc(*merge_problems(wrong)[:100])
 
 
-def _missing(nodes: Sequence[Node]) -> Iterator[Problem]:
+def _find_missing(nodes: Sequence[Node]) -> Iterator[Problem]:
     """A problem for each reason to refuse nodes, and for each unknown operator."""
-    alike: dict[Refusal | tuple[str, str], list[Node]] = {}
+    alike: dict[OperatorRefusal | tuple[str, str], list[Node]] = {}
     for node in nodes:
         reason = refusal_of(node.domain, node.operator) or (node.domain, node.operator)
         alike.setdefault(reason, []).append(node)
-    for reason, found in alike.items():
-        first = found[0]
-        operators = join_words(dict.fromkeys(node.operator for node in found))
-        times = "at" if len(found) == 1 else f"{len(found)} times, first at"
+    for reason, refused in alike.items():
+        first = refused[0]
+        operators = join_words(dict.fromkeys(node.operator for node in refused))
+        times = "at" if len(refused) == 1 else f"{len(refused)} times, first at"
         described = f"{operators} of {first.domain or 'ai.onnx'} {first.version}, {times} {show(first.place[1])}"
-        if isinstance(reason, Refusal):
+        if isinstance(reason, OperatorRefusal):
             yield Problem((), f"cannot run operators that {reason.reason}", described, remedy=reason.remedy)
         else:
             known = {operator for domain, operator in REGISTRY.handlers if domain == first.domain}
@@ -238,7 +240,7 @@ def deciding_names(
 
 
 def _add_deciding(graph: OnnxGraph, finder: Finder, outer: set[str], deciding: set[str], kept: set[str]) -> None:
-    constants = _constants(graph, finder, outer)
+    constants = _find_known_names(graph, finder, outer)
     for node in reversed(graph.nodes):
         handler = finder.find(node)
         is_deciding = any(name in deciding for name in node.outputs)
@@ -262,12 +264,12 @@ def _add_deciding(graph: OnnxGraph, finder: Finder, outer: set[str], deciding: s
     deciding.discard("")
 
 
-def _constants(graph: OnnxGraph, finder: Finder, outer: set[str]) -> set[str]:
+def _find_known_names(graph: OnnxGraph, finder: Finder, outer: set[str]) -> set[str]:
     """The names whose values follow from constants and shapes."""
-    found = {*outer}
+    known = {*outer}
     for node in graph.nodes:
         handler = finder.find(node)
         is_of_shapes = handler.input(0).use is Use.MEASURED
-        if handler.is_closed(node) and (is_of_shapes or found.issuperset(node.inputs)):
-            found |= {*node.outputs}
-    return found
+        if handler.is_closed(node) and (is_of_shapes or known.issuperset(node.inputs)):
+            known |= {*node.outputs}
+    return known

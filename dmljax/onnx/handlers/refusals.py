@@ -13,20 +13,22 @@ LAYOUTS = "com.microsoft.nchwc"
 LAYOUTS_OF_CHANNELS_LAST = "com.ms.internal.nhwc"
 
 
-class Refusal(NamedTuple):
+class OperatorRefusal(NamedTuple):
     """Why an operator has no handler: `reason` ends the sentence "cannot run operators that"."""
 
     reason: str
     remedy: str
 
 
-_FILES = Refusal("decode image files", "cut the model after them and pass the decoded image as an input")
-_GRADIENTS = Refusal("compute gradients", "cut the model before them and differentiate its output with jax.grad")
-_LEARNING = Refusal(
+_FILES = OperatorRefusal("decode image files", "cut the model after them and pass the decoded image as an input")
+_GRADIENTS = OperatorRefusal(
+    "compute gradients", "cut the model before them and differentiate its output with jax.grad"
+)
+_LEARNING = OperatorRefusal(
     "implement classical machine learning, which DirectML does not have",
     "cut the model before them and run the rest with ONNX Runtime or scikit-learn",
 )
-_LAYOUTS = Refusal(
+_LAYOUTS = OperatorRefusal(
     "need a layout that ONNX Runtime chose for a particular processor",
     "load the original model, or optimize it with ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL",
 )
@@ -35,12 +37,12 @@ _OF_DOMAINS = {LAYOUTS: _LAYOUTS, LAYOUTS_OF_CHANNELS_LAST: _LAYOUTS, MACHINE_LE
 _OF_OPERATORS = {(MAIN, "ImageDecoder"): _FILES, (TRAINING, "Gradient"): _GRADIENTS}
 
 
-def refusal_of(domain: str, operator: str) -> Refusal | None:
+def refusal_of(domain: str, operator: str) -> OperatorRefusal | None:
     """Why an operator cannot be supported: all of some domains, and single operators of others."""
     return _OF_DOMAINS.get(domain) or _OF_OPERATORS.get((domain, operator))
 
 
-def told_once(problems: Iterable[Problem]) -> list[Problem]:
+def merge_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Merges problems that several nodes share: keeps the first, and adds the number of nodes."""
     places: dict[Problem, list[Path]] = {}
     for problem in problems:
@@ -48,20 +50,21 @@ def told_once(problems: Iterable[Problem]) -> list[Problem]:
         shared = replace(problem, path=("nodes", "", *problem.path[2:])) if is_of_node else problem
         places.setdefault(shared, []).append(problem.path)
     return [
-        _counted(replace(shared, path=paths[0]), len({path[:2] for path in paths})) for shared, paths in places.items()
+        _add_count(replace(shared, path=paths[0]), len({path[:2] for path in paths}))
+        for shared, paths in places.items()
     ]
 
 
-def told_by_operator(problems: Iterable[Problem]) -> list[Problem]:
+def merge_by_operator(problems: Iterable[Problem]) -> list[Problem]:
     """Merges the problems of all nodes of an operator: keeps the first, and adds the number of nodes."""
     several: dict[object, list[Problem]] = {}
     for problem in problems:
         is_of_node = problem.path[:1] == ("nodes",) and len(problem.path) > 2
         several.setdefault(problem.path[2] if is_of_node else problem, []).append(problem)
-    return [_counted(found[0], len({other.path[:2] for other in found})) for found in several.values()]
+    return [_add_count(alike[0], len({other.path[:2] for other in alike})) for alike in several.values()]
 
 
-def _counted(problem: Problem, nodes: int) -> Problem:
+def _add_count(problem: Problem, nodes: int) -> Problem:
     if nodes == 1:
         return problem
     if problem.given is None:

@@ -36,7 +36,7 @@ from dmljax.text import did_you_mean, show
 # Obsolete attributes that do not affect the result
 IGNORED = frozenset({"consumed_inputs"})
 LARGEST = "largest"  # a bound: the largest size that a node's inputs allow
-CALL = "call"  # the keyword-only parameter that passes a handler its `Call`
+CALL = "call"  # the keyword-only parameter that passes a handler its `NodeCall`
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 T = TypeVar("T")
@@ -99,21 +99,21 @@ class Handler:
 
     def problems(self, node: Node) -> list[Problem]:
         """The problems with a node that can be found without arrays."""
-        found = []
+        problems = []
         count = len(node.inputs)
         while count and not node.inputs[count - 1]:
             count -= 1
         if self.allowed is not None and count > self.allowed:
-            found.append(Problem(node.place, f"must have at most {self.allowed} inputs", count))
+            problems.append(Problem(node.place, f"must have at most {self.allowed} inputs", count))
         absent = self.absent([name or None for name in node.inputs[:count]])
-        found += [] if absent is None else [absent.inside(node.place)]
+        problems += [] if absent is None else [absent.inside(node.place)]
         for name in node.attributes:
             if name not in self.attributes and name not in IGNORED:
                 rule = f"unknown attribute {name}{did_you_mean(name, self.attributes)}"
                 remedy = f"it takes {', '.join(sorted(self.attributes)) or 'none'}"
-                found.append(Problem(node.place, rule, remedy=remedy))
-        found += (problem.inside(node.place) for problem in self.attribute_problems(node.attributes))
-        return found
+                problems.append(Problem(node.place, rule, remedy=remedy))
+        problems += (problem.inside(node.place) for problem in self.attribute_problems(node.attributes))
+        return problems
 
     def absent(self, inputs: Sequence[object]) -> Problem | None:
         """The problem with the first required input that is None, if any."""
@@ -130,12 +130,12 @@ class Handler:
         missing = sorted(
             name for name, attribute in self.attributes.items() if attribute.is_required and name not in attributes
         )
-        found = [Problem((), f"missing attribute {name}") for name in missing]
+        problems = [Problem((), f"missing attribute {name}") for name in missing]
         for name, attribute in self.attributes.items():
             rule = broken_kind(attribute.kind, attributes[name]) if name in attributes else None
             if rule is not None:
-                found.append(Problem(name, rule, show(attributes[name])))
-        return found
+                problems.append(Problem(name, rule, show(attributes[name])))
+        return problems
 
 
 class KeyNeeded(InvalidType):
@@ -143,13 +143,13 @@ class KeyNeeded(InvalidType):
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class NodeCall:
     """The context of the node that a handler computes."""
 
     node: Node
     run: Callable[..., list[Value]]  # computes a subgraph from inputs, optionally in an iteration of a loop
     known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
-    evaluated: Callable[..., Any]  # a function of a subgraph's output; None if the output is not known
+    evaluate: Callable[..., Any]  # a function of a subgraph's output; None if the output is not known
     bound: int | str | None = None  # the caller's bound for a size that depends on values, if any; may be LARGEST
     graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
 
@@ -206,8 +206,8 @@ class Registry:
 
     def rule(self, node: Node, handler: Handler) -> Rule | None:
         """The rule for a node with padded arrays and sizes that depend on values, if there is one."""
-        own = self.rules.get(node.operator) if node.domain in (MAIN, MICROSOFT) else None
-        return own or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
+        rule = self.rules.get(node.operator) if node.domain in (MAIN, MICROSOFT) else None
+        return rule or (self.rules[ELEMENTWISE] if handler.is_elementwise else None)
 
 
 ELEMENTWISE = "elementwise"  # the key of the rule for all elementwise operators
@@ -226,8 +226,8 @@ def handles(
     """Registers a function as the handler of operators from a version on; with `folds`, also as its own `fold`."""
 
     def register(function: F) -> F:
-        own = function if folds else fold
-        handler = make_handler(function, since=since, fold=own, is_elementwise=is_elementwise, draws=draws)
+        known_fold = function if folds else fold
+        handler = make_handler(function, since=since, fold=known_fold, is_elementwise=is_elementwise, draws=draws)
         for operator in operators:
             REGISTRY.add(domain, operator, handler)
         return function
@@ -269,7 +269,7 @@ def make_handler(
     }
     attributes = dict(attributes_of(keywords))
     return Handler(
-        function=_unbundled(function, [bundle_of(parameter.annotation) for parameter in by_place]),
+        function=_unbundle(function, [bundle_of(parameter.annotation) for parameter in by_place]),
         since=since,
         inputs=tuple(declared for parameter in by_place for declared in inputs_of(parameter)),
         others=others[0] if others else None,
@@ -286,7 +286,7 @@ def make_handler(
     )
 
 
-def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
+def _unbundle(function: Function, kinds: Sequence[Any]) -> Function:
     """Wraps a function that takes bundles of inputs, so that it takes single inputs."""
     if not any(kinds):
         return function
@@ -294,8 +294,8 @@ def _unbundled(function: Function, kinds: Sequence[Any]) -> Function:
     @functools.wraps(function)
     def run(*inputs: Value, **attributes: Any) -> Results:
         left = iter(inputs)
-        taken = [kind(*islice(left, len(kind._fields))) if kind else next(left, None) for kind in kinds]
-        return function(*taken, *left, **attributes)
+        bundles = [bundle(*islice(left, len(bundle._fields))) if bundle else next(left, None) for bundle in kinds]
+        return function(*bundles, *left, **attributes)
 
     return run
 
@@ -315,13 +315,15 @@ def takes_attributes(operator: str, *, since: int, **kinds: Any) -> None:
         return run
 
     count = min(map([*inspect.signature(newest.function).parameters].index, kinds))
-    own = {name: Attribute(kind, is_required=not is_optional(kind)) for name, kind in kinds.items()}
+    older_attributes = {
+        name: Attribute(annotation, is_required=not is_optional(annotation)) for name, annotation in kinds.items()
+    }
     older = replace(
         newest,
         function=of_attributes(newest.function),
         since=since,
         inputs=newest.inputs[:count],
-        attributes={**newest.attributes, **own},
+        attributes={**newest.attributes, **older_attributes},
         fold=None if newest.fold is None else of_attributes(newest.fold),
     )
     REGISTRY.add(MAIN, operator, older)

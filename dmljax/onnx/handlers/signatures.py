@@ -135,18 +135,18 @@ class Input:
 def inputs_of(parameter: inspect.Parameter) -> list[Input]:
     """The inputs that a parameter represents: `Vector | None = None` is an optional vector."""
     annotation, is_required = parameter.annotation, parameter.default is parameter.empty
-    kind = bundle_of(annotation)
-    if kind is None:
+    bundle = bundle_of(annotation)
+    if bundle is None:
         return [_input_of(annotation, is_required)]
-    inputs = [_input_of(part, name not in kind._field_defaults) for name, part in kind.__annotations__.items()]
+    inputs = [_input_of(part, name not in bundle._field_defaults) for name, part in bundle.__annotations__.items()]
     demand = _input_of(annotation, is_required).demand
     return [replace(inputs[0], demand=demand or inputs[0].demand), *inputs[1:]]
 
 
 def bundle_of(annotation: Any) -> Any:
     """The NamedTuple of inputs in an annotation, if there is one."""
-    kind = getattr(annotation, "__origin__", annotation)
-    return kind if isinstance(kind, type) and issubclass(kind, tuple) else None
+    origin = getattr(annotation, "__origin__", annotation)
+    return origin if isinstance(origin, type) and issubclass(origin, tuple) else None
 
 
 def _input_of(annotation: Any, is_required: bool) -> Input:
@@ -224,12 +224,12 @@ class Attribute:
 def attributes_of(parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, Attribute]]:
     """The attributes that keyword-only parameters declare, by name."""
     for name, parameter in parameters.items():
-        kind = parameter.annotation
-        if isinstance(kind, type) and issubclass(kind, Attributes):
-            for field in fields(kind):  # type: ignore[arg-type]  # each of them is a dataclass
+        annotation = parameter.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Attributes):
+            for field in fields(annotation):  # type: ignore[arg-type]  # each of them is a dataclass
                 yield field.name, Attribute(field.type, field.default is MISSING, name)
         else:
-            yield name, Attribute(kind, parameter.default is parameter.empty)
+            yield name, Attribute(annotation, parameter.default is parameter.empty)
 
 
 def _is_union(annotation: Any) -> bool:
@@ -250,19 +250,19 @@ def broken_kind(annotation: Any, value: Any) -> str | None:
     """The rule that an attribute breaks if its kind differs from its parameter's annotation."""
     parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     kinds = [part for part in parts if part is not type(None)]
-    if isinstance(value, Reference) or any(_is_of(kind, value) for kind in kinds):
+    if isinstance(value, Reference) or any(_is_of(allowed, value) for allowed in kinds):
         return None
-    return f"must be {' or '.join(map(_spelled, kinds))}"
+    return f"must be {' or '.join(map(_spell, kinds))}"
 
 
-def _is_of(kind: Any, value: Any) -> bool:
-    origin = typing.get_origin(kind) or kind
+def _is_of(annotation: Any, value: Any) -> bool:
+    origin = typing.get_origin(annotation) or annotation
     if origin is Sequence:
-        (inner,) = typing.get_args(kind)
+        (inner,) = typing.get_args(annotation)
         return isinstance(value, tuple) and all(_is_of(inner, element) for element in value)
     return origin is Any or isinstance(value, (int, float) if origin is float else origin)
 
 
-def _spelled(kind: Any) -> str:
-    origin = typing.get_origin(kind) or kind
-    return _SPELLED[typing.get_args(kind)[0]][1] if origin is Sequence else _SPELLED[origin][0]
+def _spell(annotation: Any) -> str:
+    origin = typing.get_origin(annotation) or annotation
+    return _SPELLED[typing.get_args(annotation)[0]][1] if origin is Sequence else _SPELLED[origin][0]

@@ -25,14 +25,14 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
 from dmljax.onnx.graph.file import TensorType
-from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, loaded, missing_name, types_of_inputs
+from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, load_parts, missing_name, types_of_inputs
 from dmljax.onnx.language.sampling import Sampling, choose_tokens, iota, numbers_of, sampling_of
 from dmljax.onnx.language.settings import FILE, Search, Settings, read_settings, with_options
-from dmljax.onnx.model import Model, changed, finder_of, graph_of, graph_with_layers, part_of, stored_in
+from dmljax.onnx.model import Model, finder_of, function_of_graph, graph_of, graph_with_layers, part_of, stored_in
 from dmljax.onnx.rewrites.decoders import COUNTS, ROWS, with_counts, with_logits, with_one_table
 from dmljax.onnx.rewrites.equal_layers import with_caches_numbered
 from dmljax.onnx.several_models import in_floats
-from dmljax.onnx.sharding import divided_along
+from dmljax.onnx.sharding import divide_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -59,7 +59,7 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
 
 def model_of(settings: Settings) -> "LanguageModel":
     """Loads the models of a folder."""
-    return LanguageModel(settings, loaded(settings))
+    return LanguageModel(settings, load_parts(settings))
 
 
 class LanguageModel:
@@ -93,17 +93,20 @@ class LanguageModel:
         graph, self._tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
         types |= {tensor.name: tensor for tensor in graph.inputs}
         logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
-        self._run, self._run_prompt = changed(model, logits.all), changed(model, with_counts(logits.chosen))
+        self._run, self._run_prompt = (
+            function_of_graph(model, logits.all),
+            function_of_graph(model, with_counts(logits.chosen)),
+        )
         self._outputs = [*outputs]
         self._roles = {role: types[names[role]] for role in ROLES if names[role] in types}
         self._types_of_caches = {past: types[past] for past in self._caches}
         sizes = self._roles["position_ids"].sizes if "position_ids" in self._roles else None
-        self._streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
-        self._read = _compiled(self._reading, "is_first", "mesh")
-        self._write = _compiled(self._writing, "way", "mesh")
-        self._score = jax.jit(self._scored)
-        self._hear = jax.jit(self.models.heard)
-        self._embed = jax.jit(self.models.embedded)
+        self._position_streams = sizes[:-2] if sizes else ()  # of positions in time, height and width
+        self._jit_read_block = _compiled(self._read_block, "is_first", "mesh")
+        self._jit_decode = _compiled(self._decode, "form", "mesh")
+        self._jit_score_tokens = jax.jit(self._score_tokens)
+        self._jit_encode_audio = jax.jit(self.models.encode_audio)
+        self._jit_embed_tokens = jax.jit(self.models.embed_tokens)
 
     def __repr__(self) -> str:
         return f"LanguageModel({', '.join(map(repr, self.models.by_part.values()))})"
@@ -187,20 +190,20 @@ class LanguageModel:
         values = (max_length, min_length, *sampling, repetition_penalty, no_repeat_ngram_size)
         options = dict(zip(Search._fields, values, strict=True))
         with within("onnx"):
-            run = self._begun(prompts, options, key, state, weights, _Senses(audio, images))
-            return run.advanced(run.search.max_length).sequences()
+            run = self._prefill(prompts, options, key, state, weights, Media(audio, images))
+            return run.advance(run.search.max_length).sequences()
 
     def stream(self, prompts: Any = None, *, block: int = 8, **options: Any) -> "Stream":
         """Generates as `generate` does, with the same options, and gives new tokens after each `block` of them."""
         with within("onnx"):
             known = {name: options.pop(name, None) for name in ("key", "state", "weights")}
-            senses = _Senses(*(options.pop(name, None) for name in _Senses._fields))
+            media = Media(*(options.pop(name, None) for name in Media._fields))
             unknown = options.keys() - {*Search._fields}
             if unknown:
-                names = join_words([*Search._fields, *known, *_Senses._fields], "or")
+                names = join_words([*Search._fields, *known, *Media._fields], "or")
                 rule = f"must be options of generate: {names}"
                 raise InvalidType(Problem("options", rule, ", ".join(sorted(unknown))))
-            run = self._begun(prompts, options, known["key"], known["state"], known["weights"], senses)
+            run = self._prefill(prompts, options, known["key"], known["state"], known["weights"], media)
             if _is_traced(run.state.tokens):
                 rule = "not supported under jax.jit and other transformations, because it gives tokens as they come"
                 raise Unsupported(Problem("stream", rule, remedy="generate works there"))
@@ -218,8 +221,8 @@ class LanguageModel:
     ) -> State:
         """Reads prompts, with room for `max_length` tokens, after the sequences of `state` if there is one."""
         with within("onnx"):
-            options, senses = {"max_length": max_length}, _Senses(audio, images)
-            return self._begun(prompts, options, None, state, weights, senses).state
+            options, media = {"max_length": max_length}, Media(audio, images)
+            return self._prefill(prompts, options, None, state, weights, media).state
 
     def logits(
         self,
@@ -236,39 +239,43 @@ class LanguageModel:
         """
         with within("onnx"):
             if _is_traced(prompts):
-                return self._logits_of_array(prompts, weights, _Senses(audio, images))
-            rows, is_single = self._rows(prompts, images)
+                return self._logits_of_array(prompts, weights, Media(audio, images))
+            rows, is_single = self._check_prompts(prompts, images)
             longest = max(map(len, rows))
             self._require_in_context(longest)
-            tokens, counts = _padded(rows, _rounded(longest, self.settings.context_length))
+            tokens, counts = pad_rows(rows, round_up(longest, self.settings.context_length))
             arrays, _ = self.models.call_weights(weights)
-            heard = self._heard(arrays, audio, len(rows))
-            found = self._score(arrays, tokens, counts, heard, self._embedded(arrays, tokens, images))
-            parts = [x[:count] for x, count in zip(found, counts.tolist(), strict=True)]
+            audio_caches = self._encode_audio(arrays, audio, len(rows))
+            logits = self._jit_score_tokens(
+                arrays, tokens, counts, audio_caches, self._embed_images(arrays, tokens, images)
+            )
+            parts = [x[:count] for x, count in zip(logits, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
 
-    def _logits_of_array(self, prompts: Array, weights: Mapping[str, Any] | None, senses: "_Senses") -> Array:
-        tokens = _tokens_of_array(prompts, senses.images)
+    def _logits_of_array(self, prompts: Array, weights: Mapping[str, Any] | None, media: "Media") -> Array:
+        tokens = _tokens_of_array(prompts, media.images)
         self._require_in_context(tokens.shape[1])
         arrays, _ = self.models.call_weights(weights)
-        heard = self._heard(arrays, senses.audio, len(tokens))
-        found: Array = self._score(arrays, tokens, jnp.full(len(tokens), tokens.shape[1]), heard, None)
-        return found.reshape(*prompts.shape, -1)
+        audio_caches = self._encode_audio(arrays, media.audio, len(tokens))
+        logits: Array = self._jit_score_tokens(
+            arrays, tokens, jnp.full(len(tokens), tokens.shape[1]), audio_caches, None
+        )
+        return logits.reshape(*prompts.shape, -1)
 
     def _require_in_context(self, longest: int) -> None:
         most = self.settings.context_length
         if longest > most:
             raise InvalidDesc(Problem("prompts", f"must have at most {most} tokens, the model's context", longest))
 
-    def _begun(
+    def _prefill(
         self,
         prompts: Any,
         options: Mapping[str, Any],
         key: Array | None,
         state: State | None,
         weights: Mapping[str, Any] | None,
-        senses: "_Senses",
-    ) -> "_Run":
+        media: "Media",
+    ) -> "GenerationRun":
         """The prompts read, after the sequences of `state`."""
         settings = self.settings
         search = with_options(settings.search, options, settings.context_length)
@@ -287,21 +294,21 @@ class LanguageModel:
         is_single = state is not None and state.tokens.shape[0] == 1
         rows: Any = []
         if _is_traced(prompts):
-            rows, is_single = [*_tokens_of_array(prompts, senses.images)], prompts.ndim == 1
+            rows, is_single = [*_tokens_of_array(prompts, media.images)], prompts.ndim == 1
         elif prompts is not None:
-            rows, is_single = self._rows(prompts, senses.images)
-        elif senses.images is not None:
+            rows, is_single = self._check_prompts(prompts, media.images)
+        elif media.images is not None:
             raise InvalidType(Problem("images", "must be given with prompts, which have places for them"))
-        if state is not None and senses.audio is not None:
+        if state is not None and media.audio is not None:
             raise InvalidType(Problem("audio", "must be left out with state, which has heard what came before"))
         if state is None:
             for i, row in enumerate(rows):
                 if not len(row):
                     raise InvalidDesc(Problem(("prompts", i), "must have at least one token", "none"))
             lengths = np.zeros(len(rows), np.int32)
-            state = self._empty(len(rows), search.max_length, arrays)
-            heard = self._heard(arrays, senses.audio, len(rows))
-            state = self._placed(state._replace(caches=state.caches | heard), mesh)
+            state = self._empty_state(len(rows), search.max_length, arrays)
+            audio_caches = self._encode_audio(arrays, media.audio, len(rows))
+            state = self._place(state._replace(caches=state.caches | audio_caches), mesh)
         elif rows and _is_traced(lengths):
             rule = "must not be an argument of a transformed function if prompts follow, as its lengths decide sizes"
             raise Unsupported(Problem("state", rule, remedy="call start with these prompts outside"))
@@ -311,26 +318,26 @@ class LanguageModel:
         if rows and len(rows) != batch:
             raise InvalidDesc(Problem("prompts", f"must be {batch} lists of tokens, as many as state has", len(rows)))
         if rows:
-            state = self._after(arrays, mesh, state, lengths, rows, search.max_length, senses.images)
-        return _Run(self, arrays, mesh, state, search, is_single, key)
+            state = self._extend(arrays, mesh, state, lengths, rows, search.max_length, media.images)
+        return GenerationRun(self, arrays, mesh, state, search, is_single, key)
 
-    def _rows(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
+    def _check_prompts(self, prompts: Any, images: Any) -> tuple[list[list[int]], bool]:
         """The prompts as lists of tokens; the places of images may be negative."""
-        return _rows(prompts, self.settings.vocabulary, 0 if images is None else np.iinfo(np.int32).min)
+        return rows_of_prompts(prompts, self.settings.vocabulary, 0 if images is None else np.iinfo(np.int32).min)
 
-    def _heard(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
+    def _encode_audio(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
         """The encoder's results for the audio of `count` sequences, as the decoder reads them."""
-        found = self.models.audio(audio, count, self.models.float_type(weights))
-        return {} if found is None else self._hear(weights, found)
+        features = self.models.check_audio(audio, count, self.models.float_type(weights))
+        return {} if features is None else self._jit_encode_audio(weights, features)
 
-    def _embedded(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
+    def _embed_images(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
         """The rows of tokens with the features of images; None without images."""
-        if images is not None and self._streams:
+        if images is not None and self._position_streams:
             rule = "not supported for models with positions in time, height and width"
             raise Unsupported(Problem("images", rule, self._roles["position_ids"]))
         if images is not None and self._tables is not None:  # tokens that are read again would need all earlier images
             raise Unsupported(Problem("images", "not supported for models with other rotary angles for long sequences"))
-        features = self.models.seen(weights, images, self.models.float_type(weights))
+        features = self.models.encode_images(weights, images, self.models.float_type(weights))
         if features is None:
             return None
         places = int(np.sum((tokens < 0) | (tokens == self.settings.image_token)))
@@ -338,45 +345,45 @@ class LanguageModel:
         if places != count and (places or self.settings.image_token is not None):
             rule = f"must have {count} tokens in the places of images, which have as many features"
             raise InvalidDesc(Problem("prompts", rule, places))
-        embeds: Array = self._embed(weights, tokens, features)
+        embeds: Array = self._jit_embed_tokens(weights, tokens, features)
         return embeds
 
-    def _after(
+    def _extend(
         self,
         weights: Mapping[str, Any],
         mesh: Mesh | None,
         state: State,
         lengths: Any,
         rows: list[Any],
-        most: int,
+        max_length: int,
         images: Any = None,
     ) -> State:
         """The state, whose sequences have `lengths`, after reading the rows: lists or arrays of tokens."""
         counts = np.array([len(row) for row in rows], np.int32)
         ends = lengths + counts
-        if max(ends) > most:
-            rule = f"must leave at most max_length = {most} tokens in all"
+        if max(ends) > max_length:
+            rule = f"must leave at most max_length = {max_length} tokens in all"
             raise InvalidDesc(Problem("prompts", rule, int(max(ends))))
-        embeds = self._embedded(weights, _padded(rows, _rounded(max(map(len, rows)), most))[0], images)
+        embeds = self._embed_images(weights, pad_rows(rows, round_up(max(map(len, rows)), max_length))[0], images)
         if lengths.any() and self._become_long(lengths, ends):
-            state, rows = self._from_start(state, lengths, rows)
+            state, rows = self._rewind(state, lengths, rows)
             lengths = np.zeros_like(lengths)
         before = lengths
         while any(len(row) for row in rows):
             is_first = not lengths.any()
             if self._batch_axes:
-                most_read = min(map(len, rows)) if is_first else max(map(len, rows))
-                size = 1 << (most_read.bit_length() - 1)
+                longest_read = min(map(len, rows)) if is_first else max(map(len, rows))
+                size = 1 << (longest_read.bit_length() - 1)
                 parts = [row[:size] if len(row) >= size else [] for row in rows]
             else:
-                size = _rounded(max(map(len, rows)), most)
+                size = round_up(max(map(len, rows)), max_length)
                 parts = [row[:size] for row in rows]
-            tokens, counts = _padded(parts, size)
+            tokens, counts = pad_rows(parts, size)
             piece = None
             if embeds is not None:
                 places = (lengths - before)[:, None] + np.arange(size)[None]
                 piece = jnp.take_along_axis(embeds, places[..., None], axis=1, mode="clip")
-            state = self._read(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
+            state = self._jit_read_block(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
             lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
         return state
 
@@ -387,7 +394,7 @@ class LanguageModel:
     def _become_long(self, before: Any, after: Any) -> bool:
         return self._tables is not None and bool(np.any(self._are_long(np.asarray(after)) & ~self._are_long(before)))
 
-    def _steps(self, lengths: Any) -> int | None:
+    def _steps_until_long(self, lengths: Any) -> int | None:
         """The tokens until the first of the sequences becomes long; None if none can."""
         short = lengths[~self._are_long(lengths)]
         return None if self._tables is None or not short.size else self._tables.most + 1 - int(max(short))
@@ -400,31 +407,31 @@ class LanguageModel:
             )
             raise Unsupported(Problem("max_length", rule, length))
 
-    def _from_start(self, state: State, lengths: Any, rows: Any) -> tuple[State, list[list[int]]]:
+    def _rewind(self, state: State, lengths: Any, rows: Any) -> tuple[State, list[list[int]]]:
         """The state before its first token, and all of its tokens with the rows after them, to be read again."""
         known = zip(np.asarray(state.tokens), lengths, rows, strict=True)
         whole = [[*tokens[:length].tolist(), *row] for tokens, length, row in known]
         states = {name: jnp.zeros_like(state.caches[name]) for name in self._batch_axes}
         return state._replace(lengths=jnp.zeros_like(state.lengths), caches=state.caches | states), whole
 
-    def _empty(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
+    def _empty_state(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
         settings = self.settings
         shape = (batch, settings.key_heads, room, settings.head_size)
         other = self.models.float_type(weights)
 
-        def empty(name: str, kind: TensorType) -> Array:
-            sizes = [size if isinstance(size, int) else batch for size in kind.sizes or ()]
-            dtype = kind.dtype if other is None or kind.dtype not in FLOATS else other
+        def empty_cache(name: str, cache_type: TensorType) -> Array:
+            sizes = [size if isinstance(size, int) else batch for size in cache_type.sizes or ()]
+            dtype = cache_type.dtype if other is None or cache_type.dtype not in FLOATS else other
             return jnp.zeros(sizes if name in self._batch_axes else shape, dtype)
 
         return State(
             jnp.zeros((batch, room), jnp.int32),
             jnp.zeros(batch, jnp.int32),
             jnp.zeros((batch, settings.vocabulary), jnp.float32),
-            {name: empty(name, kind) for name, kind in self._types_of_caches.items()},
+            {name: empty_cache(name, cache_type) for name, cache_type in self._types_of_caches.items()},
         )
 
-    def _placed(self, state: State, mesh: Mesh | None) -> State:
+    def _place(self, state: State, mesh: Mesh | None) -> State:
         """The state on a mesh: sequences along its axis `data`, and heads of keys and values along `model`."""
         if mesh is None:
             return state
@@ -433,11 +440,11 @@ class LanguageModel:
             has_heads = name not in self._batch_axes and dimensions == 4
             return ("data", "model") if has_heads else (*[None] * self._batch_axes.get(name, 0), "data")
 
-        caches = {name: divided_along(mesh, x, axes_of(name, x.ndim)) for name, x in state.caches.items()}
-        tokens, lengths, logits = (divided_along(mesh, x, ("data",)) for x in state[:3])
+        caches = {name: divide_along(mesh, x, axes_of(name, x.ndim)) for name, x in state.caches.items()}
+        tokens, lengths, logits = (divide_along(mesh, x, ("data",)) for x in state[:3])
         return State(tokens, lengths, logits, caches)
 
-    def _called(
+    def _run_decoder(
         self,
         weights: Any,
         caches: Mapping[str, Array],
@@ -454,11 +461,11 @@ class LanguageModel:
         """
         if self._tables is not None:
             places = places + jnp.where(self._are_long(ends), self._tables.short, 0)[:, None]
-        places = jnp.broadcast_to(places, (*self._streams, *places.shape))
+        places = jnp.broadcast_to(places, (*self._position_streams, *places.shape))
         values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
         if "inputs_embeds" in self._roles:
             if embeds is None:
-                embeds = self.models.embedded(weights, tokens, dtype=self.models.float_type(weights))
+                embeds = self.models.embed_tokens(weights, tokens, dtype=self.models.float_type(weights))
             values["inputs_embeds"] = embeds
         inputs = {
             tensor.name: values[role]
@@ -469,27 +476,27 @@ class LanguageModel:
         inputs |= caches
         of_decoder = self.models.weights_of(DECODER, weights)
         if counts is None:
-            found = self._run(of_decoder, inputs)
+            outputs = self._run(of_decoder, inputs)
         else:
             last = jnp.maximum(counts - 1, 0)[:, None, None]
-            found = self._run_prompt(of_decoder, {**inputs, ROWS: last, COUNTS: counts})
-        results: dict[str, Any] = dict(zip(self._outputs, found, strict=True))
+            outputs = self._run_prompt(of_decoder, {**inputs, ROWS: last, COUNTS: counts})
+        results: dict[str, Any] = dict(zip(self._outputs, outputs, strict=True))
         logits = results[self.settings.names["logits"]].astype(jnp.float32)
         presents = {past: results[present].astype(caches[past].dtype) for past, present in self._caches.items()}
         return logits, {**caches, **presents}
 
-    def _kept(
+    def _restore_inactive(
         self, old: State, logits: Array, caches: dict[str, Array], is_read: Array
     ) -> tuple[Array, dict[str, Array]]:
         """The logits and states of the rows that read a token; other rows keep theirs."""
 
-        def of_rows(x: Array, before: Array, axis: int) -> Array:
+        def select_rows(x: Array, before: Array, axis: int) -> Array:
             return jnp.where(jnp.expand_dims(is_read, [i for i in range(x.ndim) if i != axis]), x, before)
 
-        states = {name: of_rows(caches[name], old.caches[name], axis) for name, axis in self._batch_axes.items()}
-        return of_rows(logits, old.logits, 0), caches | states
+        states = {name: select_rows(caches[name], old.caches[name], axis) for name, axis in self._batch_axes.items()}
+        return select_rows(logits, old.logits, 0), caches | states
 
-    def _reading(
+    def _read_block(
         self,
         weights: Any,
         state: State,
@@ -505,48 +512,48 @@ class LanguageModel:
         (batch, size), room = tokens.shape, state.tokens.shape[1]
         places = state.lengths[:, None] + iota(size)[None]
         # A mask that is as long as the tokens tells the model that nothing came before.
-        seen = places < counts[:, None] if is_first else iota(room)[None] < (state.lengths + counts)[:, None]
-        logits, caches = self._called(weights, state.caches, tokens, places, seen, ends, counts, embeds)
+        mask = places < counts[:, None] if is_first else iota(room)[None] < (state.lengths + counts)[:, None]
+        logits, caches = self._run_decoder(weights, state.caches, tokens, places, mask, ends, counts, embeds)
         written = state.tokens.at[iota(batch)[:, None], places].set(tokens, mode="drop")
-        read = State(written, state.lengths + counts, *self._kept(state, logits[:, 0], caches, counts > 0))
-        return self._placed(read, mesh)
+        read = State(written, state.lengths + counts, *self._restore_inactive(state, logits[:, 0], caches, counts > 0))
+        return self._place(read, mesh)
 
-    def _writing(
+    def _decode(
         self,
         weights: Any,
         state: State,
         is_over: Array,
         key: Any,
-        most: Array,
+        max_steps: Array,
         numbers: Any,
         *,
-        way: Sampling,
+        form: Sampling,
         mesh: Mesh | None,
     ) -> "Progress":
-        """The state after choosing at most `most` tokens for each sequence, and which sequences are over."""
+        """The state after choosing at most `max_steps` tokens for each sequence, and which sequences are over."""
 
-        def goes_on(carried: Any) -> Any:
+        def is_going(carried: Any) -> Any:
             count, (_, is_over, _) = carried
-            return (count < most) & ~jnp.all(is_over)
+            return (count < max_steps) & ~jnp.all(is_over)
 
         def step(carried: Any) -> Any:
             count, progress = carried
-            state, *rest = self._step(weights, progress, numbers, way=way)
-            return count + 1, (self._placed(state, mesh), *rest)
+            state, *rest = self._decode_step(weights, progress, numbers, form=form)
+            return count + 1, (self._place(state, mesh), *rest)
 
         progress: Progress = state, is_over, key
-        _, progress = lax.while_loop(goes_on, step, (jnp.int32(0), progress))
+        _, progress = lax.while_loop(is_going, step, (jnp.int32(0), progress))
         return progress
 
-    def _step(self, weights: Any, progress: "Progress", numbers: Any, *, way: Sampling) -> "Progress":
+    def _decode_step(self, weights: Any, progress: "Progress", numbers: Any, *, form: Sampling) -> "Progress":
         """The progress after choosing a token for each sequence that is not over."""
         state, is_over, key = progress
         batch, room = state.tokens.shape
         rows, ends = iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
-        own = key
+        step_key = key
         if key is not None:
-            key, own = jax.random.split(key)
-        chosen = choose_tokens(state.logits, state.tokens, state.lengths, way, numbers, ends, own)
+            key, step_key = jax.random.split(key)
+        chosen = choose_tokens(state.logits, state.tokens, state.lengths, form, numbers, ends, step_key)
         tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
         lengths = state.lengths + (~is_over).astype(jnp.int32)
         is_read = ~is_over
@@ -554,18 +561,20 @@ class LanguageModel:
         # A sequence that is over reads its last token again, which changes nothing that is kept.
         last = lengths - 1
         mask = iota(room)[None] < lengths[:, None]
-        logits, caches = self._called(weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths)
-        return State(tokens, lengths, *self._kept(state, logits[:, -1], caches, is_read)), is_over, key
+        logits, caches = self._run_decoder(
+            weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths
+        )
+        return State(tokens, lengths, *self._restore_inactive(state, logits[:, -1], caches, is_read)), is_over, key
 
-    def _scored(
-        self, weights: Any, tokens: Array, counts: Array, heard: Mapping[str, Array], embeds: Array | None
+    def _score_tokens(
+        self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None
     ) -> Array:
         places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
-        caches = {**self._empty(len(tokens), 0, weights).caches, **heard}
-        return self._called(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
+        caches = {**self._empty_state(len(tokens), 0, weights).caches, **audio_caches}
+        return self._run_decoder(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
 
 
-class _Senses(NamedTuple):
+class Media(NamedTuple):
     """The audio and the images of a call."""
 
     audio: Any = None
@@ -575,7 +584,7 @@ class _Senses(NamedTuple):
 Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
 
 
-class _Run(NamedTuple):
+class GenerationRun(NamedTuple):
     """A generation: its sequences so far, and the arguments of the next steps."""
 
     model: LanguageModel
@@ -591,26 +600,26 @@ class _Run(NamedTuple):
     def is_over(self) -> bool:
         return self.over is not None and bool(np.all(self.over))
 
-    def advanced(self, most: int) -> "_Run":
-        """The run after at most `most` more tokens of each sequence."""
+    def advance(self, max_steps: int) -> "GenerationRun":
+        """The run after at most `max_steps` more tokens of each sequence."""
         model, before = self.model, _known(self.state.lengths)
         over = before >= self.search.max_length if self.over is None else self.over
-        steps = most if _is_traced(before) else min(most, model._steps(before[~over]) or most)
-        run = self._stepped(over, steps)
+        steps = max_steps if _is_traced(before) else min(max_steps, model._steps_until_long(before[~over]) or max_steps)
+        run = self.decode(over, steps)
         if _is_traced(run.state.lengths):
             model._require_short(self.search.max_length)
             return run
         if model._become_long(before, run.state.lengths):
-            state, rows = model._from_start(run.state, np.asarray(run.state.lengths), [[]] * len(before))
-            state = model._after(self.weights, self.mesh, state, np.zeros_like(before), rows, state.tokens.shape[1])
+            state, rows = model._rewind(run.state, np.asarray(run.state.lengths), [[]] * len(before))
+            state = model._extend(self.weights, self.mesh, state, np.zeros_like(before), rows, state.tokens.shape[1])
             run = run._replace(state=state)
-        return run if steps == most or run.is_over else run.advanced(most - steps)
+        return run if steps == max_steps or run.is_over else run.advance(max_steps - steps)
 
-    def _stepped(self, over: Any, most: int) -> "_Run":
+    def decode(self, over: Any, max_steps: int) -> "GenerationRun":
         key = self.key if self.search.do_sample else None
-        numbers, way = numbers_of(self.search), sampling_of(self.search)
-        state, over, key = self.model._write(
-            self.weights, self.state, over, key, np.int32(most), numbers, way=way, mesh=self.mesh
+        numbers, form = numbers_of(self.search), sampling_of(self.search)
+        state, over, key = self.model._jit_decode(
+            self.weights, self.state, over, key, np.int32(max_steps), numbers, form=form, mesh=self.mesh
         )
         return self._replace(state=state, over=_known(over), key=key)
 
@@ -623,14 +632,16 @@ class _Run(NamedTuple):
         return rows[0] if self.is_single else rows
 
 
-class Part(NamedTuple):
+class GenerationProgram(NamedTuple):
     """A program of a generation: a function of weights and `inputs`, which updates the first input in place."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]  # their types
 
 
-def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Part, Part]:
+def generation_programs(
+    model: LanguageModel, batch: int, prompt: int, room: int
+) -> tuple[GenerationProgram, GenerationProgram]:
     """The programs of a generation with the folder's search: reading `prompt` tokens, and a step of the loop.
 
     The first includes an encoder, if there is one, and then also takes audio.
@@ -640,31 +651,33 @@ def parts(model: LanguageModel, batch: int, prompt: int, room: int) -> tuple[Par
         return jax.ShapeDtypeStruct(sizes, jnp.int32)
 
     search, weights = model.settings.search, model.weights
-    state = jax.eval_shape(lambda: model._empty(batch, room, weights))
-    prompts: tuple[Any, ...] = integers(batch, _rounded(prompt, room)), integers(batch), integers(batch)
-    reading = functools.partial(model._reading, is_first=True)
+    state = jax.eval_shape(lambda: model._empty_state(batch, room, weights))
+    prompts: tuple[Any, ...] = integers(batch, round_up(prompt, room)), integers(batch), integers(batch)
+    reading = functools.partial(model._read_block, is_first=True)
     if "encoder" in model.settings.others:
         audio = model.models.type_of_audio(batch, model.models.float_type(weights))
-        state = state._replace(caches=state.caches | jax.eval_shape(model.models.heard, weights, audio))
-        prompts, reading = (*prompts, audio), functools.partial(_hearing_and_reading, model)
+        state = state._replace(caches=state.caches | jax.eval_shape(model.models.encode_audio, weights, audio))
+        prompts, reading = (*prompts, audio), functools.partial(_encode_and_prefill, model)
     key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
     progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
     numbers = jax.tree.map(lambda number: jax.ShapeDtypeStruct((), number.dtype), numbers_of(search))
-    step = functools.partial(model._step, way=sampling_of(search))
-    return Part(reading, (state, *prompts)), Part(step, (progress, numbers))
+    step = functools.partial(model._decode_step, form=sampling_of(search))
+    return GenerationProgram(reading, (state, *prompts)), GenerationProgram(step, (progress, numbers))
 
 
-def _hearing_and_reading(
+def _encode_and_prefill(
     model: LanguageModel, weights: Any, state: State, tokens: Array, counts: Array, ends: Array, audio: Array
 ) -> State:
-    heard = model.models.heard(weights, audio)
-    return model._reading(weights, state._replace(caches=state.caches | heard), tokens, counts, ends, is_first=True)
+    audio_caches = model.models.encode_audio(weights, audio)
+    return model._read_block(
+        weights, state._replace(caches=state.caches | audio_caches), tokens, counts, ends, is_first=True
+    )
 
 
 class Stream(Iterator[Any]):
     """New tokens as they come: a token for a single prompt; for several, a list with None where a sequence is over."""
 
-    def __init__(self, run: _Run, block: int) -> None:
+    def __init__(self, run: GenerationRun, block: int) -> None:
         self._run, self._block = run, block
         self._waiting: deque[list[Any]] = deque()
 
@@ -673,8 +686,8 @@ class Stream(Iterator[Any]):
             if self._run.is_over:
                 raise StopIteration
             before = np.asarray(self._run.state.lengths)
-            self._run = self._run.advanced(self._block)
-            self._waiting.extend(_news(self._run.state, before))
+            self._run = self._run.advance(self._block)
+            self._waiting.extend(new_tokens(self._run.state, before))
         row = self._waiting.popleft()
         return row[0] if self._run.is_single else row
 
@@ -690,7 +703,7 @@ class Stream(Iterator[Any]):
         return kept
 
 
-def _news(state: State, before: Any) -> Iterator[list[int | None]]:
+def new_tokens(state: State, before: Any) -> Iterator[list[int | None]]:
     """The new tokens of all sequences, step by step, since they had the lengths `before`."""
     tokens, lengths = np.asarray(state.tokens), np.asarray(state.lengths)
     for step in range(max(lengths - before)):
@@ -707,7 +720,7 @@ def problems_of_names(
     reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
     sides = {"inputs": ("past", inputs, [reads, "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
     for side, (past, known, roles) in sides.items():
-        for role in (*roles, *(f"{past}_{kind}_names" for kind in ("key", "value", "conv", "recurrent"))):
+        for role in (*roles, *(f"{past}_{cache}_names" for cache in ("key", "value", "conv", "recurrent"))):
             of_layers = (name for i in range(settings.layers) if (name := names[role] % i) in used)
             wanted = of_layers if role.endswith("_names") else [names[role]]
             missing = next((name for name in wanted if name not in known), None)
@@ -717,12 +730,14 @@ def problems_of_names(
     for name in (name for name in caches if name not in states):
         fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
         fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
-    told = set()
-    for part, field, own, tensor, axis in fields:
+    reported = set()
+    for part, field, declared, tensor, axis in fields:
         size = tensor.sizes[axis] if tensor is not None and tensor.sizes else None
-        if isinstance(size, int) and size != own and field not in told:
-            told.add(field)
-            yield Problem((FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {tensor} has it", own)
+        if isinstance(size, int) and size != declared and field not in reported:
+            reported.add(field)
+            yield Problem(
+                (FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {tensor} has it", declared
+            )
 
 
 def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
@@ -733,7 +748,7 @@ def _batch_axis(name: str, sizes: Sequence[int | str | None] | None) -> int:
     return is_open.index(True)
 
 
-def _rows(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], bool]:
+def rows_of_prompts(prompts: Any, vocabulary: int, lowest: int) -> tuple[list[list[int]], bool]:
     """The prompts as lists of tokens, and whether there is a single prompt, without a list around it."""
     nested = prompts.tolist() if isinstance(prompts, np.ndarray | jax.Array) else prompts
     wanted = "must be a list of tokens, or a list of such lists"
@@ -782,12 +797,12 @@ def _known(value: Any) -> Any:
     return value if _is_traced(value) else np.asarray(value)
 
 
-def _rounded(count: int, most: int) -> int:
+def round_up(count: int, limit: int) -> int:
     """A power of two that holds `count` tokens, so that few lengths are compiled."""
-    return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), most)
+    return min(max(_FEWEST, 1 << max(count - 1, 0).bit_length()), limit)
 
 
-def _padded(rows: Any, size: int) -> tuple[Any, Any]:
+def pad_rows(rows: Any, size: int) -> tuple[Any, Any]:
     """The rows in one array with zeros after their ends, and their lengths."""
     if any(map(_is_traced, rows)):  # of equal lengths
         stacked = jnp.pad(jnp.stack(rows), ((0, 0), (0, size - rows[0].shape[0])))

@@ -28,23 +28,23 @@ DECODER = "decoder"
 ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
 
 
-def loaded(settings: Settings) -> dict[str, Model]:
+def load_parts(settings: Settings) -> dict[str, Model]:
     """The models of a folder by part."""
-    found = {}
+    models = {}
     for part, file in settings.files.items():
         with inside((file.name,) if settings.others else ()):
-            found[part] = load_part(settings, part)
-    return found
+            models[part] = load_part(settings, part)
+    return models
 
 
 def load_part(settings: Settings, part: str) -> Model:
     """Loads a model of a folder, and revises its graph."""
     # The number of places for images depends on the prompt.
     maximum_sizes: Any = "largest" if part == "embedding" else {}
-    return Model(settings.files[part], {}, maximum_sizes, partial(revised, settings, part))
+    return Model(settings.files[part], {}, maximum_sizes, partial(revise, settings, part))
 
 
-def revised(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
+def revise(settings: Settings, part: str, graph: OnnxGraph) -> Revision:
     """Packs a graph's 4-bit weights, and gives a decoder caches of a fixed size."""
     if part == DECODER:
         names, caches = settings.names, settings.caches(graph.input_names)
@@ -65,27 +65,29 @@ class FolderModels(SeveralModels):
 
     # Audio
 
-    def audio(self, audio: Any, count: int, dtype: Any) -> Array | None:
-        """The audio of `count` sequences, as an array for `heard`; `dtype` is the type of floats, if not the file's."""
+    def check_audio(self, audio: Any, count: int, dtype: Any) -> Array | None:
+        """Checks the audio of `count` sequences for `encode_audio`; `dtype` is that of floats, if not the file's."""
         if "encoder" not in self.by_part:
             if audio is not None:
-                raise InvalidType(Problem("audio", "must be left out, because the folder has no encoder", _told(audio)))
+                raise InvalidType(
+                    Problem("audio", "must be left out, because the folder has no encoder", _describe(audio))
+                )
             return None
         wanted = self._type_of_audio
         if audio is None:
             rule = f"must be given: {self._settings.files['encoder'].name} reads {wanted}"
             raise InvalidType(Problem("audio", rule, "none", remedy="audio=features"))
-        found = array("audio", audio)
+        features = array("audio", audio)
         sizes = wanted.sizes or ()
-        differs = found.ndim != len(sizes) or any(
-            isinstance(own, int) and own != size for own, size in zip(sizes, found.shape, strict=True)
+        differs = features.ndim != len(sizes) or any(
+            isinstance(declared, int) and declared != size for declared, size in zip(sizes, features.shape, strict=True)
         )
         if differs:
             rule = f"must be {wanted}, as {self._settings.files['encoder'].name} has it"
-            raise InvalidDesc(Problem("audio", rule, found.shape))
-        if len(found) != count:
-            raise InvalidDesc(Problem("audio", f"must have {count} rows, one for each prompt", len(found)))
-        return jnp.asarray(found, dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
+            raise InvalidDesc(Problem("audio", rule, features.shape))
+        if len(features) != count:
+            raise InvalidDesc(Problem("audio", f"must have {count} rows, one for each prompt", len(features)))
+        return jnp.asarray(features, dtype or jax.dtypes.canonicalize_dtype(wanted.dtype))
 
     def type_of_audio(self, batch: int, dtype: Any) -> jax.ShapeDtypeStruct:
         """The type of the audio of `batch` sequences, if the encoder fixes its sizes."""
@@ -100,24 +102,24 @@ class FolderModels(SeveralModels):
     def _type_of_audio(self) -> TensorType:
         return self._inputs["encoder"][self._settings.others["encoder"].names["audio_features"]]
 
-    def heard(self, weights: Mapping[str, Any], audio: Array) -> dict[str, Array]:
+    def encode_audio(self, weights: Mapping[str, Any], audio: Array) -> dict[str, Array]:
         """The encoder's results for audio, by the names of the decoder's inputs."""
         results = self.run("encoder", weights, {self._type_of_audio.name: audio})
         return {past: results[present] for past, present in self._cross_caches.items()}
 
     # Images
 
-    def seen(self, weights: Mapping[str, Any], images: Any, dtype: Any) -> Array | None:
+    def encode_images(self, weights: Mapping[str, Any], images: Any, dtype: Any) -> Array | None:
         """The features of images, which are the inputs of the vision model by name; None if there are no images."""
         if images is None:
             return None
         if "vision" not in self.by_part:
             raise InvalidType(
-                Problem("images", "must be left out, because the folder has no vision model", _told(images))
+                Problem("images", "must be left out, because the folder has no vision model", _describe(images))
             )
         if not isinstance(images, Mapping):
             wanted = join_words(self._inputs["vision"])
-            raise InvalidType(Problem("images", f"must be a mapping with arrays for {wanted}", _told(images)))
+            raise InvalidType(Problem("images", f"must be a mapping with arrays for {wanted}", _describe(images)))
         names, types = self._settings.others["vision"].names, self._inputs["vision"]
         inputs = {names.get(role, role): value for role, value in images.items()}
         with inside("images"):
@@ -126,7 +128,7 @@ class FolderModels(SeveralModels):
             arrays |= {name: jnp.asarray(arrays[name], dtype or types[name].dtype) for name in floats}
             return self.run("vision", weights, arrays)[names["image_features"]]
 
-    def embedded(
+    def embed_tokens(
         self, weights: Mapping[str, Any], tokens: Array, features: Array | None = None, dtype: Any = None
     ) -> Array:
         """The rows that the embedding makes of tokens, with the features of images in their places.
@@ -137,10 +139,10 @@ class FolderModels(SeveralModels):
         wanted = types[names["input_ids"]]
         inputs = {wanted.name: tokens.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))}
         if (of_images := types.get(names["image_features"])) is not None:
-            inputs[of_images.name] = self._unused(of_images, dtype) if features is None else features
+            inputs[of_images.name] = self._unused_features(of_images, dtype) if features is None else features
         return self.run("embedding", weights, inputs)[names["inputs_embeds"]]
 
-    def _unused(self, of_images: TensorType, dtype: Any) -> Array:
+    def _unused_features(self, of_images: TensorType, dtype: Any) -> Array:
         """Features for a text without images; embeddings may read a row even if they then take none."""
         rows = self._inputs[DECODER][self._settings.names["inputs_embeds"]]
         *sizes, last = of_images.sizes or (None,)
@@ -201,6 +203,6 @@ def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: A
     return Problem((FILE, "model", *where), rule, name, remedy=remedy)
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     shape = getattr(value, "shape", None)
     return show(value) if shape is None else f"an array of {shape}"

@@ -63,11 +63,11 @@ class Settings(NamedTuple):
     def cross_caches(self) -> dict[str, str]:
         """The decoder's inputs that an encoder computes, once, with the encoder's outputs for them."""
         encoder = self.others["encoder"].names
-        found = {self.names["encoder_hidden_states"]: encoder["encoder_hidden_states"]}
-        for kind in ("key", "value"):
-            past, present = self.names[f"cross_past_{kind}_names"], encoder[f"cross_present_{kind}_names"]
-            found |= {past % layer: present % layer for layer in range(self.layers)}
-        return found
+        caches = {self.names["encoder_hidden_states"]: encoder["encoder_hidden_states"]}
+        for role in ("key", "value"):
+            past, present = self.names[f"cross_past_{role}_names"], encoder[f"cross_present_{role}_names"]
+            caches |= {past % layer: present % layer for layer in range(self.layers)}
+        return caches
 
     def caches(self, inputs: Collection[str]) -> dict[str, str]:
         """The inputs that keep what the model has read, with the outputs that follow them.
@@ -75,22 +75,22 @@ class Settings(NamedTuple):
         A layer has keys and values, or states of convolutions and of linear attention.
         """
         states = self.states(inputs)
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         for layer in range(self.layers):
             of_layer = self._pairs(layer, "conv", "recurrent")
-            own = {past: present for past, present in of_layer.items() if past in states}
-            if not own or self.names["past_key_names"] % layer in inputs:
-                found |= self._pairs(layer, "key", "value")
-            found |= own
-        return found
+            layer_states = {past: present for past, present in of_layer.items() if past in states}
+            if not layer_states or self.names["past_key_names"] % layer in inputs:
+                pairs |= self._pairs(layer, "key", "value")
+            pairs |= layer_states
+        return pairs
 
     def states(self, inputs: Collection[str]) -> set[str]:
         """The inputs that are states, which each token changes."""
         return {past for i in range(self.layers) for past in self._pairs(i, "conv", "recurrent") if past in inputs}
 
-    def _pairs(self, layer: int, *kinds: str) -> dict[str, str]:
+    def _pairs(self, layer: int, *roles: str) -> dict[str, str]:
         names = self.names
-        return {names[f"past_{kind}_names"] % layer: names[f"present_{kind}_names"] % layer for kind in kinds}
+        return {names[f"past_{role}_names"] % layer: names[f"present_{role}_names"] % layer for role in roles}
 
 
 def read_settings(folder: Path) -> Settings:
@@ -123,14 +123,14 @@ def settings_of(folder: Path, content: Mapping[str, Any]) -> Settings:
         lambda: _others(folder, model),
     )
     layers, key_heads, head_size = numbers
-    found = _search(search, context_length)
-    kind, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
-    own = (file, names, layers, key_heads, head_size, vocabulary, context_length, ends, found)
-    return Settings(*own, kind, heads, others, model.values.get("image_token_id"))
+    options = _search(search, context_length)
+    architecture, heads = model.values.get("type"), decoder.values.get("num_attention_heads")
+    fields = (file, names, layers, key_heads, head_size, vocabulary, context_length, ends, options)
+    return Settings(*fields, architecture, heads, others, model.values.get("image_token_id"))
 
 
 def _require_known_parts(model: "_Fields") -> None:
-    """Refuses models of other parts, and parts that are a chain of models."""
+    """Raises if a model has other parts, or a part that is a chain of models."""
     for part in ("speech", "joiner"):
         if part in model.values:
             raise Unsupported(Problem((FILE, "model", part), "not supported", remedy=f"known are {_KNOWN}"))
@@ -148,8 +148,8 @@ def _others(folder: Path, model: "_Fields") -> dict[str, FileSettings]:
     fields = {part: model.inner(part) for part in _NAMES_OF_OTHERS if part in model.values}
     known = _NAMES_OF_OTHERS.items()
     return {
-        part: FileSettings(_file(folder, fields[part]), _names(fields[part], own))
-        for part, own in known
+        part: FileSettings(_file(folder, fields[part]), _names(fields[part], roles))
+        for part, roles in known
         if part in fields
     }
 
@@ -218,21 +218,21 @@ class _Fields(NamedTuple):
     path: tuple[str, ...]
     values: Mapping[str, Any]
 
-    def taken(self, name: str, kind: type, wanted: str) -> Any:
+    def take(self, name: str, expected_type: type, wanted: str) -> Any:
         value = self.values.get(name, _ABSENT)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            found = "none" if value is _ABSENT else show(value)
-            raise InvalidDesc(Problem((FILE, *self.path, name), f"must be {wanted}", found))
+        if not isinstance(value, expected_type) or isinstance(value, bool):
+            given = "none" if value is _ABSENT else show(value)
+            raise InvalidDesc(Problem((FILE, *self.path, name), f"must be {wanted}", given))
         return value
 
     def inner(self, name: str) -> "_Fields":
-        return _Fields((*self.path, name), self.taken(name, dict, "an object"))
+        return _Fields((*self.path, name), self.take(name, dict, "an object"))
 
     def integer(self, name: str) -> int:
-        return int(integer_in((FILE, *self.path, name), self.taken(name, int, "an integer"), 0, _LARGE))
+        return int(integer_in((FILE, *self.path, name), self.take(name, int, "an integer"), 0, _LARGE))
 
     def text(self, name: str) -> str:
-        return str(self.taken(name, str, "a text"))
+        return str(self.take(name, str, "a text"))
 
 
 def _search(fields: _Fields, context_length: int) -> Search:

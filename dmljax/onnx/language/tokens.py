@@ -8,7 +8,7 @@ from typing import Any
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside, require
 from dmljax.foundation.extras import command_for
-from dmljax.foundation.files import opened, read_object
+from dmljax.foundation.files import open_file, read_object
 from dmljax.text import one_line, reason_of, show
 
 _MOST_BYTES = 2**28
@@ -24,25 +24,25 @@ class Tokenizer:
 
     def tokens(self, text: str, *, is_whole: bool = False) -> list[int]:
         """The tokens of a text, at least one; `is_whole` says that the text has all special tokens."""
-        found = self.encoded(text, add_special_tokens=not is_whole)
-        if not found:
+        tokens = self.encode(text, add_special_tokens=not is_whole)
+        if not tokens:
             raise InvalidDesc(Problem("prompt", "must have at least one token", show(text)))
-        return found
+        return tokens
 
-    def encoded(self, text: str, *, add_special_tokens: bool) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The tokens of a text."""
-        found = self._reader.encode(text, add_special_tokens=add_special_tokens).ids
-        require_tokens_below(self._vocabulary, max(found, default=0))
-        return [int(token) for token in found]
+        ids = self._reader.encode(text, add_special_tokens=add_special_tokens).ids
+        require_tokens_below(self._vocabulary, max(ids, default=0))
+        return [int(token) for token in ids]
 
-    def decoded(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of tokens."""
         return str(self._reader.decode(tokens, skip_special_tokens=skip_special_tokens))
 
     def token(self, text: str) -> int | None:
         """The token that stands for a text as a whole, or None."""
-        found: int | None = self._reader.token_to_id(text)
-        return found
+        token: int | None = self._reader.token_to_id(text)
+        return token
 
     def pieces(self, *, skip_special_tokens: bool = True) -> Any:
         """A function that takes each next token and returns the text that it completes."""
@@ -51,9 +51,9 @@ class Tokenizer:
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens of a conversation up to where the model answers, by the folder's chat template."""
-        return self.tokens(self.written(messages), is_whole=True)
+        return self.tokens(self.render(messages), is_whole=True)
 
-    def written(
+    def render(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
@@ -176,7 +176,7 @@ def _read(path: Path, name: str) -> Any:
 
 
 def require_tokens_below(vocabulary: int, highest: int) -> None:
-    """Refuses a tokenizer with tokens that its model does not have."""
+    """Raises if a tokenizer has tokens that its model does not have."""
     rule = f"must have tokens below {vocabulary}, the model's vocab_size"
     require("tokenizer.json", highest < vocabulary, rule, highest)
 
@@ -195,7 +195,7 @@ def tokens_in(folder: Path) -> list[int]:
 
 
 def require_prompt_tokens_below(vocabulary: int | None, highest: int) -> None:
-    """Refuses a tokenizer with tokens that its text encoder does not embed, if their number is known."""
+    """Raises if a tokenizer has tokens that its text encoder does not embed, as far as their number is known."""
     rule = f"must have tokens below {vocabulary}, as many as the text encoder embeds"
     require("tokenizer", vocabulary is None or highest < vocabulary, rule, highest)
 
@@ -217,7 +217,7 @@ def _refuse(message: str) -> None:
 
 
 def _text(path: Path, name: str | None = None) -> str:
-    with opened(path, _MOST_BYTES) as file:
+    with open_file(path, _MOST_BYTES) as file:
         content: bytes = file.read()
     try:
         return content.decode()

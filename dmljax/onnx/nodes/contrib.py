@@ -13,11 +13,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.foundation.sharding import reshaped
-from dmljax.onnx.handlers.registry import MICROSOFT, REGISTRY, Call, Handler, contributed, handles, make_handler, one_of
+from dmljax.foundation.sharding import reshape
+from dmljax.onnx.handlers.registry import (
+    MICROSOFT,
+    REGISTRY,
+    Handler,
+    NodeCall,
+    contributed,
+    handles,
+    make_handler,
+    one_of,
+)
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     ConvolutionAttributes,
@@ -45,7 +54,7 @@ from dmljax.onnx.nodes.numbers.products import GemmAttributes, float_gemm, float
 from dmljax.onnx.nodes.quantized import quantization as quantization
 from dmljax.onnx.nodes.randomness import dropout, may_drop
 from dmljax.onnx.nodes.recurrence import lstm
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.symbols import as_sizes
 from dmljax.onnx.values.types import Array, DType, Results
 
@@ -63,7 +72,7 @@ def _is_of_one_array(handler: Handler) -> bool:
     return handler.required == 1 and is_ready and not handler.takes_call
 
 
-def activated(x: Array, name: str | None, numbers: Mapping[str, float | None]) -> Array:
+def activate(x: Array, name: str | None, numbers: Mapping[str, float | None]) -> Array:
     """Applies the ONNX activation of this name, with those `numbers` that are attributes of it."""
     if not name:
         return x
@@ -84,7 +93,7 @@ _PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "LeakyR
 
 
 def _sum(x: Array, *others: Array | None) -> Array:
-    return functools.reduce(dml.element_wise_add, (other for other in others if other is not None), x)
+    return functools.reduce(dmljax.element_wise_add, (other for other in others if other is not None), x)
 
 
 # Activations
@@ -92,7 +101,7 @@ def _sum(x: Array, *others: Array | None) -> Array:
 
 @contributed("BiasGelu")
 def _gelu_of_sum(x: Array, bias: Array) -> Array:
-    return dml.element_wise_add1(x, bias, fused_activation=directml.ActivationGeluDesc())
+    return dmljax.element_wise_add1(x, bias, fused_activation=directml.ActivationGeluDesc())
 
 
 @contributed("FastGelu")
@@ -103,7 +112,7 @@ def _fast_gelu(x: Array, bias: Array | None = None) -> Array:
 
 @contributed("QuickGelu")
 def _quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
-    return dml.activation_swish(x, alpha)
+    return dmljax.activation_swish(x, alpha)
 
 
 @contributed("BiasAdd")
@@ -113,18 +122,18 @@ def _sum_with_skip(x: Array, bias: Array, skip: Array) -> Array:
 
 @contributed("BiasSplitGelu")
 def _gated_gelu(x: Vectors, bias: Array) -> Array:
-    total = dml.element_wise_add(x, bias)
-    left, right = dml.split(total, sizes=[total.shape[-1] // 2] * 2, axis=-1)
-    return dml.element_wise_multiply(left, dml.activation_gelu(right))
+    total = dmljax.element_wise_add(x, bias)
+    left, right = dmljax.split(total, sizes=[total.shape[-1] // 2] * 2, axis=-1)
+    return dmljax.element_wise_multiply(left, dmljax.activation_gelu(right))
 
 
 @contributed("BiasSoftmax")
 def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast: int) -> Array:
-    axis = shapes.normal(axis, x.ndim)
+    axis = shapes.normalize_axis(axis, x.ndim)
     if is_inner_broadcast:  # the bias repeats along inner dimensions
         repeated = x.ndim - bias.ndim
         bias = bias if repeated <= 0 else bias.reshape((1,) * repeated + bias.shape)
-    return dml.activation_softmax1(dml.element_wise_add(x, bias), axes=range(axis, x.ndim))
+    return dmljax.activation_softmax1(dmljax.element_wise_add(x, bias), axes=range(axis, x.ndim))
 
 
 @contributed("BiasDropout", draws=lambda node: may_drop(node, 4))
@@ -136,7 +145,7 @@ def _dropout_of_sum(
     training_mode: Wanted | None = None,
     *,
     seed: int | None = None,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Array, Array]:
     dropped, mask = dropout(_sum(x, bias), ratio, training_mode, seed=seed, call=call)
     return _sum(dropped, residual), mask
@@ -152,12 +161,12 @@ def _with_dimension(x: Array, axis: KnownNumber) -> Array:
 
 @contributed("Inverse")
 def _inverse(x: Matrices) -> Array:
-    inverse: Array = jnp.linalg.inv(x.astype(promoted(x.dtype, jnp.float32)))
+    inverse: Array = jnp.linalg.inv(x.astype(promote(x.dtype, jnp.float32)))
     return inverse.astype(x.dtype)
 
 
 @contributed("Unique")
-def _unique_in_order(x: KeptVector, *, call: Call) -> Results:
+def _unique_in_order(x: KeptVector, *, call: NodeCall) -> Results:
     unique: Any = REGISTRY.handlers["", "Unique"][0].function
     values, _, places, counts = unique(x, sorted=0, call=call)
     return values, places, counts
@@ -169,7 +178,7 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
         x.astype(jnp.int32) - (0 if zero is None else zero.astype(jnp.int32).reshape(()))
         for x, zero in ((a, a_zero_point), (b, b_zero_point))
     )
-    return dml.element_wise_multiply(left, right)
+    return dmljax.element_wise_multiply(left, right)
 
 
 # Normalizations
@@ -177,9 +186,9 @@ def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_poin
 
 @handles("SimplifiedLayerNormalization")  # ONNX Runtime defines it in ONNX's domain
 def _simplified_normalization(
-    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: Call
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: NodeCall
 ) -> Results:
-    output, _, inverse = normalization.normalized(x, scale, None, epsilon, call, axis=axis, is_simple=True)
+    output, _, inverse = normalization.normalize(x, scale, None, epsilon, call, axis=axis, is_simple=True)
     return output, inverse
 
 
@@ -192,18 +201,18 @@ def _skip_layer_normalization(
     bias: Array | None = None,
     *,
     epsilon: float = 1e-12,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *normalization.normalized(total, gamma, beta, epsilon, call), total
+    return *normalization.normalize(total, gamma, beta, epsilon, call), total
 
 
 @contributed("SkipSimplifiedLayerNormalization")
 def _skip_simplified_normalization(
-    x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: Call
+    x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: NodeCall
 ) -> Results:
     total = _sum(x, skip, bias)
-    return *normalization.normalized(total, gamma, None, epsilon, call, is_simple=True), total
+    return *normalization.normalize(total, gamma, None, epsilon, call, is_simple=True), total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,12 +229,12 @@ def _group_norm(x: Images, gamma: Vector, beta: Vector, *, norm: _GroupAttribute
     channels, groups = image.shape[-1], norm.groups
     if groups < 1 or channels % groups:
         raise InvalidDesc(Problem("groups", f"must divide {channels} channels", groups))
-    wide = image.astype(promoted(x.dtype, gamma.dtype))
-    parts = reshaped(wide, (image.shape[0], math.prod(image.shape[1:-1]), groups, channels // groups))
-    parts = dml.mean_variance_normalization1(parts, axes=(1, 3), epsilon=norm.epsilon)
+    wide = image.astype(promote(x.dtype, gamma.dtype))
+    parts = reshape(wide, (image.shape[0], math.prod(image.shape[1:-1]), groups, channels // groups))
+    parts = dmljax.mean_variance_normalization1(parts, axes=(1, 3), epsilon=norm.epsilon)
     gamma, beta = gamma.astype(wide.dtype), beta.astype(wide.dtype)
-    result = dml.element_wise_add(dml.element_wise_multiply(reshaped(parts, image.shape), gamma), beta)
-    result = (dml.activation_swish(result) if norm.activation else result).astype(x.dtype)
+    result = dmljax.element_wise_add(dmljax.element_wise_multiply(reshape(parts, image.shape), gamma), beta)
+    result = (dmljax.activation_swish(result) if norm.activation else result).astype(x.dtype)
     return result if norm.channels_last else jnp.moveaxis(result, -1, 1)
 
 
@@ -243,7 +252,7 @@ def _skip_group_norm(
 
 
 @contributed("EmbedLayerNormalization")
-def _embedded(
+def _embed_layer_normalized(
     ids: Matrix,
     segments: Matrix | None,
     words: Matrix,
@@ -258,14 +267,14 @@ def _embedded(
     mask_index_type: int = 0,
 ) -> Results:
     batch, length = ids.shape
-    total = dml.gather(words, ids, axis=0)
-    places = positions[None, :length] if position_ids is None else dml.gather(positions, position_ids, axis=0)
-    total = dml.element_wise_add(total, places)
+    total = dmljax.gather(words, ids, axis=0)
+    places = positions[None, :length] if position_ids is None else dmljax.gather(positions, position_ids, axis=0)
+    total = dmljax.element_wise_add(total, places)
     if segments is not None and of_segments is not None:
-        total = dml.element_wise_add(total, dml.gather(of_segments, segments, axis=0))
-    output = dml.mean_variance_normalization1(total, gamma, beta, epsilon, axes=-1)
-    seen = jnp.zeros((batch,), ids.dtype) if mask is None else jnp.sum(mask == 1, axis=1, dtype=ids.dtype)
-    return output, seen, total
+        total = dmljax.element_wise_add(total, dmljax.gather(of_segments, segments, axis=0))
+    output = dmljax.mean_variance_normalization1(total, gamma, beta, epsilon, axes=-1)
+    mask_index = jnp.zeros((batch,), ids.dtype) if mask is None else jnp.sum(mask == 1, axis=1, dtype=ids.dtype)
+    return output, mask_index, total
 
 
 class _QuantizedRows(NamedTuple):
@@ -298,7 +307,7 @@ class _QuantizedRows(NamedTuple):
 @contributed("QEmbedLayerNormalization")
 def _quantized_embedding(inputs: _QuantizedRows, *, epsilon: float = 1e-12) -> Results:
     tables = map(inputs.numbers, ("words", "positions", "of_segments", "gamma", "beta"))
-    return _embedded(*(inputs.ids, inputs.segments, *tables, inputs.mask), epsilon=epsilon)
+    return _embed_layer_normalized(*(inputs.ids, inputs.segments, *tables, inputs.mask), epsilon=epsilon)
 
 
 # Products
@@ -346,7 +355,7 @@ def _fused_matmul(a: Array, b: Array, *, product: _ProductAttributes) -> Array:
 def _fused_matmul_activation(
     a: Array, b: Array, *, activation: str, numbers: _ActivationNumbers, product: _ProductAttributes
 ) -> Array:
-    return activated(_fused_matmul(a, b, product=product), activation, numbers.by_name())
+    return activate(_fused_matmul(a, b, product=product), activation, numbers.by_name())
 
 
 @contributed("FusedGemm")
@@ -359,7 +368,7 @@ def _fused_gemm(
     numbers: _ActivationNumbers,
     product: GemmAttributes,
 ) -> Array:
-    return activated(float_gemm(a, b, c, product), activation, numbers.by_name())
+    return activate(float_gemm(a, b, c, product), activation, numbers.by_name())
 
 
 @contributed("MatMulIntegerToFloat")
@@ -372,7 +381,7 @@ def _scaled_integer_matmul(
     b_zero_point: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    return dml.matrix_multiply_integer_to_float(
+    return dmljax.matrix_multiply_integer_to_float(
         *(a, b, of_rows(a_scale), b_scale), of_rows(a_zero_point), b_zero_point, bias
     )
 
@@ -381,8 +390,8 @@ def _scaled_integer_matmul(
 def _dynamically_quantized_matmul(
     a: Array, b: Array, b_scale: Array, b_zero_point: Array | None = None, bias: Array | None = None
 ) -> Array:
-    quantized, scale, zero_point = dml.dynamic_quantize_linear(a)
-    return dml.matrix_multiply_integer_to_float(quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
+    quantized, scale, zero_point = dmljax.dynamic_quantize_linear(a)
+    return dmljax.matrix_multiply_integer_to_float(quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
 
 
 # Arithmetic of quantized arrays
@@ -390,23 +399,23 @@ def _dynamically_quantized_matmul(
 
 @contributed("QLinearAdd")
 def _quantized_sum(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
-    return dml.element_wise_quantized_linear_add(*a, *b, scale, zero_point)
+    return dmljax.element_wise_quantized_linear_add(*a, *b, scale, zero_point)
 
 
 @contributed("QLinearMul")
 def _quantized_product(a: Quantized, b: Quantized, scale: Array, zero_point: Array | None = None) -> Array:
-    steps = dml.element_wise_divide(dml.element_wise_multiply(_numbers(a), _numbers(b)), scale)
+    steps = dmljax.element_wise_divide(dmljax.element_wise_multiply(_numbers(a), _numbers(b)), scale)
     if zero_point is not None:  # ONNX Runtime adds it before rounding
-        steps = dml.element_wise_add(steps, zero_point.astype(steps.dtype))
-    return _quantized(steps, jnp.ones((), steps.dtype), None, a.array.dtype)
+        steps = dmljax.element_wise_add(steps, zero_point.astype(steps.dtype))
+    return _quantize(steps, jnp.ones((), steps.dtype), None, a.array.dtype)
 
 
 def _numbers(x: Quantized) -> Array:
-    return dml.element_wise_dequantize_linear(*x)
+    return dmljax.element_wise_dequantize_linear(*x)
 
 
-def _quantized(x: Array, scale: Array, zero_point: Array | None, dtype: DType) -> Array:
-    return dml.element_wise_quantize_linear(x, scale, zero_point, dtype=dtype)
+def _quantize(x: Array, scale: Array, zero_point: Array | None, dtype: DType) -> Array:
+    return dmljax.element_wise_quantize_linear(x, scale, zero_point, dtype=dtype)
 
 
 def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
@@ -414,29 +423,31 @@ def _of_quantized(operator: str) -> Callable[[Callable[..., Array]], Callable[..
 
     def register(function: Callable[..., Array]) -> Callable[..., Array]:
         def run(x: Quantized, scale: Array, zero_point: Array | None = None, **attributes: Any) -> Array:
-            return _quantized(function(_numbers(x), **attributes), scale, zero_point, x.array.dtype)
+            return _quantize(function(_numbers(x), **attributes), scale, zero_point, x.array.dtype)
 
-        own = make_handler(function)
-        REGISTRY.add(MICROSOFT, operator, replace(make_handler(run), attributes=own.attributes, groups=own.groups))
+        handler = make_handler(function)
+        REGISTRY.add(
+            MICROSOFT, operator, replace(make_handler(run), attributes=handler.attributes, groups=handler.groups)
+        )
         return function
 
     return register
 
 
-_of_quantized("QLinearSigmoid")(lambda x: dml.activation_sigmoid(x))
+_of_quantized("QLinearSigmoid")(lambda x: dmljax.activation_sigmoid(x))
 
 
 @_of_quantized("QLinearLeakyRelu")
 def _leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
-    return dml.activation_leaky_relu(x, alpha)
+    return dmljax.activation_leaky_relu(x, alpha)
 
 
 @_of_quantized("QLinearSoftmax")
 def _softmax(x: Array, *, axis: int = -1, opset: int) -> Array:
     if opset >= 13:
-        return dml.activation_softmax1(x, axes=axis)
-    rows = x.reshape(*x.shape[: shapes.normal(axis, x.ndim)], -1)
-    return dml.activation_softmax1(rows, axes=-1).reshape(x.shape)
+        return dmljax.activation_softmax1(x, axes=axis)
+    rows = x.reshape(*x.shape[: shapes.normalize_axis(axis, x.ndim)], -1)
+    return dmljax.activation_softmax1(rows, axes=-1).reshape(x.shape)
 
 
 @_of_quantized("QLinearReduceMean")
@@ -449,13 +460,13 @@ def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, ax
     if len(inputs) % 3:
         raise InvalidDesc(Problem("inputs", "must come in threes: array, scale, zero point", len(inputs)))
     parts = [_numbers(Quantized(*inputs[i : i + 3])) for i in range(0, len(inputs), 3)]
-    return _quantized(dml.join(parts, axis=axis), scale, zero_point, zero_point.dtype)
+    return _quantize(dmljax.join(parts, axis=axis), scale, zero_point, zero_point.dtype)
 
 
 @contributed("QLinearWhere")
 def _quantized_choice(condition: Array, x: Quantized, y: Quantized, scale: Array, zero_point: Array) -> Array:
-    chosen = dml.element_wise_if(condition, _numbers(x), _numbers(y))
-    return _quantized(chosen, scale, zero_point, x.array.dtype)
+    chosen = dmljax.element_wise_if(condition, _numbers(x), _numbers(y))
+    return _quantize(chosen, scale, zero_point, x.array.dtype)
 
 
 @contributed("QGemm")
@@ -471,11 +482,11 @@ def _quantized_gemm(
     transB: int = 0,
 ) -> Array:
     left, right = a.array.T if transA else a.array, b.array.T if transB else b.array
-    total = _sum(dml.matrix_multiply_integer(left, right, of_rows(a.zero_point), b.zero_point), c)
+    total = _sum(dmljax.matrix_multiply_integer(left, right, of_rows(a.zero_point), b.zero_point), c)
     unit = jnp.ones((), a.scale.dtype)
     factor = of_result(a.scale * alpha, b.scale, unit if scale is None else scale)
-    result = dml.element_wise_multiply(total.astype(factor.dtype), factor)
-    return result if scale is None else _quantized(result, unit, zero_point, a.array.dtype)
+    result = dmljax.element_wise_multiply(total.astype(factor.dtype), factor)
+    return result if scale is None else _quantize(result, unit, zero_point, a.array.dtype)
 
 
 def _channels_first(x: Array) -> Array:
@@ -498,11 +509,11 @@ def _quantized_average_pool(
     count_include_pad: int = 0,
 ) -> Array:
     def average(image: Array, **members: Any) -> Array:
-        return dml.quantized_linear_average_pooling(*x._replace(array=image), scale, zero_point, **members)
+        return dmljax.quantized_linear_average_pooling(*x._replace(array=image), scale, zero_point, **members)
 
     nothing = 0 if x.zero_point is None else x.zero_point.reshape(())
     averages = functools.partial(
-        windows.averaged, window=window, count_include_pad=count_include_pad, average=average, nothing=nothing
+        windows.average_pool, window=window, count_include_pad=count_include_pad, average=average, padding_value=nothing
     )
     return _of_last_channels(averages, x.array, channels_last)
 
@@ -513,7 +524,7 @@ def _quantized_global_average_pool(
 ) -> Array:
     def average(image: Array) -> Array:
         quantized = x._replace(array=image)
-        return dml.quantized_linear_average_pooling(*quantized, scale, zero_point, window_sizes=image.shape[2:])
+        return dmljax.quantized_linear_average_pooling(*quantized, scale, zero_point, window_sizes=image.shape[2:])
 
     return _of_last_channels(average, x.array, channels_last)
 
@@ -557,7 +568,7 @@ def _fused_convolution(inputs: _Fused, *, window: ConvolutionAttributes, fused: 
     names = _PARAMETERS.get(fused.activation, ("alpha", "beta", "gamma"))
     numbers = dict(zip(names, fused.activation_params, strict=False))
     total = _sum(windows.convolution(*inputs[:3], window=window), inputs.summand)
-    return activated(total, fused.activation, numbers)
+    return activate(total, fused.activation, numbers)
 
 
 @contributed("NhwcFusedConv")
@@ -576,13 +587,13 @@ def _fused_convolution_of_last_channels(
 def _convolution_of_last_channels(
     x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes
 ) -> Array:
-    own = _channels_first(filter)  # here the filter has channels last too
-    return _of_last_channels(lambda image: windows.convolution(image, own, bias, window=window), x)
+    filter_channels_first = _channels_first(filter)  # here the filter has channels last too
+    return _of_last_channels(lambda image: windows.convolution(image, filter_channels_first, bias, window=window), x)
 
 
 @contributed("NhwcMaxPool")
 def _max_pool_of_last_channels(x: Images, *, window: PoolingAttributes, storage_order: int = 0) -> Array:
-    return _of_last_channels(lambda image: windows.largest(image, window), x)
+    return _of_last_channels(lambda image: windows.max_pool(image, window), x)
 
 
 @contributed("ConvTransposeWithDynamicPads")
@@ -613,16 +624,16 @@ class _FusedActivation(Attributes):
     fused_ratio: float | None = None
 
 
-def _fused_with_activation(base: Handler) -> Handler:
+def _with_activation(base: Handler) -> Handler:
     """The handler that applies an activation to the result of `base`."""
 
     def run(*inputs: Any, fused: _FusedActivation, **more: Any) -> Array:
         numbers = {"alpha": fused.fused_alpha, "beta": fused.fused_beta, "gamma": fused.fused_gamma}
         result: Any = base.function(*inputs, **more)
-        return activated(result, fused.fused_activation, numbers)
+        return activate(result, fused.fused_activation, numbers)
 
-    own = make_handler(run)
-    attributes, groups = {**base.attributes, **own.attributes}, {**base.groups, **own.groups}
+    handler = make_handler(run)
+    attributes, groups = {**base.attributes, **handler.attributes}, {**base.groups, **handler.groups}
     return replace(base, function=run, since=1, attributes=attributes, groups=groups, fold=None, is_elementwise=False)
 
 
@@ -631,7 +642,7 @@ for _operator in (
     *("MeanVarianceNormalization", "Sum"),
 ):
     _newest = REGISTRY.handlers["", _operator][0]
-    REGISTRY.add(DIRECTML, f"DmlFused{_operator}", _fused_with_activation(_newest))
+    REGISTRY.add(DIRECTML, f"DmlFused{_operator}", _with_activation(_newest))
 
 
 # Recurrent networks
@@ -654,13 +665,13 @@ def _lstm_of_quantized_weights(
     *,
     network: RecurrentAttributes,
     input_forget: int = 0,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
     def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
         # Scales are per direction or per output; the weights are transposed.
         spread = [parameter.reshape(quantized.shape[0], 1, -1) for parameter in (scale, zero_point)]
-        return dml.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
+        return dmljax.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
 
     weights = of_directions(weight, weight_scale, weight_zero_point)
     recurrences = of_directions(recurrence, recurrence_scale, recurrence_zero_point)

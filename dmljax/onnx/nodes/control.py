@@ -12,10 +12,10 @@ import numpy as np
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.onnx.graph.file import OnnxGraph
-from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Passed, Wanted
 from dmljax.onnx.nodes.data.indexing import counting_type
-from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.rewrites.joining import JOINED
 from dmljax.onnx.running.interpreter import as_array, as_known, is_known
 from dmljax.onnx.values.counts import NotKnown
@@ -38,12 +38,12 @@ def _arrays(names: Sequence[str], values: Sequence[Value], *, may_be_padded: boo
     return tuple(result)
 
 
-def _spelled(value: Value) -> str:
+def _spell(value: Value) -> str:
     """The type of a value, as errors spell it."""
     if value is None:
         return "nothing"
     if isinstance(value, list):
-        return f"a sequence of {', '.join(map(_spelled, value)) or 'nothing'}"
+        return f"a sequence of {', '.join(map(_spell, value)) or 'nothing'}"
     return f"{value.dtype.name}{[*value.shape]}"
 
 
@@ -58,7 +58,7 @@ def _truth(name: str, value: Value) -> Tensor:
 
 
 @handles("If")
-def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, call: Call) -> Results:
+def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, call: NodeCall) -> Results:
     branches = {"then_branch": then_branch, "else_branch": else_branch}
     condition = _truth(call.node.inputs[0], condition)
     if is_known(condition):
@@ -72,11 +72,11 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
             traced[name] = _arrays(branches[name].output_names, call.run(branches[name], ()), may_be_padded=True)
         return traced[name]
 
-    def chosen(form: Callable[[tuple[Value, ...]], Any]) -> Any:
+    def choose(form: Callable[[tuple[Value, ...]], Any]) -> Any:
         return jax.lax.cond(condition.astype(bool), *(lambda name=name: form(compute(name)) for name in branches))
 
     try:
-        results: Results = chosen(lambda results: results)
+        results: Results = choose(lambda results: results)
         return results
     except TypeError as error:
         if len(traced) < 2:
@@ -85,10 +85,10 @@ def _if(condition: Wanted, *, then_branch: OnnxGraph, else_branch: OnnxGraph, ca
         types = [Either.of(*pair) for pair in pairs]
         has_bounds = call.bound is not None or any(is_padded(value) for pair in pairs for value in pair)
         if has_bounds and None not in types:
-            made = chosen(lambda results: [of.enlarged(x) for of, x in zip(types, results, strict=True) if of])
+            made = choose(lambda results: [of.enlarge(x) for of, x in zip(types, results, strict=True) if of])
             return tuple(of.padded(*pair) for of, pair in zip(types, made, strict=True) if of)
         rule = "must have the same type in both branches of a traced condition"
-        spelled = [(name, *map(_spelled, pair)) for name, pair in zip(call.node.outputs, pairs, strict=False)]
+        spelled = [(name, *map(_spell, pair)) for name, pair in zip(call.node.outputs, pairs, strict=False)]
         problems = [Problem(name, rule, f"{first} and {second}") for name, first, second in spelled if first != second]
         raise (NotKnown(*problems) if problems else error) from None
 
@@ -129,7 +129,7 @@ class _Ends(Exception):
     """A condition may end a loop before its count."""
 
 
-def _stacked(rows: Sequence[Any]) -> Tensor:
+def _stack_rows(rows: Sequence[Any]) -> Tensor:
     if all(isinstance(row, np.ndarray | np.generic) for row in rows):
         return known_numbers(np.stack(rows), kind_of(rows[0]))
     arrays = [as_array(row) for row in rows]
@@ -140,7 +140,7 @@ def _stacked(rows: Sequence[Any]) -> Tensor:
     return jnp.stack(arrays)
 
 
-def _one_by_one(
+def _run_in_turn(
     step: _Step, count: int | None, goes_on: Value, carried: _Values, inputs: Sequence[Array]
 ) -> tuple[_Values, list[_Values]]:
     """Runs the iterations sequentially; carried values may change type after each."""
@@ -161,7 +161,7 @@ def _one_by_one(
     return carried, rows
 
 
-def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array]) -> tuple[_Values, _Values]:
+def _run_by_scan(step: _Step, count: int, carried: _Values, inputs: Sequence[Array]) -> tuple[_Values, _Values]:
     """Runs all iterations from a single trace, provided that none can end the loop."""
 
     def run(state: tuple[Array, _Values], row: _Values) -> tuple[tuple[Array, _Values], _Values]:
@@ -181,11 +181,11 @@ def _scanned(step: _Step, count: int, carried: _Values, inputs: Sequence[Array])
 
 
 def _require_same(before: _Values, after: _Values) -> None:
-    if [*map(_spelled, before)] != [*map(_spelled, after)]:
+    if [*map(_spell, before)] != [*map(_spell, after)]:
         raise _Varies
 
 
-def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _Values) -> _Values:
+def _run_until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _Values) -> _Values:
     """Iterates until a traced condition or a traced count ends the loop."""
     is_endless = []
 
@@ -212,7 +212,7 @@ def _until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried: _V
 
 @handles("Loop")
 def _loop(
-    count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: OnnxGraph, call: Call
+    count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: OnnxGraph, call: NodeCall
 ) -> Results:
     kept = len(initial)
     names = body.output_names[1:]
@@ -237,13 +237,13 @@ def _loop(
         return (*initial, *_of_no_iterations(_of_arrays(step, names), initial, len(names) - kept))
     can_unroll = is_known(goes_on) and (count is None or (known_count is not None and not is_symbolic(known_count)))
 
-    def unrolled() -> Results:
-        after, rows = _one_by_one(step, known_count, goes_on, initial, ())
-        return *after, *_rows_stacked(rows, names[kept:])
+    def unroll() -> Results:
+        after, rows = _run_in_turn(step, known_count, goes_on, initial, ())
+        return *after, *_stack_named_rows(rows, names[kept:])
 
     if can_unroll and known_count is not None and known_count <= MAX_SHORT:
         with contextlib.suppress(NotKnown):  # the condition of a later iteration, which may not be needed
-            return unrolled()
+            return unroll()
     carried = _arrays(call.node.inputs[2 : 2 + kept], initial)
     remedy = "call the model outside jit, or fix the inputs that decide it with load(..., constants={name: value})"
     rule = "needs a count and a condition that are known while tracing, because it collects rows or sizes change"
@@ -251,25 +251,25 @@ def _loop(
     try:
         if known_count is not None and is_known(goes_on):
             with contextlib.suppress(_Ends):
-                after, rows = _scanned(_of_arrays(step, names), known_count, carried, ())
+                after, rows = _run_by_scan(_of_arrays(step, names), known_count, carried, ())
                 return *after, *rows
         if len(names) == kept:
             limit = count if known_count is None else known_count
-            return tuple(_until(_of_arrays(step, names), limit, goes_on, carried))
+            return tuple(_run_until(_of_arrays(step, names), limit, goes_on, carried))
     except _Varies:
         pass
     except NotKnown as error:
         refusal = error
     if can_unroll:
-        return unrolled()
+        return unroll()
     raise refusal
 
 
-def _rows_stacked(rows: Sequence[_Values], names: Sequence[str]) -> list[Tensor]:
+def _stack_named_rows(rows: Sequence[_Values], names: Sequence[str]) -> list[Tensor]:
     results = []
     for name, column in zip(names, zip(*rows, strict=True), strict=True):
         with inside(name):
-            results.append(_stacked(column))
+            results.append(_stack_rows(column))
     return results
 
 
@@ -302,7 +302,7 @@ def _scan(
     scan_input_directions: Sequence[int] = (),
     scan_output_axes: Sequence[int] = (),
     scan_output_directions: Sequence[int] = (),
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     kept = _count_of_states(inputs, body, num_scan_inputs)
     names, states = body.output_names, inputs[:kept]
@@ -310,7 +310,7 @@ def _scan(
     axes = _each("scan_input_axes", scan_input_axes, num_scan_inputs)
     directions = _each("scan_input_directions", scan_input_directions, num_scan_inputs)
     for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
-        row = jnp.moveaxis(row, normal(axis, row.ndim), 0)
+        row = jnp.moveaxis(row, normalize_axis(axis, row.ndim), 0)
         scanned.append(jnp.flip(row, 0) if is_reverse else row)
     counts = {row.shape[0] for row in scanned}
     if len(counts) != 1:
@@ -323,17 +323,19 @@ def _scan(
         return _Iteration(np.array(True), results[:kept], results[kept:])
 
     try:
-        after, results = _scanned(_of_arrays(step, names), count, _arrays(call.node.inputs[:kept], states), scanned)
+        after, results = _run_by_scan(_of_arrays(step, names), count, _arrays(call.node.inputs[:kept], states), scanned)
     except (NotKnown, _Varies):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
-        after, made = _one_by_one(step, count, np.array(True), states, scanned)
-        results = _rows_stacked(made, names[kept:])
+        after, made = _run_in_turn(step, count, np.array(True), states, scanned)
+        results = _stack_named_rows(made, names[kept:])
     finished = []
     axes = _each("scan_output_axes", scan_output_axes, len(results))
     directions = _each("scan_output_directions", scan_output_directions, len(results))
     for result, axis, is_reverse in zip(map(as_array, results), axes, directions, strict=True):
-        finished.append(jnp.moveaxis(jnp.flip(result, 0) if is_reverse else result, 0, normal(axis, result.ndim)))
+        finished.append(
+            jnp.moveaxis(jnp.flip(result, 0) if is_reverse else result, 0, normalize_axis(axis, result.ndim))
+        )
     return *after, *finished
 
 
@@ -343,7 +345,7 @@ def _stack(*inputs: Array) -> Results:
 
 
 @handles("Unstack", domain=JOINED)
-def _unstack(rows: Array, *, call: Call) -> Results:
+def _unstack(rows: Array, *, call: NodeCall) -> Results:
     return tuple(row if call.wants(i) else None for i, row in enumerate(rows))
 
 
@@ -360,7 +362,7 @@ def _scan_of_batches(
     body: OnnxGraph,
     num_scan_inputs: int,
     directions: Sequence[int] = (),
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     # The first axis of each input is the batch, and the second axis of scanned inputs is the sequence.
     kept = _count_of_states(inputs, body, num_scan_inputs)

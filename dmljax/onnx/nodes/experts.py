@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.lowerings.numbers.few_bits import unpacked
+from dmljax.lowerings.numbers.few_bits import unpack
 from dmljax.onnx.handlers.registry import contributed, one_of
 from dmljax.onnx.handlers.signatures import Attributes, Matrices, Matrix, Rows
 from dmljax.onnx.nodes.quantized.few_bits import in_blocks
@@ -66,18 +66,18 @@ class _Layer(NamedTuple):
         """Multiplies rows with an expert's matrix, in at least float32."""
         wide = widened(rows.dtype)
         product: Array = jnp.einsum("rk,nk->rn", rows, self.weight(expert), preferred_element_type=wide)
-        return product if self.bias is None else product + _of(expert, self.bias)[None].astype(wide)
+        return product if self.bias is None else product + _of_expert(expert, self.bias)[None].astype(wide)
 
 
-def _of(expert: Array, of_all: Array) -> Array:
-    own: Array = lax.dynamic_index_in_dim(of_all, expert, keepdims=False)
-    return own
+def _of_expert(expert: Array, of_all: Array) -> Array:
+    matrix: Array = lax.dynamic_index_in_dim(of_all, expert, keepdims=False)
+    return matrix
 
 
 # Routing
 
 
-def _routed(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Array, Array]:
+def _route(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Array, Array]:
     """The `k` experts of each token, and their weights in its result."""
     count, scores = mixture.k, router.astype(jnp.float32)
     if not 1 <= count <= router.shape[1]:
@@ -85,7 +85,7 @@ def _routed(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Arr
     if mixture.use_sparse_mixer:
         if count != 2:
             raise InvalidDesc(Problem("k", "must be 2 with use_sparse_mixer", count))
-        return _sparsely_mixed(scores)
+        return _mix_sparsely(scores)
     values, experts = lax.top_k(scores, count)
     if mixing is not None:
         weights = jnp.take_along_axis(mixing.astype(jnp.float32), experts, 1)
@@ -99,7 +99,7 @@ def _routed(router: Array, mixing: Array | None, mixture: _Mixture) -> tuple[Arr
     return experts, weights
 
 
-def _sparsely_mixed(scores: Array) -> tuple[Array, Array]:
+def _mix_sparsely(scores: Array) -> tuple[Array, Array]:
     """Chooses two experts as SparseMixer does, each weighted among the scores that are close to its own."""
     left, experts, weights = scores, [], []
     for _ in range(2):
@@ -117,7 +117,7 @@ def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array
     tokens, chosen = experts.shape
     pairs, of_pairs = tokens * chosen, experts.reshape(-1).astype(jnp.int32)
     if isinstance(pairs, int) and pairs <= count:
-        results = _in_turn(run, jnp.repeat(x, chosen, axis=0)[:, None], of_pairs, pairs)
+        results = _run_in_turn(run, jnp.repeat(x, chosen, axis=0)[:, None], of_pairs, pairs)
         return results.reshape(tokens, chosen, -1)
     rows = _MOST_ROWS
     if isinstance(pairs, int):
@@ -133,13 +133,13 @@ def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array
     owners = jnp.minimum(owners, count - 1)
     inside = (block - first_blocks[owners])[:, None] * rows + lax.iota(jnp.int32, rows)[None]
     places = jnp.clip(begins[owners][:, None] + inside, 0, pairs - 1)  # rows past an expert's pairs repeat others
-    results = _in_turn(run, x[order[places] // chosen], owners, blocks)
+    results = _run_in_turn(run, x[order[places] // chosen], owners, blocks)
     ranks = jnp.zeros_like(order).at[order].set(jnp.arange(pairs, dtype=order.dtype)) - begins[of_pairs]
     flat = results.reshape(blocks * rows, results.shape[-1])
     return flat[first_blocks[of_pairs] * rows + ranks].reshape(tokens, chosen, -1)
 
 
-def _in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:
+def _run_in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:
     is_few = isinstance(count, int) and count <= _FEW_BLOCKS
     unroll = max(count, 1) if is_few else 1
     return lax.scan(lambda _, block: (None, run(*block)), None, (blocks, experts), unroll=unroll)[1]
@@ -148,11 +148,11 @@ def _in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array
 # Experts
 
 
-def _mixed(
+def _mix(
     x: Matrices, router: Matrix, mixing: Array | None, layers: tuple[_Layer, _Layer, _Layer | None], mixture: _Mixture
 ) -> Array:
     tokens = x.reshape(-1, x.shape[-1])
-    experts, weights = _routed(router, mixing, mixture)
+    experts, weights = _route(router, mixing, mixture)
     first, second, third = layers
     if mixture.is_gated and (third is None) != bool(mixture.swiglu_fusion):
         rule = "needs fc3_experts_weights if swiglu_fusion is 0, and else must not have them"
@@ -160,14 +160,14 @@ def _mixed(
 
     def expert_of(rows: Array, expert: Array) -> Array:
         gate, linear = first(rows, expert), None if third is None else third(rows, expert)
-        return second(_activated(gate, linear, mixture).astype(rows.dtype), expert)
+        return second(_activate(gate, linear, mixture).astype(rows.dtype), expert)
 
     results = _by_expert(tokens, experts, router.shape[1], expert_of)
     mean = jnp.einsum("tk,tkn->tn", weights.astype(results.dtype), results)
     return mean.astype(x.dtype).reshape(x.shape)
 
 
-def _activated(gate: Array, linear: Array | None, mixture: _Mixture) -> Array:
+def _activate(gate: Array, linear: Array | None, mixture: _Mixture) -> Array:
     """Applies the activation, which multiplies the gate with the linear part, if any."""
     if mixture.is_gated and mixture.swiglu_fusion:
         is_halves = one_of("swiglu_fusion", str(mixture.swiglu_fusion), {"0": False, "1": False, "2": True})
@@ -225,12 +225,12 @@ def _mixture_of_experts(
 
     def layer(name: str, weight: Array, bias: Array | None, inputs: int) -> _Layer:
         _require_matrices(name, weight, router.shape[1], inputs)
-        return _Layer(lambda expert: _of(expert, weight).astype(x.dtype), bias)
+        return _Layer(lambda expert: _of_expert(expert, weight).astype(x.dtype), bias)
 
     first = layer("fc1_experts_weights", weight1, bias1, hidden)
     second = layer("fc2_experts_weights", weight2, bias2, features)
     third = None if weight3 is None else layer("fc3_experts_weights", weight3, bias3, hidden)
-    return _mixed(x, router, None, (first, second, third), mixture)
+    return _mix(x, router, None, (first, second, third), mixture)
 
 
 @contributed("QMoE")
@@ -255,17 +255,17 @@ def _quantized_mixture_of_experts(
     codes: _Codes,
 ) -> Array:
     if codes.quant_type != "int" or codes.weights_prepacked == 1:
-        kind = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
+        setting = codes.quant_type if codes.quant_type != "int" else "weights_prepacked 1"
         rule, remedy = "supports only integers that are not prepacked", "make the model for the CPU"
-        raise Unsupported(Problem((), rule, kind, remedy=remedy))
+        raise Unsupported(Problem((), rule, setting, remedy=remedy))
     hidden, features = x.shape[-1], weight1.shape[1]
     features = features // 2 if mixture.is_gated and mixture.swiglu_fusion else features
 
     def layer(
         place: int, weight: Array, scales: Array | None, zeros: Array | None, bias: Array | None, inputs: int
     ) -> _Layer:
-        own = getattr(codes, f"fc{place}_expert_weight_bits")
-        bits = codes.expert_weight_bits if own is None else own
+        layer_bits = getattr(codes, f"fc{place}_expert_weight_bits")
+        bits = codes.expert_weight_bits if layer_bits is None else layer_bits
         if bits not in (2, 4, 8):
             raise Unsupported(Problem(f"fc{place}_expert_weight_bits", "must be 2, 4 or 8", bits))
         if scales is None:
@@ -277,11 +277,11 @@ def _quantized_mixture_of_experts(
         blocks = -(-inputs // size)
 
         def matrix(expert: Array) -> Array:
-            numbers = unpacked(_of(expert, weight), bits)[:, :inputs]
-            factors = _of(expert, scales)
+            numbers = unpack(_of_expert(expert, weight), bits)[:, :inputs]
+            factors = _of_expert(expert, scales)
             shift: Any = np.full((1, 1), 2 ** (bits - 1), np.float32)
             if zeros is not None:
-                shift = unpacked(_of(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
+                shift = unpack(_of_expert(expert, zeros), bits)[..., : factors.shape[-1]].reshape(-1, blocks)
             return in_blocks(numbers, factors.reshape(-1, blocks), shift, size, x.dtype)
 
         return _Layer(matrix, bias)
@@ -289,4 +289,4 @@ def _quantized_mixture_of_experts(
     first = layer(1, weight1, scales1, zeros1, bias1, hidden)
     second = layer(2, weight2, scales2, zeros2, bias2, features)
     third = None if weight3 is None else layer(3, weight3, scales3, zeros3, bias3, hidden)
-    return _mixed(x, router, router_weights, (first, second, third), mixture)
+    return _mix(x, router, router_weights, (first, second, third), mixture)

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from dmljax import directml
 from dmljax.errors import Problem
-from dmljax.foundation.dimensions import replaced
+from dmljax.foundation.dimensions import replace_at
 from dmljax.onnx.handlers.registry import ELEMENTWISE, Run, of_padded
-from dmljax.onnx.nodes.data.shapes import normal, slices
-from dmljax.onnx.nodes.numbers.reduction import reduced
+from dmljax.onnx.nodes.data.shapes import normalize_axis, slices
+from dmljax.onnx.nodes.numbers.reduction import reduce_axes
 from dmljax.onnx.running.interpreter import as_array
 from dmljax.onnx.values.counts import OUTSIDE, Count, NotKnown, bound_of, is_same, is_zero, larger, smaller, value_of
 from dmljax.onnx.values.padded import Padded, are_inside, padded
@@ -30,17 +30,17 @@ def _array(value: Any) -> Array:
     return value.array if isinstance(value, Padded) else as_array(value)
 
 
-def _filled(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array:
+def _fill(value: Any, number: Any, axes: Sequence[int] | None = None) -> Array:
     return value.filled(number, axes) if isinstance(value, Padded) else as_array(value)
 
 
-def _entered(array: Array, sizes: Sequence[Any]) -> Array | Padded:
+def _mark_padding(array: Array, sizes: Sequence[Any]) -> Array | Padded:
     """Marks the elements beyond `sizes` as padding, which is 0 and has no part in gradients."""
     return padded(Padded(array, sizes).filled(0), sizes)
 
 
 def _require_whole(value: Any, *axes: int) -> None:
-    """Refuses padding along these axes."""
+    """Raises if there is padding along these axes."""
     for axis in axes:
         if isinstance(value.shape[axis], Count):
             raise _refusal(f"a size that depends on values along axis {axis}", value.shape[axis])
@@ -93,13 +93,13 @@ def _common(sizes: Sequence[Any]) -> Any:
     return common
 
 
-def _fitted(value: Any, sizes: Sizes) -> Array:
+def _fit(value: Any, sizes: Sizes) -> Array:
     """Gives each dimension of an array the padding of these sizes, or size 1."""
     array, first = _array(value), len(sizes) - value.ndim
-    for axis, (own, size) in enumerate(zip(value.shape, sizes[first:], strict=True)):
-        if isinstance(own, Count) and not is_same(own, size):
+    for axis, (actual, size) in enumerate(zip(value.shape, sizes[first:], strict=True)):
+        if isinstance(actual, Count) and not is_same(actual, size):
             place = jnp.arange(bound_of(size), dtype=jnp.int32)
-            array = jnp.take(array, jnp.where(own.value == 1, 0, place), axis=axis, mode="clip")
+            array = jnp.take(array, jnp.where(actual.value == 1, 0, place), axis=axis, mode="clip")
     return array
 
 
@@ -108,7 +108,7 @@ def _fitted(value: Any, sizes: Sizes) -> Array:
 )
 def _elementwise(run: Run, *inputs: Any, **_: Any) -> Results:
     sizes = _broadcast([x.shape for x in inputs if x is not None])
-    results = run(*(None if x is None else _fitted(x, sizes) for x in inputs))
+    results = run(*(None if x is None else _fit(x, sizes) for x in inputs))
     return tuple(padded(result, sizes) for result in _several(results))
 
 
@@ -118,7 +118,7 @@ def _like(run: Run, x: Any, like: Any, **_: Any) -> Results:
 
 
 @of_padded("Shape", "Size", "Identity", "SequenceConstruct", "SequenceAt", "SequenceInsert", "Optional")
-def _passed(run: Run, *inputs: Value, **_: Any) -> Results:
+def _pass_through(run: Run, *inputs: Value, **_: Any) -> Results:
     result: Results = run(*inputs)
     return result
 
@@ -139,7 +139,7 @@ def _range(run: Run, start: Any, limit: Any, delta: Any) -> Results:
         raise _refusal("a step that depends on values", step)
     count = larger(-((first - last) // step), 0)
     places = value_of(first) + step * jnp.arange(bound_of(count), dtype=jnp.int32)
-    return _entered(places.astype(jax.dtypes.canonicalize_dtype(kind_of(limit))), [count])
+    return _mark_padding(places.astype(jax.dtypes.canonicalize_dtype(kind_of(limit))), [count])
 
 
 def _new_sizes(x: Any, shape: Any, allowzero: int) -> Sizes:
@@ -149,22 +149,22 @@ def _new_sizes(x: Any, shape: Any, allowzero: int) -> Sizes:
             sizes[i] = x.shape[i]
     open_places = [i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1]
     for i in open_places:
-        sizes[i] = math.prod(x.shape) // math.prod(replaced(sizes, i))
+        sizes[i] = math.prod(x.shape) // math.prod(replace_at(sizes, i))
     return tuple(sizes)
 
 
 @of_padded("Reshape")
 def _reshape(run: Run, x: Any, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Results:
-    return _reshaped(x, _new_sizes(x, shape, allowzero))
+    return _reshape_rows(x, _new_sizes(x, shape, allowzero))
 
 
 @of_padded("Flatten")
 def _flatten(run: Run, x: Any, *, axis: int = 1) -> Results:
     axis = axis if axis >= 0 else axis + x.ndim
-    return _reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    return _reshape_rows(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
-def _reshaped(x: Any, sizes: Sizes) -> Results:
+def _reshape_rows(x: Any, sizes: Sizes) -> Results:
     array = _array(x)
     if _keeps_rows(x.shape, sizes):
         return padded(array.reshape([*map(bound_of, sizes)]), sizes)
@@ -179,7 +179,7 @@ def _reshaped(x: Any, sizes: Sizes) -> Results:
         source = source + place % jnp.maximum(value_of(size), 1) * stride
         place = place // jnp.maximum(value_of(size), 1)
         stride *= bound_of(size)
-    return _entered(jnp.take(array.ravel(), source, mode="clip"), sizes)
+    return _mark_padding(jnp.take(array.ravel(), source, mode="clip"), sizes)
 
 
 def _keeps_rows(before: Sizes, after: Sizes) -> bool:
@@ -201,7 +201,7 @@ def _keeps_rows(before: Sizes, after: Sizes) -> bool:
 @of_padded("Squeeze")
 def _squeeze(run: Run, x: Any, axes: Any = None) -> Results:
     ones = [i for i, size in enumerate(x.shape) if isinstance(size, int) and size == 1]
-    dropped = ones if axes is None else [normal(axis, x.ndim) for axis in as_sizes(axes)]
+    dropped = ones if axes is None else [normalize_axis(axis, x.ndim) for axis in as_sizes(axes)]
     array = _array(x)
     for axis in dropped:
         if isinstance(x.shape[axis], Count):  # is 1 in a valid model
@@ -212,9 +212,9 @@ def _squeeze(run: Run, x: Any, axes: Any = None) -> Results:
 
 @of_padded("Unsqueeze")
 def _unsqueeze(run: Run, x: Any, axes: Any) -> Results:
-    result, own = run(_array(x), axes), iter(x.shape)
-    added = {normal(axis, result.ndim) for axis in as_sizes(axes)}
-    return padded(result, [1 if i in added else next(own) for i in range(result.ndim)])
+    result, sizes = run(_array(x), axes), iter(x.shape)
+    added = {normalize_axis(axis, result.ndim) for axis in as_sizes(axes)}
+    return padded(result, [1 if i in added else next(sizes) for i in range(result.ndim)])
 
 
 # Movement
@@ -229,7 +229,7 @@ def _transpose(run: Run, x: Any, *, perm: Sequence[int] | None = None) -> Result
 @of_padded("Expand")
 def _expand(run: Run, x: Any, shape: Any) -> Results:
     sizes = _broadcast([x.shape, as_sizes(shape)])
-    return _entered(jnp.broadcast_to(_fitted(x, sizes), [*map(bound_of, sizes)]), sizes)
+    return _mark_padding(jnp.broadcast_to(_fit(x, sizes), [*map(bound_of, sizes)]), sizes)
 
 
 @of_padded("Tile")
@@ -242,39 +242,39 @@ def _tile(run: Run, x: Any, repeats: Any) -> Results:
         sizes[axis] = size * times
         place = jnp.arange(bound_of(sizes[axis]), dtype=jnp.int32) % jnp.maximum(value_of(size), 1)
         array = jnp.take(array, place, axis=axis, mode="clip")
-    return _entered(array, sizes)
+    return _mark_padding(array, sizes)
 
 
 @of_padded("Concat")
 def _concat(run: Run, *inputs: Any, axis: int = 1) -> Results:
-    return _joined(inputs, normal(axis, inputs[0].ndim))
+    return _join(inputs, normalize_axis(axis, inputs[0].ndim))
 
 
 @of_padded("ConcatFromSequence")
 def _concat_from_sequence(run: Run, sequence: list[Any], *, axis: int, new_axis: int = 0) -> Results:
     if new_axis:
         raise _refusal("elements whose sizes depend on values, along a new axis")
-    return _joined(sequence, normal(axis, sequence[0].ndim))
+    return _join(sequence, normalize_axis(axis, sequence[0].ndim))
 
 
-def _joined(inputs: Sequence[Any], axis: int) -> Results:
+def _join(inputs: Sequence[Any], axis: int) -> Results:
     """Joins arrays along an axis: each overwrites the padding of the previous array."""
-    others = _broadcast([replaced(x.shape, axis, 1) for x in inputs])
+    others = _broadcast([replace_at(x.shape, axis, 1) for x in inputs])
     total: Any = 0
     room = sum(bound_of(x.shape[axis]) for x in inputs)
-    result = jnp.zeros(replaced([*map(bound_of, others)], axis, room), inputs[0].dtype)
+    result = jnp.zeros(replace_at([*map(bound_of, others)], axis, room), inputs[0].dtype)
     for x in inputs:
         result = jax.lax.dynamic_update_slice_in_dim(result, _array(x), value_of(total), axis)
         total = total + x.shape[axis]
-    return padded(jax.lax.slice_in_dim(result, 0, bound_of(total), axis=axis), replaced(others, axis, total))
+    return padded(jax.lax.slice_in_dim(result, 0, bound_of(total), axis=axis), replace_at(others, axis, total))
 
 
 @of_padded("Split")
 def _split(run: Run, x: Any, split: Any = None, *, axis: int = 0, **_: Any) -> Results:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     _require_whole(x, axis)
     parts = run(_array(x), split)
-    return tuple(padded(part, replaced(x.shape, axis, part.shape[axis])) for part in parts)
+    return tuple(padded(part, replace_at(x.shape, axis, part.shape[axis])) for part in parts)
 
 
 @of_padded("Slice")
@@ -287,7 +287,7 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
         if window == slice(None):
             continue
         lowest, highest = (0, size) if step > 0 else (-1, size - 1)
-        first, last = (_clamped(place, size, lowest, highest) for place in (window.start, window.stop))
+        first, last = (_clamp(place, size, lowest, highest) for place in (window.start, window.stop))
         count = larger(-((first - last) // step), 0)
         if isinstance(first, int) and step > 0:
             stop = min(first + max(bound_of(count) - 1, 0) * step + 1, array.shape[axis]) if bound_of(count) else first
@@ -296,10 +296,10 @@ def _slice(run: Run, x: Any, starts: Any, ends: Any, axes: Any = None, steps: An
             place = value_of(first) + step * jnp.arange(bound_of(count), dtype=jnp.int32)
             array = jnp.take(array, place, axis=axis, mode="clip")
         sizes[axis] = count
-    return _entered(array, sizes)
+    return _mark_padding(array, sizes)
 
 
-def _clamped(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
+def _clamp(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
     """Moves an end of a slice into the axis; a negative end counts from the end of the axis."""
     if isinstance(place, Count) and place.least < 0 <= place.largest:
         value = jnp.where(place.value < 0, place.value + value_of(size), place.value)
@@ -313,7 +313,7 @@ def _clamped(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
 def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Results:
     if mode != "constant":
         raise _refusal(f"padding by mode {mode} of a size that depends on values")
-    chosen = range(x.ndim) if axes is None else [normal(axis, x.ndim) for axis in as_sizes(axes)]
+    chosen = range(x.ndim) if axes is None else [normalize_axis(axis, x.ndim) for axis in as_sizes(axes)]
     amounts = as_sizes(pads)
     array, sizes, is_inside = _array(x), [*x.shape], jnp.array(True)
     for i, axis in enumerate(chosen):
@@ -330,7 +330,7 @@ def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mo
 # Indices
 
 
-def _wrapped(indices: Any, size: Any) -> Any:
+def _wrap(indices: Any, size: Any) -> Any:
     """Wraps negative indices, which count from the true end of an axis."""
     indices = _array(indices)
     return jnp.where(indices < 0, indices + jnp.asarray(value_of(size), indices.dtype), indices)
@@ -338,24 +338,24 @@ def _wrapped(indices: Any, size: Any) -> Any:
 
 @of_padded("Gather")
 def _gather(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
-    axis = normal(axis, x.ndim)
-    places = _wrapped(indices, x.shape[axis]) if isinstance(x.shape[axis], Count) else _filled(indices, 0)
-    return _entered(run(_array(x), places), replaced(x.shape, axis, *indices.shape))
+    axis = normalize_axis(axis, x.ndim)
+    places = _wrap(indices, x.shape[axis]) if isinstance(x.shape[axis], Count) else _fill(indices, 0)
+    return _mark_padding(run(_array(x), places), replace_at(x.shape, axis, *indices.shape))
 
 
 @of_padded("GatherElements")
 def _gather_elements(run: Run, x: Any, indices: Any, *, axis: int = 0) -> Results:
-    places = _wrapped(_filled_indices(indices), x.shape[normal(axis, x.ndim)])
-    return _entered(run(_array(x), places), indices.shape)
+    places = _wrap(_fill_indices(indices), x.shape[normalize_axis(axis, x.ndim)])
+    return _mark_padding(run(_array(x), places), indices.shape)
 
 
-def _filled_indices(indices: Any) -> Any:
-    return Padded(_filled(indices, 0), indices.shape) if isinstance(indices, Padded) else indices
+def _fill_indices(indices: Any) -> Any:
+    return Padded(_fill(indices, 0), indices.shape) if isinstance(indices, Padded) else indices
 
 
-def _wrapped_rows(indices: Any, sizes: Sequence[Any]) -> Array:
+def _wrap_rows(indices: Any, sizes: Sequence[Any]) -> Array:
     """Wraps negative coordinates in the last axis, which count from the true end."""
-    rows = _filled(indices, 0)
+    rows = _fill(indices, 0)
     whole = jnp.stack([jnp.asarray(value_of(size), rows.dtype) for size in sizes[: rows.shape[-1]]])
     return jnp.where(rows < 0, rows + whole.reshape(*[1] * (rows.ndim - 1), -1), rows)
 
@@ -363,9 +363,9 @@ def _wrapped_rows(indices: Any, sizes: Sequence[Any]) -> Array:
 @of_padded("GatherND")
 def _gather_nd(run: Run, x: Any, indices: Any, *, batch_dims: int = 0) -> Results:
     _require_whole(indices, -1)
-    rows = _wrapped_rows(indices, x.shape[batch_dims:])
+    rows = _wrap_rows(indices, x.shape[batch_dims:])
     sizes = (*indices.shape[:-1], *x.shape[batch_dims + indices.shape[-1] :])
-    return _entered(run(_array(x), rows), sizes)
+    return _mark_padding(run(_array(x), rows), sizes)
 
 
 def _with_bin(x: Any, axis: int) -> Array:
@@ -376,9 +376,9 @@ def _with_bin(x: Any, axis: int) -> Array:
 
 @of_padded("Scatter", "ScatterElements")
 def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int = 0, **_: Any) -> Results:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     whole = _with_bin(x, axis)
-    places = _wrapped(_filled_indices(indices), x.shape[axis])
+    places = _wrap(_fill_indices(indices), x.shape[axis])
     is_true = are_inside(indices.shape)
     places = places if is_true is None else jnp.where(is_true, places, whole.shape[axis] - 1)
     result = run(whole, places, _array(updates))
@@ -389,7 +389,7 @@ def _scatter_elements(run: Run, x: Any, indices: Any, updates: Any, *, axis: int
 def _scatter_nd(run: Run, x: Any, indices: Any, updates: Any, **_: Any) -> Results:
     _require_whole(indices, -1)
     whole = _with_bin(x, 0)
-    rows = _wrapped_rows(indices, x.shape)
+    rows = _wrap_rows(indices, x.shape)
     is_true = are_inside(indices.shape[:-1])
     first = rows[..., 0] if is_true is None else jnp.where(is_true, rows[..., 0], whole.shape[0] - 1)
     result = run(whole, rows.at[..., 0].set(first), _with_room(updates, indices.shape[:-1]))
@@ -400,7 +400,8 @@ def _with_room(value: Any, sizes: Sizes) -> Array:
     """Pads the first axes of an array with zeros to the largest values of these counts."""
     array = _array(value)
     missing = [
-        bound_of(size) - own if isinstance(size, Count) else 0 for own, size in zip(array.shape, sizes, strict=False)
+        bound_of(size) - extent if isinstance(size, Count) else 0
+        for extent, size in zip(array.shape, sizes, strict=False)
     ]
     missing += [0] * (array.ndim - len(missing))
     return jax.lax.pad(array, jnp.zeros((), array.dtype), [(0, count, 0) for count in missing])
@@ -409,54 +410,54 @@ def _with_room(value: Any, sizes: Sizes) -> Array:
 @of_padded("OneHot")
 def _one_hot(run: Run, indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Results:
     (count,) = as_sizes(depth)
-    places = _wrapped(indices, count) if isinstance(count, Count) else _array(indices)
+    places = _wrap(indices, count) if isinstance(count, Count) else _array(indices)
     sizes = [*indices.shape]
-    sizes.insert(normal(axis, indices.ndim + 1), count)
+    sizes.insert(normalize_axis(axis, indices.ndim + 1), count)
     return padded(run(places, sizes_array([bound_of(count)]), values), sizes)
 
 
 @of_padded("TopK")
 def _top_k(run: Run, x: Any, k: Any, *, axis: int = -1, largest: int = 1, **_: Any) -> Results:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     (count,) = as_sizes(k)
     worst = (_lowest if largest else _highest)(x.dtype)
     # Equal elements keep their order, so that padding comes after true elements.
-    values, indices = run(_filled(x, worst, [axis]), sizes_array([bound_of(count)]))
-    sizes = replaced(x.shape, axis, count)
+    values, indices = run(_fill(x, worst, [axis]), sizes_array([bound_of(count)]))
+    sizes = replace_at(x.shape, axis, count)
     return padded(values, sizes), padded(indices, sizes)
 
 
 @of_padded("NonZero")
 def _nonzero(run: Run, x: Any, **_: Any) -> Any:
-    return run(_filled(x, 0))
+    return run(_fill(x, 0))
 
 
 @of_padded("Compress")
 def _compress(run: Run, x: Any, condition: Any, *, axis: int | None = None, **_: Any) -> Results:
     if axis is None:
-        x = _reshaped(x, (math.prod(x.shape),))
-    result = run(_array(x), _filled(condition, False), axis=axis)
-    place = 0 if axis is None else normal(axis, x.ndim)
-    return padded(result.array, replaced(x.shape, place, result.shape[place]))
+        x = _reshape_rows(x, (math.prod(x.shape),))
+    result = run(_array(x), _fill(condition, False), axis=axis)
+    place = 0 if axis is None else normalize_axis(axis, x.ndim)
+    return padded(result.array, replace_at(x.shape, place, result.shape[place]))
 
 
 @of_padded("Unique")
 def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
-    x = _reshaped(x, (math.prod(x.shape),)) if axis is None else x
-    place = 0 if axis is None else normal(axis, x.ndim)
+    x = _reshape_rows(x, (math.prod(x.shape),)) if axis is None else x
+    place = 0 if axis is None else normalize_axis(axis, x.ndim)
     _require_whole(x, *(i for i in range(x.ndim) if i != place))
     # Padding repeats the first element, which adds no element, but to the count of the first.
     size, array = x.shape[place], _array(x)
     values, first, inverse, counts = run(x.filled(jax.lax.slice_in_dim(array, 0, 1, axis=place)), axis=axis)
     number = values.shape[place]
-    found = Count.of(jnp.where(size.value == 0, 0, number.value), number.largest)
+    count = Count.of(jnp.where(size.value == 0, 0, number.value), number.largest)
     more = jnp.asarray(size.largest - size.value, counts.dtype)
     tallies = counts.array.at[inverse.reshape(-1)[0]].add(-more)
     return (
-        padded(values.array, replaced(values.shape, place, found)),
-        padded(first.array, [found]),
+        padded(values.array, replace_at(values.shape, place, count)),
+        padded(first.array, [count]),
         padded(inverse, [size]),
-        padded(tallies, [found]),
+        padded(tallies, [count]),
     )
 
 
@@ -467,13 +468,13 @@ def _unique(run: Run, x: Any, *, axis: int | None = None, **_: Any) -> Results:
 def _non_max_suppression(run: Run, boxes: Any, scores: Any, *others: Any, **_: Any) -> Any:
     _require_whole(boxes, 0, 2)
     _require_whole(scores, 0, 1)
-    return run(_fitted(boxes, (1, scores.shape[2], 1)), _filled(scores, -math.inf), *others)
+    return run(_fit(boxes, (1, scores.shape[2], 1)), _fill(scores, -math.inf), *others)
 
 
 @of_padded("RoiAlign")
 def _roi_align(run: Run, x: Any, rois: Any, batch_indices: Any, **_: Any) -> Results:
     _require_whole(x, *range(x.ndim))
-    result = run(_array(x), _filled(rois, 0), _filled(batch_indices, 0))
+    result = run(_array(x), _fill(rois, 0), _fill(batch_indices, 0))
     return padded(result, (_common([rois.shape[0], batch_indices.shape[0]]), *result.shape[1:]))
 
 
@@ -485,7 +486,7 @@ def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
 
     def rule(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
         chosen = _reduced_axes(x, axes, options)
-        result = run(_filled(x, fill(x.dtype), chosen), *(() if axes is None else (axes,)))
+        result = run(_fill(x, fill(x.dtype), chosen), *(() if axes is None else (axes,)))
         return padded(result, _kept_sizes(x, chosen, keepdims))
 
     return rule
@@ -496,7 +497,7 @@ def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
     chosen = options.get("axes") if axes is None else as_sizes(axes)
     if not chosen and options.get("noop_with_empty_axes"):
         return []
-    return sorted({normal(axis, x.ndim) for axis in chosen}) if chosen else [*range(x.ndim)]
+    return sorted({normalize_axis(axis, x.ndim) for axis in chosen}) if chosen else [*range(x.ndim)]
 
 
 def _kept_sizes(x: Any, axes: Sequence[int], keepdims: int) -> list[Any]:
@@ -515,32 +516,32 @@ for _operators, _neutral in (
 @of_padded("ReduceMean")
 def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
     chosen = _reduced_axes(x, axes, options)
-    total = reduced(directml.ReduceFunction.SUM, _filled(x, 0, chosen), chosen, keepdims)
+    total = reduce_axes(directml.ReduceFunction.SUM, _fill(x, 0, chosen), chosen, keepdims)
     count = jnp.maximum(value_of(math.prod([x.shape[axis] for axis in chosen])), 1).astype(total.dtype)
     return padded(total / count, _kept_sizes(x, chosen, keepdims))
 
 
 @of_padded("ArgMax", "ArgMin")
-def _arg_reduced(run: Run, x: Any, *, axis: int = 0, keepdims: int = 1, **_: Any) -> Results:
-    axis = normal(axis, x.ndim)
+def _arg_reduction(run: Run, x: Any, *, axis: int = 0, keepdims: int = 1, **_: Any) -> Results:
+    axis = normalize_axis(axis, x.ndim)
     worst = (_lowest if run.node.operator == "ArgMax" else _highest)(x.dtype)
-    result = run(_filled(x, worst, [axis]))
+    result = run(_fill(x, worst, [axis]))
     last = value_of(x.shape[axis] - 1)  # padding wins only if all are the worst, and the last of them counts
     return padded(jnp.minimum(result, jnp.asarray(last, result.dtype)), _kept_sizes(x, [axis], keepdims))
 
 
 @of_padded("CumSum", "CumProd")
-def _cumulated(run: Run, x: Any, axis: Any, **_: Any) -> Results:
+def _cumulation(run: Run, x: Any, axis: Any, **_: Any) -> Results:
     neutral = 0 if run.node.operator == "CumSum" else 1
-    return padded(run(_filled(x, neutral, [normal(int(axis.item()), x.ndim)]), axis), x.shape)
+    return padded(run(_fill(x, neutral, [normalize_axis(int(axis.item()), x.ndim)]), axis), x.shape)
 
 
 @of_padded("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(run: Run, x: Any, *, axis: int | None = None) -> Results:
     since = run.handler.since
-    first = normal((-1 if since >= 13 else 1) if axis is None else axis, x.ndim)
+    first = normalize_axis((-1 if since >= 13 else 1) if axis is None else axis, x.ndim)
     axes = [first] if since >= 13 else range(first, x.ndim)
-    return padded(run(_filled(x, _lowest(x.dtype), axes)), x.shape)
+    return padded(run(_fill(x, _lowest(x.dtype), axes)), x.shape)
 
 
 # Products
@@ -552,22 +553,22 @@ def _matmul(run: Run, a: Any, b: Any) -> Results:
     batch = _broadcast([a.shape[:-2], b.shape[:-2]]) if max(a.ndim, b.ndim) > 2 else ()
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     common = _common([a.shape[inner[0]], b.shape[inner[1]]])
-    fitted_a = _fitted_product(a, (*batch, *rows, common), inner[0])
-    fitted_b = _fitted_product(b, (*batch, common, *columns), inner[1])
+    fitted_a = _fit_product(a, (*batch, *rows, common), inner[0])
+    fitted_b = _fit_product(b, (*batch, common, *columns), inner[1])
     return padded(run(fitted_a, fitted_b), (*batch, *rows, *columns))
 
 
-def _fitted_product(x: Any, sizes: Sizes, inner: int) -> Array:
+def _fit_product(x: Any, sizes: Sizes, inner: int) -> Array:
     """Fills the padding that the sum of a product reads with 0, and fits the sizes that both factors share."""
-    return _fitted(padded(_filled(x, 0, [inner]), x.shape), sizes)
+    return _fit(padded(_fill(x, 0, [inner]), x.shape), sizes)
 
 
 @of_padded("Gemm")
 def _gemm(run: Run, a: Any, b: Any, c: Any = None, *, product: Any, **_: Any) -> Results:
     is_a, is_b = int(bool(product.transA)), int(bool(product.transB))
     sizes = (a.shape[is_a], b.shape[1 - is_b])
-    factors = _filled(a, 0, [1 - is_a]), _filled(b, 0, [is_b])
-    return padded(run(*factors, None if c is None else _fitted(c, sizes)), sizes)
+    factors = _fill(a, 0, [1 - is_a]), _fill(b, 0, [is_b])
+    return padded(run(*factors, None if c is None else _fit(c, sizes)), sizes)
 
 
 @of_padded("Einsum")
@@ -579,7 +580,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
     named = [pair for term, x in zip(terms, inputs, strict=True) for pair in zip(term, x.shape, strict=True)]
     sizes = dict(named)
     summed = [[i for i, name in enumerate(term) if name not in right] for term in terms]
-    result = run(*(_filled(x, 0, axes) for x, axes in zip(inputs, summed, strict=True)))
+    result = run(*(_fill(x, 0, axes) for x, axes in zip(inputs, summed, strict=True)))
     return padded(result, [sizes[name] for name in right])
 
 
@@ -594,7 +595,7 @@ def _einsum(run: Run, *inputs: Any, equation: str) -> Results:
 def _of_batch(run: Run, x: Any, *others: Any, **_: Any) -> Results:
     _require_whole(x, *range(1, x.ndim))
     arguments = [
-        _without_batch(x, other) if has_counts(other) else None if other is None else _required(other)
+        _without_batch(x, other) if has_counts(other) else None if other is None else _require_known_size(other)
         for other in others
     ]
     return tuple(padded(result, (x.shape[0], *result.shape[1:])) for result in _several(run(_array(x), *arguments)))
@@ -608,7 +609,7 @@ def _without_batch(x: Any, sizes: Any) -> Tensor:
     return sizes_array([bound_of(first), *others])
 
 
-def _required(value: Any) -> Any:
+def _require_known_size(value: Any) -> Any:
     if isinstance(value, Padded):
         raise _refusal("a parameter whose size depends on values", value.shape)
     return value
@@ -616,19 +617,19 @@ def _required(value: Any) -> Any:
 
 @of_padded("LayerNormalization", "RMSNormalization", "LpNormalization")
 def _normalization(run: Run, x: Any, *others: Any, axis: int = -1, **_: Any) -> Results:
-    first = normal(axis, x.ndim)
+    first = normalize_axis(axis, x.ndim)
     _require_whole(x, *([first] if run.node.operator == "LpNormalization" else range(first, x.ndim)))
     return tuple(
         padded(
             result, [size if bound_of(size) == due else due for size, due in zip(x.shape, result.shape, strict=True)]
         )
-        for result in _several(run(_array(x), *map(_required, others)))
+        for result in _several(run(_array(x), *map(_require_known_size, others)))
     )
 
 
 @of_padded("RestorePadding")
-def _restored(run: Run, x: Any, places: Any) -> Results:
-    return run(_filled(x, 0), _required(places))  # type: ignore[no-any-return]
+def _restore_padding(run: Run, x: Any, places: Any) -> Results:
+    return run(_fill(x, 0), _require_known_size(places))  # type: ignore[no-any-return]
 
 
 @of_padded("PackedAttention", "PackedMultiHeadAttention")
@@ -640,4 +641,4 @@ def _packed_attention(run: Run, x: Any, *others: Any, **_: Any) -> Results:
 
 @of_padded("QuantizeLinear", "DequantizeLinear", "Trilu")
 def _of_same_sizes(run: Run, x: Any, *others: Any, **_: Any) -> Results:
-    return padded(run(_array(x), *map(_required, others)), x.shape)
+    return padded(run(_array(x), *map(_require_known_size, others)), x.shape)

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.graph.file import Node, dtype_of
-from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Kept, Matrix, Wanted
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, DType, Tensor
 
 
@@ -24,7 +24,7 @@ def _dtype(number: int | None, like: DType) -> DType:
     return jax.dtypes.canonicalize_dtype(like if number is None else dtype_of(number))
 
 
-def _normal(call: Call, seed: float | None, shape: Sequence[int], dtype: DType, mean: float, scale: float) -> Array:
+def _normal(call: NodeCall, seed: float | None, shape: Sequence[int], dtype: DType, mean: float, scale: float) -> Array:
     numbers: Array = jax.random.normal(call.key(seed), tuple(shape), dtype)
     return numbers * jnp.asarray(scale, dtype) + jnp.asarray(mean, dtype)
 
@@ -37,41 +37,55 @@ def _random_normal(
     mean: float = 0.0,
     scale: float = 1.0,
     seed: float | None = None,
-    call: Call,
+    call: NodeCall,
 ) -> Array:
     return _normal(call, seed, shape, _dtype(dtype, np.dtype(np.float32)), mean, scale)
 
 
 @handles("RandomNormalLike", draws=_always)
 def _random_normal_like(
-    x: Kept, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, call: Call
+    x: Kept,
+    *,
+    dtype: int | None = None,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: float | None = None,
+    call: NodeCall,
 ) -> Array:
     return _normal(call, seed, x.shape, _dtype(dtype, x.dtype), mean, scale)
 
 
 @handles("RandomUniform", draws=_always)
 def _random_uniform(
-    *, shape: Sequence[int], dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None, call: Call
+    *,
+    shape: Sequence[int],
+    dtype: int = 1,
+    high: float = 1.0,
+    low: float = 0.0,
+    seed: float | None = None,
+    call: NodeCall,
 ) -> Array:
-    kind = _dtype(dtype, np.dtype(np.float32))
-    return jax.random.uniform(call.key(seed), tuple(shape), kind, low, high)
+    draw_type = _dtype(dtype, np.dtype(np.float32))
+    return jax.random.uniform(call.key(seed), tuple(shape), draw_type, low, high)
 
 
 @handles("RandomUniformLike", draws=_always)
 def _random_uniform_like(
-    x: Kept, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None, call: Call
+    x: Kept, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None, call: NodeCall
 ) -> Array:
     return jax.random.uniform(call.key(seed), x.shape, _dtype(dtype, x.dtype), low, high)
 
 
 @handles("Bernoulli", draws=_always)
-def _bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None, call: Call) -> Array:
-    drawn: Array = jax.random.bernoulli(call.key(seed), x.astype(promoted(x.dtype, np.float32)))
+def _bernoulli(x: Array, *, dtype: int | None = None, seed: float | None = None, call: NodeCall) -> Array:
+    drawn: Array = jax.random.bernoulli(call.key(seed), x.astype(promote(x.dtype, np.float32)))
     return drawn.astype(_dtype(dtype, x.dtype))
 
 
 @handles("Multinomial", draws=_always)
-def _multinomial(x: Matrix, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None, call: Call) -> Array:
+def _multinomial(
+    x: Matrix, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None, call: NodeCall
+) -> Array:
     drawn: Array = jax.random.categorical(call.key(seed), x, shape=(sample_size, x.shape[0]))
     return drawn.T.astype(_dtype(dtype, np.dtype(np.int32)))
 
@@ -79,8 +93,8 @@ def _multinomial(x: Matrix, *, dtype: int = 6, sample_size: int = 1, seed: float
 # Outside training, Dropout returns its input, and a mask that is all true.
 
 
-def _passed(x: Array) -> tuple[Array, Array]:
-    return dml.activation_identity(x), jnp.ones(x.shape, bool)
+def _pass_through(x: Array) -> tuple[Array, Array]:
+    return dmljax.activation_identity(x), jnp.ones(x.shape, bool)
 
 
 def may_drop(node: Node, place: int = 2) -> bool:
@@ -90,15 +104,20 @@ def may_drop(node: Node, place: int = 2) -> bool:
 
 @handles("Dropout", since=12, draws=may_drop)
 def dropout(
-    x: Array, ratio: Wanted | None = None, training_mode: Wanted | None = None, *, seed: int | None = None, call: Call
+    x: Array,
+    ratio: Wanted | None = None,
+    training_mode: Wanted | None = None,
+    *,
+    seed: int | None = None,
+    call: NodeCall,
 ) -> tuple[Array, Array]:
     """Drops a random share of the elements; also returns the mask of those that are kept."""
     share: Tensor = np.array(0.5, np.float32) if ratio is None else ratio.reshape(())
     if isinstance(share, np.ndarray) and not 0 <= share < 1:
         raise InvalidDesc(Problem("ratio", "must be in [0, 1)", share))
     if _is_none(training_mode) or _is_none(share):
-        return _passed(x)
-    wide = promoted(x.dtype, np.float32)
+        return _pass_through(x)
+    wide = promote(x.dtype, np.float32)
     share = jnp.where(jnp.asarray(training_mode).reshape(()), jnp.asarray(share, wide), 0)
     mask: Array = jax.random.bernoulli(call.key(seed), 1 - share, x.shape)
     return jnp.where(mask, (x / (1 - share)).astype(x.dtype), jnp.zeros((), x.dtype)), mask
@@ -111,4 +130,4 @@ def _is_none(value: Tensor | None) -> bool:
 
 @handles("Dropout", since=1)
 def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) -> tuple[Array, Array]:
-    return _passed(x)
+    return _pass_through(x)

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import Call, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
 from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs
 from dmljax.onnx.values.types import Array, Results
 from dmljax.ops.networks.recurrence import activation_functions, gru_of, rnn_of
@@ -72,7 +72,7 @@ def _run(
     count: int,  # activations per direction
     inputs: RecurrentInputs,
     network: RecurrentAttributes,
-    call: Call,
+    call: NodeCall,
     *,
     cell: Array | None = None,
     **more: Any,
@@ -87,17 +87,17 @@ def _run(
     if network.hidden_size not in (None, size):
         raise InvalidDesc(Problem("hidden_size", f"must be {size} to match the weights", network.hidden_size))
 
-    def turned(x: Array | None) -> Array | None:
+    def swap_batch(x: Array | None) -> Array | None:
         return x.swapaxes(0, 1) if network.layout and x is not None else x
 
     if cell is not None:
-        more["cell_mem_init"] = turned(cell)
+        more["cell_mem_init"] = swap_batch(cell)
     sequence, *last = function(
-        input=turned(inputs.x),
+        input=swap_batch(inputs.x),
         weight=inputs.weight,
         recurrence=inputs.recurrence,
         bias=inputs.bias,
-        hidden_init=turned(inputs.hidden),
+        hidden_init=swap_batch(inputs.hidden),
         sequence_lengths=inputs.lengths,
         activations=_activations(network, count),
         direction=chosen,
@@ -106,10 +106,10 @@ def _run(
     )
     if network.layout and sequence is not None:
         sequence = jnp.moveaxis(sequence, 2, 0)
-    return sequence, *map(turned, last)
+    return sequence, *map(swap_batch, last)
 
 
-def _clipped(
+def _clip_sums(
     function: Callable[..., Any],
     of_functions: Callable[..., Any],
     defaults: Sequence[directml.Operator],
@@ -122,22 +122,24 @@ def _clipped(
     def run(
         activations: Sequence[directml.Operator] | None, direction: directml.RecurrentNetworkDirection, **inputs: Any
     ) -> Any:
-        own = activation_functions(activations, defaults, direction)
-        clipped = [lambda x, f=f: f(jnp.clip(x, -clip, clip)) for f in own]
+        functions = activation_functions(activations, defaults, direction)
+        clipped = [lambda x, f=f: f(jnp.clip(x, -clip, clip)) for f in functions]
         return of_functions(clipped, direction, **inputs)
 
     return run
 
 
 @handles("RNN")
-def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: Call) -> Results:
-    run = _clipped(dml.rnn, rnn_of, directml.RnnDesc.defaults, network.clip)
+def _rnn(inputs: RecurrentInputs, *, network: RecurrentAttributes, call: NodeCall) -> Results:
+    run = _clip_sums(dmljax.rnn, rnn_of, directml.RnnDesc.defaults, network.clip)
     return _run(run, 1, inputs, network, call)
 
 
 @handles("GRU")
-def _gru(inputs: RecurrentInputs, *, network: RecurrentAttributes, linear_before_reset: int = 0, call: Call) -> Results:
-    run = _clipped(dml.gru, gru_of, directml.GruDesc.defaults, network.clip)
+def _gru(
+    inputs: RecurrentInputs, *, network: RecurrentAttributes, linear_before_reset: int = 0, call: NodeCall
+) -> Results:
+    run = _clip_sums(dmljax.gru, gru_of, directml.GruDesc.defaults, network.clip)
     return _run(run, 2, inputs, network, call, linear_before_reset=bool(linear_before_reset))
 
 
@@ -149,11 +151,11 @@ def lstm(
     *,
     network: RecurrentAttributes,
     input_forget: int = 0,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     """Computes an LSTM."""
     return _run(
-        *(dml.lstm, 3, inputs, network, call),
+        *(dmljax.lstm, 3, inputs, network, call),
         cell=cell,
         peephole=peephole,
         clip_threshold=network.clip or None,

@@ -9,13 +9,13 @@ from dmljax.foundation.dimensions import is_symbolic
 from dmljax.onnx.graph.file import dtype_of
 from dmljax.onnx.handlers.registry import handles
 from dmljax.onnx.handlers.signatures import Known, KnownNumber, Matrices, Vector
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, DType
 
 
 def _wide(x: Array) -> Array:
-    return x.astype(promoted(x.dtype, jnp.float32))
+    return x.astype(promote(x.dtype, jnp.float32))
 
 
 def _complex(x: Array) -> Array:
@@ -30,10 +30,10 @@ def _parts(x: Array, dtype: DType) -> Array:
     return jnp.stack([x.real, x.imag], -1).astype(dtype)
 
 
-def _transformed(x: Array, length: Known | None, axis: int, inverse: int, onesided: int) -> Array:
+def _transform(x: Array, length: Known | None, axis: int, inverse: int, onesided: int) -> Array:
     if axis % x.ndim == x.ndim - 1:
         raise InvalidDesc(Problem("axis", "must not be the last, which holds the real and imaginary parts", axis))
-    axis, numbers = normal(axis, x.ndim), _complex(x)
+    axis, numbers = normalize_axis(axis, x.ndim), _complex(x)
     count = None if length is None else int(length.item())
     if inverse and onesided:
         return jnp.fft.irfft(numbers, count, axis)[..., None].astype(x.dtype)
@@ -63,14 +63,14 @@ def _dft(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Array:
-    return _transformed(x, length, -2 if axis is None else int(axis.item()), inverse, onesided)
+    return _transform(x, length, -2 if axis is None else int(axis.item()), inverse, onesided)
 
 
 @handles("DFT", since=17)
 def _dft_of_attribute(
     x: Matrices, length: KnownNumber | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Array:
-    return _transformed(x, length, axis, inverse, onesided)
+    return _transform(x, length, axis, inverse, onesided)
 
 
 @handles("STFT")
@@ -86,14 +86,14 @@ def _stft(
         _wide(signal) if signal.ndim == 2 else _complex(signal)
     )  # PyTorch omits the last dimension of real signals
     whole, stride = numbers.shape[1], int(step.item())
-    own = whole if window is None else window.shape[0]
-    count = own if length is None else int(length.item())
+    window_length = whole if window is None else window.shape[0]
+    count = window_length if length is None else int(length.item())
     if stride < 1:
         raise InvalidDesc(Problem("frame_step", "must be at least 1", stride))
     if not 1 <= count <= whole:
         raise InvalidDesc(Problem("frame_length", f"must be in [1, {whole}]", count))
-    if window is not None and own != count:
-        raise InvalidDesc(Problem("window", f"must have {count} elements, like a frame", own))
+    if window is not None and window_length != count:
+        raise InvalidDesc(Problem("window", f"must have {count} elements, like a frame", window_length))
     blocks = (whole - count) // stride + 1
     starts = (jnp if is_symbolic(blocks) else np).arange(blocks) * stride
     places = starts[:, None] + np.arange(count)[None, :]

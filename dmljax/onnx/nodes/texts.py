@@ -15,7 +15,7 @@ from dmljax.onnx.values.types import Array, Results
 
 
 @handles("StringConcat")
-def _joined_texts(a: KnownText, b: KnownText) -> Known:
+def _join_texts(a: KnownText, b: KnownText) -> Known:
     np.broadcast_shapes(a.shape, b.shape)  # raises the error here, from NumPy's Python code
     return np.asarray(np.frompyfunc(operator.add, 2, 1)(a, b), object)
 
@@ -36,12 +36,12 @@ def _matches(x: KnownText, *, pattern: str) -> Known:
         expression = re.compile(pattern)
     except re.error as error:
         raise InvalidDesc(Problem("pattern", f"invalid regular expression: {error}", repr(pattern))) from None
-    found = [expression.fullmatch(text) is not None for text in x.ravel().tolist()]
-    return np.array(found, bool).reshape(x.shape)
+    matches = [expression.fullmatch(text) is not None for text in x.ravel().tolist()]
+    return np.array(matches, bool).reshape(x.shape)
 
 
 @handles("StringNormalizer")
-def _normalized(
+def _normalize(
     x: KnownText,
     *,
     case_change_action: str = "NONE",
@@ -60,7 +60,7 @@ def _normalized(
 
 
 @handles("TfIdfVectorizer")
-def _counted(
+def _count_grams(
     x: Vectors,
     *,
     max_gram_length: int,

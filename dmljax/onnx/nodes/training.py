@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.handlers.refusals import TRAINING
 from dmljax.onnx.handlers.registry import handles, one_of
@@ -37,8 +37,8 @@ def _adam(
     rate = jnp.where(step > 0, rate, rate * ((1 - alpha) / (1 - beta) ** 0.5))
 
     def update(x: Array, gradient: Array, first: Array, second: Array) -> tuple[Array, ...]:
-        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
-        new, *moments = dml.adam_optimizer(x, first, second, slope, jnp.maximum(step, 1), rate, alpha, beta, epsilon)
+        grad = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        new, *moments = dmljax.adam_optimizer(x, first, second, grad, jnp.maximum(step, 1), rate, alpha, beta, epsilon)
         return new * jnp.asarray(1 - norm_coefficient_post, x.dtype), *moments
 
     return _each(4, tensors, update)
@@ -55,9 +55,9 @@ def _adagrad(
 ) -> Results:
     def update(x: Array, gradient: Array, squares: Array) -> tuple[Array, ...]:
         length = (rate / (1 + step.astype(rate.dtype) * decay_factor)).reshape(()).astype(x.dtype)
-        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
-        total = squares + slope * slope
-        return x - length * slope / (jnp.sqrt(total) + jnp.asarray(epsilon, x.dtype)), total
+        grad = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        total = squares + grad * grad
+        return x - length * grad / (jnp.sqrt(total) + jnp.asarray(epsilon, x.dtype)), total
 
     return _each(3, tensors, update)
 
@@ -70,9 +70,9 @@ def _momentum(
 
     def update(x: Array, gradient: Array, momentum: Array) -> tuple[Array, ...]:
         decay, length = jnp.asarray(alpha, x.dtype), rate.reshape(()).astype(x.dtype)
-        slope = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
+        grad = gradient + x * jnp.asarray(norm_coefficient, x.dtype)
         share = jnp.where(step.reshape(()) > 0, beta, 1).astype(x.dtype)  # the gradient counts fully in the first step
-        new = decay * momentum + share * slope
-        return x - length * (slope + decay * new if is_nesterov else new), new
+        new = decay * momentum + share * grad
+        return x - length * (grad + decay * new if is_nesterov else new), new
 
     return _each(3, tensors, update)

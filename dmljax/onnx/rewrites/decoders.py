@@ -31,7 +31,7 @@ class Tables(NamedTuple):
     short: int
 
 
-class _Nodes:
+class _DecoderNodes:
     """The nodes of a graph by their results; `stored` are its constants and weights."""
 
     def __init__(self, graph: OnnxGraph, stored: Mapping[str, Any]) -> None:
@@ -53,11 +53,11 @@ class _Nodes:
 
     def before(self, name: str) -> Iterator[Node]:
         """The nodes that a value is computed with."""
-        seen, waiting = set[Node](), [name]
+        visited, waiting = set[Node](), [name]
         while waiting:
             node = self.graph.makers.get(waiting.pop())
-            if node is not None and node not in seen:
-                seen.add(node)
+            if node is not None and node not in visited:
+                visited.add(node)
                 yield node
                 waiting += names_read(node)
 
@@ -74,7 +74,7 @@ def with_one_table(
     graph: OnnxGraph, stored: Mapping[str, Any], mask: str, positions: TensorType
 ) -> tuple[OnnxGraph, Tables | None]:
     """Joins a graph's two tables of angles, which attention then looks up at `positions`; None without two tables."""
-    nodes = _Nodes(graph, stored)
+    nodes = _DecoderNodes(graph, stored)
     choices = [node for node in graph.nodes if node.operator == "If" and _is_by_size(nodes, node.inputs[0], mask)]
     if not choices:
         return graph, None
@@ -95,11 +95,11 @@ def with_one_table(
     return replace(graph, nodes=every, inputs=inputs), Tables(most, len(tables[0][0]))
 
 
-def _is_by_size(nodes: _Nodes, condition: str, mask: str) -> bool:
+def _is_by_size(nodes: _DecoderNodes, condition: str, mask: str) -> bool:
     return any(node.operator in _SIZES_ONLY and mask in node.inputs for node in nodes.before(condition))
 
 
-def _threshold(nodes: _Nodes, condition: str, mask: str) -> int | None:
+def _threshold(nodes: _DecoderNodes, condition: str, mask: str) -> int | None:
     """The number of tokens beyond which a condition holds; None if it depends on anything else."""
     comparison = nodes.maker(condition, "Greater")
     size = comparison and nodes.maker(comparison.inputs[0], "Gather")
@@ -113,7 +113,7 @@ def _threshold(nodes: _Nodes, condition: str, mask: str) -> int | None:
 
 def _tables(choice: Node) -> list[tuple[Any, Any]] | None:
     """The table of each output for short and for long sequences; None if a table is not stored or does not fit."""
-    branches = [_Nodes(choice.attributes[name], choice.attributes[name].constants) for name in _BRANCHES]
+    branches = [_DecoderNodes(choice.attributes[name], choice.attributes[name].constants) for name in _BRANCHES]
     arrays = [[branch.array(name) for name in branch.graph.output_names] for branch in branches]
     pairs = [*zip(*arrays, strict=True)]
     if any(table is None or table.ndim != 2 for pair in pairs for table in pair):
@@ -128,8 +128,8 @@ _ANGLES, _POSITIONS, _COUNTS = slice(7, 9), 9, 16  # inputs of GroupQueryAttenti
 
 def _may_look_up(tables: Sequence[str], positions: str, node: Node) -> bool:
     """Whether a node is an attention that reads these tables at `positions`, or at positions that it counts."""
-    own = node.inputs[_POSITIONS : _POSITIONS + 1]
-    return _is_attention(node) and node.inputs[_ANGLES] == tables and own in ((), ("",), (positions,))
+    positions_read = node.inputs[_POSITIONS : _POSITIONS + 1]
+    return _is_attention(node) and node.inputs[_ANGLES] == tables and positions_read in ((), ("",), (positions,))
 
 
 def _with_input(node: Node, place: int, name: str) -> Node:
@@ -163,7 +163,7 @@ class Logits(NamedTuple):
 
 def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Node], Handler], logits: str) -> Logits:
     """Chooses tokens before the product with the vocabulary, if all later nodes work row by row."""
-    nodes = _Nodes(graph, stored)
+    nodes = _DecoderNodes(graph, stored)
     rows, reader = _rows_before(nodes, find, logits)
     every = rows if reader is None else _before_last(nodes, rows)
     place = len(graph.nodes) if reader is None else graph.nodes.index(reader)
@@ -174,8 +174,8 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
         if reader is None:
             outputs = tuple(replace(output, name=name) if output.name == logits else output for output in graph.outputs)
             return replace(graph, nodes=(*before, *added), outputs=outputs)
-        own = replace(reader, inputs=tuple(name if value == rows else value for value in reader.inputs))
-        return replace(graph, nodes=(*before, *added, own, *after))
+        rewired = replace(reader, inputs=tuple(name if value == rows else value for value in reader.inputs))
+        return replace(graph, nodes=(*before, *added, rewired, *after))
 
     choice = Node("GatherND", MAIN, 13, "", (every, ROWS), (_CHOSEN,), {"batch_dims": 1})
     chosen = reading(_CHOSEN, choice)
@@ -183,7 +183,7 @@ def with_logits(graph: OnnxGraph, stored: Mapping[str, Any], find: Callable[[Nod
     return Logits(reading(every), replace(chosen, inputs=(*chosen.inputs, wanted)))
 
 
-def _rows_before(nodes: _Nodes, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
+def _rows_before(nodes: _DecoderNodes, find: Callable[[Node], Handler], logits: str) -> tuple[str, Node | None]:
     """The rows that logits are computed from row by row, and the first node that reads them, if any."""
     varying = {tensor.name for tensor in nodes.graph.inputs if nodes.array(tensor.name) is None}
     for step in nodes.graph.nodes:
@@ -194,8 +194,8 @@ def _rows_before(nodes: _Nodes, find: Callable[[Node], Handler], logits: str) ->
         first, *others = node.inputs
         if (node.operator, node.domain) in _PRODUCTS and varying.isdisjoint(others):
             return first, node
-        computed = [own for own in node.inputs if own in varying]
-        is_alone = all(_is_flat(nodes.array(own)) for own in node.inputs if own not in computed)
+        computed = [value for value in node.inputs if value in varying]
+        is_alone = all(_is_flat(nodes.array(value)) for value in node.inputs if value not in computed)
         if len(computed) != 1 or not is_alone or not find(node).is_elementwise:
             break
         name, reader = computed[0], node
@@ -207,7 +207,7 @@ def _is_flat(array: Any) -> bool:
     return array is not None and array.size in (1, *array.shape[-1:])
 
 
-def _before_last(nodes: _Nodes, rows: str) -> str:
+def _before_last(nodes: _DecoderNodes, rows: str) -> str:
     """Finds the rows of all tokens where the graph keeps only the last row of each sequence."""
     added = nodes.maker(rows, "Unsqueeze")
     last = added and nodes.maker(added.inputs[0], "Gather")

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.graph.cutting import alive
+from dmljax.onnx.graph.cutting import live_nodes
 from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, names_read
-from dmljax.onnx.rewrites.joining import JoinedNode, Written
+from dmljax.onnx.rewrites.joining import JoinedNode, WrittenAttention
 
 Place = tuple[int, int]  # of a result in a layer: the node and its output
 _VERSION = 14  # of the Identity that gives a layer's result the name of the last layer's
@@ -33,15 +33,15 @@ _WITH_MORE_OUTPUTS = frozenset(
 class Layers(NamedTuple):
     """Equal layers, from the first: the nodes of each, and how they are connected.
 
-    `carried` has the results that the next layer reads, with what the first layer reads in their place. `own` has the
-    names that the layers read in the same places, by the names there in the layer `template`; other values from outside
-    are common to all layers. Values that differ in any layer have different names in the template.
+    `carried` has the results that the next layer reads, with what the first layer reads in their place. `per_layer` has
+    the names that the layers read in the same places, by the names there in the layer `template`; other values from
+    outside are common to all layers. Values that differ in any layer have different names in the template.
     """
 
     blocks: tuple[tuple[Node, ...], ...]
     template: int
     carried: Mapping[Place, str]
-    own: Mapping[str, tuple[str, ...]]
+    per_layer: Mapping[str, tuple[str, ...]]
 
     def result(self, layer: int, place: Place) -> str:
         """The name of a layer's result; empty if it is absent."""
@@ -79,7 +79,7 @@ class Kinds:
     ) -> None:
         self._types, self._inputs = types, {tensor.name: tensor for tensor in graph.inputs}
         self._apart = apart
-        self._constants: dict[str, Hashable] = {name: _frozen(np.asarray(value)) for name, value in constants.items()}
+        self._constants: dict[str, Hashable] = {name: _freeze(np.asarray(value)) for name, value in constants.items()}
         self._sources: dict[str, str] = {}
         self.stored = {node for node in graph.nodes if self._stores(node)}
 
@@ -119,27 +119,27 @@ class Kinds:
         if node in self._apart:
             return node
 
-        def told(name: str) -> Hashable:
+        def label_of_value(name: str) -> Hashable:
             source, key = self.source(name), self.key(name)
             return self.kind(name) if source in self._types else key if key != source or not name else None
 
         outputs = 0 if node.operator in _WITH_MORE_OUTPUTS else len(node.outputs)
-        return _written(node), outputs, tuple(map(told, reads(node)))
+        return _operator_key(node), outputs, tuple(map(label_of_value, reads(node)))
 
 
 def reads(node: Node) -> list[str]:
     """The names that a node and its subgraphs read from outside, in an order that equal nodes share."""
     names = [] if isinstance(node, JoinedNode) else [*node.inputs]
     for graph in _graphs(node):
-        own = _own_names(graph)
-        names += (name for name in _reads_in(graph) if name not in own)
+        defined = _defined_names(graph)
+        names += (name for name in _reads_in(graph) if name not in defined)
     return names
 
 
 def _graphs(node: Node) -> Iterator[OnnxGraph]:
     yield from node.subgraphs
     for value in node.attributes.values():
-        if isinstance(value, Written):
+        if isinstance(value, WrittenAttention):
             yield from value.masks.values()
 
 
@@ -149,33 +149,33 @@ def _reads_in(graph: OnnxGraph) -> Iterator[str]:
     yield from graph.output_names
 
 
-def _own_names(graph: OnnxGraph) -> dict[str, int]:
+def _defined_names(graph: OnnxGraph) -> dict[str, int]:
     """The names that a graph defines, with their order."""
     made = (name for node in graph.nodes for name in node.outputs if name)
     return {name: i for i, name in enumerate((*graph.input_names, *graph.constants, *made))}
 
 
-def _written(node: Node) -> Hashable:
+def _operator_key(node: Node) -> Hashable:
     """An operator and its attributes, without names."""
     return node.operator, node.domain, node.version, node.overload, _attributes(node)
 
 
 def _attributes(node: Node) -> Hashable:
-    return tuple(sorted((name, _frozen(value)) for name, value in node.attributes.items()))
+    return tuple(sorted((name, _freeze(value)) for name, value in node.attributes.items()))
 
 
-def _frozen(value: Any) -> Hashable:
+def _freeze(value: Any) -> Hashable:
     """Converts a value for comparison: NaN equals itself, and numbers of different types differ."""
     match value:
         case np.ndarray():
             return str(value.dtype), value.shape, value.tobytes() if value.dtype != object else repr(value.tolist())
         case OnnxGraph():
-            own = _own_names(value)
-            connected = tuple(own.get(name, -1) for name in _reads_in(value))
-            stored = tuple(_frozen(np.asarray(array)) for array in value.constants.values())
-            return tuple(map(_written, value.nodes)), connected, len(value.inputs), len(value.outputs), stored
-        case Written():
-            return tuple(map(_frozen, value.masks.values()))
+            defined = _defined_names(value)
+            connected = tuple(defined.get(name, -1) for name in _reads_in(value))
+            stored = tuple(_freeze(np.asarray(array)) for array in value.constants.values())
+            return tuple(map(_operator_key, value.nodes)), connected, len(value.inputs), len(value.outputs), stored
+        case WrittenAttention():
+            return tuple(map(_freeze, value.masks.values()))
         case _:
             return repr(value)
 
@@ -188,32 +188,36 @@ def find_layers(graph: OnnxGraph, kinds: Kinds) -> list[Layers]:
     nodes = [node for node in graph.nodes if node not in kinds.stored]
     numbers: dict[Hashable, int] = {}
     labels = np.array([numbers.setdefault(kinds.label(node), len(numbers)) for node in nodes])
-    return [*_found(graph, kinds, nodes, labels)]
+    return [*_find_in_repetition(graph, kinds, nodes, labels)]
 
 
-def _found(graph: OnnxGraph, kinds: Kinds, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
-    for first, period, length in _repeated(labels):
-        found = _layers_in(kinds, nodes[first : first + length], period)
-        longer = [_with_layer_before(graph, kinds, layers, nodes) or layers for layers in found]
+def _find_in_repetition(graph: OnnxGraph, kinds: Kinds, nodes: Sequence[Node], labels: Any) -> Iterator[Layers]:
+    for first, period, length in _find_repetitions(labels):
+        sequences = _layers_in(kinds, nodes[first : first + length], period)
+        longer = [_with_layer_before(graph, kinds, layers, nodes) or layers for layers in sequences]
         if longer:
             best = max(longer, key=lambda layers: (len(layers.blocks), -len(layers.carried)))
             start, end = min(map(nodes.index, best.blocks[0])), max(map(nodes.index, best.blocks[-1])) + 1
-            yield from _found(graph, kinds, nodes[:start], labels[:start])
+            yield from _find_in_repetition(graph, kinds, nodes[:start], labels[:start])
             yield best
-            yield from _found(graph, kinds, nodes[end:], labels[end:])
+            yield from _find_in_repetition(graph, kinds, nodes[end:], labels[end:])
             return
 
 
-def _repeated(labels: Any) -> list[tuple[int, int, int]]:
+def _find_repetitions(labels: Any) -> list[tuple[int, int, int]]:
     """The first place, the period and the length of each repetition, the longest first."""
-    found = []
+    repetitions = []
     for period in range(1, len(labels) // 2 + 1):
         is_equal = np.concatenate([[False], labels[:-period] == labels[period:], [False]])
         changes = np.flatnonzero(np.diff(is_equal))
         for start, end in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
             if end - start >= period:
-                found.append((start, period, end - start + period))
-    return sorted(found, key=lambda one: (one[1] * (one[2] // one[1] - 1), -one[1]), reverse=True)
+                repetitions.append((start, period, end - start + period))
+    return sorted(
+        repetitions,
+        key=lambda repetition: (repetition[1] * (repetition[2] // repetition[1] - 1), -repetition[1]),
+        reverse=True,
+    )
 
 
 def _layers_in(kinds: Kinds, nodes: Sequence[Node], period: int) -> list[Layers]:
@@ -222,7 +226,7 @@ def _layers_in(kinds: Kinds, nodes: Sequence[Node], period: int) -> list[Layers]
     def blocks(start: int) -> list[Sequence[Node]]:
         return [nodes[i : i + period] for i in range(start, len(nodes) - period + 1, period)]
 
-    whole = [_connected(kinds, blocks(start)) for start in range(len(nodes) % period + 1)]
+    whole = [_connect(kinds, blocks(start)) for start in range(len(nodes) % period + 1)]
     return [*filter(None, whole)] or [*filter(None, (_chain(kinds, blocks(start)) for start in range(period)))]
 
 
@@ -230,22 +234,22 @@ def _chain(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The longest sequence of blocks of which each two neighbors are connected equally."""
     chains: list[list[Sequence[Node]]] = [[]]
     for pair in pairwise(blocks):
-        if _connected(kinds, pair) is None:
+        if _connect(kinds, pair) is None:
             chains.append([])
         else:
             chains[-1] += pair[1:] if chains[-1] else pair
     longest = max(chains, key=len)
-    return _connected(kinds, longest) if longest else None
+    return _connect(kinds, longest) if longest else None
 
 
-def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
+def _connect(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
     """The connections of nodes with equal labels; None if they differ between layers."""
     made = [*map(_places, blocks)]
     names = [[name for node in block for name in reads(node)] for block in blocks]
-    everywhere = {name for own in made for name in own}
+    everywhere = {name for places in made for name in places}
     template = max(range(len(blocks)), key=lambda k: len(made[k]) + len({*names[k]}))
     carried: dict[Place, str] = {}
-    own: dict[str, tuple[str, ...]] = {}
+    per_layer: dict[str, tuple[str, ...]] = {}
     common: set[str] = set()
     for column in zip(*names, strict=True):
         inner = {here.get(name) for here, name in zip(made, column, strict=True)}
@@ -264,11 +268,17 @@ def _connected(kinds: Kinds, blocks: Sequence[Sequence[Node]]) -> Layers | None:
                 return None
         elif len({*map(kinds.key, column)}) == 1:
             common.add(name)
-        elif len({*map(kinds.kind, column)}) > 1 or kinds.kind(name) is None or own.setdefault(name, column) != column:
+        elif (
+            len({*map(kinds.kind, column)}) > 1
+            or kinds.kind(name) is None
+            or per_layer.setdefault(name, column) != column
+        ):
             return None
     initial = [*carried.values()] if template == 0 else []
-    is_clear = len({*initial}) == len(initial) and not {*own} & (common | {*initial}) and not common & {*initial}
-    return Layers(tuple(map(tuple, blocks)), template, carried, own) if own and carried and is_clear else None
+    is_clear = len({*initial}) == len(initial) and not {*per_layer} & (common | {*initial}) and not common & {*initial}
+    return (
+        Layers(tuple(map(tuple, blocks)), template, carried, per_layer) if per_layer and carried and is_clear else None
+    )
 
 
 def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Sequence[Node]) -> Layers | None:
@@ -279,47 +289,55 @@ def _with_layer_before(graph: OnnxGraph, kinds: Kinds, layers: Layers, nodes: Se
     first, *_ = layers.blocks
     made = _places(first)
     labels = [*map(kinds.label, first)]
-    found: dict[int, Node] = {}
+    counterparts: dict[int, Node] = {}
     before = nodes[: nodes.index(first[0])]
     makers = {name: node for node in before for name in node.outputs}
     waiting = [*layers.carried.items()]
     while waiting:
         (i, j), name = waiting.pop()
         node = makers.get(name)
-        if node is None or node.outputs.index(name) != j or found.get(i, node) is not node:
+        if node is None or node.outputs.index(name) != j or counterparts.get(i, node) is not node:
             return None
-        if i not in found:
+        if i not in counterparts:
             if kinds.label(node) != labels[i]:
                 return None
-            found[i] = node
+            counterparts[i] = node
             waiting += (
-                (made[one], other) for one, other in zip(reads(first[i]), reads(node), strict=True) if one in made
+                (made[value], other) for value, other in zip(reads(first[i]), reads(node), strict=True) if value in made
             )
-    if len(found) < len(first):
-        found |= _unread(kinds, before, first, made, found)
-    if found.keys() != {*range(len(first))}:
+    if len(counterparts) < len(first):
+        counterparts |= _find_counterparts(kinds, before, first, made, counterparts)
+    if counterparts.keys() != {*range(len(first))}:
         return None
-    longer = _connected(kinds, [[found[i] for i in range(len(first))], *layers.blocks])
+    longer = _connect(kinds, [[counterparts[i] for i in range(len(first))], *layers.blocks])
     return longer if longer is not None and not _reads_itself(graph, longer) else None
 
 
-def _unread(
+def _find_counterparts(
     kinds: Kinds,
     nodes: Sequence[Node],
     block: Sequence[Node],
     made: Mapping[str, Place],
-    found: Mapping[int, Node],
+    counterparts: Mapping[int, Node],
 ) -> dict[int, Node]:
     """The counterparts among `nodes` of a block's nodes that lead to nothing in it, but to outputs of the graph."""
-    others, taken = dict(found), {*found.values()}
+    others, taken = dict(counterparts), {*counterparts.values()}
     for i, node in enumerate(block):
         if i not in others:
             places = [made.get(name) for name in reads(node)]
             if any(place is not None and place[0] not in others for place in places):
                 return {}
             names = [None if place is None else others[place[0]].outputs[place[1]] for place in places]
-            alike = (one for one in nodes if one not in taken and kinds.label(one) == kinds.label(node))
-            fitting = (one for one in alike if all(a in (None, b) for a, b in zip(names, reads(one), strict=True)))
+            alike = (
+                candidate
+                for candidate in nodes
+                if candidate not in taken and kinds.label(candidate) == kinds.label(node)
+            )
+            fitting = (
+                candidate
+                for candidate in alike
+                if all(a in (None, b) for a, b in zip(names, reads(candidate), strict=True))
+            )
             if (counterpart := next(fitting, None)) is None:
                 return {}
             others[i] = counterpart
@@ -340,7 +358,7 @@ def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
 # Fewer layers
 
 
-def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
+def shorten(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     """The graph with only the first `count` layers, and without the inputs and outputs of the others."""
     last = len(layers.blocks) - 1
     if count > last:
@@ -350,12 +368,12 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
     after = {node: [*_readings(node, results)] for node in graph.nodes if node not in inside}
     given = {name: [_Reading(*results[name], None)] for name in graph.output_names if name in results}
     # A reader with counterparts in other layers belongs to its layer; any other continues after the last layer.
-    every = [one for found in (*after.values(), *given.values()) for one in found]
-    regular = {one.key for one in every if one.layer < last}
-    final = {one.place for one in every if one.layer == last and one.key not in regular}
+    every = [entry for readings in (*after.values(), *given.values()) for entry in readings]
+    regular = {entry.key for entry in every if entry.layer < last}
+    final = {entry.place for entry in every if entry.layer == last and entry.key not in regular}
 
-    def remains(found: Iterable[_Reading]) -> bool:
-        return all(one.layer < count or (one.layer == last and one.key not in regular) for one in found)
+    def remains(readings: Iterable[_Reading]) -> bool:
+        return all(entry.layer < count or (entry.layer == last and entry.key not in regular) for entry in readings)
 
     end = max(layers.blocks[count - 1], key=graph.nodes.index)
     nodes: list[Node] = []
@@ -367,13 +385,13 @@ def shortened(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
         nodes.append(node)
         if node is end:
             pairs = ((layers.result(count - 1, place), layers.result(last, place)) for place in sorted(final))
-            nodes += (Node("Identity", MAIN, _VERSION, "", (own,), (name,), {}) for own, name in pairs)
-    outputs = tuple(one for one in graph.outputs if one.name not in gone and remains(given.get(one.name, ())))
+            nodes += (Node("Identity", MAIN, _VERSION, "", (value,), (name,), {}) for value, name in pairs)
+    outputs = tuple(entry for entry in graph.outputs if entry.name not in gone and remains(given.get(entry.name, ())))
     if not outputs:
         raise InvalidDesc(Problem("count", f"must leave outputs, but all depend on layers after the first {count}"))
-    left = alive(nodes, [one.name for one in outputs])
+    left = live_nodes(nodes, [entry.name for entry in outputs])
     before, now = ({name for node in some for name in names_read(node)} for some in (graph.nodes, left))
-    inputs = tuple(one for one in graph.inputs if one.name in now or one.name not in before)
+    inputs = tuple(entry for entry in graph.inputs if entry.name in now or entry.name not in before)
     return replace(graph, nodes=left, inputs=inputs, outputs=outputs)
 
 
@@ -385,10 +403,10 @@ def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int)
     left = [i for i in range(layers) if {pattern % i for pattern in patterns} & {*graph.input_names}]
     names = {pattern % old: pattern % new for new, old in enumerate(left) for pattern in patterns if old != new}
 
-    def renamed(some: tuple[str, ...]) -> tuple[str, ...]:
+    def rename(some: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names.get(name, name) for name in some)
 
-    nodes = (replace(node, inputs=renamed(node.inputs), outputs=renamed(node.outputs)) for node in graph.nodes)
+    nodes = (replace(node, inputs=rename(node.inputs), outputs=rename(node.outputs)) for node in graph.nodes)
     inputs, outputs = (
         tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in side)
         for side in (graph.inputs, graph.outputs)
@@ -412,4 +430,4 @@ class _Reading(NamedTuple):
 def _readings(node: Node, results: Mapping[str, tuple[int, Place]]) -> Iterator[_Reading]:
     for i, name in enumerate(reads(node)):
         if name in results:
-            yield _Reading(*results[name], (i, _written(node)))
+            yield _Reading(*results[name], (i, _operator_key(node)))

@@ -39,8 +39,8 @@ def with_fixed_caches(graph: OnnxGraph, inputs: NamesOfInputs) -> OnnxGraph:
     stored = [node for node in graph.nodes if node.operator == "Constant" and "value" in node.attributes]
     known = {**graph.constants, **{node.outputs[0]: node.attributes["value"] for node in stored}}
     version = next((node.version for node in graph.nodes if node.domain == MAIN), 0)
-    nodes = [revised for node in graph.nodes for revised in _revised(graph, node, inputs, known, version)]
-    nodes = _needed([*_of_mask(inputs.mask, version), *nodes], graph.output_names)
+    nodes = [revised for node in graph.nodes for revised in _revise_node(graph, node, inputs, known, version)]
+    nodes = _needed_nodes([*_of_mask(inputs.mask, version), *nodes], graph.output_names)
     for node in nodes:
         if node.operator != "GroupQueryAttention" and (read := {*names_read(node)} & {*inputs.caches}):
             rule = "counts past tokens in a way that is not supported"
@@ -74,7 +74,7 @@ def _maker(graph: OnnxGraph, name: str) -> Node | None:
     return node if node is not None and node.domain == MAIN else None
 
 
-def _revised(
+def _revise_node(
     graph: OnnxGraph, node: Node, inputs: NamesOfInputs, known: Mapping[str, Any], version: int
 ) -> Iterator[Node]:
     """Returns the nodes that replace a node; `version` is the version of ONNX's own operators."""
@@ -104,11 +104,11 @@ def _is_attention(node: Node, caches: Collection[str]) -> bool:
 def _with_counts(node: Node, version: int) -> Iterator[Node]:
     """The attention as GroupQueryAttention, which has no biases: these are added before it."""
     heads = node.attributes["num_heads"]
-    own = {"num_heads": heads, "kv_num_heads": heads}
-    own |= {name: node.attributes[name] for name in ("scale",) if name in node.attributes}
+    attributes = {"num_heads": heads, "kv_num_heads": heads}
+    attributes |= {name: node.attributes[name] for name in ("scale",) if name in node.attributes}
     parts = node.inputs[:3]
     if bias := node.inputs[3]:
-        parts = tuple(f"{node.label}/{kind}" for kind in ("query", "key", "value"))
+        parts = tuple(f"{node.label}/{role}" for role in ("query", "key", "value"))
         biases = tuple(f"{name}/bias" for name in parts)
         of_split = {"num_outputs": 3} if version >= 18 else {}
         added = replace(node, operator="Add", domain=MAIN, version=version, attributes={})
@@ -116,7 +116,7 @@ def _with_counts(node: Node, version: int) -> Iterator[Node]:
         for new, *terms in zip(parts, node.inputs, biases, strict=False):
             yield replace(added, inputs=tuple(terms), outputs=(new,))
     inputs = (*parts, *node.inputs[_KEY : _VALUE + 1], _LAST, _TOTAL)
-    yield replace(node, operator="GroupQueryAttention", inputs=inputs, attributes=own)
+    yield replace(node, operator="GroupQueryAttention", inputs=inputs, attributes=attributes)
 
 
 def _cuts_rows(node: Node, known: Mapping[str, Any]) -> bool:
@@ -134,17 +134,17 @@ def _of_mask(mask: str, version: int) -> Iterator[Node]:
         return Node(operator, MAIN, version, output, tuple(inputs), (output,), attributes)
 
     one, axis = _CONSTANTS
-    seen, before, sizes, size = (f"{_PREFIX}/{name}" for name in ("seen", "before", "sizes", "size"))
+    visible, before, sizes, size = (f"{_PREFIX}/{name}" for name in ("seen", "before", "sizes", "size"))
     integers = 6  # ONNX's number of INT32
-    yield node("ReduceSum", (mask, axis), seen, keepdims=1)
-    yield node("Sub", (seen, one), before)
+    yield node("ReduceSum", (mask, axis), visible, keepdims=1)
+    yield node("Sub", (visible, one), before)
     yield node("Cast", (before,), _LAST, to=integers)
     yield node("Shape", (mask,), sizes)
     yield node("Gather", (sizes, one), size, axis=0)
     yield node("Cast", (size,), _TOTAL, to=integers)
 
 
-def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> list[Node]:
+def _needed_nodes(nodes: Iterable[Node], outputs: Iterable[str]) -> list[Node]:
     """The nodes whose results lead to outputs."""
     read, needed = {*outputs}, []
     for node in reversed([*nodes]):

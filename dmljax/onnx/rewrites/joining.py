@@ -34,7 +34,7 @@ class JoinedNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class WrittenAttention:
     """The nodes that a model writes an attention with.
 
     `weights` leads from the last product back to the softmax, and `scores` from the softmax to the product of queries
@@ -54,10 +54,10 @@ class Written:
             yield from graph.free_names
 
 
-def joined(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
+def join_attention(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
     """Replaces the nodes of each attention in a graph and its subgraphs by a node that has them as its body."""
-    nodes = tuple(_with_joined_subgraphs(node, find) for node in graph.nodes)
-    search = _Search(replace(graph, nodes=nodes), find)
+    nodes = tuple(_join_subgraphs(node, find) for node in graph.nodes)
+    search = _AttentionFinder(replace(graph, nodes=nodes), find)
     attentions = {node: written for node in nodes if (written := search.attention(node)) is not None}
     bodies = {last: {last, *search.inner(written), *search.sources(written)} for last, written in attentions.items()}
     bodies = {last: body for last, body in bodies.items() if body & attentions.keys() == {last}}
@@ -65,7 +65,7 @@ def joined(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
     read, left = {*graph.output_names}, list[Node]()
     for node in reversed(nodes):
         if node in bodies:
-            left.append(search.joined(attentions[node], bodies[node]))
+            left.append(search.join(attentions[node], bodies[node]))
         elif node in inside and not read.intersection(node.outputs):
             continue
         else:
@@ -74,9 +74,11 @@ def joined(graph: OnnxGraph, find: Callable[[Node], Handler]) -> OnnxGraph:
     return replace(graph, nodes=tuple(left[::-1]))
 
 
-def _with_joined_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
-    own = {name: joined(value, find) for name, value in node.attributes.items() if isinstance(value, OnnxGraph)}
-    return replace(node, attributes={**node.attributes, **own}) if own else node
+def _join_subgraphs(node: Node, find: Callable[[Node], Handler]) -> Node:
+    subgraphs = {
+        name: join_attention(value, find) for name, value in node.attributes.items() if isinstance(value, OnnxGraph)
+    }
+    return replace(node, attributes={**node.attributes, **subgraphs}) if subgraphs else node
 
 
 def constants_of_masks(graph: OnnxGraph, constants: Mapping[str, Elements]) -> frozenset[str]:
@@ -94,7 +96,7 @@ def _all_read(nodes: Iterable[Node]) -> Iterator[str]:
     return (name for node in nodes for name in names_read(node))
 
 
-class _Search:
+class _AttentionFinder:
     """Looks for attention among the nodes of a graph."""
 
     def __init__(self, graph: OnnxGraph, find: Callable[[Node], Handler]) -> None:
@@ -105,7 +107,7 @@ class _Search:
         self._places = {node: i for i, node in enumerate(graph.nodes)}
         self._masks: dict[str, OnnxGraph | None] = {}
 
-    def attention(self, last: Node) -> Written | None:
+    def attention(self, last: Node) -> WrittenAttention | None:
         """The attention whose last product is `last`, if there is one."""
         if (last.operator, last.domain) != ("MatMul", MAIN):
             return None
@@ -113,7 +115,9 @@ class _Search:
         while (node := self._maker(name, reads)) is not None and len(weights) < MAX_STEPS:
             if node.operator == "Softmax":
                 scores = self._to_product(node.inputs[0], MAX_STEPS)
-                return None if scores is None else Written(tuple(weights), node, scores, self._masks_of(scores))
+                return (
+                    None if scores is None else WrittenAttention(tuple(weights), node, scores, self._masks_of(scores))
+                )
             if self._guard(node) is not None:
                 name, reads = node.inputs[2], 2
             elif node.operator in _OF_WEIGHTS and not self._draws(node):
@@ -130,8 +134,8 @@ class _Search:
 
     def _guard(self, node: Node) -> Node | None:
         """The node that finds NaN among weights, if `node` replaces them."""
-        found = self._maker(node.inputs[0], 1) if node.operator == "Where" else None
-        return found if found is not None and (found.operator, *found.inputs) == ("IsNaN", node.inputs[2]) else None
+        test = self._maker(node.inputs[0], 1) if node.operator == "Where" else None
+        return test if test is not None and (test.operator, *test.inputs) == ("IsNaN", node.inputs[2]) else None
 
     def _draws(self, node: Node) -> bool:
         draws = self._find(node).draws
@@ -148,21 +152,21 @@ class _Search:
         rest = next((nodes for nodes in rests if nodes is not None), None)
         return None if rest is None else (node, *rest)
 
-    def inner(self, written: Written) -> Iterator[Node]:
+    def inner(self, written: WrittenAttention) -> Iterator[Node]:
         """The nodes before the last product that only compute its weights."""
         yield from (*written.weights[1:], written.softmax, *written.scores)
         yield from filter(None, map(self._guard, written.weights[1:]))
 
-    def sources(self, written: Written) -> set[Node]:
+    def sources(self, written: WrittenAttention) -> set[Node]:
         """The nodes that scale queries, or scale, transpose and repeat keys and values."""
         query, key = written.scores[-1].inputs
         scaling = self._maker(query)
-        found = {scaling} if scaling is not None and scaling.operator in _SCALINGS else set()
+        nodes = {scaling} if scaling is not None and scaling.operator in _SCALINGS else set()
         for name in (key, written.weights[0].inputs[1]):
             while views := self._views(name):
-                found.update(views)
+                nodes.update(views)
                 name = views[-1].inputs[0]
-        return found
+        return nodes
 
     def _views(self, name: str) -> Sequence[Node]:
         """The nodes, last first, that scale, transpose, or repeat the heads of keys or values in one step."""
@@ -202,7 +206,7 @@ class _Search:
     def _part(self, nodes: Collection[Node], output: str) -> OnnxGraph:
         return OnnxGraph(tuple(sorted(nodes, key=self._places.__getitem__)), (), (TensorType(output, None, None),))
 
-    def joined(self, written: Written, nodes: Collection[Node]) -> JoinedNode:
+    def join(self, written: WrittenAttention, nodes: Collection[Node]) -> JoinedNode:
         last = written.weights[0]
         body = self._part(nodes, last.outputs[0])
         inputs = dict.fromkeys(name for node in body.nodes for name in names_read(node) if name in body.free_names)

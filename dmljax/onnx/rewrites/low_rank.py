@@ -51,8 +51,8 @@ class Additions(NamedTuple):
         del file.graph.node[:]
         file.graph.node.extend(nodes)
         for name, matrix in self.weights.items():
-            kind = onnx.helper.np_dtype_to_tensor_dtype(matrix.dtype)
-            file.graph.initializer.append(onnx.TensorProto(name=name, data_type=kind))
+            type_number = onnx.helper.np_dtype_to_tensor_dtype(matrix.dtype)
+            file.graph.initializer.append(onnx.TensorProto(name=name, data_type=type_number))
         if not any(entry.domain in (MAIN, "ai.onnx") for entry in file.opset_import):
             file.opset_import.add(version=_VERSION)
 
@@ -73,7 +73,7 @@ def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: I
     if not products:
         raise InvalidDesc(Problem((), "the model has no product with a weight that low-rank additions could change"))
     if parts is not None:
-        parts = _checked(parts, [product.weight for product in products])
+        parts = _check_parts(parts, [product.weight for product in products])
         products = [product for product in products if any(part in product.weight for part in parts)]
     version = max((node.version for node in graph.nodes if node.domain == MAIN), default=_VERSION)
     nodes: dict[str, Sequence[Node]] = {}
@@ -83,18 +83,18 @@ def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: I
         if first in known:
             raise InvalidDesc(Problem("names", "must be of weights without additions", show(weight)))
         weights |= {first: Matrix((rows, rank), dtype), second: Matrix((rank, columns), dtype)}
-        nodes[_result(node)] = [*_added(node, first, second, version)]
+        nodes[_result(node)] = [*_add_to_product(node, first, second, version)]
     return Additions(nodes, weights)
 
 
-def drawn(weights: Mapping[str, Matrix], types: Mapping[DType, DType], key: Array) -> dict[str, Array]:
+def draw_weights(weights: Mapping[str, Matrix], types: Mapping[DType, DType], key: Array) -> dict[str, Array]:
     """Random numbers for the first factors, and zeros for the second, so that the additions are zero at first.
 
     `types` maps the file's types to the types that its weights have.
     """
     arrays = {}
-    for i, (name, (sizes, own)) in enumerate(weights.items()):
-        dtype = jax.dtypes.canonicalize_dtype(types.get(own, own))
+    for i, (name, (sizes, file_type)) in enumerate(weights.items()):
+        dtype = jax.dtypes.canonicalize_dtype(types.get(file_type, file_type))
         if name.endswith(FIRST):
             numbers = jax.random.normal(jax.random.fold_in(key, i), sizes, jnp.float32)
             arrays[name] = (numbers / math.sqrt(sizes[0])).astype(dtype)
@@ -103,7 +103,7 @@ def drawn(weights: Mapping[str, Matrix], types: Mapping[DType, DType], key: Arra
     return arrays
 
 
-def _checked(parts: Iterable[str], names: Sequence[str]) -> list[str]:
+def _check_parts(parts: Iterable[str], names: Sequence[str]) -> list[str]:
     chosen = parts if isinstance(parts, str) or not isinstance(parts, Iterable) else [*parts]
     if not isinstance(chosen, list) or not chosen:
         raise InvalidType(Problem("names", "must be a list of parts of names of weights", show(chosen)))
@@ -119,7 +119,7 @@ def _result(node: Node) -> str:
     return node.outputs[0] if node.outputs else ""
 
 
-def _added(node: Node, first: str, second: str, version: int) -> Iterator[Node]:
+def _add_to_product(node: Node, first: str, second: str, version: int) -> Iterator[Node]:
     """A product under another name, and the nodes that add `x @ first @ second` to it."""
     result = _result(node)
     product, narrow, wide = (f"{result}{ending}" for ending in (BARE, FIRST, SECOND))
@@ -134,11 +134,11 @@ def _added(node: Node, first: str, second: str, version: int) -> Iterator[Node]:
 
 def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Product]:
     """The products of a graph with weights, except the products of additions."""
-    views = {name: (name, own) for name, own in known.items()}
+    views = {name: (name, matrix) for name, matrix in known.items()}
     for node in graph.nodes:
         inputs = [views.get(name) for name in node.inputs]
         match inputs:
-            case [(weight, matrix), *_] if (view := _viewed(node, matrix, known)) is not None:
+            case [(weight, matrix), *_] if (view := _view_of(node, matrix, known)) is not None:
                 views[_result(node)] = weight, view
             case [_, (weight, matrix), *_] if not weight.endswith((FIRST, SECOND)):
                 factor = _factor(node, matrix, known)
@@ -146,7 +146,7 @@ def _products(graph: OnnxGraph, known: Mapping[str, Matrix]) -> Iterator[_Produc
                     yield _Product(node, weight, factor)
 
 
-def _viewed(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix | None:
+def _view_of(node: Node, matrix: Matrix, known: Mapping[str, Matrix]) -> Matrix | None:
     """The matrix with the same numbers that a node makes; None if its numbers differ."""
     match node.operator if node.domain == MAIN else "":
         case "Identity":

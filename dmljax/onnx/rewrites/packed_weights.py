@@ -41,14 +41,14 @@ def with_packed_weights(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, Origi
             nodes.append(node)
             continue
         nodes.remove(conversion)
-        own = {f"{conversion.inputs[0]}.{role}": pair for role, pair in _packed(conversion, constants).items()}
-        origins |= {name: origin for name, (origin, _) in own.items()}
+        packed_arrays = {f"{conversion.inputs[0]}.{role}": pair for role, pair in _pack(conversion, constants).items()}
+        origins |= {name: origin for name, (origin, _) in packed_arrays.items()}
         sizes = dict(zip("KN", constants[conversion.inputs[0]].shape, strict=True))
         for name in filter(None, conversion.inputs):
             del constants[name]
-        constants |= {name: array for name, (_, array) in own.items()}
+        constants |= {name: array for name, (_, array) in packed_arrays.items()}
         attributes = {**sizes, "bits": _BITS, "block_size": conversion.attributes["block_size"]}
-        inputs = (node.inputs[0], *own)
+        inputs = (node.inputs[0], *packed_arrays)
         product = replace(node, operator="MatMulNBits", domain="com.microsoft", version=1)
         nodes.append(replace(product, inputs=inputs, attributes=attributes))
     return replace(graph, nodes=tuple(nodes), constants=constants), origins
@@ -75,22 +75,22 @@ def _may_pack(node: Node, constants: Mapping[str, Any], reads: Mapping[str, int]
     )
 
 
-def _packed(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[Origin, Any]]:
+def _pack(conversion: Node, constants: Mapping[str, Any]) -> dict[str, tuple[Origin, Any]]:
     """The arrays of MatMulNBits by their roles, with their origins in the file."""
     name, scales, zeros, *_ = (*conversion.inputs, "")
     size, codes = conversion.attributes["block_size"], constants[name]
     (rows, columns), dtype = codes.shape, codes.dtype
     blocks, lowest = rows // size, _LOWEST[dtype]
     numbers = _pairs(_above(lowest, codes)).reshape(columns, blocks, size // 2)
-    found = {
+    arrays = {
         "codes": (Origin(name, partial(_numbers, lowest, dtype, rows)), numbers),
         "scales": (Origin(scales, np.transpose), constants[scales].T),
     }
     if zeros or not lowest:
         points = constants[zeros] if zeros else np.zeros((blocks, columns), dtype)
         even = np.pad(_above(lowest, points), [(0, 0), (0, blocks % 2)])
-        found["zeros"] = Origin(zeros, partial(_numbers, lowest, dtype, blocks)), _pairs(even)
-    return found
+        arrays["zeros"] = Origin(zeros, partial(_numbers, lowest, dtype, blocks)), _pairs(even)
+    return arrays
 
 
 def _above(lowest: int, numbers: Any) -> Any:

@@ -22,11 +22,11 @@ def with_scanned_layers(
     """
     apart = {node for node in graph.nodes if (draws := find(node).draws) is not None and draws(node)}
     for layers in find_layers(graph, Kinds(graph, types, constants, apart)):
-        graph = _scanned(graph, layers)
+        graph = _scan_layers(graph, layers)
     return graph
 
 
-def _scanned(graph: OnnxGraph, layers: Layers) -> OnnxGraph:
+def _scan_layers(graph: OnnxGraph, layers: Layers) -> OnnxGraph:
     inside, results = layers.nodes, layers.results()
     outside = [node for node in graph.nodes if node not in inside]
     read = results.keys() & {*graph.output_names, *(name for node in outside for name in names_read(node))}
@@ -48,12 +48,12 @@ def _nodes(layers: Layers, read: Collection[str]) -> Iterator[Node]:
     results, last = layers.results(), len(layers.blocks) - 1
     label = f"{len(layers.blocks)} layers from {layers.blocks[0][0].label}"
     prefix = f"{_PREFIX}/{label}"
-    stacked = [f"{prefix}/{name}" for name in layers.own]
-    for name, names in zip(stacked, layers.own.values(), strict=True):
+    stacked = [f"{prefix}/{name}" for name in layers.per_layer]
+    for name, names in zip(stacked, layers.per_layer.values(), strict=True):
         yield Node("Stack", JOINED, 1, label, names, (name,), {})
     # A state of the Scan has only the last layer's result; its outputs have a row for each layer.
-    found = {results[name] for name in read}
-    places = sorted({place for layer, place in found if layer < last or place not in layers.carried})
+    results_read = {results[name] for name in read}
+    places = sorted({place for layer, place in results_read if layer < last or place not in layers.carried})
     finals = [name if (name := layers.result(last, at)) in read and at not in places else "" for at in layers.carried]
     rows = [f"{prefix}/{layers.result(layers.template, place)}" for place in places]
     attributes = {"body": _body(layers, places), "num_scan_inputs": len(stacked)}
@@ -70,6 +70,6 @@ def _body(layers: Layers, places: Sequence[Place]) -> OnnxGraph:
     states = (first if template == 0 else layers.result(template - 1, place) for place, first in carried)
     results = (layers.result(template, place) for place in (*layers.carried, *places))
     inputs, outputs = (
-        tuple(TensorType(name, None, None) for name in names) for names in ((*states, *layers.own), results)
+        tuple(TensorType(name, None, None) for name in names) for names in ((*states, *layers.per_layer), results)
     )
     return OnnxGraph(layers.blocks[template], inputs, outputs)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from dmljax.graphs.steps import Step, run_at_each_call
+from dmljax.graphs.steps import GraphStep, run_at_each_call
 from dmljax.onnx.graph.file import OnnxGraph, names_read
 from dmljax.onnx.handlers.registry import KeyNeeded
-from dmljax.onnx.running.interpreter import Program, as_array, is_known
+from dmljax.onnx.running.interpreter import Interpreter, as_array, is_known
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.symbols import has_counts
 from dmljax.onnx.values.types import Array, Value
@@ -27,7 +27,9 @@ class Folded:
     values: Mapping[str, Array]
 
 
-def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]) -> Folded:
+def fold(
+    interpreter: Interpreter, graph: OnnxGraph, constants: Mapping[str, Value], weights: Mapping[str, Array]
+) -> Folded:
     """Computes the nodes of a graph that read only weights and constants, if that makes calls faster.
 
     A result larger than its weights, such as DequantizeLinear's, is folded only for matrix products, whose factors XLA
@@ -39,7 +41,7 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
         values = {**constants, **weights}
         known = {name: frozenset({name}) for name in weights}
         for index in range(len(graph.nodes)):
-            for name, result in _results(program, graph, index, values).items():
+            for name, result in _results(interpreter, graph, index, values).items():
                 values[name] = result
                 follows = [known[source] for source in names_read(graph.nodes[index]) if source in known]
                 if follows and not is_known(result):
@@ -57,7 +59,7 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
         is_small = name in enlarged or sizes[name] <= sum(weights[origin].nbytes for origin in origins[name])
         return is_small and name not in free
 
-    steps = {node: Step([*names_read(node)], [*filter(None, node.outputs)]) for node in graph.nodes}
+    steps = {node: GraphStep([*names_read(node)], [*filter(None, node.outputs)]) for node in graph.nodes}
     nodes = tuple(run_at_each_call(steps, graph.output_names, sizes, is_worth))
     read = {name for node in nodes for name in names_read(node)} | {*graph.output_names}
     made = {name for node in nodes for name in node.outputs}
@@ -70,14 +72,14 @@ def fold(program: Program, graph: OnnxGraph, constants: Mapping[str, Value], wei
     return Folded(replace(graph, nodes=nodes), sources, values)
 
 
-def _results(program: Program, graph: OnnxGraph, index: int, values: dict[str, Value]) -> dict[str, Value]:
+def _results(interpreter: Interpreter, graph: OnnxGraph, index: int, values: dict[str, Value]) -> dict[str, Value]:
     """The results of a node whose inputs are all known so far; none if it needs more or its results are not tensors."""
     node = graph.nodes[index]
     if any(node.subgraphs) or not all(name in values for name in names_read(node)):
         return {}
     made = dict(values)
     try:
-        program.run_node(graph, index, made)
+        interpreter.run_node(graph, index, made)
     except (NotKnown, KeyNeeded):
         return {}
     results = {name: made[name] for name in node.outputs if name}

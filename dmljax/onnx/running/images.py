@@ -48,7 +48,7 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
     has_places = any(not _is_of_channels(x) for x in inputs if x is not None)
     places = [i for i, x in enumerate(inputs) if isinstance(x, jax.Array)]
 
-    def moved(x: Tensor | None) -> Tensor | None:
+    def move(x: Tensor | None) -> Tensor | None:
         if x is None or jnp.ndim(x) == 0:
             return x
         if has_places and _is_of_channels(x) and isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
@@ -63,7 +63,7 @@ def of_images(function: Callable[..., Any], inputs: Sequence[Any], attributes: M
         return function(*with_arrays(arrays), **attributes)
 
     def channels_last(*arrays: Array) -> Array:
-        return jnp.moveaxis(function(*map(moved, with_arrays(arrays)), **attributes), -1, 1)
+        return jnp.moveaxis(function(*map(move, with_arrays(arrays)), **attributes), -1, 1)
 
     return choose(*(inputs[i] for i in places), cpu=channels_last, default=plain)
 

@@ -22,9 +22,7 @@ class Inputs:
     needed: tuple[TensorType, ...]
     defaults: tuple[TensorType, ...]
 
-    def bound(
-        self, inputs: Sequence[Any], named: Mapping[str, Any], floats: Collection[DType] = ()
-    ) -> dict[str, Value]:
+    def bind(self, inputs: Sequence[Any], named: Mapping[str, Any], floats: Collection[DType] = ()) -> dict[str, Value]:
         """The inputs of a call by name; `floats` are further types that float inputs may have."""
         types = {tensor.name: tensor for tensor in (*self.needed, *self.defaults)}
         if any(isinstance(value, dict) for value in inputs):
@@ -45,10 +43,10 @@ class Inputs:
         if missing:
             raise InvalidType(Problem((), f"no array for input{'s' * (len(missing) > 1)} {join_words(missing)}"))
         opened: dict[str, tuple[str, int]] = {}
-        return {name: checked(types[name], value, opened, floats) for name, value in arrays.items()}
+        return {name: check_input(types[name], value, opened, floats) for name, value in arrays.items()}
 
 
-def checked(
+def check_input(
     wanted: TensorType,
     value: Any,
     opened: dict[str, tuple[str, int]],
@@ -62,37 +60,37 @@ def checked(
     where = where or wanted.name
     if wanted.kind == "optional":
         inner = replace(wanted.element or TensorType("", None, None), name=wanted.name)
-        return None if value is None else checked(inner, value, opened, floats)
+        return None if value is None else check_input(inner, value, opened, floats)
     if wanted.kind == "sequence":
         if not isinstance(value, list | tuple):
             raise InvalidType(Problem(wanted.name, "must be a list, as the input is a sequence", show(value)))
         element = replace(wanted.element or TensorType("", None, None), sizes=None)  # which may differ
-        return [checked(element, part, opened, floats, (wanted.name, i)) for i, part in enumerate(value)]
+        return [check_input(element, part, opened, floats, (wanted.name, i)) for i, part in enumerate(value)]
     if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
         value = np.asarray(value, wanted.dtype)
-    found = array(where, value)
-    if wanted.dtype is None or (is_text(found) and wanted.dtype == object):
-        return found
-    if is_text(found) and any(isinstance(text, str) for text in np.asarray(found).flat):
+    given = array(where, value)
+    if wanted.dtype is None or (is_text(given) and wanted.dtype == object):
+        return given
+    if is_text(given) and any(isinstance(text, str) for text in np.asarray(given).flat):
         raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", "text"))
     narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
-    if found.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and found.dtype in floats):
+    if given.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and given.dtype in floats):
         remedy = f"{where}.astype({narrow.name!r})" if isinstance(where, str) and where.isidentifier() else None
-        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", found.dtype, remedy=remedy))
+        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", given.dtype, remedy=remedy))
     if wanted.sizes is None:
-        return found
-    if len(wanted.sizes) != found.ndim:
-        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", found.shape))
-    for size, due in zip(found.shape, wanted.sizes, strict=True):
+        return given
+    if len(wanted.sizes) != given.ndim:
+        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", given.shape))
+    for size, due in zip(given.shape, wanted.sizes, strict=True):
         if isinstance(due, str):
             name, first = opened.setdefault(due, (wanted.name, size))
             if first is not size and first != size:
                 rule = f"must have size {first} for {due}, like {name}"
-                raise InvalidDesc(Problem(wanted.name, rule, found.shape))
+                raise InvalidDesc(Problem(wanted.name, rule, given.shape))
         elif due is not None and size != due:
             spelled = str(wanted).partition(": ")[2]
-            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", found.shape))
-    return found
+            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", given.shape))
+    return given
 
 
 def is_text(value: Value) -> bool:

@@ -19,15 +19,15 @@ from jax.typing import DTypeLike
 
 from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
-from dmljax.foundation.open_sizes import Undecided, undecided
+from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.lowerings.images.channels import are_channels_last, network_of
 from dmljax.onnx.graph.file import Node, OnnxGraph, require_possible_sizes
-from dmljax.onnx.handlers.registry import REGISTRY, Call, Handler, Run
+from dmljax.onnx.handlers.registry import REGISTRY, Handler, NodeCall, Run
 from dmljax.onnx.handlers.signatures import Use
 from dmljax.onnx.running.images import images_of, layers_of, of_images
 from dmljax.onnx.values.counts import OUTSIDE, NotKnown, UndecidedCount
 from dmljax.onnx.values.padded import Padded, is_padded
-from dmljax.onnx.values.symbols import Symbols, choice_of_sizes, has_counts, kind_of, known_numbers, traced
+from dmljax.onnx.values.symbols import Symbols, choice_of_sizes, has_counts, kind_of, known_numbers, trace_symbols
 from dmljax.onnx.values.types import Array, DType, Elements, Results, Tensor, Value
 from dmljax.text import reason_of
 from dmljax.types import x64_enabled
@@ -54,7 +54,7 @@ def weights_of_types(types: Mapping[DType, DType]) -> Iterator[None]:
         _GIVEN_TYPES.reset(token)
 
 
-class Program:
+class Interpreter:
     """Runs graphs whose operators all have handlers, under one choice of bounds.
 
     `leading` are the names of values that sizes may depend on.
@@ -68,9 +68,11 @@ class Program:
         self.leading = leading
         self.left_open: dict[str, Problem] = {}  # comparisons of symbols that the exported program must decide
         self._images: dict[OnnxGraph, frozenset[str]] = {}
-        self._found: dict[Hashable, Any] = {}  # results of functions of values that are computed from known numbers
+        self._evaluations: dict[
+            Hashable, Any
+        ] = {}  # results of functions of values that are computed from known numbers
 
-    def traced(self, graph: OnnxGraph) -> AbstractContextManager[None]:
+    def trace_context(self, graph: OnnxGraph) -> AbstractContextManager[None]:
         """A context for tracing nodes that are compiled together."""
         return network_of(layers_of(graph))
 
@@ -122,17 +124,17 @@ class Program:
             run = functools.partial(self._run_subgraph, node, values)
             known = functools.partial(_known_of, next(filter(None, node.outputs), ""))
             key: Any = values.get(KEY)
-            evaluated = functools.partial(self._evaluated, values)
-            arguments["call"] = Call(node, run, known, evaluated, self._bound_of(node), key)
+            evaluated = functools.partial(self._evaluate, values)
+            arguments["call"] = NodeCall(node, run, known, evaluated, self._bound_of(node), key)
         with jax.named_scope(f"[{node.label}]"), jax.named_scope(node.operator):
             is_of_images = handler.is_elementwise and are_channels_last()
             is_of_images = is_of_images and not self._images_of(graph).isdisjoint(node.inputs)
             try:
-                results = self._folded(handler, inputs, arguments)
+                results = self._fold(handler, inputs, arguments)
                 if results is None and any(name in self.leading for name in node.outputs):
-                    results = _computed_now(handler, node, inputs, arguments)
+                    results = _compute_now(handler, node, inputs, arguments)
                 if results is None:
-                    results = _computed(handler, node, inputs, arguments, is_of_images)
+                    results = _compute(handler, node, inputs, arguments, is_of_images)
             except DmlError as error:
                 choice = choice_of_sizes(inputs)
                 error.args = (*error.args, *([choice] if choice else ()))
@@ -144,7 +146,7 @@ class Program:
             return self.maximum_sizes
         return next((self.maximum_sizes[name] for name in node.outputs if name in self.maximum_sizes), None)
 
-    def _folded(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
+    def _fold(self, handler: Handler, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
         """Computes a handler's result from known values; None if they must be traced, as some symbols must."""
         if handler.fold is None or not all(map(is_foldable, inputs)):
             return None
@@ -158,7 +160,7 @@ class Program:
             except (ArithmeticError, TypeError, UndecidedCount):
                 return None
             except Undecided as error:
-                problem = undecided(error)
+                problem = explain_undecided(error)
                 self.left_open[problem.rule] = problem
                 return None
 
@@ -173,19 +175,19 @@ class Program:
             return None
         return tuple(map(known, results))
 
-    def _evaluated(self, values: Mapping[str, Value], graph: OnnxGraph, function: Callable[[Elements], T]) -> T | None:
+    def _evaluate(self, values: Mapping[str, Value], graph: OnnxGraph, function: Callable[[Elements], T]) -> T | None:
         """Applies a function to the output of a graph that reads only known numbers; None if it reads anything else."""
         known = {name: values[name] for name in sorted(graph.free_names)}
         if not all(is_known(value) and not _has_objects(value) for value in known.values()):
             return None
         arrays = map(np.asarray, known.values())
         key = (graph, function, *((array.dtype, array.shape, sha256(array.tobytes()).digest()) for array in arrays))
-        if key not in self._found:
+        if key not in self._evaluations:
             with jax.ensure_compile_time_eval():
                 output = jax.jit(lambda: as_array(*self.run(graph, (), known)))()
-            self._found[key] = function(np.asarray(output))
-        found: T | None = self._found[key]
-        return found
+            self._evaluations[key] = function(np.asarray(output))
+        result: T | None = self._evaluations[key]
+        return result
 
     def _run_subgraph(
         self,
@@ -212,37 +214,37 @@ def _require_possible_sizes(values: Iterable[Value]) -> None:
 
 
 def _require_fitting(handler: Handler, node: Node, inputs: Sequence[Value]) -> None:
-    """Refuses missing inputs, inputs with the wrong number of dimensions, and attributes of the wrong kind."""
-    found = handler.attribute_problems(node.attributes)  # a function may have bound them since loading
+    """Raises if inputs are missing or have a wrong number of dimensions, or if attributes have a wrong type."""
+    problems = handler.attribute_problems(node.attributes)  # a function may have bound them since loading
     # An empty optional counts as an absent input, unless the handler takes values as they come.
     absent = handler.absent(
         [() if value is None and handler.input(i).is_kept else value for i, value in enumerate(inputs)]
     )
-    found += [] if absent is None else [absent]
+    problems += [] if absent is None else [absent]
     for i, value in enumerate(inputs):
         demand = handler.input(i).demand
         rule = None if value is None or demand is None else demand.broken_rule(value)
         if rule is not None:
-            found.append(Problem(node.inputs[i], rule, getattr(value, "shape", "a sequence")))
-    if found:
-        raise InvalidDesc(*found)
+            problems.append(Problem(node.inputs[i], rule, getattr(value, "shape", "a sequence")))
+    if problems:
+        raise InvalidDesc(*problems)
 
 
-def _computed(
+def _compute(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
     """Calls a handler's function, by the rule of its operator if sizes depend on values."""
     uses = [handler.input(i).use for i in range(len(inputs))]
     are_sizes = [use in (Use.KNOWN, Use.PASSED) and has_counts(value) for use, value in zip(uses, inputs, strict=True)]
     inputs = [
-        traced(value) if has_counts(value) and not is_size else value
+        trace_symbols(value) if has_counts(value) and not is_size else value
         for value, is_size in zip(inputs, are_sizes, strict=True)
     ]
     if not any(are_sizes) and not any(map(is_padded, inputs)):
-        return _traced(handler, node, inputs, arguments, is_of_images)
+        return _trace(handler, node, inputs, arguments, is_of_images)
 
     def compute(values: Sequence[Value], changed: Mapping[str, Any]) -> Results:
-        return _traced(handler, node, values, {**arguments, **changed}, False)
+        return _trace(handler, node, values, {**arguments, **changed}, False)
 
     rule = REGISTRY.rule(node, handler)
     if rule is not None:
@@ -256,7 +258,7 @@ def _computed(
     raise NotKnown(Problem(node.inputs[refused[0]], rule_broken, remedy=OUTSIDE))
 
 
-def _computed_now(handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
+def _compute_now(handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any]) -> Results:
     """Computes a handler's results now if it has no fold, all inputs are known numbers, and the results are few.
 
     They keep ONNX's 64-bit types, because they may be sizes. More than `MAX_FOLDED` are data, which would become
@@ -266,7 +268,7 @@ def _computed_now(handler: Handler, node: Node, inputs: Sequence[Value], argumen
         return None
 
     def run() -> Results:
-        return _traced(handler, node, inputs, arguments, False)
+        return _trace(handler, node, inputs, arguments, False)
 
     with jax.ensure_compile_time_eval(), jax.enable_x64(True), unrecorded_calls():
         if sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(run))) > MAX_FOLDED:
@@ -275,12 +277,12 @@ def _computed_now(handler: Handler, node: Node, inputs: Sequence[Value], argumen
     return results
 
 
-def _traced(
+def _trace(
     handler: Handler, node: Node, inputs: Sequence[Value], arguments: Mapping[str, Any], is_of_images: bool
 ) -> Results:
     """Calls a handler's function with arrays."""
-    taken = [_taken(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
-    taken = _in_call_types(taken)
+    taken = [_take_input(handler.input(i).use, node.inputs[i], value) for i, value in enumerate(inputs)]
+    taken = _convert_to_call_types(taken)
     with _refusals_of(_JAX):
         if is_of_images:
             results: Results = of_images(handler.function, taken, arguments)
@@ -288,7 +290,7 @@ def _traced(
         return handler.function(*taken, **arguments)
 
 
-def _taken(use: Use, name: str, value: Value) -> Value:
+def _take_input(use: Use, name: str, value: Value) -> Value:
     """Converts an input to the form that a handler takes."""
     if use is Use.KNOWN and value is not None:
         return as_known(name, value)
@@ -298,17 +300,17 @@ def _taken(use: Use, name: str, value: Value) -> Value:
         return as_array(value)
 
 
-def _in_call_types(inputs: Sequence[Value]) -> list[Value]:
+def _convert_to_call_types(inputs: Sequence[Value]) -> list[Value]:
     """Converts inputs from the file's type if other inputs have the type of the weights."""
-    found = {value.dtype for value in inputs if isinstance(value, jax.Array)}
-    types = {own: new for own, new in (_GIVEN_TYPES.get() or {}).items() if new in found}
+    array_types = {value.dtype for value in inputs if isinstance(value, jax.Array)}
+    types = {file_type: new for file_type, new in (_GIVEN_TYPES.get() or {}).items() if new in array_types}
 
-    def converted(value: Value) -> Value:
+    def convert(value: Value) -> Value:
         if isinstance(value, jax.Array) and value.dtype in types:
             return value.astype(types[value.dtype])
         return value
 
-    return [converted(value) for value in inputs] if types else [*inputs]
+    return [convert(value) for value in inputs] if types else [*inputs]
 
 
 # The packages whose errors about a user's values we translate, for calls of NumPy and of JAX
@@ -324,7 +326,7 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
     except DmlError:
         raise
     except Undecided as error:
-        raise Unsupported(undecided(error)) from None
+        raise Unsupported(explain_undecided(error)) from None
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -333,7 +335,7 @@ def _refusals_of(packages: Collection[str]) -> Iterator[None]:
         if _raising_package(error) not in packages:
             raise
         if "_DimExpr" in str(error):  # JAX's class for open sizes
-            raise Unsupported(undecided(error)) from None
+            raise Unsupported(explain_undecided(error)) from None
         raise InvalidDesc(
             Problem((), f"cannot compute with these inputs and attributes: {reason_of(error)}")
         ) from error
@@ -382,7 +384,7 @@ def _known_of(output: str, name: str, value: Value, at_most: int) -> Elements:
 
 
 def as_array(value: Value) -> Array:
-    """A value as a JAX array; refuses integers beyond 32 bits unless JAX has 64-bit types enabled."""
+    """Converts a value to a JAX array; raises if integers need 64 bits and JAX's 64-bit types are disabled."""
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, list):
@@ -390,7 +392,7 @@ def as_array(value: Value) -> Array:
     if isinstance(value, Padded):
         raise NotKnown(Problem((), "must not have a size that depends on values", remedy=OUTSIDE))
     if isinstance(value, Symbols):
-        return traced(value)
+        return trace_symbols(value)
     value = np.asarray(value)
     if value.dtype == object:
         raise Unsupported(Problem((), "must be numbers: JAX has no strings", "strings"))
@@ -407,7 +409,7 @@ def as_array(value: Value) -> Array:
     return jnp.asarray(value)
 
 
-def promoted(first: DTypeLike, second: DTypeLike) -> DType:
+def promote(first: DTypeLike, second: DTypeLike) -> DType:
     """The type that holds the values of both types, even if JAX's type promotion is strict."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(first, second))

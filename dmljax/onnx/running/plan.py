@@ -15,7 +15,7 @@ from dmljax.onnx.graph.file import OnnxGraph, names_read
 from dmljax.onnx.rewrites.scanned_layers import with_scanned_layers
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
-from dmljax.onnx.running.interpreter import KEY, Program, as_array, is_known, weights_of_types
+from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, weights_of_types
 from dmljax.onnx.running.static_part import KeyedArray, StaticPart
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded, is_padded_array
@@ -26,7 +26,7 @@ from dmljax.types import FLOATS
 MAX_INLINED = 2**24  # bytes of folded weights up to which they become constants of the compiled programs
 
 
-class Way(Enum):
+class PlanMode(Enum):
     """The ways to compute a model, from the fastest to the most general."""
 
     BY_PLACE = auto()  # one program that takes an array per input and checks them while tracing
@@ -34,7 +34,7 @@ class Way(Enum):
     IN_PARTS = auto()  # a program for the nodes whose sizes do not depend on computed values
 
 
-class _Own(NamedTuple):
+class _FoldedWeights(NamedTuple):
     """Everything computed from the weights a model was loaded with."""
 
     graph: OnnxGraph  # the remaining nodes
@@ -49,13 +49,13 @@ class CallWeights(NamedTuple):
 
     weights: Mapping[str, Array]
     arguments: Mapping[str, Array]
-    is_of_own: bool
+    uses_loaded: bool
 
     def with_key(self, key: Array | None) -> "CallWeights":
         """Adds the call's random key."""
         if key is None:
             return self
-        return CallWeights({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.is_of_own)
+        return CallWeights({**self.weights, KEY: key}, {**self.arguments, KEY: key}, self.uses_loaded)
 
 
 class Plan:
@@ -70,7 +70,7 @@ class Plan:
 
     def __init__(
         self,
-        program: Program,
+        interpreter: Interpreter,
         graph: OnnxGraph,
         joined: OnnxGraph,
         inputs: Inputs,
@@ -81,20 +81,20 @@ class Plan:
         *,
         scan_layers: bool = False,
     ) -> None:
-        self.program, self.graph, self.constants = program, graph, constants
+        self.interpreter, self.graph, self.constants = interpreter, graph, constants
         self.joined, self.scan_layers = joined, scan_layers
         self._inputs = inputs
         self._deciding = deciding
         self._loaded = weights
         self.types = types
-        self.running = with_scanned_layers(joined, types, constants, program.find) if scan_layers else joined
+        self.running = with_scanned_layers(joined, types, constants, interpreter.find) if scan_layers else joined
         self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Program(program.find, {}, program.leading), self.running)
+        self._static_part = StaticPart(Interpreter(interpreter.find, {}, interpreter.leading), self.running)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
         is_by_place = not any(tensor.name in deciding or tensor.kind != "tensor" for tensor in inputs.needed)
-        self._way = Way.BY_PLACE if inputs.needed and is_by_place else Way.BY_VALUES
+        self._mode = PlanMode.BY_PLACE if inputs.needed and is_by_place else PlanMode.BY_VALUES
 
     def with_graphs(
         self, graph: OnnxGraph, joined: OnnxGraph, types: Mapping[str, jax.ShapeDtypeStruct] | None = None
@@ -102,81 +102,83 @@ class Plan:
         """A plan for graphs derived from this plan's, with other inputs and weights; callers pass all weights."""
         added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
         needed, defaults = (
-            tuple(tensor for tensor in own if tensor.name in joined.input_names)
-            for own in (self._inputs.needed, self._inputs.defaults)
+            tuple(tensor for tensor in tensors if tensor.name in joined.input_names)
+            for tensors in (self._inputs.needed, self._inputs.defaults)
         )
         inputs = Inputs((*needed, *added), defaults)
-        own = {**self.types, **(types or {})}
+        all_types = {**self.types, **(types or {})}
         constants, deciding = self.constants, self._deciding
-        return Plan(self.program, graph, joined, inputs, constants, deciding, {}, own, scan_layers=self.scan_layers)
+        return Plan(
+            self.interpreter, graph, joined, inputs, constants, deciding, {}, all_types, scan_layers=self.scan_layers
+        )
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
-        if self._way is not Way.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
+        if self._mode is not PlanMode.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
             return NotImplemented
         call = self.call_weights(weights).with_key(key)
         try:
-            results = self._by_place(call.is_of_own, call.arguments, *inputs)
-            return without_sizes(results) if self.program.maximum_sizes else results
+            results = self._by_place(call.uses_loaded, call.arguments, *inputs)
+            return without_sizes(results) if self.interpreter.maximum_sizes else results
         except NotKnown:
             if all(
                 map(is_known, (*inputs, *call.arguments.values()))
             ):  # for symbolic inputs, other sizes may still work
-                self._way = Way.IN_PARTS
+                self._mode = PlanMode.IN_PARTS
             return NotImplemented
 
     def run(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Computes the results from any inputs."""
-        return without_sizes(unpacked(self.run_with_sizes(call, inputs, named)))
+        return without_sizes(unpack(self.run_with_sizes(call, inputs, named)))
 
     def run_with_sizes(self, call: CallWeights, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Value]:
         """Computes each result, with its true sizes if values decide them."""
         try:
-            return self._results(call, self._inputs.bound(inputs, named, self._other_floats(call)))
+            return self._results(call, self._inputs.bind(inputs, named, self._other_floats(call)))
         except NotKnown as error:
             types = (*self._inputs.needed, *self._inputs.defaults)
             names = [tensor.name for tensor in types if tensor.name in self._deciding]
             if names:
                 error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
-            error.args = (*error.args, *self.program.left_open.values())
+            error.args = (*error.args, *self.interpreter.left_open.values())
             raise
 
     # Weights
 
     def _other_floats(self, call: CallWeights) -> frozenset[DType]:
         """The float types of weights that differ from the file's."""
-        if call.is_of_own:
+        if call.uses_loaded:
             return frozenset()
         types = {(weight.dtype, self.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
-        return frozenset(dtype for dtype, own in types if dtype != own and own in FLOATS)
+        return frozenset(dtype for dtype, file_type in types if dtype != file_type and file_type in FLOATS)
 
     @functools.cached_property
-    def _own(self) -> _Own:
+    def _folded(self) -> _FoldedWeights:
         defaults = {tensor.name for tensor in self._inputs.defaults}
         constants = {name: value for name, value in self.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.program, self.running, constants, self._loaded)
+            folded = fold(self.interpreter, self.running, constants, self._loaded)
         loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
         values = {**{name: value for name, value in loaded.items() if name in read}, **folded.values}
         if sum(array.nbytes for array in values.values()) <= MAX_INLINED:
-            return _Own(folded.graph, loaded, values, {}, frozenset(read))
-        return _Own(folded.graph, folded.sources, {}, folded.values, frozenset(read))
+            return _FoldedWeights(folded.graph, loaded, values, {}, frozenset(read))
+        return _FoldedWeights(folded.graph, folded.sources, {}, folded.values, frozenset(read))
 
     def call_weights(self, weights: Mapping[str, Array]) -> CallWeights:
         """The weights of a call; the user may have replaced some."""
         last = self._last
         if last is not None and _are_same(weights, last.weights):
             return last
-        own, weights = self._own, dict(weights)
-        is_same = all(weights.get(name) is weight for name, weight in own.sources.items())
-        if not is_same or not (own.constants or own.values):
+        folded, weights = self._folded, dict(weights)
+        is_same = all(weights.get(name) is weight for name, weight in folded.sources.items())
+        if not is_same or not (folded.constants or folded.values):
             self._last = CallWeights(weights, weights, False)
-        elif own.constants:
+        elif folded.constants:
             self._last = CallWeights(weights, {}, True)
         else:
-            kept = {name: weight for name, weight in weights.items() if name in own.read}
-            self._last = CallWeights(weights, {**kept, **own.values}, True)
+            kept = {name: weight for name, weight in weights.items() if name in folded.read}
+            self._last = CallWeights(weights, {**kept, **folded.values}, True)
         return self._last
 
     # Ways
@@ -190,40 +192,40 @@ class Plan:
             else:
                 arrays[name] = _as_arrays(name, value)
         is_concrete = all(map(is_known, jax.tree.leaves((arrays, call.arguments))))
-        if self._way is not Way.IN_PARTS or not is_concrete:
+        if self._mode is not PlanMode.IN_PARTS or not is_concrete:
             try:
-                if self._way is Way.BY_PLACE and [*arrays] == [tensor.name for tensor in self._inputs.needed]:
-                    results = self._by_place(call.is_of_own, call.arguments, *arrays.values())
+                if self._mode is PlanMode.BY_PLACE and [*arrays] == [tensor.name for tensor in self._inputs.needed]:
+                    results = self._by_place(call.uses_loaded, call.arguments, *arrays.values())
                     return (results,) if len(self.graph.outputs) == 1 else results
                 key = tuple(KeyedArray(name, value) for name, value in known.items())
-                values: Sequence[Value] = self._by_values(call.is_of_own, key, call.arguments, arrays)
+                values: Sequence[Value] = self._by_values(call.uses_loaded, key, call.arguments, arrays)
                 return values
             except NotKnown:
                 if not is_concrete:
                     raise
-                self._way = Way.IN_PARTS
+                self._mode = PlanMode.IN_PARTS
         fixed = (self.constants.keys() | call.weights.keys()) - inputs.keys()
         weights = {name: as_array(value) for name, value in call.weights.items()}
         with weights_of_types(self._call_types(weights)):
             return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
 
-    def _run_by_place(self, is_of_own: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
+    def _run_by_place(self, uses_loaded: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
-            floats = self._other_floats(CallWeights(arguments, arguments, is_of_own))
-            return unpacked(self._run(is_of_own, (), arguments, self._inputs.bound(inputs, {}, floats)))
+            floats = self._other_floats(CallWeights(arguments, arguments, uses_loaded))
+            return unpack(self._run(uses_loaded, (), arguments, self._inputs.bind(inputs, {}, floats)))
 
     def _run(
         self,
-        is_of_own: bool,
+        uses_loaded: bool,
         known: tuple[KeyedArray, ...],
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._own.graph, self._own.constants) if is_of_own else (self.running, {})
+        graph, constants = (self._folded.graph, self._folded.constants) if uses_loaded else (self.running, {})
         values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
-        self.program.left_open.clear()
-        with self.program.traced(graph), weights_of_types(self._call_types(arguments)):
-            results = self._outputs(self.program.run_nodes(graph, values))
+        self.interpreter.left_open.clear()
+        with self.interpreter.trace_context(graph), weights_of_types(self._call_types(arguments)):
+            results = self._outputs(self.interpreter.run_nodes(graph, values))
         for name, result in zip(self.graph.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
@@ -232,10 +234,10 @@ class Plan:
     def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to the types of a call's weights, where they differ."""
         types: dict[DType, DType] = {}
-        for name, own in ((name, kind.dtype) for name, kind in self.types.items()):
-            dtype = weights[name].dtype if name in weights else own
-            if dtype != own and {dtype, own} <= FLOATS and types.setdefault(own, dtype) != dtype:
-                rule = f"must be of {own}, or of {types[own]} as others are"
+        for name, file_type in ((name, struct.dtype) for name, struct in self.types.items()):
+            dtype = weights[name].dtype if name in weights else file_type
+            if dtype != file_type and {dtype, file_type} <= FLOATS and types.setdefault(file_type, dtype) != dtype:
+                rule = f"must be of {file_type}, or of {types[file_type]} as others are"
                 raise InvalidType(Problem(("weights", name), rule, dtype))
         return types
 
@@ -248,7 +250,7 @@ def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
     return len(some) == len(others) and all(map(operator.is_, map(some.get, others), others.values()))
 
 
-def unpacked(results: Sequence[Value]) -> Any:
+def unpack(results: Sequence[Value]) -> Any:
     """The only result, or a tuple of several."""
     return results[0] if len(results) == 1 else tuple(results)
 

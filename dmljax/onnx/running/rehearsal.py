@@ -8,7 +8,7 @@ import numpy as np
 
 from dmljax.errors import DmlError, Problem, Unsupported
 from dmljax.onnx.graph.file import Node, OnnxGraph, names_read
-from dmljax.onnx.running.interpreter import KEY, Program
+from dmljax.onnx.running.interpreter import KEY, Interpreter
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Value
 
@@ -23,19 +23,21 @@ class Rehearsal(NamedTuple):
     errors: Mapping[Node, DmlError]
 
 
-def rehearsed(program: Program, graph: OnnxGraph, known: Mapping[str, Value], types: Mapping[str, Any]) -> Rehearsal:
+def rehearse(
+    interpreter: Interpreter, graph: OnnxGraph, known: Mapping[str, Value], types: Mapping[str, Any]
+) -> Rehearsal:
     """Rehearses a graph for known values, and for others of these types."""
     shapes: dict[str, tuple[int, ...]] = {}
     errors: dict[Node, DmlError] = {}
 
     def run(arrays: Mapping[str, Any]) -> None:
         values: dict[str, Value] = {**known, **arrays, KEY: jax.random.key(0)}
-        with program.traced(graph):
+        with interpreter.trace_context(graph):
             for index, node in enumerate(graph.nodes):
                 if not values.keys() >= {*names_read(node)}:
                     continue
                 try:
-                    program.run_node(graph, index, values)
+                    interpreter.run_node(graph, index, values)
                 except NotKnown:  # a call may have the missing values
                     continue
                 except DmlError as error:

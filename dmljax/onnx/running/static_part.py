@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from dmljax.onnx.graph.file import OnnxGraph, names_read
-from dmljax.onnx.running.interpreter import Program
+from dmljax.onnx.running.interpreter import Interpreter
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Elements, Value
 
@@ -45,8 +45,8 @@ class _Part:
 class StaticPart:
     """The part of a graph whose sizes do not depend on values, compiled for each set of shapes and known values."""
 
-    def __init__(self, program: Program, graph: OnnxGraph) -> None:
-        self._program, self._graph = program, graph
+    def __init__(self, interpreter: Interpreter, graph: OnnxGraph) -> None:
+        self._interpreter, self._graph = interpreter, graph
         self._kept: dict[Hashable, _Part] = {}
 
     def run(self, values: dict[str, Value], fixed: Collection[str]) -> list[Value]:
@@ -58,16 +58,16 @@ class StaticPart:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
             known = {name: value for name, value in values.items() if name not in arrays}
-            part = self._kept[key] = self._compiled(known)
+            part = self._kept[key] = self._compile(known)
         values |= part.compiled(arrays)
         values |= part.known
         for index in range(len(self._graph.nodes)):
             if index not in part.nodes:
-                self._program.run_node(self._graph, index, values)
-            self._program.forget(self._graph, index, values)
-        return self._program.outputs(self._graph, values)
+                self._interpreter.run_node(self._graph, index, values)
+            self._interpreter.forget(self._graph, index, values)
+        return self._interpreter.outputs(self._graph, values)
 
-    def _compiled(self, known: Mapping[str, Value]) -> _Part:
+    def _compile(self, known: Mapping[str, Value]) -> _Part:
         nodes = self._graph.nodes
 
         def compute(arrays: dict[str, Value]) -> dict[str, Value]:
@@ -76,8 +76,8 @@ class StaticPart:
             for index, node in enumerate(nodes):
                 if all(name in values for name in names_read(node)):
                     try:
-                        with self._program.traced(self._graph):
-                            self._program.run_node(self._graph, index, values)
+                        with self._interpreter.trace_context(self._graph):
+                            self._interpreter.run_node(self._graph, index, values)
                         part.nodes.add(index)
                     except NotKnown:
                         pass

@@ -21,19 +21,19 @@ from dmljax.graphs.graph import Graph
 from dmljax.graphs.to_graph.builder import NoOperator, unused
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.graphs.to_graph.views import View
-from dmljax.onnx.graph.cutting import advice, alive
+from dmljax.onnx.graph.cutting import advise_cut, live_nodes
 from dmljax.onnx.graph.file import Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.handlers.refusals import told_by_operator
+from dmljax.onnx.handlers.refusals import merge_by_operator
 from dmljax.onnx.handlers.registry import KeyNeeded
-from dmljax.onnx.running.interpreter import Program, as_array
+from dmljax.onnx.running.interpreter import Interpreter, as_array
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded
-from dmljax.onnx.values.symbols import has_counts, traced
+from dmljax.onnx.values.symbols import has_counts, trace_symbols
 from dmljax.text import did_you_mean, join_sizes, show
 
 
 def directml_graph(
-    program: Program,
+    interpreter: Interpreter,
     model: OnnxGraph,
     inputs: Sequence[TensorType],
     defaults: Sequence[TensorType],
@@ -50,7 +50,7 @@ def directml_graph(
     made = {name for node in model.nodes for name in node.outputs if name}
     cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
     names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
-    nodes = alive(model.nodes, names, cuts)
+    nodes = live_nodes(model.nodes, names, cuts)
     needed = {*names, *(name for node in nodes for name in names_read(node))}
     if outputs is None and not cuts:
         needed |= {tensor.name for tensor in (*inputs, *defaults)}
@@ -63,16 +63,16 @@ def directml_graph(
     for name, value in constants.items():
         if name not in structs:
             values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
-    tracer = _Tracer(program, builder)
+    tracer = _Tracer(interpreter, builder)
     part = OnnxGraph(nodes, model.inputs, tuple(TensorType(name, None, None) for name in names))
     try:
         results = tracer.run_nodes(part, values)
     except DmlError as error:
-        raise type(error)(*told_by_operator([*builder.problems, *error.problems])) from None
+        raise type(error)(*merge_by_operator([*builder.problems, *error.problems])) from None
     sources = builder.outputs(dict(zip(names, results, strict=True)))
     if builder.problems:
-        remedy = advice(nodes, names, tracer.refused, tracer.made)
-        problems = told_by_operator(builder.problems)[:100]
+        remedy = advise_cut(nodes, names, tracer.refused, tracer.made)
+        problems = merge_by_operator(builder.problems)[:100]
         raise Unsupported(*problems, *([] if remedy is None else [Problem((), remedy)]))
     return builder.graph(sources)
 
@@ -102,8 +102,8 @@ def _input_structs(
     inputs = [*inputs, *(tensor for tensor in defaults if tensor.name in shapes)]
     for name in shapes:
         if name not in names:
-            found = show(name) + did_you_mean(name, names)
-            raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", found))
+            given = show(name) + did_you_mean(name, names)
+            raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", given))
     known: dict[str, int] = {}
     for tensor in inputs:
         if tensor.name in shapes:
@@ -144,11 +144,11 @@ def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> 
 _UNKNOWN = object()  # a result of a node that cannot be traced
 
 
-class _Tracer(Program):
+class _Tracer(Interpreter):
     """Runs the nodes of a model on views instead of arrays, each in its own trace."""
 
-    def __init__(self, program: Program, builder: "_ModelGraph") -> None:
-        super().__init__(program.find, program.maximum_sizes, program.leading)
+    def __init__(self, interpreter: Interpreter, builder: "_ModelGraph") -> None:
+        super().__init__(interpreter.find, interpreter.maximum_sizes, interpreter.leading)
         self.builder = builder
         self.is_tracing = False
         self.refused: list[Node] = []
@@ -175,14 +175,14 @@ class _Tracer(Program):
         if self.is_tracing:  # in a subgraph or a function
             return super()._results(graph, node, values)
         try:
-            return self._traced(graph, node, values)
+            return self._trace(graph, node, values)
         except NotKnown:
             known = {name: self.builder.known(values[name]) for name in names_read(node)}
             if all(known[name] is values[name] for name in known):
                 raise
-            return self._traced(graph, node, {**values, **known})
+            return self._trace(graph, node, {**values, **known})
 
-    def _traced(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _trace(self, graph: OnnxGraph, node: Node, values: Mapping[str, Any]) -> Sequence[Any]:
         leaves, tree = jax.tree.flatten({name: values[name] for name in names_read(node)})
         views = [leaf for leaf in leaves if isinstance(leaf, View)]
         returned: Any = None
@@ -193,12 +193,12 @@ class _Tracer(Program):
             read = jax.tree.unflatten(tree, [next(remaining) if isinstance(leaf, View) else leaf for leaf in leaves])
             results = super(_Tracer, self)._results(graph, node, {**values, **read})
             wanted = [result if name else None for name, result in zip(node.outputs, results, strict=False)]
-            returned = jax.tree.flatten([traced(value) if has_counts(value) else value for value in wanted])
+            returned = jax.tree.flatten([trace_symbols(value) if has_counts(value) else value for value in wanted])
             return [leaf for leaf in returned[0] if isinstance(leaf, jax.Array)]
 
         self.is_tracing = True
         try:
-            made = iter(self._converted(node.place, function, views))
+            made = iter(self._convert(node.place, function, views))
         except KeyNeeded:
             rule = "no DirectML graph, because DirectML and jax.random draw different numbers"
             raise Unsupported(
@@ -213,20 +213,20 @@ class _Tracer(Program):
     def outputs(self, graph: OnnxGraph, values: Mapping[str, Any]) -> list[Any]:
         """The outputs, with their padding filled."""
         results = zip(graph.output_names, super().outputs(graph, values), strict=True)
-        return [self._filled(name, value) if isinstance(value, Padded) else value for name, value in results]
+        return [self._fill(name, value) if isinstance(value, Padded) else value for name, value in results]
 
-    def _filled(self, name: str, value: Padded) -> View:
+    def _fill(self, name: str, value: Padded) -> View:
         views, tree = jax.tree.flatten(value)
-        (filled,) = self._converted(
+        (filled,) = self._convert(
             ("outputs", name), lambda *arrays: [jax.tree.unflatten(tree, arrays).filled(value.fill)], views
         )
         return filled
 
-    def _converted(self, place: Path, function: Callable[..., Any], views: Sequence[View]) -> Sequence[View]:
+    def _convert(self, place: Path, function: Callable[..., Any], views: Sequence[View]) -> Sequence[View]:
         """The results of a function of arrays, as nodes of the graph."""
         with recorded_calls() as calls:
             closed = jax.make_jaxpr(function)(*(view.struct for view in views))
-        return self.builder.converted(place, closed, calls, views)
+        return self.builder.convert(place, closed, calls, views)
 
 
 class _ModelGraph(Converter):
@@ -243,8 +243,8 @@ class _ModelGraph(Converter):
         part.keep([value.source])
         if not part.nodes or not all(source in self.constants for source in _origins(part)):
             return value
-        part.constants = {name: _stored(array) for name, array in part.constants.items()}
-        result = lower(part.finished({"known": value.source}))()
+        part.constants = {name: _store(array) for name, array in part.constants.items()}
+        result = lower(part.finish({"known": value.source}))()
         return self.value(replace(value, source=self.local_constant(result).source))
 
     def outputs(self, results: Mapping[str, Any]) -> dict[str, str]:
@@ -260,8 +260,8 @@ class _ModelGraph(Converter):
 
     def graph(self, outputs: Mapping[str, str]) -> Graph:
         self.keep(outputs.values())
-        self.constants = {name: _stored(value) for name, value in self.constants.items()}
-        return self.finished(outputs)
+        self.constants = {name: _store(value) for name, value in self.constants.items()}
+        return self.finish(outputs)
 
     def _output(self, name: str, result: Any) -> str:
         """The source of an output: a node's output with its type and sizes, because files have no views."""
@@ -273,8 +273,8 @@ class _ModelGraph(Converter):
             raise NoOperator("must be a tensor of numbers", type(result).__name__)
         self.name = name
         key, _, field = result.source.rpartition(".")
-        own = self.nodes[key].tensors(is_input=False).get(field) if key in self.nodes else None
-        return result.source if result.desc == own or not result.source else self.packed(result).source
+        desc = self.nodes[key].tensors(is_input=False).get(field) if key in self.nodes else None
+        return result.source if result.desc == desc or not result.source else self.pack(result).source
 
 
 def _origins(part: Assembly) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _origins(part: Assembly) -> Iterator[str]:
     return (source for source in part.edges.values() if source.rpartition(".")[0] not in part.nodes)
 
 
-def _stored(value: Any) -> Any:
+def _store(value: Any) -> Any:
     """Converts a constant to the form that a graph stores."""
     typed = value.astype(np.uint8) if value.dtype == bool else value
     return typed.reshape(value.shape or (1,))

@@ -195,11 +195,11 @@ def _quotient(dividend: Any, divisor: Any) -> Any:
     """The floor of a quotient, which the program computes; 0 if the divisor is 0."""
     number = value_of(divisor)
     bounds = (divisor.least, divisor.largest) if isinstance(divisor, Count) else (divisor, divisor)
-    own = (dividend.least, dividend.largest) if isinstance(dividend, Count) else (dividend, dividend)
+    dividends = (dividend.least, dividend.largest) if isinstance(dividend, Count) else (dividend, dividend)
     if bounds[0] < 0:
         raise _undecided(divisor if isinstance(divisor, Count) else dividend, "the sign of a divisor")
     value = jnp.asarray(value_of(dividend)) // jnp.maximum(number, 1)
-    corners = [a // max(b, 1) for a in own for b in bounds] + [0] * (bounds[0] == 0)
+    corners = [a // max(b, 1) for a in dividends for b in bounds] + [0] * (bounds[0] == 0)
     return Count.of(jnp.where(number == 0, 0, value), max(corners), min(corners))
 
 
@@ -217,21 +217,21 @@ def larger(first: Any, second: Any) -> Any:
     """The larger of two sizes."""
     if not _has_count(first, second):
         return jax.core.max_dim(first, second)
-    return _chosen(first, second, operator.ge, jnp.maximum, max)
+    return _choose(first, second, operator.ge, jnp.maximum, max)
 
 
 def smaller(first: Any, second: Any) -> Any:
     """The smaller of two sizes."""
     if not _has_count(first, second):
         return jax.core.min_dim(first, second)
-    return _chosen(first, second, operator.le, jnp.minimum, min)
+    return _choose(first, second, operator.le, jnp.minimum, min)
 
 
 def _has_count(*sizes: Any) -> bool:
     return any(isinstance(size, Count) for size in sizes)
 
 
-def _chosen(first: Any, second: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
+def _choose(first: Any, second: Any, is_first: Any, of_arrays: Callable[..., Array], of_bounds: Any) -> Any:
     try:
         return first if is_first(first, second) else second
     except UndecidedCount:

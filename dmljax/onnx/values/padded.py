@@ -106,7 +106,7 @@ class Either:
         bounds = tuple(max(map(bound_of, pair)) for pair in pairs)
         return cls(bounds, tuple(isinstance(a, int) and isinstance(b, int) and a == b for a, b in pairs))
 
-    def enlarged(self, value: Any) -> tuple[Array, Array]:
+    def enlarge(self, value: Any) -> tuple[Array, Array]:
         """An array of the largest sizes, and its true sizes."""
         array = value.array if isinstance(value, Padded) else value
         more = [(0, bound - size) for bound, size in zip(self.bounds, array.shape, strict=True)]

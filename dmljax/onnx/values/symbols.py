@@ -20,7 +20,7 @@ import numpy as np
 
 from dmljax.errors import Problem
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.foundation.open_sizes import Undecided, constrained
+from dmljax.foundation.open_sizes import Undecided, spell_constraints
 from dmljax.onnx.values.counts import Count, Subtractable, is_open, is_zero, larger, smaller, value_of
 from dmljax.onnx.values.types import Array, DType, Elements
 from dmljax.text import join_words
@@ -30,14 +30,14 @@ MAX_DENOMINATOR = 1000  # limit for a float that multiplies a symbol, so that 0.
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compared(self: Any, other: Any) -> bool:
+    def compare_numbers(self: Any, other: Any) -> bool:
         a, b, _ = _over_common_divisor(self, other)
         return compare(a, b)
 
-    return compared
+    return compare_numbers
 
 
-class Expression(Subtractable):
+class SizeExpression(Subtractable):
     """A symbol, or a number computed from symbols: a size of `jax.export`, or a count, divided by an integer.
 
     A result without such a form raises TypeError; a comparison that symbols do not decide raises `Undecided`.
@@ -60,7 +60,7 @@ class Expression(Subtractable):
         return _fraction(a * b, c * d)
 
     def __neg__(self) -> Any:
-        return Expression(-self.dividend, self.divisor)
+        return SizeExpression(-self.dividend, self.divisor)
 
     def __truediv__(self, other: Any) -> Any:
         (a, c), (b, d) = _parts(self), _parts(other)
@@ -99,7 +99,7 @@ class Expression(Subtractable):
         return -(-self // 1)
 
     def __trunc__(self) -> Any:
-        return self if self.divisor == 1 else _truncated(self, 1)
+        return self if self.divisor == 1 else _truncate_quotient(self, 1)
 
     def __int__(self) -> int:
         return int(self.dividend)  # raises Undecided
@@ -121,7 +121,7 @@ class Expression(Subtractable):
 
 def _parts(number: Any) -> tuple[Any, int]:
     """Splits a number into a size and its integer divisor."""
-    if isinstance(number, Expression):
+    if isinstance(number, SizeExpression):
         return number.dividend, number.divisor
     if isinstance(number, float | np.floating) and math.isfinite(number):
         nearest = Fraction(float(number)).limit_denominator(MAX_DENOMINATOR)
@@ -141,12 +141,12 @@ def _over_common_divisor(first: Any, second: Any) -> tuple[Any, Any, int]:
 def _fraction(dividend: Any, divisor: Any = 1) -> Any:
     whole, rest = divmod(dividend, divisor)
     if is_zero(rest):
-        return Expression(whole) if is_open(whole) else whole
+        return SizeExpression(whole) if is_open(whole) else whole
     if is_open(divisor):
         raise TypeError(f"no size divided by {divisor}")
     if not is_open(dividend):
         return dividend / divisor
-    return Expression(dividend, divisor) if divisor > 0 else Expression(-dividend, -divisor)
+    return SizeExpression(dividend, divisor) if divisor > 0 else SizeExpression(-dividend, -divisor)
 
 
 def _larger(first: Any, second: Any) -> Any:
@@ -159,7 +159,7 @@ def _smaller(first: Any, second: Any) -> Any:
     return _fraction(smaller(a, b), divisor)
 
 
-def _truncated(first: Any, second: Any) -> Any:
+def _truncate_quotient(first: Any, second: Any) -> Any:
     """The quotient truncated toward zero, as in ONNX's integer division."""
     a, b, _ = _over_common_divisor(first, second)
     if b < 0:
@@ -177,28 +177,28 @@ _CHOICE = re.compile(r"\b(min|max)\(([^(),]+), ([^(),]+)\)")
 def choice_of_sizes(inputs: Sequence[Any]) -> Problem | None:
     """The remedy for open sizes in a node's inputs that do not fit together."""
     shapes = [_sizes_in(value) for value in inputs if isinstance(value, jax.Array | Symbols)]
-    return _simplified(shapes) or _multiplied(shapes)
+    return _simplifying_constraints(shapes) or _multiples(shapes)
 
 
-def _simplified(shapes: Sequence[Sequence[Any]]) -> Problem | None:
+def _simplifying_constraints(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     """The constraints that would resolve each min or max in these shapes, which JAX cannot compare with other sizes."""
     constraints: dict[str, None] = {}
     for choice, first, second in _CHOICE.findall(", ".join(str(size) for shape in shapes for size in shape)):
         left, right = (second, first) if first.lstrip("-").isdigit() else (first, second)
         constraints[f"{left} {'<=' if choice == 'min' else '>='} {right}"] = None
     return (
-        Problem((), "sizes depend on an undecided min or max", remedy=constrained(*constraints))
+        Problem((), "sizes depend on an undecided min or max", remedy=spell_constraints(*constraints))
         if constraints
         else None
     )
 
 
-def _multiplied(shapes: Sequence[Sequence[Any]]) -> Problem | None:
+def _multiples(shapes: Sequence[Sequence[Any]]) -> Problem | None:
     """The multiples of symbols that a network can halve and double without changing sizes."""
     factors: dict[str, int] = {}
     for some, others in combinations(shapes, 2):
         for first, second in [*zip(reversed(some), reversed(others), strict=False)][::-1]:
-            for name, factor in _equalizing(first, second).items():
+            for name, factor in _equalizing_factor(first, second).items():
                 factors[name] = math.lcm(factor, factors.get(name, 1))
     if not factors:
         return None
@@ -211,13 +211,13 @@ def _multiplied(shapes: Sequence[Sequence[Any]]) -> Problem | None:
 def _sizes_in(value: Any) -> Sequence[Any]:
     """The sizes of an array, or the sizes among known numbers."""
     return (
-        [element.dividend if isinstance(element, Expression) else element for element in value.flat]
+        [element.dividend if isinstance(element, SizeExpression) else element for element in value.flat]
         if isinstance(value, Symbols)
         else value.shape
     )
 
 
-def _equalizing(first: Any, second: Any) -> dict[str, int]:
+def _equalizing_factor(first: Any, second: Any) -> dict[str, int]:
     """The least factor for the symbols of two sizes that makes the sizes equal; empty if they are, or none does."""
     if not (is_symbolic(first) and is_symbolic(second)) or not is_symbolic(first - second):
         return {}
@@ -242,32 +242,32 @@ class Symbols(np.ndarray[Any, Any]):
     def __array_finalize__(self, other: Any) -> None:
         self.kind = getattr(other, "kind", np.dtype(np.int64))
 
-    def of_kind(self, kind: DType) -> Elements:
+    def of_kind(self, dtype: DType) -> Elements:
         """Converts the numbers to another type, truncating to integers."""
-        elements = self if kind.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
-        return known_numbers(elements, kind)
+        elements = self if dtype.kind == "f" else np.array([*map(math.trunc, self.flat)], object).reshape(self.shape)
+        return known_numbers(elements, dtype)
 
 
-def known_numbers(elements: Any, kind: DType) -> Elements:
+def known_numbers(elements: Any, dtype: DType) -> Elements:
     """Builds an array of the numbers, or `Symbols` if any of them is an expression."""
     objects = np.empty(np.shape(elements), object)
     objects[...] = elements
-    if not any(isinstance(element, Expression) for element in objects.flat):
-        return objects.astype(kind)
+    if not any(isinstance(element, SizeExpression) for element in objects.flat):
+        return objects.astype(dtype)
     result = objects.view(Symbols)
-    result.kind = kind
+    result.kind = dtype
     return result
 
 
 def sizes_array(sizes: Sequence[int]) -> Elements:
     """Converts sizes to an array of integers, which may include symbols."""
-    return known_numbers([Expression(size) if is_open(size) else size for size in sizes], np.dtype(np.int64))
+    return known_numbers([SizeExpression(size) if is_open(size) else size for size in sizes], np.dtype(np.int64))
 
 
 def size_of(number: Any) -> int:
     """Converts a known number to a size: an integer, or a symbol or count, which behaves like an integer."""
     whole = math.trunc(number)
-    size: int = whole.dividend if isinstance(whole, Expression) else whole
+    size: int = whole.dividend if isinstance(whole, SizeExpression) else whole
     return size
 
 
@@ -281,15 +281,15 @@ def kind_of(value: Array | Elements) -> DType:
     return value.kind if isinstance(value, Symbols) else np.dtype(value.dtype)
 
 
-def traced(symbols: Symbols) -> Array:
+def trace_symbols(symbols: Symbols) -> Array:
     """Converts symbols to an array whose values are known when the exported program runs."""
-    kind = jax.dtypes.canonicalize_dtype(symbols.kind)
+    dtype = jax.dtypes.canonicalize_dtype(symbols.kind)
 
     def number(element: Any) -> Array:
-        if not isinstance(element, Expression):
-            return jnp.asarray(element, kind)
-        whole = jnp.asarray(value_of(element.dividend)).astype(kind)
-        return whole if element.divisor == 1 else whole / jnp.asarray(element.divisor, kind)
+        if not isinstance(element, SizeExpression):
+            return jnp.asarray(element, dtype)
+        whole = jnp.asarray(value_of(element.dividend)).astype(dtype)
+        return whole if element.divisor == 1 else whole / jnp.asarray(element.divisor, dtype)
 
     return jnp.stack([number(element) for element in symbols.flat]).reshape(symbols.shape)
 
@@ -297,13 +297,15 @@ def traced(symbols: Symbols) -> Array:
 def has_counts(value: object) -> TypeGuard["Symbols"]:
     """Whether values decide some of these numbers while the program runs."""
     return isinstance(value, Symbols) and any(
-        isinstance(element, Expression) and isinstance(element.dividend, Count) for element in value.flat
+        isinstance(element, SizeExpression) and isinstance(element.dividend, Count) for element in value.flat
     )
 
 
 # NumPy functions that compare elements, which symbols may leave undecided
 
-_LARGER, _SMALLER, truncated_quotients = (np.frompyfunc(function, 2, 1) for function in (_larger, _smaller, _truncated))
+_LARGER, _SMALLER, truncated_quotients = (
+    np.frompyfunc(function, 2, 1) for function in (_larger, _smaller, _truncate_quotient)
+)
 _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
     np.maximum: _LARGER,
     np.minimum: _SMALLER,
@@ -312,7 +314,7 @@ _OF_SYMBOLS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def computed(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
+def compute_known(function: Callable[..., Any], *inputs: Elements, **options: Any) -> Any:
     """Calls a NumPy function with known numbers, which may include symbols."""
     has_symbols = any(isinstance(array, Symbols) for array in inputs)
     return (_OF_SYMBOLS.get(function, function) if has_symbols else function)(*inputs, **options)

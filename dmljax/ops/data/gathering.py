@@ -22,11 +22,11 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.descriptors.tensor import TensorDesc
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.foundation.dimensions import at_most, index_dtype, is_symbolic, number, replaced
+from dmljax.foundation.dimensions import at_most, index_dtype, is_symbolic, number, replace_at
 from dmljax.foundation.open_sizes import equalities
-from dmljax.foundation.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned
-from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes, spelled
-from dmljax.lowerings.copies import copied
+from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, may_be_sharded
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes, spell_sizes
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.platform import choose
 from dmljax.text import join_sizes, show
 from dmljax.types import FLOAT, INDEX, UINT32, UINT32_OR_64, UP_TO_32_BIT, UP_TO_64_BIT
@@ -90,13 +90,13 @@ def _fetch_blocks(source: Array, position: Array, axis: int) -> Array:
         collapsed_slice_dims=(axis,),
         start_index_map=(axis,),
     )
-    sizes = replaced(source.shape, axis, 1)
+    sizes = replace_at(source.shape, axis, 1)
     return lax.gather(source, position[..., None], dimensions, sizes, mode=_IN_BOUNDS)
 
 
 def _fetch_elements(source: Array, position: Array, axis: int) -> Array:
     """Returns the element of `source` at each `position` along `axis`; all positions are in range."""
-    others = replaced(range(source.ndim), axis)
+    others = replace_at(range(source.ndim), axis)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(),
         collapsed_slice_dims=(axis,),
@@ -119,7 +119,7 @@ _SINCE_1_0 = dml.support(FL_1_0=dml.rows(dml.RANK_4, FLOAT, indices=UINT32)) | _
 
 
 def _gathered_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
-    return replaced(input, axis, *indices)
+    return replace_at(input, axis, *indices)
 
 
 @calls.operator_function
@@ -139,12 +139,12 @@ def gather(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array:
     axis = calls.normal_axis(axis, input)
     output_shape = _gathered_sizes(input.shape, indices.shape, axis)
     input_axes, indices_axes = dimension_axes(input), dimension_axes(indices)
-    output_axes = replaced(input_axes, axis, *indices_axes)
+    output_axes = replace_at(input_axes, axis, *indices_axes)
     operands = [(input, input_axes), (indices, indices_axes)]
-    return _fetched(_fetch_blocks, operands, axis, output_shape, output_axes)
+    return _fetch(_fetch_blocks, operands, axis, output_shape, output_axes)
 
 
-def _fetched(
+def _fetch(
     fetch: Callable[[Array, Array, int], Array],
     operands: Sequence[tuple[Array, list[MeshAxes]]],
     axis: int,
@@ -161,9 +161,9 @@ def _fetched(
 
     def at_positions(input: Array, indices: Array) -> Array:
         position = _positions(indices, size, dtype, is_clamped=True)
-        return copied(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
+        return copy_exactly(lambda inputs, position: fetch(inputs[0], position, axis), (input,), position)
 
-    return partitioned(at_positions, operands, output_axes)
+    return call_partitioned(at_positions, operands, output_axes)
 
 
 def _counted(tensor: str, count: str, *, lowest: int = 1) -> dml.Rule:
@@ -203,7 +203,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
         *_Gathering.rules,
         dml.axis_of("input"),
         _counted("indices", "index_dimensions", lowest=0),
-        *dml.inferred(
+        *dml.infer_rules(
             "OutputTensor.Sizes are InputTensor.Sizes, with the size along Axis replaced by the last IndexDimensions "
             "sizes of IndicesTensor. If these are more than DimensionCount, leading sizes of 1 of InputTensor, which "
             "lie before Axis, are cropped; if they are fewer, leading 1s are prepended."
@@ -227,7 +227,7 @@ class GatherDesc(_Gathering, function=gather, infer=_gathered_sizes):
 
 def _element_sizes(input: Sizes, indices: Sizes, axis: int) -> Sizes:
     along = indices[axis : axis + 1] or input[axis : axis + 1]
-    require_sizes("indices", indices, replaced(input, axis, *along), of=f"input except along axis {axis}")
+    require_sizes("indices", indices, replace_at(input, axis, *along), of=f"input except along axis {axis}")
     return indices
 
 
@@ -252,7 +252,7 @@ def gather_elements(input: ArrayLike, indices: ArrayLike, *, axis: int) -> Array
     sizes = _element_sizes(input.shape, indices.shape, axis)
     input_axes, indices_axes = _shared_axes(input, indices, axis)
     operands = [(input, input_axes), (indices, indices_axes)]
-    return _fetched(_fetch_elements, operands, axis, sizes, indices_axes)
+    return _fetch(_fetch_elements, operands, axis, sizes, indices_axes)
 
 
 _ALIKE_BUT_AXIS = "IndicesTensor.Sizes are InputTensor.Sizes, except along Axis."
@@ -264,7 +264,7 @@ class GatherElementsDesc(_Gathering, function=gather_elements, infer=_element_si
     rules = dml.page_rules(
         *_Gathering.rules,
         dml.axis_of("input"),
-        *dml.inferred(_ALIKE_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
+        *dml.infer_rules(_ALIKE_BUT_AXIS, "OutputTensor.Sizes are IndicesTensor.Sizes."),
     )
 
 
@@ -278,7 +278,7 @@ def _tuple_sizes(input: Sizes, indices: Sizes, batch_dimension_count: int = 0) -
     require("batch_dimension_count", 0 <= batch < lower_rank, f"must be in [0, {lower_rank})", show(batch))
     batches = input[:batch], indices[:batch]
     if batches[0] != batches[1]:
-        got = f"{spelled(batches[0])} and {spelled(batches[1])}"
+        got = f"{spell_sizes(batches[0])} and {spell_sizes(batches[1])}"
         remedy = equalities(*zip(*batches, strict=True))
         raise InvalidDesc(Problem("input", "must have the same batch sizes", got, [("indices",)], remedy=remedy))
     longest = len(input) - batch
@@ -354,13 +354,13 @@ def _gather_tuples(input: ArrayLike, indices: ArrayLike, *, batch_dimension_coun
         return lax.gather(inputs[0], position, dimensions, sizes, mode=_IN_BOUNDS)
 
     def fetch(input: Array, indices: Array) -> Array:
-        return copied(fetch_tuples, (input,), _tuples(indices, bounds, dtype, is_clamped=True))
+        return copy_exactly(fetch_tuples, (input,), _tuples(indices, bounds, dtype, is_clamped=True))
 
     batch_axes = [a or b for a, b in zip(dimension_axes(input)[:batch], dimension_axes(indices)[:batch], strict=True)]
     input_axes = batch_axes + dimension_axes(input)[batch:]
     indices_axes = batch_axes + dimension_axes(indices)[batch:]
     operands = [(input, input_axes), (indices, indices_axes)]
-    return partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
+    return call_partitioned(fetch, operands, indices_axes[:-1] + input_axes[tuple_end:])
 
 
 class _Tuples(dml.Operator):
@@ -389,7 +389,7 @@ class _GatherTuplesDesc(_Tuples, _Gathering, infer=_tuple_sizes):
     rules = dml.page_rules(
         *_Gathering.rules,
         *_Tuples.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "BatchDimensionCount, if the operator has it, is less than both counts. InputTensor and IndicesTensor have "
             "the same batch sizes. IndicesTensor holds tuples of 1 to as many coordinates as InputTensor has "
             "dimensions after the batch.",
@@ -422,7 +422,7 @@ def _scatter_arrays(input: ArrayLike, indices: ArrayLike, updates: ArrayLike) ->
     return input, indices, updates
 
 
-def _overwritten(
+def _overwrite(
     input: Array,
     updates: Array,
     position: Array,
@@ -446,7 +446,7 @@ def _overwritten(
 
     # JAX differentiates any of several updates, not the last.
     fetch_last = partial(_fetch_last, dimensions=dimensions, fetch=fetch, axis=axis)
-    return copied(move, (input, updates), position, derivative=None if winner == "only" else fetch_last)
+    return copy_exactly(move, (input, updates), position, derivative=None if winner == "only" else fetch_last)
 
 
 def _write_by_platform(
@@ -567,16 +567,16 @@ def scatter(
     input, indices, updates = _scatter_arrays(input, indices, updates)
     axis = calls.normal_axis(axis, input)
     _scattered_sizes(input.shape, indices.shape, updates.shape, axis)
-    return scattered(input, indices, updates, axis, "only" if unique_indices else "last")
+    return scatter_checked(input, indices, updates, axis, "only" if unique_indices else "last")
 
 
-def scattered(input: Array, indices: Array, updates: Array, axis: int, winner: Winner) -> Array:
+def scatter_checked(input: Array, indices: Array, updates: Array, axis: int, winner: Winner) -> Array:
     """`scatter` for arrays already checked."""
     if updates.size == 0 or input.size == 0:
         return input
     size = input.shape[axis]
     dtype = index_dtype("input", size)
-    others = replaced(range(input.ndim), axis)
+    others = replace_at(range(input.ndim), axis)
     dimensions = lax.ScatterDimensionNumbers(
         update_window_dims=(),
         inserted_window_dims=(axis,),
@@ -587,10 +587,12 @@ def scattered(input: Array, indices: Array, updates: Array, axis: int, winner: W
 
     def overwrite(input: Array, indices: Array, updates: Array) -> Array:
         position = _positions(indices, size, dtype, is_clamped=False)[..., None]
-        return _overwritten(input, updates, position, dimensions, _fetch_elements, axis, winner)
+        return _overwrite(input, updates, position, dimensions, _fetch_elements, axis, winner)
 
     input_axes, indices_axes = _shared_axes(input, indices, axis)
-    return partitioned(overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes)
+    return call_partitioned(
+        overwrite, [(input, input_axes), (indices, indices_axes), (updates, indices_axes)], input_axes
+    )
 
 
 class _Scattering(dml.Operator):
@@ -609,7 +611,7 @@ class ScatterDesc(_Scattering, function=scatter, infer=_scattered_sizes):
     rules = dml.page_rules(
         *_Scattering.rules,
         dml.axis_of("input"),
-        *dml.inferred(
+        *dml.infer_rules(
             _ALIKE_BUT_AXIS,
             "UpdatesTensor.Sizes are IndicesTensor.Sizes.",
             "OutputTensor.Sizes are InputTensor.Sizes.",
@@ -670,10 +672,10 @@ def scatter_nd(
         position = _tuples(indices.reshape(count, length), bounds, dtype, is_clamped=False)
         blocks = updates.reshape(count, *block)
         winner: Winner = "only" if unique_indices else "last"
-        return _overwritten(input, blocks, position, dimensions, _fetch_blocks, 0, winner)
+        return _overwrite(input, blocks, position, dimensions, _fetch_blocks, 0, winner)
 
     operands = [(x, dimension_axes(x)) for x in (input, indices, updates)]
-    return partitioned(overwrite, operands, dimension_axes(input))
+    return call_partitioned(overwrite, operands, dimension_axes(input))
 
 
 class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_tuple_sizes):
@@ -681,7 +683,7 @@ class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_
     rules = dml.page_rules(
         *_Scattering.rules,
         *_Tuples.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "IndicesTensor holds tuples of 1 to InputDimensionCount coordinates.",
             "UpdatesTensor.Sizes are the sizes of IndicesTensor except its last, followed by the sizes of InputTensor "
             "after the dimensions that a tuple indexes, and padded with leading 1s.",
@@ -700,7 +702,7 @@ class ScatterNdDesc(_Tuples, _Scattering, function=scatter_nd, infer=_scattered_
 
 def _reversed_sizes(input: Sizes, sequence_lengths: Sizes, axis: int) -> Sizes:
     of = f"input with size 1 along axis {axis}"
-    require_sizes("sequence_lengths", sequence_lengths, replaced(input, axis, 1), of=of)
+    require_sizes("sequence_lengths", sequence_lengths, replace_at(input, axis, 1), of=of)
     return input
 
 
@@ -734,10 +736,10 @@ def reverse_subsequences(input: ArrayLike, sequence_lengths: ArrayLike, *, axis:
         length = jnp.clip(lengths, np.zeros((), lengths.dtype), most).astype(dtype)
         place = lax.broadcasted_iota(dtype, input.shape, axis)
         position = jnp.where(place < length, length - number(1, dtype) - place, place)
-        return copied(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
+        return copy_exactly(lambda inputs, position: _fetch_elements(inputs[0], position, axis), (input,), position)
 
     input_axes, lengths_axes = _shared_axes(input, lengths, axis)
-    return partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
+    return call_partitioned(reverse, [(input, input_axes), (lengths, lengths_axes)], input_axes)
 
 
 class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer=_reversed_sizes):
@@ -755,7 +757,7 @@ class ReverseSubsequencesDesc(dml.Operator, function=reverse_subsequences, infer
         dml.same_rank("input", "output", "sequence_lengths"),
         dml.same_type("input", "output"),
         dml.axis_of("input"),
-        *dml.inferred(
+        *dml.infer_rules(
             "SequenceLengthsTensor.Sizes are InputTensor.Sizes, except that the size along Axis is 1.",
             "OutputTensor.Sizes are InputTensor.Sizes.",
         ),

@@ -21,11 +21,11 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.checks import INT_MAX, INT_MIN, UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, largest_size, number
-from dmljax.foundation.scalars import truncated
-from dmljax.foundation.sharding import partitioned
-from dmljax.foundation.sizes import led, require_dimensions
-from dmljax.lowerings.copies import copied
-from dmljax.lowerings.numbers.philox import advanced, random_words
+from dmljax.foundation.scalars import truncate
+from dmljax.foundation.sharding import call_partitioned
+from dmljax.foundation.sizes import require_dimensions, with_leading_ones
+from dmljax.lowerings.copies import copy_exactly
+from dmljax.lowerings.numbers.philox import advance, random_words
 from dmljax.types import (
     FLOAT,
     FLOATS,
@@ -129,7 +129,7 @@ def _fill_diagonals(input: Array | None, value: Array, begin: int, end: int, siz
     require("output_sizes", len(sizes) >= 2, "must have at least 2 elements", tuple(sizes))
     require_counts("output_sizes", sizes, 0)
     is_filled = _band_mask(tuple(sizes), begin, end)
-    return copied(_value_or_input, (value,) if input is None else (value, input), is_filled)
+    return copy_exactly(_value_or_input, (value,) if input is None else (value, input), is_filled)
 
 
 def _value_or_input(floats: tuple[Array, ...], is_filled: Array) -> Array:
@@ -172,7 +172,7 @@ class DiagonalMatrixDesc(dml.Operator, function=diagonal_matrix):
     def _misfits(self) -> Iterator[Problem]:
         # The page truncates 10.6 to 10. It is silent on values out of the range of the output's type, such as 300 for
         # UINT8, NaN for INT32 or 1e6 for FLOAT16: C++ leaves the results of those casts undefined, so they are refused.
-        yield from dml.refused_by(truncated, "Value", self.value, self.output.dtype)
+        yield from dml.find_refusals(truncate, "Value", self.value, self.output.dtype)
 
     rules = dml.page_rules(
         dml.Rule(
@@ -213,7 +213,7 @@ def fill_value_constant(value: calls.Number, *, output_sizes: Sequence[int], dty
     """
     require_counts("output_sizes", output_sizes, 0)
     fill = lambda values, _: jnp.broadcast_to(values[0], tuple(output_sizes))  # noqa: E731
-    return copied(fill, (calls.real_array("value", value),))
+    return copy_exactly(fill, (calls.real_array("value", value),))
 
 
 class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
@@ -234,7 +234,7 @@ class FillValueConstantDesc(dml.Operator, function=fill_value_constant):
 @calls.operator_function
 def fill_value_sequence(
     value_start: calls.Number,
-    value_delta: calls.Step,
+    value_delta: calls.StepNumber,
     *,
     output_sizes: Sequence[int],
     dtype: DTypeLike | None = None,
@@ -337,11 +337,11 @@ def random_generator(
         words = [state.reshape(6)[i] for i in range(6)]
         counter, key = words[:4], words[4:]
         blocks = jnp.asarray(number(-(-count // 4), np.uint32))
-        state = jnp.stack([*advanced(counter, blocks), *key]).reshape(state.shape)
+        state = jnp.stack([*advance(counter, blocks), *key]).reshape(state.shape)
         return random_words(counter, key, output_sizes), state
 
     replicated = [None] * len(output_sizes), [None] * state.ndim
-    return RandomGenerator(*partitioned(generate, [(state, [None] * state.ndim)], *replicated))
+    return RandomGenerator(*call_partitioned(generate, [(state, [None] * state.ndim)], *replicated))
 
 
 class RandomGeneratorDesc(dml.Operator, function=random_generator):
@@ -353,7 +353,7 @@ class RandomGeneratorDesc(dml.Operator, function=random_generator):
     rules = dml.page_rules(
         dml.Rule(
             "InputStateTensor.Sizes are 1, except for the last, which is 6.",
-            lambda desc: dml.sizes_are(desc, "input_state", led((6,), desc.input_state.rank)),
+            lambda desc: dml.sizes_are(desc, "input_state", with_leading_ones((6,), desc.input_state.rank)),
         ),
         dml.same_sizes("input_state", "output_state"),
     )

@@ -16,14 +16,14 @@ from dmljax import calls, descriptors as dml
 from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.checks import INT_MAX, integer_in, require_count
-from dmljax.foundation.dimensions import index_dtype, largest_size, number, replaced
-from dmljax.foundation.sharding import dimension_axes, dividing_axes, may_be_sharded, partitioned
+from dmljax.foundation.dimensions import index_dtype, largest_size, number, replace_at
+from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes, may_be_sharded
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_sizes
-from dmljax.lowerings.copies import copied
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.numbers.conversion import positions_as
 from dmljax.lowerings.numbers.floats import is_nonzero
 from dmljax.lowerings.platform import choose
-from dmljax.lowerings.rows.compaction import count_and_elements, count_and_elements_by_scatter, packed
+from dmljax.lowerings.rows.compaction import count_and_elements, count_and_elements_by_scatter, pack_bits
 from dmljax.text import join_sizes
 from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, FeatureLevel
 
@@ -32,9 +32,9 @@ from dmljax.types import FLOAT, INDEX, UINT32, UP_TO_32_BIT, UP_TO_64_BIT, Featu
 
 def _one_hot_sizes(indices: Sizes, values: Sizes, axis: int, depth: int) -> Sizes:
     require_count("depth", depth, 1)
-    require_sizes("indices", indices, replaced(indices, axis, 1))
+    require_sizes("indices", indices, replace_at(indices, axis, 1))
     require("values", math.prod(values) >= 2, "must have at least 2 elements", math.prod(values))
-    return replaced(indices, axis, depth)
+    return replace_at(indices, axis, depth)
 
 
 @calls.operator_function
@@ -62,9 +62,9 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
     is_new = axis == indices.ndim  # counted as in jax.nn.one_hot, which adds the axis
     place = axis if is_new else calls.normal_axis(axis, indices, "indices")
     if is_new or indices.shape[place] != 1:
-        own = next((i for i, size in enumerate(indices.shape) if size == 1), None)
-        moved = f"jnp.moveaxis(indices, {own}, {axis}) puts its axis of size 1 there"
-        remedy = f"jnp.expand_dims(indices, {axis}) adds such an axis" if own is None else moved
+        axis_of_size_1 = next((i for i, size in enumerate(indices.shape) if size == 1), None)
+        move_remedy = f"jnp.moveaxis(indices, {axis_of_size_1}, {axis}) puts its axis of size 1 there"
+        remedy = f"jnp.expand_dims(indices, {axis}) adds such an axis" if axis_of_size_1 is None else move_remedy
         raise InvalidDesc(
             Problem("indices", f"must have size 1 along axis {place}", f"shape {indices.shape}", remedy=remedy)
         )
@@ -74,8 +74,8 @@ def one_hot(indices: ArrayLike, values: ArrayLike, *, axis: int = -1, depth: cal
     # position for each element of a short axis, and took twice as long with a clamp.
     position = _position(indices, depth)
     is_hot = lax.broadcasted_iota(position.dtype, sizes, axis) == position
-    off_on = partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
-    return copied(_on_or_off, (off_on,), is_hot)
+    off_on = call_partitioned(lambda values: lax.slice(values.reshape(-1), (0,), (2,)), [(values, [])], [None])
+    return copy_exactly(_on_or_off, (off_on,), is_hot)
 
 
 def _position(indices: Array, depth: int) -> Array:
@@ -110,7 +110,7 @@ class OneHotDesc(dml.Operator, function=one_hot, infer=_one_hot_sizes):
         dml.same_rank("indices", "values", "output"),
         dml.same_type("values", "output"),
         dml.axis_of("indices"),
-        *dml.inferred(
+        *dml.infer_rules(
             "IndicesTensor.Sizes equal OutputTensor.Sizes, except that the size along Axis is 1.",
             "ValuesTensor has at least 2 elements.",
         ),
@@ -199,9 +199,9 @@ def nonzero_coordinates(
 
     def by_words(input: Array) -> tuple[Array, Array]:
         # On an explicit mesh, devices exchange only the packed words; each device then lists its own rows.
-        words = partitioned(lambda input: packed(present(input)), [(input, axes)], [None])
+        words = call_partitioned(lambda input: pack_bits(present(input)), [(input, axes)], [None])
         list_rows = lambda words: rows(*count_and_elements(words, size, shape))  # noqa: E731
-        return partitioned(list_rows, [(words, [None])], [], [row_axes, None])
+        return call_partitioned(list_rows, [(words, [None])], [], [row_axes, None])
 
     def by_scatter(input: Array) -> tuple[Array, Array]:
         return rows(*count_and_elements_by_scatter(present(input), size))

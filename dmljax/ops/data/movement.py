@@ -23,26 +23,26 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Path, Problem, require
 from dmljax.foundation.checks import INT_MAX, INT_MIN, integer_in, require_count, require_counts
-from dmljax.foundation.dimensions import is_symbolic, replaced
+from dmljax.foundation.dimensions import is_symbolic, replace_at
 from dmljax.foundation.open_sizes import equalities, fits
-from dmljax.foundation.sharding import dimension_axes, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
 from dmljax.foundation.sizes import (
     Sizes,
-    called,
-    called_array,
+    argument_name,
+    array_name,
     require_dimensions,
     require_one_each,
     require_sizes,
-    spelled,
+    spell_sizes,
 )
-from dmljax.lowerings.copies import copied, kept_axes, moved
+from dmljax.lowerings.copies import copy_exactly, copy_partitioned, result_axes
 from dmljax.types import FLOAT, INTEGER_8, UP_TO_32_BIT, UP_TO_64_BIT, DataType, DepthSpaceOrder, DepthSpaceOrderLike
 
 # SLICE and SLICE1
 
 
 def _require_numbers(image: str, rank: int, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
-    """Refuses sizes of 0, and numbers unless each dimension of an array has one."""
+    """Raises if a size is 0, and unless each dimension of an array has a number."""
     for name, values in (("starts", starts), ("sizes", sizes), ("strides", strides)):
         require_one_each(name, values, image, rank)
     for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -56,8 +56,8 @@ def _sliced_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> 
         require_count(("strides", i), stride, 1)
         last = start + (size - 1) * stride
         if last >= input[i]:
-            place = f"{called('starts', i)} + ({called('sizes', i)} - 1) * {called('strides', i)}"
-            rule = f"must keep {place} below {input[i]}, the size of {called('input')} along axis {i}"
+            place = f"{argument_name('starts', i)} + ({argument_name('sizes', i)} - 1) * {argument_name('strides', i)}"
+            rule = f"must keep {place} below {input[i]}, the size of {argument_name('input')} along axis {i}"
             raise InvalidDesc(Problem(("sizes", i), rule, last))
     return sizes
 
@@ -85,16 +85,16 @@ def slice(
     input = calls.real_array("input", input)
     strides = _strides_of(strides, sizes)
     sizes = _sliced_sizes(input.shape, tuple(starts), tuple(sizes), strides)
-    return _strided(input, starts, sizes, strides)
+    return _take_strided(input, starts, sizes, strides)
 
 
 def _require_window(whole: str, whole_sizes: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes) -> None:
-    """Refuses a window that does not lie inside an array of the sizes `whole_sizes`, and strides of 0."""
+    """Raises if a window does not lie inside an array of the sizes `whole_sizes`, or a stride is 0."""
     _require_numbers(whole, len(whole_sizes), starts, sizes, strides)
     for i, (start, size, stride, limit) in enumerate(zip(starts, sizes, strides, whole_sizes, strict=True)):
         if not fits(start + size, limit):
-            of_whole = f"the size of {called_array(whole)} along axis {i}"
-            rule = f"must keep {called('starts', i)} + {called('sizes', i)} at most {limit}, {of_whole}"
+            of_whole = f"the size of {array_name(whole)} along axis {i}"
+            rule = f"must keep {argument_name('starts', i)} + {argument_name('sizes', i)} at most {limit}, {of_whole}"
             raise InvalidDesc(Problem(("sizes", i), rule, start + size))
         require(("strides", i), integer_in(("strides", i), stride, INT_MIN, INT_MAX) != 0, "must not be 0", stride)
 
@@ -108,7 +108,7 @@ def _require_reached(place: Path, counts: Sizes, most: Sizes) -> None:
 
 def _taken_sizes(input: Sizes, starts: Sizes, sizes: Sizes, strides: Sizes, output_sizes: Sizes | None = None) -> Sizes:
     _require_window("input", input, starts, sizes, strides)
-    most = tuple(map(_reached, sizes, strides))
+    most = tuple(map(_count_reached, sizes, strides))
     if output_sizes is None:
         return most
     require_one_each("output_sizes", output_sizes, "input", len(input))
@@ -144,7 +144,7 @@ def slice1(
     input = calls.real_array("input", input)
     strides, own_sizes = _strides_of(strides, sizes), None if output_sizes is None else tuple(output_sizes)
     counts = _taken_sizes(input.shape, tuple(starts), tuple(sizes), strides, own_sizes)
-    return _strided(input, _firsts(starts, sizes, strides), counts, strides)
+    return _take_strided(input, _firsts(starts, sizes, strides), counts, strides)
 
 
 def _strides_of(strides: Sequence[int] | None, sizes: Sequence[int]) -> Sizes:
@@ -157,22 +157,22 @@ def _firsts(starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int])
     return [start if stride > 0 else start + size - 1 for start, size, stride in windows]
 
 
-def _reached(size: int, stride: int) -> int:
+def _count_reached(size: int, stride: int) -> int:
     """The number of elements of a window that are copied in a dimension."""
     # The page divides by the stride itself, which is negative in its second example.
     return 1 + (size - 1) // abs(stride)
 
 
-def _strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
+def _take_strided(input: Array, firsts: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Array:
     """`counts` elements of each dimension, the first at `firsts`, the others `strides` apart."""
     lowest, steps, backwards = _places(firsts, counts, strides)
     limits = [low + (count - 1) * step + 1 for low, count, step in zip(lowest, counts, steps, strict=True)]
 
     def move(input: Array) -> Array:
-        found = lax.slice(input, lowest, limits, steps)
-        return lax.rev(found, backwards) if backwards else found
+        elements = lax.slice(input, lowest, limits, steps)
+        return lax.rev(elements, backwards) if backwards else elements
 
-    return moved([input], counts, move)
+    return copy_partitioned([input], counts, move)
 
 
 def _places(
@@ -201,7 +201,7 @@ class SliceDesc(dml.Resized, function=slice, infer=_sliced_sizes):
     implied = {"strides": lambda call: call.argument("strides") or [1] * len(call.arrays["input"].sizes)}
     rules = dml.page_rules(
         *dml.Resized.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "Offsets, Sizes and Strides have one number for each dimension of InputTensor.",
             "Sizes equals OutputTensor.Sizes.",
             "No stride is 0.",
@@ -213,7 +213,7 @@ class SliceDesc(dml.Resized, function=slice, infer=_sliced_sizes):
 def _window_rules(whole: str, part: str) -> tuple[dml.Rule, ...]:
     return dml.page_rules(
         *dml.same_type_and_rank(whole, part),
-        *dml.inferred(
+        *dml.infer_rules(
             "InputWindowOffsets, InputWindowSizes and InputWindowStrides have one number for each dimension of "
             f"{{{whole}}}.",
             f"The window is not empty, and lies inside {{{whole}}}. No stride is 0. {{{part}}} has no more elements in "
@@ -251,7 +251,7 @@ def _put_back_sizes(input_gradient: Sizes, starts: Sizes, sizes: Sizes, strides:
     require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
     require_counts("output_sizes", output_sizes, 1)
     _require_window("output_sizes", output_sizes, starts, sizes, strides)
-    _require_reached(("input_gradient", "shape"), input_gradient, tuple(map(_reached, sizes, strides)))
+    _require_reached(("input_gradient", "shape"), input_gradient, tuple(map(_count_reached, sizes, strides)))
     return output_sizes
 
 
@@ -294,7 +294,7 @@ def slice_grad(
     def move(gradient: Array) -> Array:
         return _spread(lax.rev(gradient, backwards) if backwards else gradient, padding)
 
-    return moved([gradient], output_sizes, move)
+    return copy_partitioned([gradient], output_sizes, move)
 
 
 _ROWS = 128
@@ -326,12 +326,12 @@ class SliceGradDesc(_Window, dml.Adjoint, function=slice_grad, infer=_put_back_s
 
 
 def _split_sizes(input: Sizes, sizes: Sizes, axis: int) -> dict[str, tuple[Sizes, ...]]:
-    require("sizes", bool(sizes), "must have at least 1 element", spelled(sizes))
+    require("sizes", bool(sizes), "must have at least 1 element", spell_sizes(sizes))
     require_counts("sizes", sizes, 1)
-    rule = f"must add up to {input[axis]}, the size of {called('input')} along axis {axis}"
+    rule = f"must add up to {input[axis]}, the size of {argument_name('input')} along axis {axis}"
     remedy = equalities((sum(sizes), input[axis]))
-    require("sizes", sum(sizes) == input[axis], rule, spelled(sizes), remedy=remedy)
-    return {"outputs": tuple(replaced(input, axis, size) for size in sizes)}
+    require("sizes", sum(sizes) == input[axis], rule, spell_sizes(sizes), remedy=remedy)
+    return {"outputs": tuple(replace_at(input, axis, size) for size in sizes)}
 
 
 @calls.operator_function
@@ -352,15 +352,15 @@ def split(input: ArrayLike, *, sizes: Sequence[int], axis: int) -> tuple[Array, 
     axis = calls.normal_axis(axis, input)
     shapes = _split_sizes(input.shape, tuple(sizes), axis)["outputs"]
     if len(sizes) == 1:
-        return (moved([input], input.shape, lambda input: input),)
+        return (copy_partitioned([input], input.shape, lambda input: input),)
     # Use one operation for all parts: its gradient is one concatenation, while the gradient of slices adds up padded
     # parts.
-    shardings = [kept_axes([input], shape) for shape in shapes]
+    shardings = [result_axes([input], shape) for shape in shapes]
 
     def move(floats: tuple[Array, ...], _: None) -> tuple[Array, ...]:
         return tuple(lax.split(floats[0], sizes, axis=axis))
 
-    return partitioned(lambda input: copied(move, (input,)), [(input, dimension_axes(input))], *shardings)
+    return call_partitioned(lambda input: copy_exactly(move, (input,)), [(input, dimension_axes(input))], *shardings)
 
 
 def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
@@ -369,8 +369,8 @@ def _joined_sizes(inputs: Sequence[Sizes], axis: int) -> Sizes:
     for i, sizes in enumerate(inputs):
         along = sizes[axis : axis + 1] or first[axis : axis + 1]
         of = f"inputs[0] except along axis {axis}"
-        require_sizes(("inputs", i), sizes, replaced(first, axis, *along), of=of)
-    return replaced(first, axis, sum(sizes[axis] for sizes in inputs))
+        require_sizes(("inputs", i), sizes, replace_at(first, axis, *along), of=of)
+    return replace_at(first, axis, sum(sizes[axis] for sizes in inputs))
 
 
 @calls.operator_function
@@ -395,7 +395,7 @@ def join(inputs: Sequence[ArrayLike], *, axis: int) -> Array:
     for i, x in enumerate(arrays):
         calls.require_type(("inputs", i), x, first.dtype, "inputs[0]")
     sizes = _joined_sizes([x.shape for x in arrays], axis)
-    return moved(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
+    return copy_partitioned(arrays, sizes, lambda *parts: lax.concatenate(parts, axis))
 
 
 _PARTS = "{0} and {1} have the same Sizes, except along Axis, where those of {0} add up."
@@ -415,7 +415,7 @@ class SplitDesc(dml.Operator, function=split, infer=_split_sizes):
     rules = dml.page_rules(
         *dml.same_type_and_rank("outputs", "input"),
         dml.axis_of("input"),
-        *dml.inferred("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
+        *dml.infer_rules("OutputTensors has at least one tensor.", _PARTS.format("OutputTensors", "InputTensor")),
     )
 
     derived = {"sizes": lambda desc: tuple(output.sizes[desc.axis] for output in desc.outputs)}
@@ -434,7 +434,7 @@ class JoinDesc(dml.Operator, function=join, infer=_joined_sizes):
     rules = dml.page_rules(
         *dml.same_type_and_rank("inputs", "output"),
         dml.axis_of("output"),
-        *dml.inferred("InputTensors has at least one tensor.", _PARTS.format("InputTensors", "OutputTensor")),
+        *dml.infer_rules("InputTensors has at least one tensor.", _PARTS.format("InputTensors", "OutputTensor")),
     )
 
 
@@ -462,7 +462,7 @@ def tile(input: ArrayLike, *, repeats: calls.OneEach) -> Array:
     """
     input = calls.real_array("input", input)
     sizes = _tiled_sizes(input.shape, tuple(repeats))
-    return moved([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
+    return copy_partitioned([input], sizes, lambda input: jnp.tile(input, tuple(repeats)))
 
 
 class TileDesc(dml.Resized, function=tile, infer=_tiled_sizes):
@@ -475,7 +475,7 @@ class TileDesc(dml.Resized, function=tile, infer=_tiled_sizes):
     )
     rules = dml.page_rules(
         *dml.Resized.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "Repeats has one number for each dimension of InputTensor, each of which is at least 1.",
             "OutputTensor.Sizes are InputTensor.Sizes times Repeats.",
         ),
@@ -584,7 +584,7 @@ def _wider_sizes(input: Sizes, block_size: int) -> Sizes:
 
 
 def _divisible(input: Sizes, divisors: Mapping[int, int], block_size: int) -> Sizes:
-    """The sizes of an image; refuses those that are not multiples of the divisors of their axes."""
+    """Returns the sizes of an image; raises unless they are multiples of the divisors of their axes."""
     require_dimensions("input", input, 3)
     require_count("block_size", block_size, 1)
     for axis, divisor in divisors.items():
@@ -605,7 +605,7 @@ def _space_to_depth(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         depth = (row, column, c) if order is DepthSpaceOrder.DEPTH_COLUMN_ROW else (c, row, column)
         return blocks.transpose(*range(len(batch)), *depth, y, x).reshape(sizes)
 
-    return moved([input], sizes, move)
+    return copy_partitioned([input], sizes, move)
 
 
 def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Array:
@@ -622,7 +622,7 @@ def _depth_to_space(input: ArrayLike, block: int, order: DepthSpaceOrder) -> Arr
         blocks = input.reshape(*batch, *split, height, width)
         return blocks.transpose(*range(len(batch)), c, y, row, x, column).reshape(sizes)
 
-    return moved([input], sizes, move)
+    return copy_partitioned([input], sizes, move)
 
 
 class _Blocks(dml.Operator):
@@ -636,7 +636,7 @@ class _Blocks(dml.Operator):
 class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
-        *dml.inferred(
+        *dml.infer_rules(
             "BlockSize is at least 1, and divides the height and the width of InputTensor.",
             "OutputTensor has BlockSize * BlockSize times the channels, with height and width divided by BlockSize.",
         ),
@@ -646,7 +646,7 @@ class _SpaceToDepth(_Blocks, infer=_deeper_sizes):
 class _DepthToSpace(_Blocks, infer=_wider_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "output"),
-        *dml.inferred(
+        *dml.infer_rules(
             "BlockSize is at least 1, and BlockSize * BlockSize divides the number of channels of InputTensor.",
             "OutputTensor has the channels divided by BlockSize * BlockSize, and BlockSize times the height and width.",
         ),

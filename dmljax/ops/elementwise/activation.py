@@ -21,9 +21,9 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
-from dmljax.lowerings.copies import selected
+from dmljax.lowerings.copies import select_exactly
 from dmljax.lowerings.numbers.comparisons import greater
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.numbers.floats import is_above_zero, is_below_zero, is_not_negative
 from dmljax.lowerings.platform import choose
 from dmljax.types import FLOAT, INTEGERS, SIGNED_UP_TO_32_BIT, UP_TO_32_BIT, FeatureLevel, widened
@@ -35,7 +35,7 @@ def _apply_below_zero(function: Callable[[Array], Array], x: Array) -> Array:
     Other elements reach `function` as 0: their results are discarded, but could make a gradient NaN.
     """
     is_below = is_below_zero(x)
-    return selected(is_below, function(jnp.where(is_below, x, jnp.zeros((), x.dtype))), x)
+    return select_exactly(is_below, function(jnp.where(is_below, x, jnp.zeros((), x.dtype))), x)
 
 
 class AlphaActivation(dml.Activation):
@@ -74,12 +74,12 @@ def activation_relu(input: ArrayLike) -> Array:
 
 # NaN passes through, but its gradient is 0, as on ACTIVATION_RELU_GRAD's page. Never move tangents as bits, which have
 # no transpose.
-@with_slopes(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
+@with_jvps(lambda tangent, x: jnp.where(is_above_zero(x), tangent, jnp.zeros((), tangent.dtype)))
 def _relu(x: Array) -> Array:
     """`max(x, 0)`: what cuDNN computes along with a convolution. A CPU's `max` flushes subnormal numbers."""
 
     def by_bits(x: Array) -> Array:
-        return selected(is_not_negative(x), x, jnp.zeros((), x.dtype))
+        return select_exactly(is_not_negative(x), x, jnp.zeros((), x.dtype))
 
     return choose(x, cpu=by_bits, default=lambda x: jnp.maximum(x, 0))
 
@@ -104,7 +104,7 @@ def activation_relu_grad(input: calls.Operand, input_gradient: calls.Operand) ->
     [0.0, 0.0, 7.0]
     """
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
-    return selected(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
+    return select_exactly(is_above_zero(x), gradient, jnp.zeros((), x.dtype))
 
 
 class ActivationReluGradDesc(dml.Gradient, function=activation_relu_grad):
@@ -166,7 +166,9 @@ def activation_thresholded_relu(input: ArrayLike, alpha: calls.FloatNumber = 1.0
     >>> activation_thresholded_relu(jnp.array([0.5, 1.0, 1.5])).tolist()
     [0.0, 0.0, 1.5]
     """
-    return calls.of_floats(lambda x, alpha: selected(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input)
+    return calls.of_floats(
+        lambda x, alpha: select_exactly(greater(x, alpha), x, jnp.zeros((), x.dtype)), alpha, input=input
+    )
 
 
 class ActivationThresholdedReluDesc(AlphaActivation, function=activation_thresholded_relu):
@@ -230,7 +232,7 @@ class ActivationShrinkDesc(dml.Activation, function=activation_shrink):
     def _misfits(self) -> Iterator[Problem]:
         # The page does not say what a fractional Bias does to an integer, so refuse it.
         if self.input is not None and self.input.dtype in INTEGERS:
-            yield from dml.fitting("Bias", self.bias, self.input.dtype)
+            yield from dml.find_misfit("Bias", self.bias, self.input.dtype)
 
     rules = dml.page_rules(
         *dml.Activation.rules,

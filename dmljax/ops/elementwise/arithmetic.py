@@ -28,7 +28,7 @@ from dmljax.lowerings.numbers import special
 from dmljax.lowerings.numbers.floats import signed_zeros_of
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product, quotient
-from dmljax.ops.elementwise.elementary import scaled
+from dmljax.ops.elementwise.elementary import apply_scale_bias
 from dmljax.types import FLOAT, FLOATS, INTEGER_32, INTEGER_64, INTEGERS, UP_TO_32_BIT, FeatureLevel, widened
 
 _SINCE_1_0 = dml.support(
@@ -74,7 +74,7 @@ def element_wise_add1(a: calls.Operand, b: calls.Operand, *, fused_activation: d
     [0.0, 0.5]
     """
     a, b = calls.operands(calls.number_array, a=a, b=b)
-    return dml.fused(a + b, fused_activation)
+    return dml.apply_fused(a + b, fused_activation)
 
 
 class ElementWiseAdd1Desc(dml.Binary, function=element_wise_add1):
@@ -196,22 +196,22 @@ class ElementWiseModulusFloorDesc(dml.Binary, function=element_wise_modulus_floo
 
 @jax.custom_jvp
 def _remainder(a: Array, b: Array) -> Array:
-    return _by_platform(_truncated, a, b)
+    return _by_platform(_truncate, a, b)
 
 
 @jax.custom_jvp
 def _floor_remainder(a: Array, b: Array) -> Array:
-    return _by_platform(_floored, a, b)
+    return _by_platform(_floor, a, b)
 
 
 Remainder = Callable[[Array, Array], Array]
 
 
-def _truncated(remainder: Remainder, a: Array, b: Array) -> Array:
+def _truncate(remainder: Remainder, a: Array, b: Array) -> Array:
     return remainder(a, b)
 
 
-def _floored(remainder: Remainder, a: Array, b: Array) -> Array:
+def _floor(remainder: Remainder, a: Array, b: Array) -> Array:
     modulus = _floor_modulus(remainder, a, b)
     return jnp.where(modulus == 0, signed_zeros_of(b), modulus)
 
@@ -435,7 +435,7 @@ def element_wise_pow(
         input=calls.number_array("input", input), exponent=calls.number_array("exponent", exponent)
     )
     dtype = base.dtype
-    base = scaled(base, scale_bias)
+    base = apply_scale_bias(base, scale_bias)
     if exponent.dtype in FLOATS and exponent.weak_type:
         exponent = exponent.astype(base.dtype if dtype in FLOATS else np.float32)
     if dtype in INTEGERS and exponent.dtype in INTEGERS:
@@ -490,7 +490,7 @@ def element_wise_constant_pow(
     [nan, 2.0]
     """
     input = calls.float_array("input", input)
-    return _power(scaled(input, scale_bias), jnp.asarray(exponent)).astype(input.dtype)
+    return _power(apply_scale_bias(input, scale_bias), jnp.asarray(exponent)).astype(input.dtype)
 
 
 class ElementWiseConstantPowDesc(dml.ScaledUnary, function=element_wise_constant_pow):
@@ -527,10 +527,10 @@ def _power_jvp(function: Callable[..., Array], primals: Any, tangents: Any) -> t
     if type(base_tangent) is not SymbolicZero:
         is_constant = exponent == 0
         one_less = jnp.where(is_constant, jnp.ones_like(exponent), _decrement(exponent))
-        slope = exponent.astype(base.dtype) * function(base, one_less)
-        tangent += jnp.where(is_constant, jnp.zeros_like(slope), slope) * base_tangent
+        derivative = exponent.astype(base.dtype) * function(base, one_less)
+        tangent += jnp.where(is_constant, jnp.zeros_like(derivative), derivative) * base_tangent
     if type(exponent_tangent) is not SymbolicZero:
-        # `0 ** x` jumps to 1 at x = 0. Take its slope there as 0, as JAX and PyTorch do.
+        # `0 ** x` jumps to 1 at x = 0. Take its derivative there as 0, as JAX and PyTorch do.
         is_flat = (power == 0) | ((base == 0) & (exponent == 0))
         tangent += power * jnp.log(jnp.where(is_flat, jnp.ones_like(base), base)) * exponent_tangent
     return power, tangent

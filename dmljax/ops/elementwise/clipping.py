@@ -21,9 +21,9 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem
 from dmljax.foundation.scalars import ScaleBias, lower_bound, upper_bound
-from dmljax.lowerings.copies import selected
+from dmljax.lowerings.copies import select_exactly
 from dmljax.lowerings.numbers.comparisons import greater_equal
-from dmljax.ops.elementwise.elementary import scaled
+from dmljax.ops.elementwise.elementary import apply_scale_bias
 from dmljax.types import FLOAT, INTEGER_64, UP_TO_32_BIT, DataType, FeatureLevel
 
 # CLIP and CLIP1
@@ -75,11 +75,11 @@ def element_wise_clip1(
 
 def _clip(input: ArrayLike, min: Any, max: Any, scale_bias: ScaleBias | None) -> Array:
     input = calls.number_array("input", input)
-    unclipped = input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
+    unclipped = input if scale_bias is None else apply_scale_bias(input, scale_bias).astype(input.dtype)
     low, high = (bound if bound is None else jnp.asarray(bound, input.dtype) for bound in (min, max))
     is_low, is_high = _is_outside(unclipped, low, high)
-    clipped = unclipped if high is None else selected(is_high, high, unclipped)
-    return clipped if low is None else selected(is_low, low, clipped)
+    clipped = unclipped if high is None else select_exactly(is_high, high, unclipped)
+    return clipped if low is None else select_exactly(is_low, low, clipped)
 
 
 def _is_outside(x: Array, low: Any, high: Any) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ def _misfits_of_bounds(desc: Any) -> Iterator[Problem]:
         return
     for field, bound in (("min", lower_bound), ("max", upper_bound)):
         if hasattr(desc, field):
-            yield from dml.refused_by(bound, desc.member(field).name, getattr(desc, field), desc.input.dtype)
+            yield from dml.find_refusals(bound, desc.member(field).name, getattr(desc, field), desc.input.dtype)
 
 
 _BOUNDS_FIT = dml.Rule(
@@ -199,9 +199,9 @@ def _clip_gradient(input: ArrayLike, input_gradient: ArrayLike, min: Any, max: A
     x, gradient = calls.operands(calls.number_array, input=input, input_gradient=input_gradient)
     zero = jnp.zeros((), x.dtype)
     if max is not None:
-        gradient = selected(greater_equal(x, jnp.asarray(max, x.dtype)), zero, gradient)
+        gradient = select_exactly(greater_equal(x, jnp.asarray(max, x.dtype)), zero, gradient)
     if min is not None:
-        gradient = selected(greater_equal(jnp.asarray(min, x.dtype), x), zero, gradient)
+        gradient = select_exactly(greater_equal(jnp.asarray(min, x.dtype), x), zero, gradient)
     return gradient
 
 

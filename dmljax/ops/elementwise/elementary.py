@@ -21,7 +21,7 @@ from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.scalars import ScaleBias
 from dmljax.foundation.sizes import remedy_for_open, require_dimensions
 from dmljax.lowerings.numbers import special
-from dmljax.lowerings.numbers.conversion import converted
+from dmljax.lowerings.numbers.conversion import convert
 from dmljax.lowerings.numbers.floats import sign
 from dmljax.lowerings.workarounds import quotient
 from dmljax.types import (
@@ -40,7 +40,7 @@ from dmljax.types import (
 INT64 = frozenset({DataType.INT64})
 
 
-def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
+def apply_scale_bias(input: Array, scale_bias: ScaleBias | None) -> Array:
     """Applies the ScaleBias, if present, to `input`; 16-bit floats are returned as float32."""
     input = input.astype(widened(input.dtype))
     if scale_bias is None:
@@ -51,7 +51,7 @@ def scaled(input: Array, scale_bias: ScaleBias | None) -> Array:
 
 def _apply_to_scaled(function: Callable[[Array], Array], input: ArrayLike, scale_bias: ScaleBias | None) -> Array:
     """Applies the ScaleBias and then `function` to floats."""
-    return calls.of_floats(lambda x: function(scaled(x, scale_bias)), input=input)
+    return calls.of_floats(lambda x: function(apply_scale_bias(x, scale_bias)), input=input)
 
 
 # Functions of floats and integers
@@ -70,7 +70,7 @@ def element_wise_identity(input: ArrayLike, scale_bias: ScaleBias | None = None)
     [3.5, -5.5]
     """
     input = calls.number_array("input", input)
-    return input if scale_bias is None else scaled(input, scale_bias).astype(input.dtype)
+    return input if scale_bias is None else apply_scale_bias(input, scale_bias).astype(input.dtype)
 
 
 class ElementWiseIdentityDesc(dml.ScaledUnary, function=element_wise_identity):
@@ -151,7 +151,7 @@ def cast(input: calls.Quantized, *, dtype: calls.QuantizedDType) -> Array:
     >>> cast(jnp.array([-1, 300]), dtype="uint8").tolist()
     [255, 44]
     """
-    return converted(jnp.asarray(input), dtype)
+    return convert(jnp.asarray(input), dtype)
 
 
 class CastDesc(dml.Predicate, function=cast):
@@ -177,7 +177,7 @@ def element_wise_abs(input: ArrayLike, scale_bias: ScaleBias | None = None) -> A
     [-128, 127, 5]
     """
     input = calls.number_array("input", input)
-    return jnp.abs(scaled(input, scale_bias)).astype(input.dtype)
+    return jnp.abs(apply_scale_bias(input, scale_bias)).astype(input.dtype)
 
 
 class ElementWiseAbsDesc(dml.ScaledUnary, function=element_wise_abs):

@@ -18,7 +18,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.lowerings.copies import selected
+from dmljax.lowerings.copies import select_exactly
 from dmljax.lowerings.numbers.comparisons import equal, greater, greater_equal
 from dmljax.lowerings.numbers.floats import is_infinite, is_nan, is_nonzero
 from dmljax.types import (
@@ -305,7 +305,7 @@ def element_wise_if(condition: ArrayLike, a: calls.Operand, b: calls.Operand) ->
     """
     arrays = calls.of_one_type(a=a, b=b)
     condition, a, b = calls.broadcast(condition=calls.real_array("condition", condition), **arrays)
-    return selected(is_nonzero(condition), a, b)
+    return select_exactly(is_nonzero(condition), a, b)
 
 
 class ElementWiseIfDesc(dml.Operator, function=element_wise_if):

@@ -22,9 +22,9 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.foundation.open_sizes import equalities
-from dmljax.foundation.sharding import sharded_along
-from dmljax.foundation.sizes import led, remedy_for_channels
-from dmljax.lowerings.copies import moved
+from dmljax.foundation.sharding import shard_along
+from dmljax.foundation.sizes import remedy_for_channels, with_leading_ones
+from dmljax.lowerings.copies import copy_partitioned
 from dmljax.lowerings.numbers.special import rounded_quotient
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import product
@@ -59,7 +59,7 @@ _ZeroPoint = Annotated[ArrayLike, calls.ArrayKind("dtype", default=np.dtype(np.u
 Fit = Callable[..., tuple[Array, ...]]  # takes arrays by name, and returns them in the shape of the result
 
 
-def quantized(
+def quantize_rounded(
     prefix: str,
     value: Array,
     scale: ArrayLike,
@@ -84,12 +84,12 @@ def quantized(
     value, divisor = value.astype(wide), divisor.astype(wide)
     value, divisor, zero = fit(**{"input": value, scale_name: divisor, zero_name: zero})
     steps = rounded_quotient(value, divisor)
-    plain, quick = partial(_saturated, dtype=dtype), partial(_saturated_by_bits, dtype=dtype)
+    plain, quick = partial(_saturate, dtype=dtype), partial(_saturate_by_bits, dtype=dtype)
     result: Array = choose(steps, zero, cpu=plain if wide == np.float64 else quick, default=plain)
     return result
 
 
-def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
+def _saturate(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     """Rounds steps to integers, adds the zero point, and saturates to the output's type; NaN counts as 0 steps."""
     limits, whole = jnp.iinfo(dtype), _or_zero(lax.round(steps, lax.RoundingMethod.TO_NEAREST_EVEN))
     # A sum that float32 rounds is beyond 16 bits.
@@ -97,7 +97,7 @@ def _saturated(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     return total.astype(np.int32).astype(dtype)
 
 
-def _saturated_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
+def _saturate_by_bits(steps: Array, zero: Array, dtype: np.dtype[Any]) -> Array:
     """Does the same for float32 without `lax.round`, with which it takes a CPU 1.5 times as long."""
     limits, offset = jnp.iinfo(dtype), zero.astype(np.float32)
     inside = _or_zero(jnp.clip(steps, int(limits.min) - offset, int(limits.max) - offset))
@@ -207,7 +207,7 @@ def element_wise_quantize_linear(
     ... ).tolist()
     [2, 5, 127]
     """
-    return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8))
+    return quantize_rounded("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8))
 
 
 def _dividend(input: ArrayLike) -> Array:
@@ -326,7 +326,7 @@ def element_wise_quantized_linear_add(
     wide = np.promote_types(left.dtype, right.dtype)
     left, right = calls.broadcast(a=left.astype(wide), b=right.astype(wide))
     default = calls.integer_array("a", a).dtype
-    return quantized("output", left + right, output_scale, output_zero_point, dtype, default)
+    return quantize_rounded("output", left + right, output_scale, output_zero_point, dtype, default)
 
 
 class QuantizedOperands(dml.Operator):
@@ -394,7 +394,7 @@ def quantize(
     ... ).tolist()
     [1, 2, 1, 7]
     """
-    return quantized("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8), _in_blocks)
+    return quantize_rounded("", _dividend(input), scale, zero_point, dtype, np.dtype(np.uint8), _in_blocks)
 
 
 def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
@@ -404,12 +404,12 @@ def _in_blocks(**arrays: Array) -> tuple[Array, ...]:
     ones of size 1.
     """
     (first, input), *others = arrays.items()
-    return calls.broadcast(**{first: input}, **{name: _repeated(name, x, first, input) for name, x in others})
+    return calls.broadcast(**{first: input}, **{name: _repeat(name, x, first, input) for name, x in others})
 
 
-def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
+def _repeat(name: str, parameter: Array, first: str, input: Array) -> Array:
     """Repeats each element of `parameter` along the dimensions in which it applies to several elements of `input`."""
-    sizes = led(parameter.shape, input.ndim)
+    sizes = with_leading_ones(parameter.shape, input.ndim)
     rule = f"must have sizes that divide those of {first}, {input.shape}"
     if len(sizes) > input.ndim or not all(map(_divides, sizes, input.shape)):
         remedy = remedy_for_channels(parameter.shape, input.shape) or _multiples(sizes, input.shape)
@@ -424,7 +424,7 @@ def _repeated(name: str, parameter: Array, first: str, input: Array) -> Array:
         return lax.broadcast_in_dim(elements, pairs, range(0, len(pairs), 2)).reshape(repeated)
 
     whole = lax.expand_dims(parameter, range(input.ndim - parameter.ndim))
-    return moved([sharded_along(input, whole, may_add=True)], repeated, repeat)
+    return copy_partitioned([shard_along(input, whole, may_add=True)], repeated, repeat)
 
 
 def _multiples(sizes: Sequence[int], wholes: Sequence[int]) -> str | None:
@@ -582,8 +582,8 @@ def dynamic_quantize_linear(input: ArrayLike, *, dtype: calls.QuantizedDType = j
     lowest, highest = jnp.min(value, initial=0), jnp.max(value, initial=0)
     scale = _scale_of_range(lowest, highest, int(limits.max) - int(limits.min))
     least = jnp.asarray(limits.min, dtype)
-    zero_point = quantized("", -lowest, scale, least, dtype, dtype)
-    return DynamicQuantizeLinear(quantized("", value, scale, zero_point, dtype, dtype), scale, zero_point)
+    zero_point = quantize_rounded("", -lowest, scale, least, dtype, dtype)
+    return DynamicQuantizeLinear(quantize_rounded("", value, scale, zero_point, dtype, dtype), scale, zero_point)
 
 
 def _scale_of_range(lowest: Array, highest: Array, steps: int) -> Array:

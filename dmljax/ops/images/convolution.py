@@ -24,17 +24,23 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import equalities, fits
-from dmljax.foundation.sharding import dimension_axes, dividing_axes, partitioned
-from dmljax.foundation.sizes import Sizes, called, remedy_for_open, require_size, require_sizes, spelled
+from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_size, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
-from dmljax.lowerings.images.convolution import Sliding, convolved, integer_convolved
-from dmljax.lowerings.images.windows import Slid, checked_steps, for_each_dimension, require_representable, require_room
-from dmljax.lowerings.numbers.products import scaled, sum_as_floats
+from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
+from dmljax.lowerings.images.windows import (
+    WindowPlan,
+    checked_steps,
+    for_each_dimension,
+    require_representable,
+    require_room,
+)
+from dmljax.lowerings.numbers.products import scale_rounded, sum_as_floats
 from dmljax.ops.elementwise.quantization import (
     ZeroPointOfFilter,
     ZeroPointOfInput,
     ZeroPointOfOutputLikeInput,
-    quantized,
+    quantize_rounded,
 )
 from dmljax.types import (
     FLOAT,
@@ -51,7 +57,7 @@ from dmljax.types import (
 CROSS_CORRELATION, FORWARD = ConvolutionMode.CROSS_CORRELATION, ConvolutionDirection.FORWARD
 
 
-def _convolved(
+def _infer_convolution(
     input: Sizes,
     filter: Sizes,
     strides: calls.EachDimension,
@@ -63,7 +69,7 @@ def _convolved(
     direction: ConvolutionDirectionLike = FORWARD,
     output_padding: calls.EachDimension = 0,
     output_sizes: Sizes | None = None,
-) -> Slid:
+) -> WindowPlan:
     """The windows slide over the input, or in the direction BACKWARD over the result."""
     require(
         "input", 3 <= len(input) <= 5, "must have 3 to 5 dimensions: batch, channels and spatial dimensions", len(input)
@@ -73,12 +79,12 @@ def _convolved(
     steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
     (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
     require("group_count", group_count >= 1, "must be at least 1", group_count)
-    rule = f"must divide the {input[1]} channels of {called('input')}"
+    rule = f"must divide the {input[1]} channels of {argument_name('input')}"
     rest = input[1] % group_count
     require("group_count", rest == 0, rule, group_count, remedy=equalities((rest, 0)))
     if direction is FORWARD:
         require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
-        rule = f"must be a multiple of {group_count}, {called('group_count')}"
+        rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
         channels, windows = filter[0], steps.over(input[2:])
@@ -87,9 +93,11 @@ def _convolved(
         beyond = [0] * len(space)
         padded = [window.padded_size + more for window, more in zip(windows, appended, strict=True)]
         amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
-        require_representable(f"the padded size of {called('input')}", padded, amounts, input[:2])
+        require_representable(f"the padded size of {argument_name('input')}", padded, amounts, input[:2])
     else:
-        require_size("filter", 0, filter[0], input[1], f"the channels of {called('input')}, with direction BACKWARD")
+        require_size(
+            "filter", 0, filter[0], input[1], f"the channels of {argument_name('input')}, with direction BACKWARD"
+        )
         channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
         space = tuple(window.input_size for window in windows)
         beyond = [window.stride - 1 for window in windows]
@@ -105,13 +113,13 @@ def _convolved(
     sizes = least if output_sizes is None else tuple(output_sizes)
     between = zip(least, sizes, most, strict=False)
     if len(sizes) != len(least) or not all(fits(low, size) and fits(size, high) for low, size, high in between):
-        rule = f"must be {spelled(least)}" + (f", or up to {spelled(most)}" if any(beyond) else "")
-        raise InvalidDesc(Problem("output_sizes", rule, spelled(sizes)))
+        rule = f"must be {spell_sizes(least)}" + (f", or up to {spell_sizes(most)}" if any(beyond) else "")
+        raise InvalidDesc(Problem("output_sizes", rule, spell_sizes(sizes)))
     check_sizes(sizes)
     if bias is not None:
         of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
         require_sizes("bias", bias, of_channels, why=", one number for each output channel")
-    return Slid(windows, sizes)
+    return WindowPlan(windows, sizes)
 
 
 def _of_channels(channels: int, input: Sizes) -> Sizes:
@@ -171,11 +179,11 @@ def convolution(
     input, filter = calls.float_array("input", input), calls.float_array("filter", filter)
     calls.require_type("filter", filter, input.dtype, "input")
     is_forward = direction is FORWARD
-    sliding = strides, dilations, start_padding, end_padding
+    window_arguments = strides, dilations, start_padding, end_padding
     of_bias = None if bias is None else jnp.shape(bias)
-    own_sizes = None if output_sizes is None else tuple(output_sizes)
-    windows, sizes = _convolved(
-        input.shape, filter.shape, *sliding, group_count, of_bias, direction, output_padding, own_sizes
+    given_sizes = None if output_sizes is None else tuple(output_sizes)
+    windows, sizes = _infer_convolution(
+        input.shape, filter.shape, *window_arguments, group_count, of_bias, direction, output_padding, given_sizes
     )
     biases = [] if bias is None else [calls.number_array("bias", bias).reshape(_of_channels(sizes[1], input.shape))]
     for x in biases:
@@ -185,31 +193,31 @@ def convolution(
     def compute(input: Array, filter: Array, *bias: Array) -> Array:
         if mode is ConvolutionMode.CONVOLUTION:
             filter = lax.rev(filter, range(2, filter.ndim))
-        total = convolved(input, filter, Sliding(windows, group_count, precision), is_forward=is_forward)
-        beyond = [(0, size - own, 0) for size, own in zip(sizes, total.shape, strict=True)]
+        total = convolve(input, filter, ConvSpec(windows, group_count, precision), is_forward=is_forward)
+        beyond = [(0, size - computed, 0) for size, computed in zip(sizes, total.shape, strict=True)]
         total = lax.pad(total, jnp.zeros((), total.dtype), beyond)
         for summand in bias:
             total = total + summand.astype(wide)
-        return dml.fused(total.astype(input.dtype), fused_activation)
+        return dml.apply_fused(total.astype(input.dtype), fused_activation)
 
-    return _partitioned(compute, input, filter, sizes, *biases, is_forward=is_forward)
+    return _partition(compute, input, filter, sizes, *biases, is_forward=is_forward)
 
 
-def _partitioned(
+def _partition(
     compute: Callable[..., Array], input: Array, filter: Array, sizes: Sequence[int], *others: Array, is_forward: bool
 ) -> Array:
     batch, summed, *space = dimension_axes(input)
     filter_axes = dimension_axes(filter)
     # A backward filter counts the output channels of a group, which is not a dimension of the result.
     channels = dividing_axes(filter_axes[0], sizes[1], filter) if is_forward else None
-    kept = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
+    space_axes = [dividing_axes(mesh_axes, size, input) for mesh_axes, size in zip(space, sizes[2:], strict=True)]
     if is_forward and filter.shape[1] == input.shape[1]:
         # XLA does so on an auto mesh: several convolutions of an input share all of its channels, and a filter that is
         # not divided has its gradient by the channels of each device.
         filter_axes[1] = summed or filter_axes[1]
         summed = None if summed == channels else summed
     operands = [(input, [batch, summed, *space]), (filter, filter_axes), *((x, dimension_axes(x)) for x in others)]
-    return partitioned(compute, operands, [batch, channels, *kept])
+    return call_partitioned(compute, operands, [batch, channels, *space_axes])
 
 
 _CHANNELS = (
@@ -220,7 +228,7 @@ _BIAS = "BiasTensor.Sizes are 1, the output channels, and 1 for each spatial dim
 _OUTPUT = "The windows fit in the padded InputTensor. OutputTensor.Sizes follow from the others."
 
 
-class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
+class ConvolutionDesc(dml.Operator, function=convolution, infer=_infer_convolution):
     input: dml.Input
     filter: dml.Input
     bias: dml.OptionalInput = None
@@ -238,7 +246,7 @@ class ConvolutionDesc(dml.Operator, function=convolution, infer=_convolved):
     support = dml.support(FL_1_0=dml.rows(dml.RANK_4_TO_5, FLOAT), FL_4_0=dml.rows(dml.RANK_3_TO_5, FLOAT))
     rules = dml.page_rules(
         *dml.same_type_and_rank("input", "filter", "bias", "output"),
-        *dml.inferred(
+        *dml.infer_rules(
             dml.each_of_space("Strides, Dilations, StartPadding, EndPadding and OutputPadding"),
             f"{_CHANNELS} If Direction is BACKWARD, they begin with the input channels and the output channels of a "
             "group.",
@@ -281,36 +289,36 @@ def convolution_integer(
     >>> convolution_integer(image, jnp.array(7, "uint8"), filter).tolist()
     [[[32392, -31744]]]
     """
-    sliding = strides, dilations, start_padding, end_padding
-    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, sliding, group_count)
-    return parts.computed(sum, wraps=True)
+    window_arguments = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, None, window_arguments, group_count)
+    return parts.convolve(sum, wraps=True)
 
 
-_Sliding = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, calls.EachDimension]
+_WindowArguments = tuple[calls.EachDimension, calls.EachDimension, calls.EachDimension, calls.EachDimension]
 
 
-class _Products(NamedTuple):
+class _IntegerConvolution(NamedTuple):
     """The convolution of integers minus their zero points, and how its result is sharded."""
 
     input: Array
     filter: Array
-    found: Slid
+    plan: WindowPlan
     group_count: int
     largest: tuple[int, int]
 
-    def computed(self, finish: Callable[..., Array], *others: Array, wraps: bool = False) -> Array:
+    def convolve(self, finish: Callable[..., Array], *others: Array, wraps: bool = False) -> Array:
         """Calls `finish` with the parts, which it adds up, and with other arrays that broadcast to the result.
 
         If the sum `wraps`, it may wrap around as int32 does.
         """
-        windows, sizes = self.found
+        windows, sizes = self.plan
         # bfloat16 and TF32 also hold all integers of 8 bits.
-        sliding = Sliding(windows, self.group_count, lax.Precision.DEFAULT)
+        spec = ConvSpec(windows, self.group_count, lax.Precision.DEFAULT)
 
         def compute(input: Array, filter: Array, *others: Array) -> Array:
-            return finish(integer_convolved(input, filter, sliding, self.largest, wraps=wraps), *others)
+            return finish(convolve_integers(input, filter, spec, self.largest, wraps=wraps), *others)
 
-        return _partitioned(compute, self.input, self.filter, sizes, *others, is_forward=True)
+        return _partition(compute, self.input, self.filter, sizes, *others, is_forward=True)
 
 
 def _integer_parts(
@@ -319,16 +327,16 @@ def _integer_parts(
     filter: ArrayLike,
     filter_zero_point: ArrayLike | None,
     bias: ArrayLike | None,
-    sliding: _Sliding,
+    window_arguments: _WindowArguments,
     group_count: int,
-) -> _Products:
+) -> _IntegerConvolution:
     image, weights = _bytes("input", input), _bytes("filter", filter)
     of_bias = None if bias is None else jnp.shape(bias)
-    found = _convolved(image.shape, weights.shape, *sliding, group_count, of_bias)
+    plan = _infer_convolution(image.shape, weights.shape, *window_arguments, group_count, of_bias)
     image, of_image = _without_zero("input_zero_point", image, input_zero_point, (1,) * image.ndim)
-    of_filters = (found.sizes[1], *(1 for _ in weights.shape[1:]))
+    of_filters = (plan.sizes[1], *(1 for _ in weights.shape[1:]))
     weights, of_filter = _without_zero("filter_zero_point", weights, filter_zero_point, of_filters)
-    return _Products(image, weights, found, group_count, (of_image, of_filter))
+    return _IntegerConvolution(image, weights, plan, group_count, (of_image, of_filter))
 
 
 def _bytes(where: str, value: ArrayLike) -> Array:
@@ -353,11 +361,13 @@ def _quantized_by(where: str, x: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def _require_parameter(where: str, sizes: Sizes, channels: int) -> None:
-    """Refuses a scale or zero point that has neither one element nor one for each of the channels."""
+    """Raises unless a scale or zero point has a single element or an element for each of the channels."""
     of_each = (channels,) if len(sizes) < 2 else (1, channels, *(1 for _ in sizes[2:]))
     if math.prod(sizes) != 1 and (channels == 1 or sizes != of_each):
-        rule = "must have one element" + ("" if channels == 1 else f", or {channels} in the shape {spelled(of_each)}")
-        raise InvalidDesc(Problem(where, rule, f"shape {spelled(sizes)}", remedy=remedy_for_open(sizes, of_each)))
+        rule = "must have one element" + (
+            "" if channels == 1 else f", or {channels} in the shape {spell_sizes(of_each)}"
+        )
+        raise InvalidDesc(Problem(where, rule, f"shape {spell_sizes(sizes)}", remedy=remedy_for_open(sizes, of_each)))
 
 
 def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
@@ -369,14 +379,14 @@ def _single(*fields: str, of_filters: bool = False) -> dml.Rule:
                 _require_parameter(field, getattr(desc, field).sizes, desc.filter.sizes[0] if of_filters else 1)
 
     more = ", or one for each output channel" if of_filters else ""
-    return dml.required_of_sizes(f"{dml.having(fields)} one element{more}.", check)
+    return dml.require_sizes_rule(f"{dml.have(fields)} one element{more}.", check)
 
 
 _OF_INTEGERS = dml.page_rules(dml.same_type("input", "input_zero_point"), dml.same_type("filter", "filter_zero_point"))
 _SIZES_OF_INTEGERS = dml.each_of_space("Strides, Dilations, StartPadding and EndPadding"), _CHANNELS
 
 
-class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_convolved):
+class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_infer_convolution):
     input: dml.Input
     input_zero_point: dml.OptionalInput = None
     filter: dml.Input
@@ -399,7 +409,7 @@ class ConvolutionIntegerDesc(dml.Operator, function=convolution_integer, infer=_
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "output"),
-        *dml.inferred(*_SIZES_OF_INTEGERS, _OUTPUT),
+        *dml.infer_rules(*_SIZES_OF_INTEGERS, _OUTPUT),
         dml.same_rank("input_zero_point", "filter_zero_point"),
         _single("input_zero_point"),
         _single("filter_zero_point", of_filters=True),
@@ -457,8 +467,8 @@ def quantized_linear_convolution(
     ... ).tolist()
     [[[10, 246]]]
     """
-    sliding = strides, dilations, start_padding, end_padding
-    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, sliding, group_count)
+    window_arguments = strides, dilations, start_padding, end_padding
+    parts = _integer_parts(input, input_zero_point, filter, filter_zero_point, bias, window_arguments, group_count)
     default = calls.integer_array("input", input).dtype
     scales = [calls.float_array("input_scale", input_scale), calls.float_array("filter_scale", filter_scale)]
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
@@ -479,10 +489,10 @@ def quantized_linear_convolution(
     def finish(parts: Sequence[Array], of_input: Array, of_filter: Array, output_scale: Array, *more: Array) -> Array:
         rest = list(more)
         point = None if zero is None else rest.pop(0)
-        value = scaled(sum_as_floats([*parts, *rest], wide), of_input, of_filter)
-        return quantized("output", value, output_scale, point, dtype, default)
+        value = scale_rounded(sum_as_floats([*parts, *rest], wide), of_input, of_filter)
+        return quantize_rounded("output", value, output_scale, point, dtype, default)
 
-    return parts.computed(finish, *others)
+    return parts.convolve(finish, *others)
 
 
 def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.Table:
@@ -496,7 +506,7 @@ def _quantized_table(images: range, numbers: range, filter_scale: range) -> dml.
     )
 
 
-class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_convolved):
+class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_convolution, infer=_infer_convolution):
     input: dml.Input
     input_scale: dml.Input
     input_zero_point: dml.OptionalInput = None
@@ -520,7 +530,7 @@ class QuantizedLinearConvolutionDesc(dml.Operator, function=quantized_linear_con
     )
     rules = dml.page_rules(
         dml.same_rank("input", "filter", "bias", "output"),
-        *dml.inferred(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
+        *dml.infer_rules(*_SIZES_OF_INTEGERS, _BIAS, _OUTPUT),
         dml.same_type("output", "output_zero_point"),
         _single("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
         _single("filter_scale", "filter_zero_point", of_filters=True),

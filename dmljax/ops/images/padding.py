@@ -16,13 +16,13 @@ from jax.typing import ArrayLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
-from dmljax.foundation.dimensions import is_symbolic, number, replaced
-from dmljax.foundation.scalars import truncated
-from dmljax.foundation.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spelled
-from dmljax.lowerings.copies import check_sizes, copied, moved
-from dmljax.lowerings.images.columns import column_sizes, folded, unfolded
-from dmljax.lowerings.images.windows import Slid, require_representable, windows_over
+from dmljax.foundation.dimensions import is_symbolic, number, replace_at
+from dmljax.foundation.scalars import truncate
+from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spell_sizes
+from dmljax.lowerings.copies import check_sizes, copy_exactly, copy_partitioned
+from dmljax.lowerings.images.columns import column_sizes, fold_windows, unfold_windows
+from dmljax.lowerings.images.windows import WindowPlan, require_representable, windows_over
 from dmljax.types import (
     FLOAT,
     UP_TO_32_BIT,
@@ -75,7 +75,7 @@ def padding(
     >>> padding(jnp.array([1, 2, 3]), 9.5, start_padding=(2,), end_padding=(-1,)).tolist()
     [9, 9, 1, 2]
     """
-    return _padded(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
+    return _pad(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
 
 
 @calls.operator_function
@@ -104,10 +104,10 @@ def padding1(
     ... ).tolist()
     [2, 3, 1, 2, 3, 1, 2, 3, 1, 2]
     """
-    return _padded(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
+    return _pad(input, padding_value, PaddingMode.of(padding_mode), start_padding, end_padding)
 
 
-def _padded(
+def _pad(
     input: ArrayLike, value: ArrayLike, mode: PaddingMode, start_padding: Sequence[int], end_padding: Sequence[int]
 ) -> Array:
     input, value = calls.real_array("input", input), calls.real_array("padding_value", value)
@@ -116,17 +116,17 @@ def _padded(
     both = list(zip(start_padding, end_padding, strict=True))
     if mode is PaddingMode.CONSTANT:
         config = [(start, end, 0) for start, end in both]
-        return moved([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
+        return copy_partitioned([input], sizes, lambda x, value: _constant_padded(x, value, config), value)
     padded_axes = [i for i, (start, end) in enumerate(both) if (start, end) != (0, 0)]
     for i in padded_axes:
         _require_elements(input, i, mode)
 
     def move(input: Array) -> Array:
         for i in reversed(padded_axes):  # the outermost dimension last, because that copies whole rows
-            input = _extended(input, i, mode, ranges[i])
+            input = _extend(input, i, mode, ranges[i])
         return input
 
-    return moved([input], sizes, move)
+    return copy_partitioned([input], sizes, move)
 
 
 class _Range(NamedTuple):
@@ -144,13 +144,13 @@ def _constant_padded(input: Array, value: Array, config: Sequence[tuple[int, int
 
 
 def _require_elements(input: Array, axis: int, mode: PaddingMode) -> None:
-    """Refuses an empty dimension."""
+    """Raises if a dimension is empty."""
     size = input.shape[axis]
     rule = f"must not be empty along axis {axis}, for {mode.name}"
     require("input", is_symbolic(size) or size != 0, rule, f"shape {input.shape}")
 
 
-def _extended(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Array:
+def _extend(input: Array, axis: int, mode: PaddingMode, indices: _Range) -> Array:
     """The elements at `indices` of one dimension, which `mode` extends in both directions."""
     size = input.shape[axis]
     if mode is PaddingMode.EDGE:
@@ -174,16 +174,16 @@ def _with_edges(input: Array, axis: int, indices: _Range) -> Array:
     parts = [lax.slice_in_dim(input, start, stop, axis=axis)]
     if indices.start < 0:
         count = min(indices.stop, 0) - indices.start
-        parts.insert(0, _repeated(lax.slice_in_dim(input, 0, 1, axis=axis), axis, count))
+        parts.insert(0, _repeat(lax.slice_in_dim(input, 0, 1, axis=axis), axis, count))
     if indices.stop > size:
         count = indices.stop - max(indices.start, size)
-        parts.append(_repeated(lax.slice_in_dim(input, size - 1, size, axis=axis), axis, count))
+        parts.append(_repeat(lax.slice_in_dim(input, size - 1, size, axis=axis), axis, count))
     return lax.concatenate(parts, axis)
 
 
-def _repeated(input: Array, axis: int, count: int) -> Array:
+def _repeat(input: Array, axis: int, count: int) -> Array:
     """Repeats `input`, which has size 1 along `axis`, to size `count`."""
-    return jnp.broadcast_to(input, replaced(input.shape, axis, count))
+    return jnp.broadcast_to(input, replace_at(input.shape, axis, count))
 
 
 _MOST_PIECES = 8  # to join along a dimension; beyond that, tile a period
@@ -225,7 +225,7 @@ class _Padding(dml.Resized, infer=_padded_sizes):
 
     rules = dml.page_rules(
         *dml.Resized.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "StartPadding and EndPadding have one number for each dimension of InputTensor.",
             "OutputTensor.Sizes are those of InputTensor plus StartPadding plus EndPadding.",
         ),
@@ -255,7 +255,7 @@ class PaddingDesc(_Padding, function=padding):
 
     def _misfits(self) -> Iterator[Problem]:
         if self.padding_mode is PaddingMode.CONSTANT:
-            yield from dml.refused_by(truncated, "PaddingValue", self.padding_value, self.output.dtype)
+            yield from dml.find_refusals(truncate, "PaddingValue", self.padding_value, self.output.dtype)
 
     rules = dml.page_rules(
         *_Padding.rules,
@@ -286,12 +286,12 @@ def _unfolded_sizes(
     dilations: calls.EachDimension,
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
-) -> Slid:
+) -> WindowPlan:
     require_dimensions("input", input, 3)
     windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
     sizes = column_sizes(input, windows)
     check_sizes(sizes)
-    return Slid(windows, sizes)
+    return WindowPlan(windows, sizes)
 
 
 def _folded_sizes(
@@ -302,14 +302,14 @@ def _folded_sizes(
     dilations: calls.EachDimension,
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
-) -> Slid:
+) -> WindowPlan:
     require("input", len(input) == 3, "must have 3 dimensions: batch, columns and windows", len(input))
     rule = "must be batch, channels and the sizes of one or more dimensions"
-    require("output_sizes", len(output_sizes) >= 3, rule, spelled(output_sizes))
+    require("output_sizes", len(output_sizes) >= 3, rule, spell_sizes(output_sizes))
     require_counts("output_sizes", output_sizes, 0)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input", input, column_sizes(output_sizes, windows), why=", by output_sizes")
-    return Slid(windows, output_sizes)
+    return WindowPlan(windows, output_sizes)
 
 
 @calls.operator_function
@@ -340,10 +340,10 @@ def unfold(
     windows = _unfolded_sizes(input.shape, *sliding).windows
 
     def copy(input: Array) -> Array:
-        return copied(lambda floats, _: unfolded(floats[0], windows), (input,), sums_are_wide=True)
+        return copy_exactly(lambda floats, _: unfold_windows(floats[0], windows), (input,), sums_are_wide=True)
 
     axes = dimension_axes(input)
-    return partitioned(copy, [(input, axes)], [*axes[:2], None])
+    return call_partitioned(copy, [(input, axes)], [*axes[:2], None])
 
 
 @calls.operator_function
@@ -378,12 +378,12 @@ def fold(
     windows, sizes = _folded_sizes(x.shape, tuple(output_sizes), *sliding)
 
     def add(columns: Array) -> Array:
-        total = folded(columns.astype(widened(columns.dtype)), sizes, windows)
+        total = fold_windows(columns.astype(widened(columns.dtype)), sizes, windows)
         return total.astype(columns.dtype)
 
     batch, columns, _ = axes = dimension_axes(x)
     channels: MeshAxes = dividing_axes(columns, sizes[1], x)
-    return partitioned(add, [(x, axes)], [batch, channels, *(None for _ in windows)])
+    return call_partitioned(add, [(x, axes)], [batch, channels, *(None for _ in windows)])
 
 
 class _Windows(dml.Operator):
@@ -404,7 +404,7 @@ def _windows_fit(image: str, columns: str) -> tuple[dml.Rule, ...]:
     # The page asks that both tensors have the same DimensionCount, but none of its examples does so.
     return dml.page_rules(
         dml.same_type("input", "output"),
-        *dml.inferred(
+        *dml.infer_rules(
             dml.each_of_space("WindowSizes, Strides, Dilations, StartPadding and EndPadding", image),
             f"No window is larger than the padded {{{image}}}.",
             f"{{{columns}}} has three dimensions: batch, the elements of a window of all channels, and windows.",

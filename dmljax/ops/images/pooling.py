@@ -31,15 +31,22 @@ from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import largest_size
-from dmljax.foundation.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.foundation.sizes import Sizes, called, require_dimensions, require_one_each, require_sizes, spelled
+from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sizes import (
+    Sizes,
+    argument_name,
+    require_dimensions,
+    require_one_each,
+    require_sizes,
+    spell_sizes,
+)
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images import pooling
 from dmljax.lowerings.images.channels import in_layout_of_network
-from dmljax.lowerings.images.windows import Slid, Window, windows_over
+from dmljax.lowerings.images.windows import Window, WindowPlan, windows_over
 from dmljax.lowerings.workarounds import product, quotient
-from dmljax.ops.data.gathering import scattered
-from dmljax.ops.elementwise.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantized
+from dmljax.ops.data.gathering import scatter_checked
+from dmljax.ops.elementwise.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantize_rounded
 from dmljax.types import (
     FLOAT,
     INTEGER_8,
@@ -143,9 +150,9 @@ def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
         # Count the requested padding, but not what windows reach beyond it.
         counted = tuple(map(_without_padding, windows, plan.padded)) if counts_padding else windows
         total = pooling.window_sums(image.astype(widened(image.dtype)), windows)
-        return _divided(total, counted, include_padding and not counts_padding).astype(image.dtype)
+        return _divide(total, counted, include_padding and not counts_padding).astype(image.dtype)
 
-    return _pooled(average, image, plan.windows)
+    return _pool(average, image, plan.windows)
 
 
 def _without_padding(window: Window, padded: Window) -> Window:
@@ -154,26 +161,26 @@ def _without_padding(window: Window, padded: Window) -> Window:
     return window._replace(input_size=padded.padded_size, start_padding=0, end_padding=beyond)
 
 
-def _pooled(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
+def _pool(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
     """Applies `function` to the windows of the image, on any mesh."""
 
     def pool(image: Array) -> Array:
         if all(window.is_whole for window in windows):
-            return pooled(image)
-        return in_layout_of_network(pooled, pooled_before_channels, image)
+            return reduce_windows(image)
+        return in_layout_of_network(reduce_windows, reduce_windows_before_channels, image)
 
-    def pooled(image: Array) -> Array:
-        return function(*_flattened(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
+    def reduce_windows(image: Array) -> Array:
+        return function(*_flatten(image, windows)).reshape(pooling.pooled_sizes(image.shape, windows))
 
-    def pooled_before_channels(image: Array) -> Array:
+    def reduce_windows_before_channels(image: Array) -> Array:
         # The batch and one more dimension come before those of the windows; those after them stay whole.
-        return jnp.squeeze(pooled(jnp.expand_dims(image, 1)), 1)
+        return jnp.squeeze(reduce_windows(jnp.expand_dims(image, 1)), 1)
 
     axes = dimension_axes(image)
-    return partitioned(pool, [(image, axes)], _kept(axes))
+    return call_partitioned(pool, [(image, axes)], _batch_and_channel_axes(axes))
 
 
-def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
+def _flatten(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence[Window]]:
     """Flattens the image and its windows to one spatial dimension, if a single window has all elements.
 
     Reducing one dimension takes half as long as reducing several.
@@ -184,12 +191,12 @@ def _flattened(image: Array, windows: Sequence[Window]) -> tuple[Array, Sequence
     return image.reshape(*image.shape[:2], size), (Window(size, size, 1, 1, 0, 0),)
 
 
-def _divided(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
+def _divide(total: Array, windows: Sequence[Window], include_padding: bool) -> Array:
     counts = pooling.element_counts(windows, total.ndim, total.dtype, include_padding=include_padding)
     return quotient(total, jnp.broadcast_to(counts, total.shape))
 
 
-def _kept(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
+def _batch_and_channel_axes(axes: Sequence[MeshAxes]) -> list[MeshAxes]:
     """The mesh axes of a pooled image, or of its gradient: those of batch and channels."""
     return [*axes[:2], *(None for _ in axes[2:])]
 
@@ -201,14 +208,14 @@ def _spread_sizes(
     strides: calls.EachDimension,
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
-) -> Slid:
+) -> WindowPlan:
     require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
     require_dimensions("input_gradient", input_gradient, 3)
     check_sizes(output_sizes)
     windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
     expected = pooling.pooled_sizes(output_sizes, windows)
     require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
-    return Slid(windows, output_sizes)
+    return WindowPlan(windows, output_sizes)
 
 
 _FOR_EACH_WINDOW = ", one element for each window"
@@ -247,11 +254,11 @@ def average_pooling_grad(
 
     def spread(gradient: Array) -> Array:
         wide = gradient.astype(widened(gradient.dtype))
-        total = pooling.spread_sums(_divided(wide, windows, include_padding), windows)
+        total = pooling.spread_sums(_divide(wide, windows, include_padding), windows)
         return total.astype(gradient.dtype)
 
     axes = dimension_axes(gradient)
-    return partitioned(spread, [(gradient, axes)], _kept(axes))
+    return call_partitioned(spread, [(gradient, axes)], _batch_and_channel_axes(axes))
 
 
 # Norms
@@ -314,7 +321,7 @@ def lp_pooling1(
 def _norms(image: Array, plan: _Plan, p: int) -> Array:
     require_count("p", p, 1)
     norms = lambda image, windows: pooling.window_norms(image, windows, p).astype(image.dtype)  # noqa: E731
-    return _pooled(norms, image, plan.windows)
+    return _pool(norms, image, plan.windows)
 
 
 # The largest elements
@@ -335,12 +342,12 @@ class MaxPooling(NamedTuple):
 
 @functools.wraps(_plan)
 def _plan_of_largest(*arguments: Any, **named: Any) -> _Plan:
-    found = _plan(*arguments, **named)
+    plan = _plan(*arguments, **named)
     # The pages do not say what the largest of no elements is.
-    for i, window in enumerate(found.windows):
-        rule = f"must cover an element of {called('input')} at every position of the window"
+    for i, window in enumerate(plan.windows):
+        rule = f"must cover an element of {argument_name('input')} at every position of the window"
         require(("window_sizes", i), not window.misses_input, rule, window.size)
-    return found
+    return plan
 
 
 def _largest_gradient_sizes(
@@ -351,10 +358,10 @@ def _largest_gradient_sizes(
     dilations: calls.EachDimension,
     start_padding: calls.EachDimension,
     end_padding: calls.EachDimension,
-) -> Slid:
+) -> WindowPlan:
     windows, _, expected = _plan_of_largest(input, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
-    return Slid(windows, input)
+    return WindowPlan(windows, input)
 
 
 @calls.operator_function
@@ -383,7 +390,7 @@ def max_pooling(
     """
     image = calls.real_array("input", input)
     plan = _plan_of_largest(image.shape, window_sizes, strides, 1, start_padding, end_padding, ceil_mode)
-    return _pooled(pooling.largest_elements, image, plan.windows)
+    return _pool(pooling.largest_elements, image, plan.windows)
 
 
 @calls.operator_function
@@ -450,16 +457,18 @@ def max_pooling2(
 def _largest(image: Array, plan: _Plan, dtype: Any) -> MaxPooling:
     """The largest elements, and their indices in `dtype`; without a type, no indices."""
     if dtype is None:
-        return MaxPooling(_pooled(pooling.largest_elements, image, plan.windows), None)
+        return MaxPooling(_pool(pooling.largest_elements, image, plan.windows), None)
     calls.require_holds(dtype, "indices", largest_size(image.size) - 1)
 
     def both_of(image: Array) -> tuple[Array, Array]:
-        found = pooling.largest_with_indices(*_flattened(image, plan.windows), dtype)
-        values, indices = (x.reshape(pooling.pooled_sizes(image.shape, plan.windows)) for x in found)
+        results = pooling.largest_with_indices(*_flatten(image, plan.windows), dtype)
+        values, indices = (x.reshape(pooling.pooled_sizes(image.shape, plan.windows)) for x in results)
         return values, indices
 
     axes = dimension_axes(image)
-    return MaxPooling(*partitioned(both_of, [(image, axes)], _kept(axes), _kept(axes)))
+    return MaxPooling(
+        *call_partitioned(both_of, [(image, axes)], _batch_and_channel_axes(axes), _batch_and_channel_axes(axes))
+    )
 
 
 @calls.operator_function
@@ -497,12 +506,14 @@ def max_pooling_grad(
     )
 
     def spread(input: Array, gradient: Array) -> Array:
-        flat, flat_windows = _flattened(input, windows)
+        flat, flat_windows = _flatten(input, windows)
         wide = gradient.astype(widened(gradient.dtype)).reshape(pooling.pooled_sizes(flat.shape, flat_windows))
         return pooling.spread_to_largest(wide, flat, flat_windows).astype(gradient.dtype).reshape(input.shape)
 
     axes = dimension_axes(input)
-    return partitioned(spread, [(input, axes), (gradient, _kept(axes))], _kept(axes))
+    return call_partitioned(
+        spread, [(input, axes), (gradient, _batch_and_channel_axes(axes))], _batch_and_channel_axes(axes)
+    )
 
 
 def _unpooled_sizes(input: Sizes, indices: Sizes, output_sizes: Sizes) -> Sizes:
@@ -538,11 +549,14 @@ def max_unpooling(input: ArrayLike, indices: ArrayLike, *, output_sizes: Sequenc
 
     def put(values: Array, indices: Array) -> Array:
         zeros = jnp.zeros_like(values, shape=sizes).ravel()
-        return scattered(zeros, indices.ravel(), values.ravel(), 0, "any").reshape(sizes)
+        return scatter_checked(zeros, indices.ravel(), values.ravel(), 0, "any").reshape(sizes)
 
     axes = dimension_axes(values)
-    kept = [dividing_axes(mesh_axes, size, values) for mesh_axes, size in zip(_kept(axes), sizes, strict=True)]
-    return partitioned(put, [(values, axes), (indices, axes)], kept)
+    space_axes = [
+        dividing_axes(mesh_axes, size, values)
+        for mesh_axes, size in zip(_batch_and_channel_axes(axes), sizes, strict=True)
+    ]
+    return call_partitioned(put, [(values, axes), (indices, axes)], space_axes)
 
 
 # QUANTIZED_LINEAR_AVERAGE_POOLING
@@ -609,12 +623,14 @@ def quantized_linear_average_pooling(
         scale = known["input_scale"]
         scale = scale.astype(widened(scale.dtype))
         total = product(*calls.broadcast(input=total.astype(scale.dtype), input_scale=scale))
-        mean = _divided(total, windows, include_padding)
-        return quantized("output", mean, known["output_scale"], known.get("output_zero_point"), dtype, image.dtype)
+        mean = _divide(total, windows, include_padding)
+        return quantize_rounded(
+            "output", mean, known["output_scale"], known.get("output_zero_point"), dtype, image.dtype
+        )
 
     axes = dimension_axes(image)
     operands = [(image, axes), *((value, dimension_axes(value)) for value in parameters.values())]
-    return partitioned(average, operands, _kept(axes))
+    return call_partitioned(average, operands, _batch_and_channel_axes(axes))
 
 
 def _of_channels(name: str, parameter: Array, image: Array) -> Array:
@@ -629,14 +645,14 @@ def _channel_sizes(image_sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _require_parameter(name: str, sizes: Sizes, image_sizes: Sizes) -> None:
-    """Refuses a scale or zero point that has neither one element nor one for each channel.
+    """Raises unless a scale or zero point has a single element or an element for each channel.
 
     Leading 1s do not matter. The page has {1, ChannelCount, 1, 1} even for images of five dimensions.
     """
     expected = _channel_sizes(image_sizes)
     is_of_channels = without_leading_ones(sizes) in (expected[1:], (*expected[1:2], 1, 1))
-    rule = f"must have one element, or one for each channel in the shape {spelled(expected)}"
-    require(name, math.prod(sizes) == 1 or is_of_channels, rule, spelled(sizes))
+    rule = f"must have one element, or one for each channel in the shape {spell_sizes(expected)}"
+    require(name, math.prod(sizes) == 1 or is_of_channels, rule, spell_sizes(sizes))
 
 
 def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) -> Array:
@@ -650,7 +666,7 @@ def _differences(image: Array, zero: Array | None, windows: Sequence[Window]) ->
 # Descriptors
 
 
-class _Sliding(dml.Operator):
+class _WindowedOperator(dml.Operator):
     """The members of windows, which follow the tensors; operators with Dilations declare it after these."""
 
     strides: dml.UintDimensions
@@ -665,19 +681,19 @@ def _windows_fit(image: str, *pooled: str) -> tuple[str, ...]:
     return (
         dml.each_of_space("WindowSize, Strides, StartPadding, EndPadding and any Dilations", image),
         f"No window is larger than the padded {{{image}}}.",
-        f"{dml.having(pooled)} the batch and channels of {{{image}}}, and one element for each position of the window.",
+        f"{dml.have(pooled)} the batch and channels of {{{image}}}, and one element for each position of the window.",
     )
 
 
 _REACH_INPUT = "Each window covers an element that is not padding."
 
 
-class _Pooling(_Sliding, dml.Unary, infer=_plan):
+class _Pooling(_WindowedOperator, dml.Unary, infer=_plan):
     """InputTensor, which is the image, OutputTensor, and windows."""
 
     rules = dml.page_rules(
         *dml.same_type_and_rank("input", "output"),
-        *dml.inferred(*_windows_fit("input", "output")),
+        *dml.infer_rules(*_windows_fit("input", "output")),
     )
 
 
@@ -695,18 +711,18 @@ class AveragePooling1Desc(_Pooling, function=average_pooling1):
     support = dml.support(FL_6_2=_FLOATS)
 
 
-class AveragePoolingGradDesc(_Sliding, dml.Adjoint, function=average_pooling_grad, infer=_spread_sizes):
+class AveragePoolingGradDesc(_WindowedOperator, dml.Adjoint, function=average_pooling_grad, infer=_spread_sizes):
     include_padding: dml.Bool
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
         *dml.Adjoint.rules,
-        *dml.inferred(*_windows_fit("output_gradient", "input_gradient")),
+        *dml.infer_rules(*_windows_fit("output_gradient", "input_gradient")),
     )
 
 
 class _LpPooling(_Pooling):
     rules = dml.page_rules(
-        *_Pooling.rules, dml.required("P is at least 1.", lambda desc: require_count("p", desc.p, 1))
+        *_Pooling.rules, dml.require_rule("P is at least 1.", lambda desc: require_count("p", desc.p, 1))
     )
 
 
@@ -730,7 +746,7 @@ class MaxPoolingDesc(_Pooling, function=max_pooling, infer=_plan_of_largest):
     )
     rules = dml.page_rules(
         *dml.same_type_and_rank("input", "output"),
-        *dml.inferred(*_windows_fit("input", "output"), _REACH_INPUT),
+        *dml.infer_rules(*_windows_fit("input", "output"), _REACH_INPUT),
     )
 
 
@@ -738,13 +754,13 @@ class _IndexedTensors(dml.Unary):
     output_indices: dml.OptionalOutput = None
 
 
-class _IndexedPooling(_Sliding, _IndexedTensors, infer=_plan_of_largest):
+class _IndexedPooling(_WindowedOperator, _IndexedTensors, infer=_plan_of_largest):
     """The rules of MAX_POOLING1 and MAX_POOLING2, and their optional output."""
 
     rules = dml.page_rules(
         dml.same_rank("input", "output", "output_indices"),
         dml.same_type("input", "output"),
-        *dml.inferred(*_windows_fit("input", "output", "output_indices"), _REACH_INPUT),
+        *dml.infer_rules(*_windows_fit("input", "output", "output_indices"), _REACH_INPUT),
     )
 
     derived = {
@@ -769,12 +785,12 @@ class MaxPooling2Desc(_IndexedPooling, function=max_pooling2):
     support = dml.support(FL_2_1=_INDEXED_FLOATS) | _INDEXED_SINCE_3_0
 
 
-class MaxPoolingGradDesc(_Sliding, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
+class MaxPoolingGradDesc(_WindowedOperator, dml.Gradient, function=max_pooling_grad, infer=_largest_gradient_sizes):
     dilations: dml.UintDimensions
     support = dml.support(FL_3_0=dml.rows(dml.RANK_4, FLOAT), FL_4_0=dml.rows(dml.RANK_4_TO_5, FLOAT))
     rules = dml.page_rules(
         *dml.same_type_and_rank("input", "input_gradient", "output_gradient"),
-        *dml.inferred(
+        *dml.infer_rules(
             *_windows_fit("input", "input_gradient"),
             _REACH_INPUT,
             "OutputGradientTensor.Sizes are InputTensor.Sizes.",
@@ -794,7 +810,7 @@ class MaxUnpoolingDesc(dml.Operator, function=max_unpooling, infer=_unpooled_siz
     rules = dml.page_rules(
         dml.same_type("input", "output"),
         dml.same_rank("input", "indices", "output"),
-        *dml.inferred("IndicesTensor.Sizes are InputTensor.Sizes."),
+        *dml.infer_rules("IndicesTensor.Sizes are InputTensor.Sizes."),
     )
 
 
@@ -808,7 +824,7 @@ class _QuantizedTensors(dml.Operator):
 
 
 class QuantizedLinearAveragePoolingDesc(
-    _Sliding,
+    _WindowedOperator,
     _QuantizedTensors,
     function=quantized_linear_average_pooling,
     infer=_plan,
@@ -835,8 +851,8 @@ class QuantizedLinearAveragePoolingDesc(
         dml.same_rank("input", "output"),
         dml.same_type("input", "input_zero_point"),
         dml.same_type("output", "output_zero_point"),
-        *dml.inferred(*_windows_fit("input", "output")),
-        dml.required_of_sizes(
+        *dml.infer_rules(*_windows_fit("input", "output")),
+        dml.require_sizes_rule(
             "All scales and zero points have one element, or one for each channel: their sizes are then 1, except in "
             "the channel dimension.",
             _require_parameters,

@@ -41,8 +41,15 @@ from dmljax.errors import InvalidDesc, Problem, require
 from dmljax.foundation.checks import INT_MAX, UINT_MAX, integer_in, require_count
 from dmljax.foundation.dimensions import number, require_positions
 from dmljax.foundation.scalars import Size2D
-from dmljax.foundation.sharding import dimension_axes, partitioned, varying_alike
-from dmljax.foundation.sizes import Sizes, called, led, require_dimensions, require_one_each, require_sizes
+from dmljax.foundation.sharding import call_partitioned, dimension_axes, vary_alike
+from dmljax.foundation.sizes import (
+    Sizes,
+    argument_name,
+    require_dimensions,
+    require_one_each,
+    require_sizes,
+    with_leading_ones,
+)
 from dmljax.lowerings.copies import check_sizes, maximum
 from dmljax.lowerings.images.regions import (
     Axis,
@@ -81,7 +88,7 @@ def _require_image(name: str, sizes: Sizes) -> None:
 
 def _region_count(roi: Sizes, columns: int) -> int:
     require_dimensions("roi", roi, 2)
-    require_sizes("roi", roi, led((roi[-2], columns), len(roi)), why=": a row for each region")
+    require_sizes("roi", roi, with_leading_ones((roi[-2], columns), len(roi)), why=": a row for each region")
     return roi[-2]
 
 
@@ -91,7 +98,7 @@ def _require_bins(name: str, size: Size2D) -> None:
 
 
 def _require_readable(image: Array) -> None:
-    """Refuses an image without elements, or with a dimension that is too large for positions."""
+    """Raises if an image has no elements, or a dimension that is too large for positions."""
     require("input", 0 not in (image.shape[0], *image.shape[2:]), "must not be empty", f"shape {image.shape}")
     require_positions("each dimension of input", *image.shape)
 
@@ -106,7 +113,7 @@ def _channels_last(image: Array) -> Array:
     return cast(Array, lax.optimization_barrier(image.transpose(0, 2, 3, 1)))
 
 
-def _finished(value: Array, is_finite: Array, dtype: Any) -> Array:
+def _finish(value: Array, is_finite: Array, dtype: Any) -> Array:
     """The elements of the regions in the layout NCHW and in their type; NaN for a region that is not finite."""
     whole = jnp.where(is_finite[:, None, None, None], value, jnp.full_like(value, np.nan))
     return whole.transpose(0, 3, 1, 2).astype(dtype)
@@ -152,7 +159,7 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
     _require_readable(image)
 
     def pool(image: Array, regions: Array) -> Array:
-        image, regions = varying_alike((image, regions))
+        image, regions = vary_alike((image, regions))
         wide = lax.stop_gradient(regions.astype(widened(regions.dtype)))
         numbers, *corners = jnp.unstack(wide, axis=1)
         scaled = [product(corner, jnp.full_like(corner, spatial_scale)) for corner in corners]
@@ -161,11 +168,11 @@ def roi_pooling(input: ArrayLike, roi: ArrayLike, *, pooled_size: Size2D | int, 
         bins = (_bins(y1, y2, is_finite, height, image.shape[2]), _bins(x1, x2, is_finite, width, image.shape[3]))
         indices = jnp.where(is_finite, jnp.clip(numbers, INDEX_MIN, -INDEX_MIN), 0).astype(np.int32)
         largest = largest_pixel(_channels_last(image), bins, _images_of(indices, image))
-        return _finished(largest, is_finite, image.dtype)
+        return _finish(largest, is_finite, image.dtype)
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)
     operands = [(image, [None, image_axes[1], None, None]), (regions, [roi_axes[0], None])]
-    return partitioned(pool, operands, [roi_axes[0], image_axes[1], None, None])
+    return call_partitioned(pool, operands, [roi_axes[0], image_axes[1], None, None])
 
 
 INDEX_MIN = -(2.0**30)  # an index that is out of range on both sides, and fits an int32
@@ -204,7 +211,7 @@ class RoiPoolingDesc(dml.Operator, function=roi_pooling, infer=_pooled_sizes):
     rules = dml.page_rules(
         dml.same_type("input", "roi", "output"),
         _SCALES_FINITE,
-        *dml.inferred(
+        *dml.infer_rules(
             "ROITensor has the Sizes {{1, 1, NumROIs, 5}}, and OutputTensor the Sizes {{NumROIs, channels of "
             "InputTensor, PooledSize.Height, PooledSize.Width}}."
         ),
@@ -228,12 +235,12 @@ class _Sampling(NamedTuple):
     align_regions_to_corners: bool = False
 
     def check(self) -> None:
-        """Refuses arguments that are out of range."""
+        """Raises if an argument is out of range."""
         fewest, most = self.minimum_samples_per_output, self.maximum_samples_per_output
         if self.reduction_function not in (AVERAGE, MAX):
             raise InvalidDesc(Problem("reduction_function", "must be AVERAGE or MAX", self.reduction_function.name))
         require_count("maximum_samples_per_output", most, 1)
-        rule = f"must be at most {most}, {called('maximum_samples_per_output')}"
+        rule = f"must be at most {most}, {argument_name('maximum_samples_per_output')}"
         require("minimum_samples_per_output", fewest <= most, rule, fewest)
         integer_in("minimum_samples_per_output", fewest, 0, INT_MAX)
 
@@ -298,7 +305,7 @@ def roi_align(
     modes = ReduceFunction.of(reduction_function), InterpolationMode.of(interpolation_mode)
     scales = spatial_scale_x, spatial_scale_y
     sampling = _Sampling(*modes, *scales, minimum_samples_per_output, maximum_samples_per_output)
-    return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
+    return _align(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
 @calls.operator_function
@@ -355,7 +362,7 @@ def roi_align1(
     scales = spatial_scale_x, spatial_scale_y
     counts = minimum_samples_per_output, maximum_samples_per_output
     sampling = _Sampling(*modes, *scales, *counts, input_pixel_offset, output_pixel_offset, align_regions_to_corners)
-    return _aligned(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
+    return _align(input, roi, batch_indices, out_of_bounds_input_value, output_size, sampling)
 
 
 def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: Size2D) -> Sizes:
@@ -365,15 +372,15 @@ def _aligned_sizes(input: Sizes, roi: Sizes, batch_indices: Sizes, output_size: 
 
 
 def _batch_size(roi: Sizes, batch_indices: Sizes) -> int:
-    """The number of regions; refuses `batch_indices` unless each region has an index."""
+    """Returns the number of regions; raises unless each of them has an index in `batch_indices`."""
     count = _region_count(roi, 4)
     require_dimensions("batch_indices", batch_indices, 1)
-    expected = led((count,), len(batch_indices))
+    expected = with_leading_ones((count,), len(batch_indices))
     require_sizes("batch_indices", batch_indices, expected, why=", one index for each region")
     return count
 
 
-def _aligned(
+def _align(
     input: ArrayLike,
     roi: ArrayLike,
     batch_indices: ArrayLike,
@@ -392,7 +399,7 @@ def _aligned(
     _require_readable(image)
 
     def align(image: Array, regions: Array, indices: Array, outside: Array) -> Array:
-        return _resized(image, regions, _images_of(indices, image), outside, size, sampling)
+        return _resize(image, regions, _images_of(indices, image), outside, size, sampling)
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
     operands = [
@@ -401,11 +408,11 @@ def _aligned(
         (indices, roi_axes),
         (jnp.asarray(outside, widened(image.dtype)), []),
     ]
-    return partitioned(align, operands, [*roi_axes, image_axes[1], None, None])
+    return call_partitioned(align, operands, [*roi_axes, image_axes[1], None, None])
 
 
-def _resized(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
-    image, regions, batch, outside = varying_alike((image, regions, batch, outside))
+def _resize(image: Array, regions: Array, batch: Array, outside: Array, size: Size2D, sampling: _Sampling) -> Array:
+    image, regions, batch, outside = vary_alike((image, regions, batch, outside))
     axes, (spans, is_finite) = sampling.axes(size), sampling.spans(regions)
     wide = _channels_last(image.astype(widened(image.dtype)))
     inside = _of_both(map(counts_inside, axes, image.shape[2:], spans), wide.dtype)
@@ -420,7 +427,7 @@ def _resized(image: Array, regions: Array, batch: Array, outside: Array, size: S
         total = sums(wide, spans, batch, axes)
         with_outside = jnp.where(inside < counts, total + outside * (counts - inside), total)
         value = quotient(with_outside, jnp.broadcast_to(counts, total.shape))
-    return _finished(value, is_finite, image.dtype)
+    return _finish(value, is_finite, image.dtype)
 
 
 def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
@@ -429,13 +436,13 @@ def _of_both(numbers: Iterable[Array], dtype: Any) -> Array:
     return (rows[:, :, None] * columns[:, None, :])[..., None].astype(dtype)
 
 
-_SAMPLES_FIT = dml.required(
+_SAMPLES_FIT = dml.require_rule(
     "ReductionFunction is AVERAGE or MAX. MaximumSamplesPerOutput is at least 1, and at least MinimumSamplesPerOutput.",
     lambda desc: _Sampling._make(getattr(desc, name, None) for name in _Sampling._fields).check(),
 )
 
 
-_REGIONS_FIT = dml.inferred(
+_REGIONS_FIT = dml.infer_rules(
     "ROITensor has the Sizes {{NumROIs, 4}}, and BatchIndicesTensor the Sizes {{NumROIs}}, each after any number of "
     "1s.",
     "The result has the Sizes {{NumROIs, channels of InputTensor, any, any}}.",
@@ -569,11 +576,13 @@ def roi_align_grad(
     _align_gradient_sizes(image.shape, gradient.shape, regions.shape, indices.shape)
     wanted = ["input"] * of_input + ["roi"] * of_roi
     if 0 in gradient.shape[:2]:
-        found = {"input": jnp.zeros_like(image), "roi": jnp.zeros_like(regions)}
+        gradients = {"input": jnp.zeros_like(image), "roi": jnp.zeros_like(regions)}
     else:
-        found = _gradients(wanted, image, gradient, regions.reshape(regions.shape[-2:]), indices.reshape(-1), sampling)
+        gradients = _gradients(
+            wanted, image, gradient, regions.reshape(regions.shape[-2:]), indices.reshape(-1), sampling
+        )
     return RoiAlignGradients(
-        found["input"] if of_input else None, found["roi"].reshape(regions.shape) if of_roi else None
+        gradients["input"] if of_input else None, gradients["roi"].reshape(regions.shape) if of_roi else None
     )
 
 
@@ -585,16 +594,16 @@ def _gradients(
     size, nothing = Size2D(gradient.shape[3], gradient.shape[2]), jnp.zeros((), widened(image.dtype))
 
     def pull(*arrays: Array) -> Any:
-        image, gradient, regions, indices = varying_alike(arrays)
+        image, gradient, regions, indices = vary_alike(arrays)
         both = {"input": image, "roi": regions}
 
         def align(changed: dict[str, Array]) -> Array:
             image, regions = (both | changed).values()
-            return _resized(image, regions, _images_of(indices, image), nothing, size, sampling)
+            return _resize(image, regions, _images_of(indices, image), nothing, size, sampling)
 
         _, pull_back = jax.vjp(align, {name: both[name] for name in wanted})
-        (found,) = pull_back(gradient)
-        return tuple(found[name] for name in wanted) if len(wanted) > 1 else found[wanted[0]]
+        (gradients,) = pull_back(gradient)
+        return tuple(gradients[name] for name in wanted) if len(wanted) > 1 else gradients[wanted[0]]
 
     image_axes, roi_axes = dimension_axes(image), dimension_axes(regions)[:1]
     of_image, of_regions = [None, image_axes[1], None, None], [*roi_axes, None]
@@ -605,8 +614,8 @@ def _gradients(
         (indices, roi_axes),
     ]
     results = {"input": of_image, "roi": of_regions}
-    found = partitioned(pull, operands, *(results[name] for name in wanted))
-    return dict(zip(wanted, found if len(wanted) > 1 else [found], strict=True))
+    gradients = call_partitioned(pull, operands, *(results[name] for name in wanted))
+    return dict(zip(wanted, gradients if len(wanted) > 1 else [gradients], strict=True))
 
 
 def _image_of_gradient(input: ArrayLike | None, gradient: Array, sizes: Sequence[int] | None, is_needed: bool) -> Array:

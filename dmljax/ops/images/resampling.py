@@ -32,14 +32,14 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.foundation.checks import require_count, require_counts
 from dmljax.foundation.dimensions import is_symbolic, require_positions
 from dmljax.foundation.scalars import Size2D
-from dmljax.foundation.sharding import dimension_axes, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
 from dmljax.foundation.sizes import Sizes, in_space, require_dimensions, require_one_each
-from dmljax.lowerings.copies import check_sizes, kept_axes
+from dmljax.lowerings.copies import check_sizes, result_axes
 from dmljax.lowerings.images.channels import in_layout_of_network
 from dmljax.lowerings.images.resampling import (
     Taps,
     adjoint,
-    averaged,
+    average,
     linear_taps,
     nearest,
     nearest_taps,
@@ -70,7 +70,7 @@ class _Sampling(NamedTuple):
     antialiased: bool = False
 
 
-def _directed(
+def _with_direction(
     mode: InterpolationModeLike,
     direction: AxisDirectionLike,
     input_offsets: calls.EachNumber | None,
@@ -123,7 +123,7 @@ def upsample_2d(
     sizes = _upsampled_sizes(input.shape, scale)
     factors = (*(1 for _ in input.shape[2:]), scale.height, scale.width)
     steps = [(Fraction(1, factor), Fraction(1, 2 * factor) - Fraction(1, 2)) for factor in factors]
-    return _resampled(input, sizes, steps, _Sampling(interpolation_mode))
+    return _resample_array(input, sizes, steps, _Sampling(interpolation_mode))
 
 
 class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
@@ -133,7 +133,7 @@ class Upsample2DDesc(dml.Resized, function=upsample_2d, infer=_upsampled_sizes):
 
     rules = dml.page_rules(
         *dml.Resized.rules,
-        *dml.inferred(
+        *dml.infer_rules(
             "Both numbers of ScaleSize are at least 1.",
             "OutputTensor has the sizes of InputTensor, with ScaleSize.Height times the height and ScaleSize.Width "
             "times the width.",
@@ -168,7 +168,7 @@ def resample(
     >>> resample(image, output_sizes=(1, 1, 1, 4), interpolation_mode="linear").tolist()
     [[[[0.0, 2.0, 6.0, 8.0]]]]
     """
-    return _resample(input, output_sizes, scales, _Sampling(interpolation_mode))
+    return _resample_by_scales(input, output_sizes, scales, _Sampling(interpolation_mode))
 
 
 @calls.operator_function
@@ -195,7 +195,7 @@ def resample1(
     [1, 3]
     """
     sampling = _Sampling(interpolation_mode, 0.5, input_pixel_offsets, output_pixel_offsets)
-    return _resample(input, output_sizes, scales, sampling)
+    return _resample_by_scales(input, output_sizes, scales, sampling)
 
 
 # RESAMPLE2 and RESAMPLE3
@@ -230,8 +230,8 @@ def resample2(
     >>> resample2(row, scales=0.75, input_pixel_offsets=0, output_pixel_offsets=0).tolist()
     [1, 2, 3]
     """
-    sampling = _directed(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
-    return _resample(input, output_sizes, scales, sampling)
+    sampling = _with_direction(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    return _resample_by_scales(input, output_sizes, scales, sampling)
 
 
 @calls.operator_function
@@ -263,8 +263,8 @@ def resample3(
     [1.0, 3.0, 0.0]
     """
     offsets = input_pixel_offsets, output_pixel_offsets
-    return _resample(
-        input, output_sizes, scales, _directed(interpolation_mode, rounding_direction, *offsets, antialiased)
+    return _resample_by_scales(
+        input, output_sizes, scales, _with_direction(interpolation_mode, rounding_direction, *offsets, antialiased)
     )
 
 
@@ -325,14 +325,14 @@ def resample_grad1(
     ... ).tolist()
     [9.0, 13.0]
     """
-    sampling = _directed(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
+    sampling = _with_direction(interpolation_mode, rounding_direction, input_pixel_offsets, output_pixel_offsets)
     return _gradient(input_gradient, output_sizes, scales, sampling)
 
 
 # The computation
 
 
-def _resample(
+def _resample_by_scales(
     input: ArrayLike, output_sizes: Sequence[int] | None, scales: calls.EachNumber | None, sampling: _Sampling
 ) -> Array:
     input = calls.real_array("input", input)
@@ -344,7 +344,7 @@ def _resample(
         output_sizes = [size * factor.numerator // factor.denominator for size, factor in scaled]
     require_one_each("output_sizes", output_sizes, "input", input.ndim)
     steps = _steps("input", input.shape, output_sizes, factors, sampling)
-    return _resampled(input, output_sizes, steps, sampling)
+    return _resample_array(input, output_sizes, steps, sampling)
 
 
 def _gradient(
@@ -360,7 +360,7 @@ def _gradient(
     def add(x: Array) -> Array:
         return adjoint(x, every) if 0 not in (*x.shape, *output_sizes) else jnp.zeros(tuple(output_sizes), x.dtype)
 
-    return partitioned(add, [(gradient, dimension_axes(gradient))], kept_axes([gradient], output_sizes))
+    return call_partitioned(add, [(gradient, dimension_axes(gradient))], result_axes([gradient], output_sizes))
 
 
 def _for_each(name: str, numbers: calls.EachNumber, elsewhere: float, image: str, rank: int) -> Sequence[float]:
@@ -381,7 +381,7 @@ def _fractions(name: str, numbers: calls.EachNumber, elsewhere: float, image: st
     return [simplest_fraction(number) for number in _for_each(name, numbers, elsewhere, image, rank)]
 
 
-Step = tuple[Fraction, Fraction]  # how far apart positions are, and the first position
+AxisPositions = tuple[Fraction, Fraction]  # how far apart positions are, and the first position
 
 
 def _steps(
@@ -390,7 +390,7 @@ def _steps(
     output_sizes: Sequence[int],
     factors: Sequence[Fraction] | None,
     sampling: _Sampling,
-) -> list[Step]:
+) -> list[AxisPositions]:
     """The positions along each dimension; `smaller` names the argument that gives the input's sizes."""
     rank = len(input_sizes)
     before = _fractions("input_pixel_offsets", sampling.input_offsets, sampling.center, smaller, rank)
@@ -413,7 +413,7 @@ def _steps(
 
 
 def _taps(
-    input_sizes: Sequence[int], output_sizes: Sequence[int], steps: Sequence[Step], sampling: _Sampling
+    input_sizes: Sequence[int], output_sizes: Sequence[int], steps: Sequence[AxisPositions], sampling: _Sampling
 ) -> list[Taps]:
     """The neighbors of the positions along each dimension that changes, first the dimension that shrinks most."""
     every = []
@@ -433,13 +433,13 @@ def _taps(
     return sorted(every, key=lambda taps: -taps.where.step / taps.where.unit)
 
 
-def _resampled(input: Array, sizes: Sequence[int], steps: Sequence[Step], sampling: _Sampling) -> Array:
+def _resample_array(input: Array, sizes: Sequence[int], steps: Sequence[AxisPositions], sampling: _Sampling) -> Array:
     if sampling.mode is LINEAR and input.dtype not in FLOATS and input.dtype not in (np.int8, np.uint8):
         rule = "must be of a floating type, or of an integer type of 8 bits, for LINEAR"
         raise InvalidType(Problem("input", rule, input.dtype))
     check_sizes(sizes)
     every = _taps(input.shape, sizes, steps, sampling)
-    compute = nearest if sampling.mode is NEAREST_NEIGHBOR else averaged
+    compute = nearest if sampling.mode is NEAREST_NEIGHBOR else average
 
     def resample(x: Array) -> Array:
         if 0 in sizes:  # a dimension without elements has no neighbors
@@ -449,7 +449,7 @@ def _resampled(input: Array, sizes: Sequence[int], steps: Sequence[Step], sampli
         one_before = [taps._replace(axis=taps.axis - 1) for taps in every]
         return in_layout_of_network(partial(compute, every=every), partial(compute, every=one_before), x)
 
-    return partitioned(resample, [(input, dimension_axes(input))], kept_axes([input], sizes))
+    return call_partitioned(resample, [(input, dimension_axes(input))], result_axes([input], sizes))
 
 
 # Descriptors
@@ -469,7 +469,7 @@ def _rules(input: str, output: str) -> tuple[dml.Rule, ...]:
     each = "one finite number for each dimension"
     return dml.page_rules(
         *dml.same_type_and_rank(input, output),
-        dml.required_of_sizes(f"Scales and any offsets have {each}. Scales are above 0.", check),
+        dml.require_sizes_rule(f"Scales and any offsets have {each}. Scales are above 0.", check),
     )
 
 

@@ -42,9 +42,15 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.open_sizes import equalities
-from dmljax.foundation.sharding import MeshAxes, dimension_axes, dividing_axes, partitioned
-from dmljax.foundation.sizes import called, led, names_of_members, remedy_for_open, require_broadcast
-from dmljax.lowerings.attention.caches import with_new
+from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, dividing_axes
+from dmljax.foundation.sizes import (
+    argument_name,
+    names_of_members,
+    remedy_for_open,
+    require_broadcast,
+    with_leading_ones,
+)
+from dmljax.lowerings.attention.caches import write_new
 from dmljax.lowerings.attention.dot_product import Mask, attention
 from dmljax.text import join_sizes, join_words
 from dmljax.types import (
@@ -80,7 +86,7 @@ Shapes = Mapping[str, Sequence[int]]  # by the names of the function's arguments
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _AttentionSizes:
     """The sizes that determine all shapes of an attention."""
 
     batch: int
@@ -131,7 +137,7 @@ class _Sizes:
                 return self.scores()
 
 
-def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, blocks: int = 1) -> _Sizes:
+def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, blocks: int = 1) -> _AttentionSizes:
     """Infers the sizes of an attention from its arrays' shapes, those of one of `blocks` blocks of positions."""
     source = _sources(shapes)
     for name, count in head_counts.items():
@@ -153,7 +159,7 @@ def _sizes(shapes: Shapes, head_counts: Mapping[str, int], total: int | None, bl
 
     past = shapes["past_key"][2] if "past_key" in shapes else 0
     keys = shapes[source["key"]][1] if "key" in source else 0
-    return _Sizes(
+    return _AttentionSizes(
         batch=shapes[source["query"]][0],
         queries=shapes[source["query"]][1],
         keys=keys,
@@ -171,18 +177,18 @@ def _sources(shapes: Shapes) -> dict[str, str]:
     pasts = ("past_key", "past_value")
     known = [name for name in pasts if name in shapes]
     if len(known) == 1:
-        rule = f"{called(pasts[0])} and {called(pasts[1])} must be given together"
-        raise InvalidDesc(Problem((), rule, f"only {called(known[0])}"))
-    found = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
-    is_past_alone = bool(known) and not found["key"] and not found["value"]
-    for role, names in found.items():
-        if len(names) != 1 and (role == "query" or not is_past_alone):
-            *most, last = map(called, _PLACES[role])
+        rule = f"{argument_name(pasts[0])} and {argument_name(pasts[1])} must be given together"
+        raise InvalidDesc(Problem((), rule, f"only {argument_name(known[0])}"))
+    names_by_role = {role: [name for name in places if name in shapes] for role, places in _PLACES.items()}
+    has_only_past = bool(known) and not names_by_role["key"] and not names_by_role["value"]
+    for role, names in names_by_role.items():
+        if len(names) != 1 and (role == "query" or not has_only_past):
+            *most, last = map(argument_name, _PLACES[role])
             rule = f"exactly one of {', '.join(most)} or {last} must be given"
-            raise InvalidDesc(Problem((), rule, join_words(map(called, names)) if names else "none"))
-    if is_past_alone and "past_sequence_lengths" in shapes:
+            raise InvalidDesc(Problem((), rule, join_words(map(argument_name, names)) if names else "none"))
+    if has_only_past and "past_sequence_lengths" in shapes:
         raise InvalidDesc(Problem("past_sequence_lengths", "must not be given without new keys"))
-    return {role: names[0] for role, names in found.items() if names}
+    return {role: names[0] for role, names in names_by_role.items() if names}
 
 
 # What both operators compute
@@ -219,7 +225,7 @@ class _Options(NamedTuple):
     total: int | None = None
 
 
-def _attended(
+def _attend(
     arrays: Sequence[ArrayLike | None],
     scale: ArrayLike | None,
     mask_filter_value: ArrayLike,
@@ -227,23 +233,23 @@ def _attended(
     options: _Options,
 ) -> Results:
     """Computes the attention of the first of `_ARRAYS`: an array, or with `has_present` a `MultiheadAttention`."""
-    inputs = _checked_arrays(dict(zip(_ARRAYS, arrays, strict=False)), options.mask_type)
-    sizes, source = _checked_sizes(inputs, head_counts, options)
+    inputs = _check_arrays(dict(zip(_ARRAYS, arrays, strict=False)), options.mask_type)
+    sizes, source = _check_sizes(inputs, head_counts, options)
     wide = widened(inputs[source["query"]].dtype)
     numbers = {"scale": _inverse_root(sizes.size, wide) if scale is None else scale, "added": mask_filter_value}
     inputs |= {name: jnp.asarray(value, wide) for name, value in numbers.items()}
 
     def compute(*operands: Array) -> Any:
-        return _computed(dict(zip(inputs, operands, strict=True)), sizes, source, options)
+        return _compute(dict(zip(inputs, operands, strict=True)), sizes, source, options)
 
     operands = [(x, dimension_axes(x)) for x in inputs.values()]
-    outputs: Any = partitioned(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
+    outputs: Any = call_partitioned(compute, operands, *_axes_of_results(inputs, sizes, source, options.has_present))
     return cast(Results, MultiheadAttention(*outputs) if options.has_present else outputs)
 
 
-def _checked_sizes(
+def _check_sizes(
     inputs: Mapping[str, Array], head_counts: Mapping[str, int], options: _Options
-) -> tuple[_Sizes, dict[str, str]]:
+) -> tuple[_AttentionSizes, dict[str, str]]:
     """The sizes of an attention, and the names of the arrays that hold queries, keys and values."""
     blocks = 1 if options.axis_name is None else _blocks_in_ring(options.axis_name, inputs, options.has_present)
     shapes = {name: x.shape for name, x in inputs.items()}
@@ -255,7 +261,7 @@ def _checked_sizes(
     return sizes, _sources(shapes)
 
 
-def _computed(named: dict[str, Array], sizes: _Sizes, source: Mapping[str, str], options: _Options) -> Any:
+def _compute(named: dict[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], options: _Options) -> Any:
     """The output, and the present keys and values if wanted, in the type of the queries."""
     axis_name, dtype = options.axis_name, named[source["query"]].dtype
     query, key, value = (_of_heads(role, sizes, source, named) for role in _PLACES)
@@ -281,7 +287,7 @@ def _computed(named: dict[str, Array], sizes: _Sizes, source: Mapping[str, str],
 
 
 def _axes_of_results(
-    inputs: Mapping[str, Array], sizes: _Sizes, source: Mapping[str, str], has_present: bool
+    inputs: Mapping[str, Array], sizes: _AttentionSizes, source: Mapping[str, str], has_present: bool
 ) -> list[list[MeshAxes]]:
     """The mesh axes of the output, as those of the queries, and of present keys and values, as those of the keys."""
     query, keys = inputs[source["query"]], inputs[source.get("key", "past_key")]
@@ -295,7 +301,7 @@ def _axes_of_results(
 def _blocks_in_ring(axis_name: str, inputs: Mapping[str, Array], has_present: bool) -> int:
     """Returns the number of devices along an axis of the mesh, each of which has a block of the positions."""
     for name in (*(name for name in inputs if name.startswith("past_")), *["has_present"] * has_present):
-        raise InvalidDesc(Problem("axis_name", f"must not be given with {called(name)}"))
+        raise InvalidDesc(Problem("axis_name", f"must not be given with {argument_name(name)}"))
     try:
         return int(lax.axis_size(axis_name))
     except NameError:
@@ -303,16 +309,18 @@ def _blocks_in_ring(axis_name: str, inputs: Mapping[str, Array], has_present: bo
         raise InvalidDesc(Problem("axis_name", "must be a manual axis of the mesh", axis_name, remedy=remedy)) from None
 
 
-def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
+def _check_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: MultiheadAttentionMaskType) -> dict[str, Array]:
     """Returns the arrays that are present; floats must all have one type."""
-    kinds = {
+    converters = {
         "mask": calls.real_array if mask_type is _BOOLEAN else calls.integer_array,
         "past_sequence_lengths": calls.integer_array,
     }
     inputs = {
-        name: kinds.get(name, calls.float_array)(name, value) for name, value in arrays.items() if value is not None
+        name: converters.get(name, calls.float_array)(name, value)
+        for name, value in arrays.items()
+        if value is not None
     }
-    floats = {name: x.dtype for name, x in inputs.items() if name not in kinds}
+    floats = {name: x.dtype for name, x in inputs.items() if name not in converters}
     for name in floats:
         first, wanted = next(iter(floats.items()))
         calls.require_type(name, inputs[name], wanted, first)
@@ -322,8 +330,8 @@ def _checked_arrays(arrays: Mapping[str, ArrayLike | None], mask_type: Multihead
     return inputs
 
 
-def _require_shapes(sizes: _Sizes, shapes: Shapes, mask_type: MultiheadAttentionMaskType) -> None:
-    """Refuses arrays whose shapes do not follow from the sizes, or do not broadcast to the scores."""
+def _require_shapes(sizes: _AttentionSizes, shapes: Shapes, mask_type: MultiheadAttentionMaskType) -> None:
+    """Raises if the shape of an array does not follow from the sizes, or does not broadcast to the scores."""
     if "mask" in shapes and mask_type is MultiheadAttentionMaskType.NONE:
         raise InvalidDesc(Problem("mask", "must not be given with a mask_type of NONE"))
     expected = sizes.shapes() | {"mask": sizes.mask(mask_type)}
@@ -346,7 +354,7 @@ def _inverse_root(size: int, wide: Any) -> Any:
     return lax.rsqrt(number(size, wide)) if is_symbolic(size) else 1 / math.sqrt(max(size, 1))  # 1 if the size is 0
 
 
-def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], inputs: Mapping[str, Array]) -> Any:
+def _of_heads(role: str, sizes: _AttentionSizes, source: Mapping[str, str], inputs: Mapping[str, Array]) -> Any:
     """Returns the queries, keys or values plus their bias, by batch, head of keys, head of queries, and position."""
     if role not in source:
         return None
@@ -364,7 +372,7 @@ def _of_heads(role: str, sizes: _Sizes, source: Mapping[str, str], inputs: Mappi
     return jnp.moveaxis(x.reshape(*x.shape[:2], sizes.key_heads, heads // sizes.key_heads, size), 1, 3)
 
 
-def _after_past(role: str, new: Any, sizes: _Sizes, inputs: Mapping[str, Array]) -> list[Array]:
+def _after_past(role: str, new: Any, sizes: _AttentionSizes, inputs: Mapping[str, Array]) -> list[Array]:
     """Returns the past and then the new keys or values, in one array or two."""
     past = inputs[f"past_{role}"][:, :, None] if f"past_{role}" in inputs else None
     if "past_sequence_lengths" in inputs:
@@ -374,26 +382,26 @@ def _after_past(role: str, new: Any, sizes: _Sizes, inputs: Mapping[str, Array])
     return [past.astype(new.dtype), new]
 
 
-def _in_buffer(past: Array | None, new: Array, sizes: _Sizes, lengths: Array) -> Array:
+def _in_buffer(past: Array | None, new: Array, sizes: _AttentionSizes, lengths: Array) -> Array:
     """Writes the new keys or values into the buffer, after the past ones of each batch."""
     if past is None:
         past = jnp.zeros_like(new[:, :, :, :0])
     past = lax.slice_in_dim(past, 0, min(sizes.past, sizes.total), axis=3).astype(new.dtype)
     buffer = jnp.pad(past, (*[(0, 0)] * 3, (0, max(sizes.total - sizes.past, 0)), (0, 0)))
-    found = with_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
-    return jnp.expand_dims(found, 2)
+    filled = write_new(buffer.squeeze(2), new.squeeze(2), _near(lengths, sizes))
+    return jnp.expand_dims(filled, 2)
 
 
 _FAR = 2**30  # a position that no key has
 
 
-def _near(positions: Array, sizes: _Sizes) -> Array:
+def _near(positions: Array, sizes: _AttentionSizes) -> Array:
     """Returns positions as int32, clamped to `_FAR` beyond the range."""
     limits = jnp.iinfo(positions.dtype)
     return jnp.clip(positions, max(limits.min, -_FAR), min(limits.max, _FAR)).astype(jnp.int32)
 
 
-def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
+def _over_scores(x: Array | None, sizes: _AttentionSizes) -> Array | None:
     """An array that broadcasts to the scores, with a separate dimension for the heads that share keys."""
     if x is None:
         return None
@@ -404,7 +412,7 @@ def _over_scores(x: Array | None, sizes: _Sizes) -> Array | None:
 
 def _mask(
     mask_type: MultiheadAttentionMaskType,
-    sizes: _Sizes,
+    sizes: _AttentionSizes,
     inputs: Mapping[str, Array],
     *,
     is_causal: bool,
@@ -431,8 +439,8 @@ def _mask(
     has_lengths = "past_sequence_lengths" in inputs
     if has_lengths or is_causal:
         begin = bound(inputs["past_sequence_lengths"]) if has_lengths else first
-        own = begin + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
-        mask = mask._replace(end=own + 1 if mask.end is None else jnp.minimum(mask.end, own + 1))
+        positions = begin + lax.broadcasted_iota(jnp.int32, (1, 1, 1, sizes.queries, 1), 3)
+        mask = mask._replace(end=positions + 1 if mask.end is None else jnp.minimum(mask.end, positions + 1))
     return mask
 
 
@@ -490,7 +498,7 @@ def multihead_attention(
     sources = query, key, value, stacked_query_key, stacked_key_value, stacked_query_key_value
     others = bias, mask, relative_position_bias, past_key, past_value
     options = _Options(MultiheadAttentionMaskType.of(mask_type), has_present, precision, is_causal, axis_name)
-    return _attended((*sources, *others), scale, mask_filter_value, {"head_count": head_count}, options)
+    return _attend((*sources, *others), scale, mask_filter_value, {"head_count": head_count}, options)
 
 
 _PRESENT = ("output_present_key", "output_present_value")
@@ -545,8 +553,8 @@ class _Attention(dml.Operator):
             return
         expected = sizes.shapes() | {"mask": sizes.mask(self.mask_type)}
         for field, tensor in self.tensors().items():
-            whole = led(expected[field], tensor.rank)
-            if led(tensor.sizes, len(whole)) != whole:
+            whole = with_leading_ones(expected[field], tensor.rank)
+            if with_leading_ones(tensor.sizes, len(whole)) != whole:
                 rule = f"must be {join_sizes(whole)}"
                 yield Problem((self.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
@@ -569,10 +577,10 @@ class _Attention(dml.Operator):
         ),
     )
 
-    def _sizes(self) -> _Sizes:
+    def _sizes(self) -> _AttentionSizes:
         tensors = self.tensors()
         shapes = {
-            field: led(tensor.sizes, _RANKS[field])[-_RANKS[field] :]
+            field: with_leading_ones(tensor.sizes, _RANKS[field])[-_RANKS[field] :]
             for field, tensor in tensors.items()
             if field in _RANKS
         }
@@ -693,9 +701,9 @@ def multihead_attention1(
             raise InvalidDesc(Problem("total_sequence_length", "must not be given without past_sequence_lengths"))
     of_keys = query_head_count if key_value_head_count is None else key_value_head_count
     heads = {"query_head_count": query_head_count, "key_value_head_count": of_keys}
-    kind = MultiheadAttentionMaskType.of(mask_type)
-    options = _Options(kind, has_present, precision, is_causal, axis_name, total_sequence_length)
-    return _attended((*sources, *others), scale, mask_filter_value, heads, options)
+    type_of_mask = MultiheadAttentionMaskType.of(mask_type)
+    options = _Options(type_of_mask, has_present, precision, is_causal, axis_name, total_sequence_length)
+    return _attend((*sources, *others), scale, mask_filter_value, heads, options)
 
 
 class MultiheadAttention1Desc(_Attention, function=multihead_attention1):

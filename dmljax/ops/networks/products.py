@@ -26,15 +26,22 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
-from dmljax.foundation.sizes import Sizes, called, remedy_for_open, require_broadcast, require_dimensions, spelled
-from dmljax.lowerings.numbers.products import integer_product, integer_product_as_floats, matrix_product, scaled
+from dmljax.foundation.sizes import (
+    Sizes,
+    argument_name,
+    remedy_for_open,
+    require_broadcast,
+    require_dimensions,
+    spell_sizes,
+)
+from dmljax.lowerings.numbers.products import integer_product, integer_product_as_floats, matrix_product, scale_rounded
 from dmljax.ops.elementwise.quantization import (
     QuantizedBinary,
     QuantizedOperands,
     ZeroPointOfA,
     ZeroPointOfB,
     ZeroPointOfOutputLikeA,
-    quantized,
+    quantize_rounded,
 )
 from dmljax.text import join_sizes, join_words
 from dmljax.types import (
@@ -58,8 +65,8 @@ def _product_sizes(a: Sizes, b: Sizes, transpose_a: bool = False, transpose_b: b
     (rows, inner), (inner_of_b, columns) = a[-2:][:: -1 if transpose_a else 1], b[-2:][:: -1 if transpose_b else 1]
     if inner != inner_of_b:
         number = f"{inner} {'columns' if transpose_b else 'rows'}"
-        rule = f"must have {number}, as many as {called('a')} has {'rows' if transpose_a else 'columns'}"
-        raise InvalidDesc(Problem("b", rule, f"shape {spelled(b)}"))
+        rule = f"must have {number}, as many as {argument_name('a')} has {'rows' if transpose_a else 'columns'}"
+        raise InvalidDesc(Problem("b", rule, f"shape {spell_sizes(b)}"))
     try:
         batch = jnp.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
@@ -139,7 +146,7 @@ def _product_rules(*others: str, sentence: str = _PRODUCT) -> tuple[dml.Rule, ..
             yield Problem(("ATensor", "Sizes"), rule, sizes, [("BTensor", "Sizes")])
 
     batches = dml.Rule("ATensor.Sizes and BTensor.Sizes are the same before the last two.", other_batches)
-    return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.inferred(sentence))
+    return dml.page_rules(dml.same_rank("a", "b", *others, "output"), batches, *dml.infer_rules(sentence))
 
 
 def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) -> dml.Rule:
@@ -149,8 +156,11 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
         if desc.output.rank < 2:
             return  # reported by the support tables
         rows, columns = desc.output.sizes[-2:]
-        kinds = ((of_rows, rows, (rows, 1), "row of ATensor"), (of_columns, columns, (1, columns), "column of BTensor"))
-        for fields, count, last, of in kinds:
+        parameters_by_line = (
+            (of_rows, rows, (rows, 1), "row of ATensor"),
+            (of_columns, columns, (1, columns), "column of BTensor"),
+        )
+        for fields, count, last, of in parameters_by_line:
             for field in fields:
                 tensor = getattr(desc, field)
                 if tensor is None or tensor.element_count == 1 or tensor.sizes == (count,):
@@ -159,14 +169,14 @@ def _of_rows_and_columns(of_rows: tuple[str, ...], of_columns: tuple[str, ...]) 
                     rule = f"must have one element, or one for each {of}, with {join_sizes(last)} as the last Sizes"
                     yield Problem((desc.member(field).name, "Sizes"), rule, join_sizes(tensor.sizes))
 
-    told = (
-        f"{dml.named(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}"
+    sentences = (
+        f"{dml.name_members(fields)} {'has' if len(fields) == 1 else 'have'} one element, or one for each {of}"
         for fields, of in (
             (of_rows, "row of ATensor, with Sizes {{M}} or {{1, 1, M, 1}}"),
             (of_columns, "column of BTensor, with Sizes {{N}} or {{1, 1, 1, N}}"),
         )
     )
-    return dml.Rule("; ".join(told) + ".", check)
+    return dml.Rule("; ".join(sentences) + ".", check)
 
 
 # GEMM
@@ -215,7 +225,7 @@ def gemm(
     if summand:
         total, addend = _with_summand(total, "c", summand[0])
         total += jnp.asarray(beta, total.dtype) * addend
-    return dml.fused(total.astype(left.dtype), fused_activation)
+    return dml.apply_fused(total.astype(left.dtype), fused_activation)
 
 
 class GemmDesc(dml.Operator, function=gemm, infer=_product_sizes):
@@ -316,7 +326,7 @@ def _dequantized_product(
     wide = np.promote_types(*(widened(scale.dtype) for scale in scales))
     a_factor = _one_for_each("a_scale", scales[0].astype(wide), shape, _ROWS)
     b_factor = _one_for_each("b_scale", scales[1].astype(wide), shape, _COLUMNS)
-    return scaled(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
+    return scale_rounded(integer_product_as_floats(a, b, a_zero, b_zero, wide), a_factor, b_factor)
 
 
 @calls.operator_function
@@ -423,7 +433,7 @@ def quantized_linear_matrix_multiply(
     if zero is not None:
         zero = calls.integer_array("output_zero_point", zero)
         zero = _one_for_each("output_zero_point", zero, product.shape, _ROWS)
-    return quantized("output", product, scale, zero, dtype, left.dtype)
+    return quantize_rounded("output", product, scale, zero, dtype, left.dtype)
 
 
 _SCALES_AND_ZERO_POINTS = (

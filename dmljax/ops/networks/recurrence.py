@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem, require
-from dmljax.foundation.sharding import MeshAxes, dimension_axes, may_be_sharded, partitioned, varying_alike
+from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axes, may_be_sharded, vary_alike
 from dmljax.foundation.sizes import Sizes, require_sizes
 from dmljax.lowerings.rows.recurrence import BACKWARD, BOTH, FORWARD, Cell, State, gates_apart, recur, state_product
 from dmljax.ops.elementwise.activation import ActivationSigmoidDesc, ActivationTanhDesc
@@ -69,7 +69,9 @@ def activation_functions(
 
 
 def _function(of_directions: Sequence[dml.Operator]) -> _Function:
-    functions = [_QUICKER.get(activation, partial(dml.fused, activation=activation)) for activation in of_directions]
+    functions = [
+        _QUICKER.get(activation, partial(dml.apply_fused, activation=activation)) for activation in of_directions
+    ]
     if len({*of_directions}) == 1:
         return functions[0]
     return lambda x: jnp.stack([function(part) for function, part in zip(functions, x, strict=True)])
@@ -124,14 +126,14 @@ def _network_sizes(
     every = _sizes(gates, len(_DIRECTIONS[direction]), input, recurrence)
     shapes = {"input": input, "weight": weight, "recurrence": recurrence, "bias": bias, "hidden_init": hidden_init}
     more = {"cell_mem_init": cell_mem_init, "sequence_lengths": sequence_lengths, "peephole": peephole}
-    for name, own in (shapes | more).items():
-        if own is not None:
+    for name, shape in (shapes | more).items():
+        if shape is not None:
             what, sizes = zip(*every[name], strict=True)
-            require_sizes(name, own, sizes, why=f": {', '.join(what)}")
+            require_sizes(name, shape, sizes, why=f": {', '.join(what)}")
     return {name: tuple(size for _, size in sizes) for name, sizes in every.items() if name.startswith("output_")}
 
 
-def _checked(
+def _check(
     gates: int, direction: RecurrentNetworkDirection, values: Mapping[str, ArrayLike | None]
 ) -> dict[str, Array]:
     """Returns the arrays that are present: floats of one type, except for the lengths, and of the right sizes."""
@@ -180,13 +182,13 @@ def _run(
 ) -> tuple[Any, ...]:
     """Returns the output of each step, or None, and then the last states."""
     gates, reverses = network.gates, _DIRECTIONS[direction]
-    inputs = _checked(gates, direction, values)
+    inputs = _check(gates, direction, values)
     wide = widened(inputs["input"].dtype)
     if clip_threshold is not None:
         inputs["clip_threshold"] = jnp.asarray(clip_threshold, wide)
 
     def compute(*arrays: Array) -> Any:
-        input, weight, *others = varying_alike(arrays)
+        input, weight, *others = vary_alike(arrays)
         named = dict(zip([*inputs][2:], others, strict=True))
         lengths = named.pop("sequence_lengths", None)
         recurrence = named.pop("recurrence")
@@ -202,8 +204,8 @@ def _run(
         input_bias, state_bias = jnp.split(bias, 2, 2)
         initial = [named.get(name, zeros) for name in network.states]
         if directions == 1:
-            own = recurrence, input_bias, state_bias, peephole, initial
-            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], own)
+            stacked = recurrence, input_bias, state_bias, peephole, initial
+            recurrence, input_bias, state_bias, peephole, initial = jax.tree.map(lambda x: x[0], stacked)
         threshold = named.get("clip_threshold")
         sequence, last = recur(
             make_cell(_Weights(recurrence, input_bias, state_bias, peephole, threshold, precision, has_gates_apart)),
@@ -222,7 +224,7 @@ def _run(
     batch: MeshAxes = next((axes for axes in of_batch if axes), None)
     operands = [(x, [batch if i == _BATCH.get(name) else None for i in range(x.ndim)]) for name, x in inputs.items()]
     last: list[MeshAxes] = [None, batch, None]
-    results = partitioned(
+    results = call_partitioned(
         compute, operands, *([[None, *last]] if has_sequence else []), *([last] * len(network.states))
     )
     several = results if isinstance(results, tuple) else (results,)
@@ -295,7 +297,7 @@ class _Network(dml.Operator):
 _OF_PAGES = {"steps": "seq_length", "batch": "batch_size", "directions": "num_directions"}
 
 
-def _told(gates: int, field: str) -> str:
+def _spell_sizes(gates: int, field: str) -> str:
     """The sizes of a tensor, as the pages write them."""
     names = [name for name, _ in _sizes(gates, 1, (1, 1, 1), (1,))[field]]
     return ", ".join(["1"] * (4 - len(names)) + [_OF_PAGES.get(name, name.replace(" size", "_size")) for name in names])
@@ -315,11 +317,13 @@ def _rules(gates: int, activations: int, *fields: str) -> tuple[dml.Rule, ...]:
         for i, activation in enumerate(desc.activation_descs):
             yield from dml.fused_activation_rules(activation, feature_level, ("ActivationDescs", i))
 
-    sizes = ", ".join(f"{{{{{_told(gates, field)}}}}} of {{{field}}}" for field in fields)  # double braces stay braces
+    sizes = ", ".join(
+        f"{{{{{_spell_sizes(gates, field)}}}}} of {{{field}}}" for field in fields
+    )  # double braces stay braces
     have = "has 1 activation" if activations == 1 else f"has {activations} activations"
     return dml.page_rules(
         dml.same_type(*sorted({*fields} - {"sequence_lengths"})),
-        *dml.inferred(f"The Sizes are {sizes}."),
+        *dml.infer_rules(f"The Sizes are {sizes}."),
         dml.Rule("At least one output is given.", no_output),
         dml.LevelRule(
             f"Each direction {have}, each of which can be fused, is in the feature level, and has no tensors.",
@@ -385,10 +389,10 @@ def rnn(
     >>> sequence.ravel().tolist(), single.ravel().tolist()
     ([1.0, 1.5, 1.75], [1.75])
     """
-    way = RecurrentNetworkDirection.of(direction)
-    functions = activation_functions(activations, RnnDesc.defaults, way)
+    network_direction = RecurrentNetworkDirection.of(direction)
+    functions = activation_functions(activations, RnnDesc.defaults, network_direction)
     arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
-    return rnn_of(functions, way, has_sequence, precision, **dict(arrays))
+    return rnn_of(functions, network_direction, has_sequence, precision, **dict(arrays))
 
 
 def _of_parts(function: Callable[..., Array], count: int, is_on_cpu: bool, *arrays: Array) -> list[Array]:
@@ -465,10 +469,12 @@ def gru(
     ... ).sequence.ravel().tolist()
     [4.0, 2.0, 1.0]
     """
-    way = RecurrentNetworkDirection.of(direction)
-    functions = activation_functions(activations, GruDesc.defaults, way)
+    network_direction = RecurrentNetworkDirection.of(direction)
+    functions = activation_functions(activations, GruDesc.defaults, network_direction)
     arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
-    return gru_of(functions, way, has_sequence, precision, linear_before_reset=linear_before_reset, **dict(arrays))
+    return gru_of(
+        functions, network_direction, has_sequence, precision, linear_before_reset=linear_before_reset, **dict(arrays)
+    )
 
 
 def gru_of(
@@ -568,15 +574,15 @@ def lstm(
     ... ).cell_single.tolist()
     [[[2.0]]]
     """
-    way = RecurrentNetworkDirection.of(direction)
-    f, g, h = activation_functions(activations, LstmDesc.defaults, way)
+    network_direction = RecurrentNetworkDirection.of(direction)
+    f, g, h = activation_functions(activations, LstmDesc.defaults, network_direction)
 
     def make_cell(weights: _Weights) -> Cell:
         # Split before the loop: in a step, a TPU runs a kernel for it.
         peepholes: Any = None if weights.peephole is None else jnp.split(weights.peephole, 3, -1)
         threshold = weights.clip_threshold
 
-        def clipped(x: Array) -> Array:
+        def clip(x: Array) -> Array:
             return x if threshold is None else jnp.clip(x, -threshold, threshold)
 
         def step(products: Array, state: State, recurrence: Array, is_on_cpu: bool) -> State:
@@ -586,26 +592,28 @@ def lstm(
             count = 2 if couple_input_forget else 3
 
             def gate(i: int, cell: Array) -> Array:
-                return f(clipped(total[..., i * size : (i + 1) * size] + peepholes[i] * cell))
+                return f(clip(total[..., i * size : (i + 1) * size] + peepholes[i] * cell))
 
             if weights.has_gates_apart:
-                into, out, *kept = (f(clipped(total[..., i, :])) for i in range(count))
-                content = g(clipped(total[..., 3, :]))
+                into, out, *forget = (f(clip(total[..., i, :])) for i in range(count))
+                content = g(clip(total[..., 3, :]))
             else:
-                content = g(clipped(total[..., 3 * size :]))
+                content = g(clip(total[..., 3 * size :]))
                 if peepholes is None:
                     gates = total[..., : count * size]
-                    into, out, *kept = _of_parts(lambda x: f(clipped(x)), count, is_on_cpu, gates)
+                    into, out, *forget = _of_parts(lambda x: f(clip(x)), count, is_on_cpu, gates)
                 else:
-                    into, kept = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
-            cell = (1 - into if couple_input_forget else kept[0]) * cell + into * content
+                    into, forget = gate(0, cell), [] if couple_input_forget else [gate(2, cell)]
+            cell = (1 - into if couple_input_forget else forget[0]) * cell + into * content
             return (out if peepholes is None else gate(1, cell)) * h(cell), cell
 
         return Cell(step, weights.recurrence, weights.bias, only_multiplies_output=True)
 
     arrays = zip(_INPUTS, (input, weight, recurrence, bias, hidden_init, sequence_lengths), strict=True)
     more = {"cell_mem_init": cell_mem_init, "peephole": peephole}
-    return Lstm(*_run(make_cell, LstmDesc, way, has_sequence, precision, clip_threshold, **dict(arrays), **more))
+    return Lstm(
+        *_run(make_cell, LstmDesc, network_direction, has_sequence, precision, clip_threshold, **dict(arrays), **more)
+    )
 
 
 class LstmDesc(_Network, function=lstm, infer=partial(_network_sizes, 4)):

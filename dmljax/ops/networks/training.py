@@ -120,7 +120,7 @@ def _one_minus_power(beta: Array, count: Array) -> Array:
 
 @with_derivatives(lambda v: jnp.where(v > 0, 0.5 * lax.rsqrt(v), 0))
 def _root(v: Array) -> Array:
-    """Computes the square root, with a slope of 0 at 0: its argument is the square of the gradient's magnitude."""
+    """Computes the square root, with a derivative of 0 at 0: its argument is the square of the gradient's magnitude."""
     return lax.sqrt(v)
 
 

@@ -26,8 +26,8 @@ from dmljax import calls, descriptors as dml
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import require_count
 from dmljax.foundation.dimensions import number
-from dmljax.foundation.sharding import dimension_axes, partitioned, sharded_along
-from dmljax.foundation.sizes import called, led, require_broadcast, require_dimensions, spelled
+from dmljax.foundation.sharding import call_partitioned, dimension_axes, shard_along
+from dmljax.foundation.sizes import argument_name, require_broadcast, require_dimensions, spell_sizes, with_leading_ones
 from dmljax.lowerings.images.local_response import local_response, local_response_gradient
 from dmljax.lowerings.rows.norms import moments, norm
 from dmljax.text import join_sizes
@@ -44,20 +44,20 @@ def _input_and_parameters(
     All are of one floating type. With `of_channels`, an array of one dimension has a number for each channel.
     """
     x = calls.float_array("input", input)
-    found: list[Any] = []
+    arrays: list[Any] = []
     for name, value in parameters.items():
         if value is None:
-            found.append(None)
+            arrays.append(None)
             continue
         array = calls.float_array(name, value)
         calls.require_type(name, array, x.dtype, "input")
         if of_channels and array.ndim == 1 and x.ndim > 2:
             rule = f"must have one number for each of the {x.shape[1]} channels of input, or for all"
-            require(name, array.shape[0] in (1, x.shape[1]), rule, spelled(array.shape))
+            require(name, array.shape[0] in (1, x.shape[1]), rule, spell_sizes(array.shape))
             array = array.reshape((1, -1, *(1 for _ in x.shape[2:])))
         require_broadcast(name, array.shape, x.shape, "input")
-        found.append(sharded_along(x, array.reshape(led(array.shape, x.ndim))))
-    return x, found
+        arrays.append(shard_along(x, array.reshape(with_leading_ones(array.shape, x.ndim))))
+    return x, arrays
 
 
 def _wide(*arrays: Any) -> list[Any]:
@@ -65,7 +65,7 @@ def _wide(*arrays: Any) -> list[Any]:
     return [array if array is None else array.astype(widened(array.dtype)) for array in arrays]
 
 
-def _scaled_and_shifted(value: Array, scale: Any, bias: Any) -> Array:
+def _scale_and_shift(value: Array, scale: Any, bias: Any) -> Array:
     scale, bias = _wide(scale, bias)
     value = value if scale is None else value * scale
     return value if bias is None else value + bias
@@ -77,9 +77,9 @@ def _broadcasts(*fields: str) -> dml.Rule:
     def check(desc: Any) -> None:
         for field in fields:
             if getattr(desc, field) is not None:
-                require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, called("input"))
+                require_broadcast(field, getattr(desc, field).sizes, desc.input.sizes, argument_name("input"))
 
-    return dml.required_of_sizes(f"{dml.having(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
+    return dml.require_sizes_rule(f"{dml.have(fields)} the sizes of InputTensor, or 1 in any dimension.", check)
 
 
 # BATCH_NORMALIZATION
@@ -113,7 +113,7 @@ def batch_normalization(
     x, parameters = _input_and_parameters(input, of_channels=True, mean=mean, variance=variance, scale=scale, bias=bias)
     wide, average, spread, *others = _wide(x, *parameters)
     normal = (wide - average) * lax.rsqrt(spread + epsilon)
-    return dml.fused(_scaled_and_shifted(normal, *others).astype(x.dtype), fused_activation)
+    return dml.apply_fused(_scale_and_shift(normal, *others).astype(x.dtype), fused_activation)
 
 
 class BatchNormalizationDesc(dml.Operator, function=batch_normalization):
@@ -317,15 +317,15 @@ def batch_normalization_training(
     if fused_add is not None:
         calls.require_same_shape(input=input, fused_add=fused_add)
     x, parameters = _input_and_parameters(input, of_channels=True, scale=scale, bias=bias, fused_add=fused_add)
-    found = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
+    statistics = moments(x, jnp.asarray(epsilon), _repeated_axes(parameters[0]))
     factor, *summands = _wide(*parameters)
-    value = found.centered * found.inverse * factor
+    value = statistics.centered * statistics.inverse * factor
     for summand in summands:
         value = value if summand is None else value + summand
     return BatchNormalizationTraining(
-        dml.fused(value.astype(x.dtype), fused_activation),
-        found.mean.astype(x.dtype).reshape(shape),
-        found.variance.astype(x.dtype).reshape(shape),
+        dml.apply_fused(value.astype(x.dtype), fused_activation),
+        statistics.mean.astype(x.dtype).reshape(shape),
+        statistics.variance.astype(x.dtype).reshape(shape),
     )
 
 
@@ -424,8 +424,8 @@ def mean_variance_normalization(
     """
     require_dimensions("input", calls.float_array("input", input).shape, 3)
     axes = tuple(range(1 if cross_channel else 2, jnp.ndim(input)))
-    ways = True, normalize_variance, fused_activation
-    return _mean_variance_normalized(input, scale, bias, epsilon, axes, *ways, of_channels=True)
+    options = True, normalize_variance, fused_activation
+    return _normalize_mean_variance(input, scale, bias, epsilon, axes, *options, of_channels=True)
 
 
 @calls.operator_function
@@ -452,7 +452,7 @@ def mean_variance_normalization1(
     ... ).tolist()
     [[-9.5, 10.5], [nan, nan]]
     """
-    return _mean_variance_normalized(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
+    return _normalize_mean_variance(input, scale, bias, epsilon, axes, True, normalize_variance, fused_activation)
 
 
 @calls.operator_function
@@ -483,10 +483,10 @@ def mean_variance_normalization2(
     ... ).tolist()
     [0.5, 0.5, 0.5, 1.5]
     """
-    return _mean_variance_normalized(input, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
+    return _normalize_mean_variance(input, scale, bias, epsilon, axes, use_mean, use_variance, fused_activation)
 
 
-def _mean_variance_normalized(
+def _normalize_mean_variance(
     input: ArrayLike,
     scale: ArrayLike | None,
     bias: ArrayLike | None,
@@ -501,11 +501,11 @@ def _mean_variance_normalized(
     x, parameters = _input_and_parameters(input, of_channels=of_channels, scale=scale, bias=bias)
     axes = calls.normal_axes(axes, x)
     if use_mean or use_variance:
-        found = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
-        value = found.centered * found.inverse
+        statistics = moments(x, jnp.asarray(epsilon), axes, use_mean=use_mean, use_variance=use_variance)
+        value = statistics.centered * statistics.inverse
     else:
         value = x.astype(widened(x.dtype))
-    return dml.fused(_scaled_and_shifted(value, *parameters).astype(x.dtype), fused_activation)
+    return dml.apply_fused(_scale_and_shift(value, *parameters).astype(x.dtype), fused_activation)
 
 
 class _MeanVariance(dml.Operator):
@@ -617,7 +617,7 @@ def local_response_normalization(
         return local_response(*_wide(x), *numbers, axes=axes, local_size=local_size).astype(x.dtype)
 
     mesh_axes = dimension_axes(x)
-    return partitioned(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
+    return call_partitioned(respond, [(x, mesh_axes), *((value, []) for value in numbers)], mesh_axes)
 
 
 @calls.operator_function
@@ -659,7 +659,7 @@ def local_response_normalization_grad(
 
     mesh_axes = dimension_axes(x)
     operands = [(gradient, mesh_axes), (x, mesh_axes), *((value, []) for value in numbers)]
-    return partitioned(pull, operands, mesh_axes)
+    return call_partitioned(pull, operands, mesh_axes)
 
 
 def _response_arrays(
@@ -673,7 +673,7 @@ def _response_arrays(
     return x, [jnp.asarray(value, wide) for value in numbers], (1,) if cross_channel else tuple(range(2, x.ndim))
 
 
-_LOCAL_SIZE = dml.required("LocalSize is at least 1.", lambda desc: require_count("local_size", desc.local_size, 1))
+_LOCAL_SIZE = dml.require_rule("LocalSize is at least 1.", lambda desc: require_count("local_size", desc.local_size, 1))
 
 
 class _LocalResponse(dml.Operator):
@@ -736,5 +736,5 @@ class LpNormalizationDesc(dml.Unary, function=lp_normalization):
     rules = dml.page_rules(
         *dml.Unary.rules,
         dml.axis_of("input"),
-        dml.required("P is 1 or 2.", lambda desc: _require_known_norm(desc.p)),
+        dml.require_rule("P is 1 or 2.", lambda desc: _require_known_norm(desc.p)),
     )

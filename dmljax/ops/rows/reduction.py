@@ -26,10 +26,10 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.dimensions import is_symbolic, largest_size, number
-from dmljax.foundation.sharding import dimension_axes, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
 from dmljax.foundation.sizes import Sizes
 from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.rows.along_axes import extreme, extreme_position, positions_along
 from dmljax.lowerings.rows.norms import magnitude, norm
 from dmljax.lowerings.rows.scans import running_product
@@ -118,7 +118,7 @@ def _arg_reduce(
 _REDUCED = dml.page_rules(
     dml.same_rank("input", "output"),
     dml.distinct_axes("input"),
-    *dml.inferred("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1."),
+    *dml.infer_rules("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1."),
 )
 
 
@@ -237,26 +237,26 @@ def _product(x: Array, axes: tuple[int, ...]) -> Array:
     if x.dtype in FLOATS and any(map(is_symbolic, x.shape)):  # JAX's derivative needs known sizes
         return functools.reduce(_product_along, axes, wide)
     names = dimension_axes(wide)
-    kept = [None if axis in axes else name for axis, name in enumerate(names)]
+    result_axes = [None if axis in axes else name for axis, name in enumerate(names)]
     # JAX's derivative reshapes, which an explicit mesh refuses.
-    return partitioned(partial(jnp.prod, axis=axes, keepdims=True, dtype=wide.dtype), [(wide, names)], kept)
+    return call_partitioned(partial(jnp.prod, axis=axes, keepdims=True, dtype=wide.dtype), [(wide, names)], result_axes)
 
 
 def _product_along(x: Array, axis: int) -> Array:
-    def slope(tangent: Array, x: Array) -> Array:
+    def jvp(tangent: Array, x: Array) -> Array:
         before, after = (running_product(x, axis, reverse=reverse, exclusive=True) for reverse in (False, True))
         return jnp.sum(tangent * before * after, axis=axis, keepdims=True)
 
-    return with_slopes(slope)(partial(jnp.prod, axis=axis, keepdims=True))(x)
+    return with_jvps(jvp)(partial(jnp.prod, axis=axis, keepdims=True))(x)
 
 
 def _smallest_or_largest(x: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
-    def slope(tangent: Array, x: Array) -> Array:
+    def jvp(tangent: Array, x: Array) -> Array:
         is_first = positions_along(x, axes) == extreme_position(x, axes, largest=largest)
         return jnp.sum(jnp.where(is_first, tangent, jnp.zeros_like(tangent)), axis=axes, keepdims=True)
 
     value = partial(extreme, axes=axes, largest=largest)
-    return with_slopes(slope)(value)(x) if x.dtype in FLOATS else value(x)
+    return with_jvps(jvp)(value)(x) if x.dtype in FLOATS else value(x)
 
 
 _FUNCTIONS: Mapping[ReduceFunction, Callable[[Array, tuple[int, ...]], Array]] = {

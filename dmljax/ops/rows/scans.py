@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.foundation.sharding import dimension_axes, partitioned
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
 from dmljax.lowerings.rows.scans import running_product, running_sum
 from dmljax.types import FLOAT, INTEGER_32, INTEGER_64, AxisDirection, AxisDirectionLike, widened
 
@@ -73,7 +73,7 @@ def _along(
     tally = partial(running, axis=axis, reverse=reverse, exclusive=is_exclusive)
     wide = widened(input.dtype)
     mesh_axes = dimension_axes(input)
-    return partitioned(lambda x: tally(x.astype(wide)).astype(x.dtype), [(input, mesh_axes)], mesh_axes)
+    return call_partitioned(lambda x: tally(x.astype(wide)).astype(x.dtype), [(input, mesh_axes)], mesh_axes)
 
 
 class _Cumulative(dml.Unary):

@@ -20,12 +20,12 @@ from jax.typing import ArrayLike, DTypeLike
 from dmljax import calls, descriptors as dml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.checks import INT_MAX, integer_in
-from dmljax.foundation.dimensions import is_symbolic, largest_size, replaced
-from dmljax.foundation.sharding import dimension_axes, partitioned
-from dmljax.foundation.sizes import Sizes, called
-from dmljax.lowerings.copies import copied
+from dmljax.foundation.dimensions import is_symbolic, largest_size, replace_at
+from dmljax.foundation.sharding import call_partitioned, dimension_axes
+from dmljax.foundation.sizes import Sizes, argument_name
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.numbers.conversion import positions_as
-from dmljax.lowerings.numbers.derivatives import with_slopes
+from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.rows.selection import largest_positions
 from dmljax.types import FLOAT, FLOATS, INTEGER_64, UINT32, UINT32_OR_64, UP_TO_32_BIT, AxisDirection, AxisDirectionLike
@@ -95,8 +95,10 @@ def _selected_sizes(input: Sizes, axis: int, k: int) -> Sizes:
     elif is_symbolic(size):
         integer_in("k", k, 1, largest_size(size))
     elif not 1 <= k <= size:
-        raise InvalidDesc(Problem("k", f"must be in [1, {size}], the size of {called('input')} along axis {axis}", k))
-    return replaced(input, axis, k)
+        raise InvalidDesc(
+            Problem("k", f"must be in [1, {size}], the size of {argument_name('input')} along axis {axis}", k)
+        )
+    return replace_at(input, axis, k)
 
 
 def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype: DTypeLike) -> TopK:
@@ -115,12 +117,12 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
     def on_cpu(input: Array) -> tuple[Array, Array]:
         rows, is_largest = jnp.moveaxis(input, axis, -1), direction is AxisDirection.DECREASING
         positions = jnp.moveaxis(largest_positions(rows, k, largest=is_largest), -1, axis)
-        values = copied(take, (input,), positions)
+        values = copy_exactly(take, (input,), positions)
         return values, positions.astype(dtype)
 
     def by_xla(input: Array) -> tuple[Array, Array]:
         row = jnp.moveaxis(input, axis, -1).astype(np.uint8 if input.dtype == np.bool_ else input.dtype)
-        reverse = _reversed if direction is AxisDirection.INCREASING else lambda row: row
+        reverse = _reverse if direction is AxisDirection.INCREASING else lambda row: row
         values, positions = lax.top_k(reverse(row), k)
         indices = jnp.moveaxis(positions_as(dtype, positions), -1, axis)
         return jnp.moveaxis(reverse(values), -1, axis).astype(input.dtype), indices
@@ -131,17 +133,17 @@ def _top_k(input: ArrayLike, axis: int, k: int, direction: AxisDirection, dtype:
         return choose(input, cpu=on_cpu, default=by_xla) if is_plain else on_cpu(input)
 
     mesh_axes = dimension_axes(input)
-    kept = replaced(mesh_axes, axis, None)
-    return TopK(*partitioned(select, [(input, mesh_axes)], kept, kept))
+    result_axes = replace_at(mesh_axes, axis, None)
+    return TopK(*call_partitioned(select, [(input, mesh_axes)], result_axes, result_axes))
 
 
-def _reversed(x: Array) -> Array:
+def _reverse(x: Array) -> Array:
     """Numbers in the opposite order."""
-    return _negated(x) if x.dtype in FLOATS else ~x
+    return _negate(x) if x.dtype in FLOATS else ~x
 
 
-@with_slopes(lambda tangent, x: -tangent)
-def _negated(x: Array) -> Array:
+@with_jvps(lambda tangent, x: -tangent)
+def _negate(x: Array) -> Array:
     """`-x`, and NaN with a sign: `lax.top_k` puts it below all numbers, but a GPU drops the sign of `-x`."""
     negative = lax.bitcast_convert_type(jnp.full_like(x, -1, dtype=np.dtype(f"int{8 * x.dtype.itemsize}")), x.dtype)
     return jnp.where(jnp.isnan(x), negative, -x)
@@ -159,7 +161,7 @@ class _Selection(dml.Operator, infer=_selected_sizes):
         dml.same_rank("input", "output_value", "output_index"),
         dml.same_type("input", "output_value"),
         dml.axis_of("input"),
-        *dml.inferred(
+        *dml.infer_rules(
             "K is at least 1, and at most the size of InputTensor along Axis.",
             "OutputValueTensor and OutputIndexTensor have the sizes of InputTensor, but K along Axis.",
         ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.run.answers import Answering, refusing
-from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_named, memory_at, require_memory
+from dmljax.run.onnxruntime.values import OrtValue, as_numpy, device_of_name, memory_at, require_memory
 from dmljax.text import show
 
 
@@ -16,7 +16,9 @@ class IOBinding(Answering):
     """The inputs and outputs of runs."""
 
     def __init__(self, session: Any) -> None:
-        self._names = [[argument.name for argument in kind] for kind in (session.get_inputs(), session.get_outputs())]
+        self._names = [
+            [argument.name for argument in arguments] for arguments in (session.get_inputs(), session.get_outputs())
+        ]
         self._names[0] += [argument.name for argument in session.get_overridable_initializers()]
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}  # where each output goes: an OrtValue, an array, or the name of a device
@@ -34,7 +36,7 @@ class IOBinding(Answering):
     ) -> None:
         """Binds memory of the CPU, which each run reads anew."""
         with refusing("onnxruntime"):
-            require_memory(device_named(device_type, device_id))
+            require_memory(device_of_name(device_type, device_id))
             self._bind(0, name, memory_at(buffer_ptr, element_type, shape))
 
     def bind_output(
@@ -48,7 +50,7 @@ class IOBinding(Answering):
     ) -> None:
         """Binds an output to memory of the CPU, or to a new value of each run."""
         with refusing("onnxruntime"):
-            device = device_named(device_type, device_id)
+            device = device_of_name(device_type, device_id)
             if buffer_ptr is None:
                 self._bind(1, name, device)
             else:
@@ -59,13 +61,13 @@ class IOBinding(Answering):
         """Binds an output to a value, which each run overwrites."""
         self._bind(1, name, ortvalue)
 
-    def _bind(self, kind: int, name: str, place: Any) -> None:
+    def _bind(self, side: int, name: str, place: Any) -> None:
         with refusing("onnxruntime"):
-            if name not in self._names[kind]:
-                word = ("inputs", "outputs")[kind]
-                rule = f"must be among the {word}: {', '.join(self._names[kind])}"
+            if name not in self._names[side]:
+                word = ("inputs", "outputs")[side]
+                rule = f"must be among the {word}: {', '.join(self._names[side])}"
                 raise InvalidDesc(Problem("name", rule, show(name)))
-        (self._inputs, self._outputs)[kind][name] = place
+        (self._inputs, self._outputs)[side][name] = place
 
     def clear_binding_inputs(self) -> None:
         self._inputs.clear()

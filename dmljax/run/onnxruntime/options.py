@@ -34,7 +34,7 @@ class ExecutionOrder(Enum):
     MEMORY_EFFICIENT = 2
 
 
-class _Options(Answering):
+class _KnownOptions(Answering):
     """Attributes with defaults; those that would mean something must keep theirs."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {}
@@ -65,7 +65,7 @@ class _Options(Answering):
         return self._entries[config_key]
 
 
-class SessionOptions(_Options):
+class SessionOptions(_KnownOptions):
     """Options of a session; only overrides of open sizes and providers have an effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
@@ -105,7 +105,7 @@ class SessionOptions(_Options):
         """Fixes the open sizes with a denotation, such as DATA_BATCH."""
         self._denotations[denotation] = dim_value
 
-    add_session_config_entry, get_session_config_entry = _Options._add_entry, _Options._entry
+    add_session_config_entry, get_session_config_entry = _KnownOptions._add_entry, _KnownOptions._entry
 
     def add_provider(self, provider_name: str, provider_options: Mapping[str, str]) -> None:
         """Adds a provider for sessions that name none themselves."""
@@ -115,7 +115,7 @@ class SessionOptions(_Options):
         return bool(self._providers)
 
 
-class RunOptions(_Options):
+class RunOptions(_KnownOptions):
     """Options of a run, which have no effect."""
 
     _DEFAULTS: ClassVar[Mapping[str, Any]] = {
@@ -127,4 +127,4 @@ class RunOptions(_Options):
     }
     _KEPT: ClassVar[Mapping[str, str]] = {"terminate": "a compiled program runs to its end"}
 
-    add_run_config_entry, get_run_config_entry = _Options._add_entry, _Options._entry
+    add_run_config_entry, get_run_config_entry = _KnownOptions._add_entry, _KnownOptions._entry

@@ -14,21 +14,25 @@ AVAILABLE = ("DmlExecutionProvider", CPU)
 Provider = str | tuple[str, Mapping[str, Any]]
 
 
-def chosen(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+def choose_providers(
+    providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None
+) -> dict[str, Any]:
     """Returns the available providers with their options, in order, and the CPU's last."""
     named = [providers] if isinstance(providers, str) else list(providers or [])
     if options and len(options) != len(named):
         raise InvalidDesc(Problem("provider_options", f"must be {len(named)}, as many as providers", len(options)))
-    found: dict[str, Any] = {}
+    options_by_name: dict[str, Any] = {}
     for i, provider in enumerate(named):
-        name, own = (provider, options[i] if options else {}) if isinstance(provider, str) else _pair(i, provider)
+        name, provider_options = (
+            (provider, options[i] if options else {}) if isinstance(provider, str) else _pair(i, provider)
+        )
         if name in AVAILABLE:
-            require_first_device(name, own)
-            found.setdefault(name, {key: str(value) for key, value in own.items()})
+            require_first_device(name, provider_options)
+            options_by_name.setdefault(name, {key: str(value) for key, value in provider_options.items()})
         else:
             known = ", ".join(AVAILABLE)
             warnings.warn(f"provider {name!r} is not available; dmljax has {known}", stacklevel=4)
-    return {**found, CPU: found.get(CPU, {})}
+    return {**options_by_name, CPU: options_by_name.get(CPU, {})}
 
 
 def _pair(index: int, provider: Any) -> tuple[str, Mapping[str, Any]]:

@@ -14,12 +14,12 @@ from dmljax.errors import InvalidType, Problem
 from dmljax.onnx import Model, load
 from dmljax.onnx.graph.file import TensorType, read_model
 from dmljax.onnx.model import file_of
-from dmljax.onnx.running.inputs import checked
+from dmljax.onnx.running.inputs import check_input
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.binding import IOBinding
 from dmljax.run.onnxruntime.capi.onnxruntime_pybind11_state import kind_of_load, kind_of_run
 from dmljax.run.onnxruntime.options import RunOptions, SessionOptions
-from dmljax.run.onnxruntime.providers import Provider, chosen
+from dmljax.run.onnxruntime.providers import Provider, choose_providers
 from dmljax.run.onnxruntime.values import OrtValue, as_numpy, type_text, value_of
 from dmljax.text import did_you_mean, join_words, show
 
@@ -121,7 +121,7 @@ class InferenceSession(Answering):
     ) -> None:
         """Replaces the names of the providers."""
         with refusing("onnxruntime", kind_of_load):
-            self._providers = chosen(providers, provider_options)
+            self._providers = choose_providers(providers, provider_options)
 
     def disable_fallback(self) -> None:
         """Does nothing, because no provider falls back to another."""
@@ -175,11 +175,11 @@ class InferenceSession(Answering):
                 if name not in outputs:
                     rule = f"must be among the outputs: {', '.join(outputs)}"
                     raise InvalidType(Problem("output_names", rule, show(name)))
-            found = self._called(feed)
-            results = dict(zip(outputs, found if len(outputs) > 1 else [found], strict=True))
+            values = self._call_model(feed)
+            results = dict(zip(outputs, values if len(outputs) > 1 else [values], strict=True))
             return [results[name] for name in wanted]
 
-    def _called(self, feed: Mapping[str, Any]) -> Any:
+    def _call_model(self, feed: Mapping[str, Any]) -> Any:
         types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
         for name in feed:
             if name not in types:
@@ -188,7 +188,7 @@ class InferenceSession(Answering):
         missing = [tensor.name for tensor in self._inputs if tensor.name not in feed]
         if missing:
             raise InvalidType(Problem("input_feed", "must have all inputs", f"no {join_words(missing)}"))
-        arrays = {name: checked(types[name], _fed(types[name], value), {}) for name, value in feed.items()}
+        arrays = {name: check_input(types[name], _convert_feed(types[name], value), {}) for name, value in feed.items()}
         placed = [arrays.pop(tensor.name) for tensor in self._inputs]
         if self._model.is_random:
             _Seed.runs += 1
@@ -205,7 +205,7 @@ def _type_texts(model: Model, source: Any) -> dict[str, str]:
     return {value.name: type_text(value.type) for value in (*proto.graph.input, *proto.graph.output)}
 
 
-def _fed(wanted: TensorType, value: Any) -> Any:
+def _convert_feed(wanted: TensorType, value: Any) -> Any:
     """Converts a value of a feed for dmljax."""
     value = value_of(value)
     if wanted.kind != "tensor" or wanted.dtype is None:

@@ -32,7 +32,7 @@ class OrtValue(Answering):
         with refusing("onnxruntime"):
             if not isinstance(numpy_obj, np.ndarray) or numpy_obj.dtype.kind in "OUS":
                 raise InvalidType(Problem("numpy_obj", "must be a NumPy array of numbers", show(numpy_obj)))
-            return OrtValue(numpy_obj, device_named(device_type, device_id))
+            return OrtValue(numpy_obj, device_of_name(device_type, device_id))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
@@ -41,15 +41,15 @@ class OrtValue(Answering):
         """A value of zeros."""
         with refusing("onnxruntime"):
             sizes = integers("shape", shape)
-            return OrtValue(np.zeros(sizes, dtype_of(element_type)), device_named(device_type, device_id))
+            return OrtValue(np.zeros(sizes, dtype_of(element_type)), device_of_name(device_type, device_id))
 
     def numpy(self) -> Any:
         """A copy as a NumPy array."""
         return as_numpy(self._value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = self.numpy()
-        return found if dtype is None else found.astype(dtype)
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
 
     def shape(self) -> list[int]:
         return list(self._value.shape)
@@ -93,8 +93,8 @@ class OrtValue(Answering):
     def update_inplace(self, np_arr: Any) -> None:
         with refusing("onnxruntime"):
             if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
-                own = f"must be {self.data_type()} of shape {tuple(self.shape())}"
-                raise InvalidDesc(Problem("np_arr", own, f"{np_arr.dtype} of shape {np_arr.shape}"))
+                rule = f"must be {self.data_type()} of shape {tuple(self.shape())}"
+                raise InvalidDesc(Problem("np_arr", rule, f"{np_arr.dtype} of shape {np_arr.shape}"))
             if isinstance(self._value, np.ndarray):
                 np.copyto(self._value, np_arr)
             else:
@@ -116,7 +116,7 @@ def as_numpy(value: Any) -> Any:
     return np.array(value, np.longlong if value.dtype == np.int64 else None)
 
 
-def device_named(name: str, index: int) -> str:
+def device_of_name(name: str, index: int) -> str:
     """The name of a device, if it can stand for JAX's."""
     if name not in DEVICES or index != 0:
         rule = f"must be {' or '.join(DEVICES)} with index 0, both of which stand for JAX's device"
@@ -125,7 +125,7 @@ def device_named(name: str, index: int) -> str:
 
 
 def require_memory(device: str) -> None:
-    """Refuses addresses on a device other than the CPU."""
+    """Raises if an address is on a device other than the CPU."""
     if device != "cpu":
         raise Unsupported(Problem("device_type", "must be cpu for addresses of memory", show(device)))
 
@@ -139,23 +139,23 @@ def memory_at(address: int, element_type: Any, shape: Sequence[int]) -> Any:
 
 def dtype_of(element_type: Any) -> np.dtype[Any]:
     """Converts an element type, ONNX's number or anything that NumPy takes, to a NumPy type."""
-    found: np.dtype[Any] = np.dtype(
+    dtype: np.dtype[Any] = np.dtype(
         helper.tensor_dtype_to_np_dtype(element_type) if isinstance(element_type, int) else element_type
     )
-    return found
+    return dtype
 
 
 def type_text(proto: onnx.TypeProto) -> str:
     """A type in ONNX Runtime's words, such as seq(tensor(float)); empty if it is unknown."""
-    kind = proto.WhichOneof("value")
-    if kind is None:
+    field = proto.WhichOneof("value")
+    if field is None:
         return ""
-    own = getattr(proto, kind)
-    if kind == "map_type":
-        return f"map({_element_text(own.key_type)},{type_text(own.value_type)})"
-    if kind in _OUTER:
-        return f"{_OUTER[kind]}({type_text(own.elem_type)})"
-    return f"{kind.removesuffix('_type')}({_element_text(own.elem_type)})"
+    inner = getattr(proto, field)
+    if field == "map_type":
+        return f"map({_element_text(inner.key_type)},{type_text(inner.value_type)})"
+    if field in _OUTER:
+        return f"{_OUTER[field]}({type_text(inner.elem_type)})"
+    return f"{field.removesuffix('_type')}({_element_text(inner.elem_type)})"
 
 
 _OUTER: Mapping[str, str] = {"sequence_type": "seq", "optional_type": "optional"}

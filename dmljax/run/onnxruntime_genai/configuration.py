@@ -28,7 +28,7 @@ class Config(Answering):
     def overlay(self, config: str) -> None:
         """Replaces the settings that a JSON text contains."""
         with refusing(LIBRARY):
-            self._content = _merged(self._content, json_of("config", config, dict))
+            self._content = _merge(self._content, json_of("config", config, dict))
 
     def clear_providers(self) -> None:
         """Does nothing, because JAX chooses the device."""
@@ -37,7 +37,7 @@ class Config(Answering):
         """Does nothing, because JAX chooses the device."""
 
     def set_provider_option(self, provider: str, name: str, value: str) -> None:
-        """Refuses any device but the first; other options have no effect."""
+        """Raises if an option chooses another device than the first; other options have no effect."""
         with refusing(LIBRARY):
             require_first_device(provider, {name: value})
 
@@ -46,10 +46,10 @@ class Model(Answering):
     """The language model of a folder."""
 
     def __init__(self, config: Any) -> None:
-        own = config if isinstance(config, Config) else Config(config)
+        configuration = config if isinstance(config, Config) else Config(config)
         with refusing(LIBRARY):
-            self._folder, self._content = own._folder, own._content
-            self._model = model_of(settings_of(own._folder, own._content))
+            self._folder, self._content = configuration._folder, configuration._content
+            self._model = model_of(settings_of(configuration._folder, configuration._content))
             self._pad = int(self._content["model"].get("pad_token_id", 0))
 
     @property
@@ -120,8 +120,8 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         is_whole = not isinstance(value, float) or value.is_integer()
         is_right = isinstance(value, bool) if isinstance(default, bool) else isinstance(value, int | float)
         if not is_right or isinstance(value, bool) != isinstance(default, bool):
-            kind = "True or False" if isinstance(default, bool) else "a number"
-            raise InvalidType(Problem(("search", name), f"must be {kind}", show(value)))
+            wanted = "True or False" if isinstance(default, bool) else "a number"
+            raise InvalidType(Problem(("search", name), f"must be {wanted}", show(value)))
         if isinstance(default, int) and not is_whole:
             raise InvalidType(Problem(("search", name), "must be an integer", show(value)))
         options[name] = type(default)(value)
@@ -144,20 +144,20 @@ def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**taken, "do_sample": True, "key": key, **drawn}
 
 
-def json_of(name: str, text: str, kind: type) -> Any:
+def json_of(name: str, text: str, form: type) -> Any:
     """Parses a JSON text."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError) as error:
         raise InvalidDesc(Problem(name, "must be JSON", reason_of(error))) from None
-    if not isinstance(value, kind):
-        raise InvalidDesc(Problem(name, f"must be JSON of a {kind.__name__}", show(value)))
+    if not isinstance(value, form):
+        raise InvalidDesc(Problem(name, f"must be JSON of a {form.__name__}", show(value)))
     return value
 
 
-def _merged(whole: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(whole: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(whole)
     for name, value in over.items():
-        own = merged.get(name)
-        merged[name] = _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+        known = merged.get(name)
+        merged[name] = _merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return merged

@@ -37,7 +37,7 @@ class Generator(Answering):
     def append_tokens(self, tokens: Any) -> None:
         """Reads tokens: a row for each sequence, filled up with the padding token where a batch has several."""
         with refusing(LIBRARY):
-            rows = self._taken(tokens)
+            rows = self._rows_of_tokens(tokens)
             length = self._rows.shape[1]
             if length and self._batch > 1:
                 rule = "sequences of a batch can be given only once"
@@ -49,7 +49,7 @@ class Generator(Answering):
             self._read([row.tolist() for row in kept], length)
             self._rows = np.concatenate([self._rows, rows], 1)
 
-    def _taken(self, tokens: Any) -> Any:
+    def _rows_of_tokens(self, tokens: Any) -> Any:
         try:
             array = np.asarray(tokens.as_numpy() if isinstance(tokens, Tensor) else tokens)
         except ValueError:  # rows of different lengths
@@ -65,7 +65,7 @@ class Generator(Answering):
         state = stream.state if stream and length else None
         if state is not None and not self._model.can_shorten(int(state.lengths[0]), length):
             rows, state = [[*self._rows[0, :length].tolist(), *rows[0]]], None
-        state = None if state is None else _shortened(state, length)
+        state = None if state is None else _shorten(state, length)
         self._stream = self._model.stream(rows, block=1, state=state, **self._options)
         self._has_ended[:] = False
         if "key" in self._options:
@@ -74,7 +74,7 @@ class Generator(Answering):
     def generate_next_token(self) -> None:
         """Chooses a token for each sequence; does nothing once all have ended."""
         with refusing(LIBRARY):
-            stream = self._begun()
+            stream = self._require_stream()
             if self._has_ended.all():
                 return
             if self._rows.shape[1] >= self._most:
@@ -85,7 +85,7 @@ class Generator(Answering):
             if not self._has_ended.all():
                 self._rows = np.concatenate([self._rows, self._next[:, None]], 1)
 
-    def _begun(self) -> Stream:
+    def _require_stream(self) -> Stream:
         if self._stream is None:
             raise InvalidDesc(Problem((), "there are no tokens yet", remedy="append_tokens gives some"))
         return self._stream
@@ -108,7 +108,7 @@ class Generator(Answering):
     def get_logits(self) -> Any:
         """The logits (sequences, 1, vocabulary) of the next token."""
         with refusing(LIBRARY):
-            return np.array(self._begun().logits)[:, None]
+            return np.array(self._require_stream().logits)[:, None]
 
     def rewind_to(self, new_length: int) -> None:
         """Forgets all but the first tokens."""
@@ -123,7 +123,7 @@ class Generator(Answering):
             self._read(self._rows[:, -1:].tolist(), length - 1)  # the last token again, for its logits
 
 
-def _shortened(state: State, length: int) -> State:
+def _shorten(state: State, length: int) -> State:
     """Cuts the state of a single sequence to its first tokens."""
     is_kept = jnp.arange(state.tokens.shape[1]) < length
     return state._replace(

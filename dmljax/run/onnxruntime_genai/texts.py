@@ -65,8 +65,8 @@ class Tokenizer(Answering):
 
     def encode(self, text: str) -> Any:
         with refusing(LIBRARY):
-            found = self._reader.encoded(text, add_special_tokens=self._flags["add_special_tokens"])
-            return np.array(found, np.int32)
+            tokens = self._reader.encode(text, add_special_tokens=self._flags["add_special_tokens"])
+            return np.array(tokens, np.int32)
 
     def encode_batch(self, texts: Sequence[str]) -> Tensor:
         """The tokens of each text in a row, filled up at the end."""
@@ -78,7 +78,7 @@ class Tokenizer(Answering):
         """Decodes tokens."""
         with refusing(LIBRARY):
             numbers = [int(token) for token in np.ravel(np.asarray(tokens))]
-            return self._reader.decoded(numbers, skip_special_tokens=self._flags["skip_special_tokens"])
+            return self._reader.decode(numbers, skip_special_tokens=self._flags["skip_special_tokens"])
 
     def decode_batch(self, tokens: Tensor) -> list[str]:
         """Decodes each row."""
@@ -86,8 +86,8 @@ class Tokenizer(Answering):
 
     def to_token_id(self, text: str) -> int:
         """Returns the token of a whole text; -1 if there is none."""
-        found = self._reader.token(text)
-        return -1 if found is None else found
+        token = self._reader.token(text)
+        return -1 if token is None else token
 
     def create_stream(self) -> "TokenizerStream":
         """Makes a reader of successive tokens."""
@@ -105,7 +105,7 @@ class Tokenizer(Answering):
     ) -> str:
         """Writes a conversation, which is JSON, by the folder's template or by `template_str`."""
         with refusing(LIBRARY):
-            return self._reader.written(
+            return self._reader.render(
                 json_of("messages", messages, list),
                 template=template_str or None,
                 tools=json_of("tools", tools, list) if tools else None,

@@ -83,16 +83,16 @@ def reference() -> Reference:
     return Reference()
 
 
-def assert_alike(found: Any, expected: Any) -> None:
-    assert (found.shape, found.dtype) == (expected.shape, np.float32)
+def assert_alike(actual: Any, expected: Any) -> None:
+    assert (actual.shape, actual.dtype) == (expected.shape, np.float32)
     assert 0.1 < np.std(expected) < 0.45, "neither gray nor saturated"
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-3)
 
 
 def test_images_equal_onnxruntimes(model: DiffusionModel, reference: Reference) -> None:
     for kind, steps in (("pndm", 7), ("dpmsolver++", 4)):
-        found = model.generate(PROMPTS, latents=LATENTS, steps=steps, scheduler=kind, **SHAPE)
-        assert_alike(found, reference.images(kind, steps))
+        actual = model.generate(PROMPTS, latents=LATENTS, steps=steps, scheduler=kind, **SHAPE)
+        assert_alike(actual, reference.images(kind, steps))
 
 
 def test_schedulers_and_steps_share_a_program(model: DiffusionModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_noise_is_drawn_by_the_key(model: DiffusionModel, reference: Reference) 
 
     def drawn(index: int) -> Any:
         keys = [jax.random.fold_in(jax.random.fold_in(key, place), index) for place in range(2)]
-        return np.stack([jax.random.normal(one, SIZES, jnp.float32) for one in keys])
+        return np.stack([jax.random.normal(key, SIZES, jnp.float32) for key in keys])
 
     options: Any = {"steps": 3, "scheduler": "euler_ancestral", **SHAPE}
     expected = reference.images("euler_ancestral", 3, latents=drawn(0), noise=lambda step: drawn(step + 1))
@@ -150,8 +150,8 @@ def test_a_prompt_does_not_depend_on_the_others_of_its_batch(model: DiffusionMod
 
 @FULL
 def test_without_guidance_each_prompt_is_one_row(model: DiffusionModel, reference: Reference) -> None:
-    found = model.generate(PROMPTS, guidance=1, latents=LATENTS, steps=4, scheduler="ddim", **SHAPE)
-    assert_alike(found, reference.images("ddim", 4, guidance=1))
+    actual = model.generate(PROMPTS, guidance=1, latents=LATENTS, steps=4, scheduler="ddim", **SHAPE)
+    assert_alike(actual, reference.images("ddim", 4, guidance=1))
 
 
 @FULL
@@ -160,24 +160,24 @@ def test_latents_are_differentiated_forward_and_mapped(model: DiffusionModel) ->
         return model.generate(PROMPTS, latents=latents, steps=3, **SHAPE)
 
     batches = jnp.stack([LATENTS, -LATENTS])
-    expected = jnp.stack([images(one) for one in batches])
+    expected = jnp.stack([images(batch) for batch in batches])
     np.testing.assert_allclose(jax.vmap(images)(batches), expected, atol=1e-4)
-    _, slope = jax.jvp(images, (LATENTS,), (LATENTS,))
+    _, tangent = jax.jvp(images, (LATENTS,), (LATENTS,))
     near = (images(LATENTS * 1.001) - images(LATENTS * 0.999)) / 0.002
-    np.testing.assert_allclose(slope, near, atol=0.05 * float(jnp.max(jnp.abs(near))))
+    np.testing.assert_allclose(tangent, near, atol=0.05 * float(jnp.max(jnp.abs(near))))
 
 
 @FULL
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_images_follow_the_float_type_of_the_weights(folder: Path, model: DiffusionModel, dtype: Any) -> None:
     half = diffusion_model(folder, dtype=dtype)
-    assert {one.dtype for one in half.weights.values()} == {jnp.dtype(dtype)}
+    assert {weight.dtype for weight in half.weights.values()} == {jnp.dtype(dtype)}
     options: Any = {"latents": LATENTS, "steps": 4, "guidance": 2.0, **SHAPE}
     expected = model.generate(PROMPTS, **options)
-    found = half.generate(PROMPTS, **options)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, expected, atol=0.1)
-    np.testing.assert_array_equal(model.generate(PROMPTS, weights=half.weights, **options), found)
+    actual = half.generate(PROMPTS, **options)
+    assert actual.dtype == jnp.float32
+    np.testing.assert_allclose(actual, expected, atol=0.1)
+    np.testing.assert_array_equal(model.generate(PROMPTS, weights=half.weights, **options), actual)
 
 
 @FULL
@@ -187,9 +187,9 @@ def test_devices_divide_weights_and_latents(model: DiffusionModel, axis_type: Ax
     weights = model.shard(mesh)
     assert any(name.startswith("unet.") and "model" in spec for name, spec in model.partition(mesh).items())
     options: Any = {"latents": LATENTS, "steps": 4, **SHAPE}
-    found = model.generate(PROMPTS, weights=weights, **options)
-    assert len(found.sharding.device_set) == 4
-    np.testing.assert_allclose(found, model.generate(PROMPTS, **options), atol=1e-3)
+    actual = model.generate(PROMPTS, weights=weights, **options)
+    assert len(actual.sharding.device_set) == 4
+    np.testing.assert_allclose(actual, model.generate(PROMPTS, **options), atol=1e-3)
 
 
 # Texts

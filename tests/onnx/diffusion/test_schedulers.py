@@ -23,13 +23,13 @@ def noise(step: int) -> Any:
     return np.cos(np.arange(4) * 1.7 + step)
 
 
-def sampled(table: Table, model: Callable[[Any, float], Any] = toy) -> Any:
+def sample(table: Table, model: Callable[[Any, float], Any] = toy) -> Any:
     latents, estimates = table.start * LATENTS, [np.zeros(4)] * REACH
     for i, time in enumerate(table.timesteps):
         estimate = table.of_latents[i] * latents + table.of_output[i] * model(latents, time)
         estimates = [estimate, *estimates[:-1]]
         latents = table.kept[i] * latents + table.noise[i] * noise(i)
-        latents += sum(factor * one for factor, one in zip(table.taken[i], estimates, strict=True))
+        latents += sum(factor * estimate for factor, estimate in zip(table.taken[i], estimates, strict=True))
     return latents
 
 
@@ -90,7 +90,7 @@ OF_DIFFUSERS: list[tuple[str, int, dict[str, Any], list[float]]] = [
 @pytest.mark.parametrize(("kind", "steps", "options", "expected"), OF_DIFFUSERS, ids=itertools.count())
 def test_results_equal_diffusers(kind: str, steps: int, options: dict[str, Any], expected: list[float]) -> None:
     table = scheduler_of(options, kind).table(steps)
-    np.testing.assert_allclose(sampled(table), expected, rtol=5e-4, atol=5e-5)
+    np.testing.assert_allclose(sample(table), expected, rtol=5e-4, atol=5e-5)
     assert (table.noise > 0).any() == KINDS[kind].is_random
 
 
@@ -109,7 +109,7 @@ def test_ddim_follows_its_paper() -> None:
         latents = np.sqrt(then) * image + np.sqrt(1 - then) * output
     table = scheduler_of(SCHEDULER, "ddim").table(5)
     assert table.timesteps.tolist() == times
-    np.testing.assert_allclose(sampled(table), latents, rtol=1e-12)
+    np.testing.assert_allclose(sample(table), latents, rtol=1e-12)
 
 
 @SAMPLED
@@ -131,14 +131,16 @@ def test_a_model_that_knows_the_image_leads_to_it(kind: str, prediction: str) ->
         return {"epsilon": output, "v_prediction": signal * output - spread * image, "sample": image}[prediction]
 
     options = {**UNCLIPPED, "prediction_type": prediction, "set_alpha_to_one": True, "skip_prk_steps": True}
-    found = sampled(scheduler_of(options, kind).table(9), model)
-    np.testing.assert_allclose(found, image, atol=1e-9)
+    actual = sample(scheduler_of(options, kind).table(9), model)
+    np.testing.assert_allclose(actual, image, atol=1e-9)
 
 
 def test_betas_may_be_listed() -> None:
     betas = np.linspace(0.0001, 0.02, 1000).tolist()
-    own, listed = (scheduler_of({**UNCLIPPED, "trained_betas": one}, "ddim").table(4) for one in (None, betas))
-    np.testing.assert_allclose(own.kept, listed.kept)
+    default_betas, listed = (
+        scheduler_of({**UNCLIPPED, "trained_betas": betas_given}, "ddim").table(4) for betas_given in (None, betas)
+    )
+    np.testing.assert_allclose(default_betas.kept, listed.kept)
     with refuses("trained_betas must have num_train_timesteps = 1000 numbers; got 2"):
         scheduler_of({**UNCLIPPED, "trained_betas": [0.1, 0.2]}, "ddim").table(4)
 

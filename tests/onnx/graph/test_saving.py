@@ -24,8 +24,8 @@ PICTURE = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype("float32
 
 def test_a_trained_model_runs_in_onnx_runtime(tmp_path: Path) -> None:
     network = dmljax.onnx.load(small_network())
-    slopes = jax.grad(lambda weights: jnp.sum(network.apply(weights, PICTURE) ** 2))(network.weights)
-    trained = jax.tree.map(lambda weight, slope: weight - 0.01 * slope, network.weights, slopes)
+    grads = jax.grad(lambda weights: jnp.sum(network.apply(weights, PICTURE) ** 2))(network.weights)
+    trained = jax.tree.map(lambda weight, grad: weight - 0.01 * grad, network.weights, grads)
     network.save(tmp_path / "trained.onnx", trained)
     expected = network.apply(trained, PICTURE)
     np.testing.assert_allclose(by_onnxruntime(tmp_path / "trained.onnx", [PICTURE])[0], expected, rtol=1e-5, atol=1e-5)
@@ -90,7 +90,7 @@ def test_weights_too_large_for_protobuf_go_into_an_external_file(
     matrix = np.arange(4096, dtype="float32").reshape(64, 64)
     proto = model([helper.make_node("MatMul", ["x", "m"], ["y"])], [value("x", FLOAT, [1, 64])], ["y"], {"m": matrix})
     dmljax.onnx.load(proto).save(tmp_path / "large.onnx")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
     again = dmljax.onnx.load(tmp_path / "large.onnx")
     np.testing.assert_array_equal(again.weights["m"], matrix)
 

@@ -29,7 +29,7 @@ from small_folders import (
 
 from dmljax.command_line.cli import main
 from dmljax.onnx import LanguageModel, language_model
-from dmljax.onnx.language.model import parts
+from dmljax.onnx.language.model import generation_programs
 from dmljax.onnx.rewrites.decoders import Tables
 
 PROMPTS = [[3, 5, 7], [3, 6, 9, 10, 11]]
@@ -51,7 +51,7 @@ def model(folder: Path) -> LanguageModel:
 def expected(folder: Path) -> list[list[int]]:
     """The texts by ONNX Runtime."""
     reference = FolderReference(folder)
-    return [reference.greedy(one, 18, audio=heard) for one, heard in zip(PROMPTS, AUDIO, strict=True)]
+    return [reference.greedy(prompt, 18, audio=audio) for prompt, audio in zip(PROMPTS, AUDIO, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -75,24 +75,24 @@ def test_sequences_continue_what_an_encoder_heard(model: LanguageModel, expected
 @FULL
 def test_logits_of_what_was_heard_equal_onnxruntimes(folder: Path, model: LanguageModel) -> None:
     reference = FolderReference(folder)
-    found = model.logits(PROMPTS, audio=AUDIO)
-    for own, prompt, heard in zip(found, PROMPTS, AUDIO, strict=True):
-        np.testing.assert_allclose(own, reference.logits(prompt, audio=heard), rtol=1e-4, atol=1e-4)
+    logits = model.logits(PROMPTS, audio=AUDIO)
+    for actual, prompt, audio in zip(logits, PROMPTS, AUDIO, strict=True):
+        np.testing.assert_allclose(actual, reference.logits(prompt, audio=audio), rtol=1e-4, atol=1e-4)
 
 
 def test_an_encoder_hears_once(
     model: LanguageModel, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear, calls = model._hear, list[Any]()
+    hear, calls = model._jit_encode_audio, list[Any]()
 
     def counted(*given: Any) -> Any:
         calls.append(given)
         return hear(*given)
 
-    monkeypatch.setattr(model, "_hear", counted)
+    monkeypatch.setattr(model, "_jit_encode_audio", counted)
     state = model.start(PROMPTS, audio=AUDIO, max_length=18)
     steps = [*model.stream(state=state, **ENDLESS)]
-    assert [one for one, _ in steps] == expected[0][len(PROMPTS[0]) :]
+    assert [token for token, _ in steps] == expected[0][len(PROMPTS[0]) :]
     assert model.generate(state=state, **ENDLESS) == expected
     assert len(calls) == 1
     with refuses("onnx: audio must be left out with state, which has heard what came before"):
@@ -103,7 +103,7 @@ def test_an_encoder_hears_once(
 def test_a_decoder_may_read_what_the_encoder_makes_of_audio(tmp_path: Path) -> None:
     folder = write_hearing_folder(tmp_path, has_cross_caches=False)
     model, reference = language_model(folder), FolderReference(folder)
-    expected = [reference.greedy(one, 18, audio=heard) for one, heard in zip(PROMPTS, AUDIO, strict=True)]
+    expected = [reference.greedy(prompt, 18, audio=audio) for prompt, audio in zip(PROMPTS, AUDIO, strict=True)]
     assert model.generate(PROMPTS, audio=AUDIO, **ENDLESS) == expected
     mesh = mesh_of(AxisType.Auto, data=2, model=2)
     assert model.generate(PROMPTS, audio=AUDIO, weights=model.shard(mesh), **ENDLESS) == expected
@@ -125,36 +125,36 @@ def test_devices_divide_what_was_heard(model: LanguageModel, expected: list[list
     weights = model.shard(mesh)
     assert not weights["encoder.filters"].sharding.is_fully_replicated
     state = model.start(PROMPTS, audio=AUDIO, weights=weights)
-    heard = state.caches["past_key_cross_0"]
-    assert heard.sharding.shard_shape(heard.shape)[:2] == (1, 1)
+    audio_cache = state.caches["past_key_cross_0"]
+    assert audio_cache.sharding.shard_shape(audio_cache.shape)[:2] == (1, 1)
     assert model.generate(state=state, weights=weights, **ENDLESS) == expected
 
 
 @FULL
 def test_all_models_of_a_folder_have_the_float_type(folder: Path, model: LanguageModel) -> None:
     half = language_model(folder, dtype=jnp.bfloat16)
-    assert {one.dtype for one in half.weights.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert {x.dtype for x in half.weights.values()} == {jnp.dtype(jnp.bfloat16)}
     state = half.start(PROMPTS, audio=AUDIO)
-    assert {one.dtype for one in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert {x.dtype for x in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
     pairs = zip(half.logits(PROMPTS, audio=AUDIO), model.logits(PROMPTS, audio=AUDIO), strict=True)
-    for own, exact in pairs:
-        np.testing.assert_allclose(own, exact, rtol=0, atol=1)
+    for actual, exact in pairs:
+        np.testing.assert_allclose(actual, exact, rtol=0, atol=1)
 
 
 def test_the_first_program_of_an_estimate_hears(model: LanguageModel) -> None:
-    reading, step = parts(model, 2, 5, 18)
+    reading, step = generation_programs(model, 2, 5, 18)
     assert reading.inputs[-1].shape == (2, MELS, FRAMES)
-    for one in (reading, step):
-        results = jax.eval_shape(one.function, model.weights, *one.inputs)
-        assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, one.inputs[0])
+    for program in (reading, step):
+        results = jax.eval_shape(program.function, model.weights, *program.inputs)
+        assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, program.inputs[0])
 
 
 # Images
 
 
 def test_a_text_needs_no_image(seeing_folder: Path, seeing: LanguageModel) -> None:
-    found = seeing.logits(PROMPTS[0])
-    np.testing.assert_allclose(found, FolderReference(seeing_folder).logits(PROMPTS[0]), rtol=1e-4, atol=1e-4)
+    logits = seeing.logits(PROMPTS[0])
+    np.testing.assert_allclose(logits, FolderReference(seeing_folder).logits(PROMPTS[0]), rtol=1e-4, atol=1e-4)
 
 
 def prompts_with(place: int) -> list[list[int]]:
@@ -167,7 +167,7 @@ OF_ROWS = [{"pixel_values": IMAGES["pixel_values"][rows]} for rows in (slice(1),
 
 def test_features_of_images_stand_in_their_places(seeing_folder: Path, seeing: LanguageModel) -> None:
     prompts, reference = prompts_with(TOKEN), FolderReference(seeing_folder)
-    expected = [reference.greedy(one, 18, images=seen) for one, seen in zip(prompts, OF_ROWS, strict=True)]
+    expected = [reference.greedy(prompt, 18, images=images) for prompt, images in zip(prompts, OF_ROWS, strict=True)]
     assert seeing.generate(prompts, images=IMAGES, **ENDLESS) == expected
 
 
@@ -180,12 +180,12 @@ def test_later_prompts_may_have_images(tmp_path: Path, place: int) -> None:
     state = model.start([[3, 6], [3, 6, 9]], max_length=18)
     with refuses("onnx: images must be given with prompts"):
         model.generate(state=state, images=IMAGES)
-    found = model.start(prompts, images=IMAGES, state=state).logits
-    whole = zip(found, [[3, 6], [3, 6, 9]], prompts, OF_ROWS, strict=True)
-    for own, before, prompt, seen in whole:
-        expected = reference.logits(before + prompt, images=seen)
-        np.testing.assert_allclose(own, expected[-1], rtol=1e-4, atol=1e-4)
-        logits = model.logits(before + prompt, images=seen)
+    logits_of_rows = model.start(prompts, images=IMAGES, state=state).logits
+    whole = zip(logits_of_rows, [[3, 6], [3, 6, 9]], prompts, OF_ROWS, strict=True)
+    for actual, before, prompt, row_images in whole:
+        expected = reference.logits(before + prompt, images=row_images)
+        np.testing.assert_allclose(actual, expected[-1], rtol=1e-4, atol=1e-4)
+        logits = model.logits(before + prompt, images=row_images)
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -193,8 +193,8 @@ def test_later_prompts_may_have_images(tmp_path: Path, place: int) -> None:
 def test_images_are_seen_in_the_float_type_of_the_weights(seeing_folder: Path, seeing: LanguageModel) -> None:
     half, prompt = language_model(seeing_folder, dtype=jnp.bfloat16), prompts_with(TOKEN)[0]
     for images in (None, OF_ROWS[0]):
-        found, exact = (one.logits(prompt, images=images) for one in (half, seeing))
-        np.testing.assert_allclose(found, exact, rtol=0, atol=0.1 * np.max(np.abs(exact)))
+        logits, exact = (variant.logits(prompt, images=images) for variant in (half, seeing))
+        np.testing.assert_allclose(logits, exact, rtol=0, atol=0.1 * np.max(np.abs(exact)))
 
 
 @FULL
@@ -204,8 +204,8 @@ def test_places_of_images_are_no_tokens_that_came_before(tmp_path: Path) -> None
     first, *_ = model.generate(prompt, images=images, max_length=5, min_length=5)[4:]
     negative = [first - 48, first - 48]  # would be the first token if they counted from the end
     logits = model.start([3, *negative, 7], images=images).logits
-    found = model.generate([3, *negative, 7], images=images, repetition_penalty=penalty, max_length=5, min_length=5)
-    assert found[-1] == int(np.argmax(np.where(np.isin(np.arange(48), [2, 3, 7]), -np.inf, logits)))
+    tokens = model.generate([3, *negative, 7], images=images, repetition_penalty=penalty, max_length=5, min_length=5)
+    assert tokens[-1] == int(np.argmax(np.where(np.isin(np.arange(48), [2, 3, 7]), -np.inf, logits)))
 
 
 # Bad input
@@ -329,7 +329,7 @@ def test_a_decoder_that_counts_in_another_way_is_refused(tmp_path: Path) -> None
     with refuses(f'onnx: ["decoder.onnx"].nodes["0.own"].MultiHeadAttention: {rule}'):
         language_model(tmp_path)
     proto = hearing_proto()
-    steps = next(one for one in proto.graph.initializer if one.name == "step")
+    steps = next(tensor for tensor in proto.graph.initializer if tensor.name == "step")
     steps.CopyFrom(onnx.numpy_helper.from_array(np.array([2]), "step"))
     onnx.save(proto, tmp_path / "decoder.onnx")
     with refuses(f'onnx: ["decoder.onnx"].nodes.past_sizes.Shape: {rule}'):
@@ -371,10 +371,10 @@ def test_rows_that_begin_elsewhere_are_refused(tmp_path: Path, change: str) -> N
 
 def test_a_check_reads_all_models(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(folder), "--json"]) == 1  # no tokenizer
-    found = json.loads(capsys.readouterr().out)
-    assert found["model"]["files"] == {"decoder": "decoder.onnx", "encoder": "encoder.onnx"}
+    report = json.loads(capsys.readouterr().out)
+    assert report["model"]["files"] == {"decoder": "decoder.onnx", "encoder": "encoder.onnx"}
     weights = sum(x.nbytes for x in language_model(folder).weights.values())
-    assert found["model"]["weight_bytes"]["other weights"] >= weights
+    assert report["model"]["weight_bytes"]["other weights"] >= weights
     write_hearing_folder(tmp_path, unidirectional=0)
     (tmp_path / "encoder.onnx").write_bytes(b"none")
     assert main(["check", str(tmp_path)]) == 1

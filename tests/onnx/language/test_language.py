@@ -32,7 +32,7 @@ from small_language_models import (
 from dmljax.errors import Unsupported
 from dmljax.lowerings.attention import dot_product
 from dmljax.onnx import LanguageModel, language_model, load
-from dmljax.onnx.language.model import parts
+from dmljax.onnx.language.model import generation_programs
 
 PROMPT, OTHER = [5, 11, 40, 7, 23], [9, 30, 17]
 
@@ -77,16 +77,16 @@ def test_greedy_tokens_equal_onnxruntimes(model: LanguageModel, reference: Refer
 
 def test_prompts_of_a_batch_may_have_different_lengths(model: LanguageModel, reference: Reference) -> None:
     prompts = [PROMPT[::-1] + OTHER, OTHER]
-    assert model.generate(prompts, **ENDLESS) == [reference.greedy(one, 20) for one in prompts]
+    assert model.generate(prompts, **ENDLESS) == [reference.greedy(prompt, 20) for prompt in prompts]
 
 
 @FULL
 def test_padding_does_not_change_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
     prompts = [PROMPT, OTHER]
-    expected = [stateful_reference.greedy(one, 20) for one in prompts]
+    expected = [stateful_reference.greedy(prompt, 20) for prompt in prompts]
     assert stateful.generate(prompts, **ENDLESS) == expected
-    for found, prompt in zip(stateful.logits(prompts), prompts, strict=True):
-        np.testing.assert_allclose(found, stateful_reference.logits(prompt), rtol=1e-4, atol=1e-4)
+    for actual, prompt in zip(stateful.logits(prompts), prompts, strict=True):
+        np.testing.assert_allclose(actual, stateful_reference.logits(prompt), rtol=1e-4, atol=1e-4)
 
 
 @pytest.fixture(params=few_of(["gpu", "tpu"], "gpu"))
@@ -102,8 +102,8 @@ def test_kernels_read_prompts_of_different_lengths(folder: Path, kernels_for: Ca
     prompts = [PROMPT * 3 + OTHER, OTHER]
     expected = language_model(folder).logits(prompts)
     kernels_for()
-    for found, wanted in zip(language_model(folder).logits(prompts), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+    for actual, wanted in zip(language_model(folder).logits(prompts), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=2e-5, atol=2e-5)
 
 
 WITH_LEFT_PADDING = """
@@ -146,7 +146,7 @@ def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stat
     shorter = stateful.stream(state=read, max_length=len(PROMPT + OTHER) + 1, min_length=20)
     assert len(list(shorter)) == len(PROMPT) + 1, "the first sequence is over after one token, the second goes on"
     longer = stateful.generate(state=shorter.state, **ENDLESS)
-    assert longer == [stateful_reference.greedy(one, 20) for one in (PROMPT + OTHER, OTHER)]
+    assert longer == [stateful_reference.greedy(prompt, 20) for prompt in (PROMPT + OTHER, OTHER)]
 
 
 @pytest.mark.parametrize("dtype", few_of(["int4", "uint4"], "uint4"))  # the next test has int4
@@ -155,13 +155,13 @@ def test_weights_of_4_bits_are_packed_and_saved_as_they_were(dtype: str, tmp_pat
     folder = write_folder(tmp_path / "model", dequantized=np.dtype(dtype))
     model = language_model(folder)
     check_greedy_tokens(model, Reference(proto))
-    packed = {name: one for name, one in model.weights.items() if name.endswith(".codes.codes")}
-    assert {one.dtype.name for one in packed.values()} == {"uint8"}
-    in_file = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
-    assert sum(one.nbytes for one in packed.values()) == sum(in_file[name[:-6]].size for name in packed) / 2
+    packed = {name: x for name, x in model.weights.items() if name.endswith(".codes.codes")}
+    assert {x.dtype.name for x in packed.values()} == {"uint8"}
+    in_file = {x.name: numpy_helper.to_array(x) for x in proto.graph.initializer}
+    assert sum(x.nbytes for x in packed.values()) == sum(in_file[name[:-6]].size for name in packed) / 2
     model.model.save(tmp_path / "saved.onnx")
-    for one in onnx.load(tmp_path / "saved.onnx").graph.initializer:
-        assert_same_bits(numpy_helper.to_array(one), in_file[one.name])
+    for x in onnx.load(tmp_path / "saved.onnx").graph.initializer:
+        assert_same_bits(numpy_helper.to_array(x), in_file[x.name])
 
 
 def test_only_weights_that_nothing_else_reads_are_packed(tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_only_weights_that_nothing_else_reads_are_packed(tmp_path: Path) -> None
         if list(node.output) == ["0.k.weight"]:
             node.attribute[1].i = 8  # MatMulNBits has blocks of at least 16
     folder = write_folder(tmp_path / "model")
-    for one in proto.graph.initializer:
-        if one.name == "0.k.scales":
-            one.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(one), 2, 0), one.name))
+    for x in proto.graph.initializer:
+        if x.name == "0.k.scales":
+            x.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(x), 2, 0), x.name))
     onnx.save(proto, folder / "model.onnx")
     model = language_model(folder)
     check_greedy_tokens(model, Reference(proto))
-    kinds = {name: one.dtype.name for name, one in model.weights.items() if ".codes" in name}
+    kinds = {name: x.dtype.name for name, x in model.weights.items() if ".codes" in name}
     assert {name for name, kind in kinds.items() if kind == "int4"} == {"0.q.codes", "0.k.codes"}
     assert kinds["0.v.codes.codes"] == "uint8"
 
@@ -203,10 +203,10 @@ def test_a_model_chooses_angles_by_the_length_of_each_sequence(
     assert len(LONG) > SHORT
     # The second becomes long while it grows, as does the first: its tokens are then read again.
     assert tabled.generate(prompts, max_length=most, min_length=most) == [
-        tabled_reference.greedy(one, most) for one in prompts
+        tabled_reference.greedy(prompt, most) for prompt in prompts
     ]
-    for found, prompt in zip(tabled.logits(prompts), prompts, strict=True):
-        np.testing.assert_allclose(found, tabled_reference.logits(prompt), rtol=1e-4, atol=1e-4)
+    for actual, prompt in zip(tabled.logits(prompts), prompts, strict=True):
+        np.testing.assert_allclose(actual, tabled_reference.logits(prompt), rtol=1e-4, atol=1e-4)
 
 
 def test_a_conversation_that_becomes_long_is_read_again(tabled: LanguageModel, tabled_reference: Reference) -> None:
@@ -235,7 +235,7 @@ def test_other_choices_by_the_length_of_the_mask_are_refused(tmp_path: Path) -> 
 
 
 def test_a_prompt_multiplies_only_its_last_token_by_the_vocabulary(model: LanguageModel) -> None:
-    reading, _ = parts(model, batch=2, prompt=CONTEXT, room=CONTEXT)
+    reading, _ = generation_programs(model, batch=2, prompt=CONTEXT, room=CONTEXT)
     text = jax.jit(reading.function).lower(model.weights, *reading.inputs).as_text()
     assert f"2x{CONTEXT}x{HIDDEN}xf32" in text
     assert f"2x{CONTEXT}x{VOCABULARY}xf32" not in text
@@ -245,8 +245,8 @@ def test_a_prompt_multiplies_only_its_last_token_by_the_vocabulary(model: Langua
 def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[str, Any]) -> None:
     ending = language_model(write_folder(tmp_path / "model", **options))
     reference = Reference(language_proto(**{**options, "of_last": False}))
-    for found, prompt in zip(ending.start([PROMPT, OTHER]).logits, (PROMPT, OTHER), strict=True):
-        np.testing.assert_allclose(found, reference.logits(prompt)[-1], rtol=1e-4, atol=1e-4)
+    for actual, prompt in zip(ending.start([PROMPT, OTHER]).logits, (PROMPT, OTHER), strict=True):
+        np.testing.assert_allclose(actual, reference.logits(prompt)[-1], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(ending.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
 
 
@@ -254,20 +254,20 @@ def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[s
 def test_not_a_number_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
     options: dict[str, Any] = {"has_tables": has_tables, "has_positions": not has_tables}
     padded = language_model(write_folder(tmp_path / "model", padding=np.nan, **options))
-    own = Reference(language_proto(**options)) if has_tables else reference
+    expected_model = Reference(language_proto(**options)) if has_tables else reference
     first = padded.start([PROMPT + OTHER, OTHER], max_length=40)
     second = padded.start([OTHER, PROMPT + OTHER], state=first)
     expected = [[*PROMPT, *OTHER, *OTHER], [*OTHER, *PROMPT, *OTHER]]
     for logits, tokens in zip(second.logits, expected, strict=True):
-        np.testing.assert_allclose(logits, own.logits(tokens)[-1], rtol=1e-4, atol=1e-4)
-    assert padded.generate(state=second, **ENDLESS) == [own.greedy(one, 20) for one in expected]
+        np.testing.assert_allclose(logits, expected_model.logits(tokens)[-1], rtol=1e-4, atol=1e-4)
+    assert padded.generate(state=second, **ENDLESS) == [expected_model.greedy(prompt, 20) for prompt in expected]
     assert all(np.isfinite(x).all() for x in second.caches.values())
 
 
 @FULL
 def test_a_model_without_positions_counts_them(tmp_path: Path, reference: Reference) -> None:
     counting = language_model(write_folder(tmp_path / "model", has_positions=False))
-    assert counting.generate([PROMPT, OTHER], **ENDLESS) == [reference.greedy(one, 20) for one in (PROMPT, OTHER)]
+    assert counting.generate([PROMPT, OTHER], **ENDLESS) == [reference.greedy(prompt, 20) for prompt in (PROMPT, OTHER)]
 
 
 @FULL
@@ -279,20 +279,20 @@ def test_a_prompt_may_fill_the_context(model: LanguageModel, reference: Referenc
 
 def test_logits_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
     np.testing.assert_allclose(model.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
-    for found, prompt in zip(model.logits([PROMPT, OTHER]), (PROMPT, OTHER), strict=True):
-        np.testing.assert_allclose(found, reference.logits(prompt), rtol=1e-4, atol=1e-4)
+    for actual, prompt in zip(model.logits([PROMPT, OTHER]), (PROMPT, OTHER), strict=True):
+        np.testing.assert_allclose(actual, reference.logits(prompt), rtol=1e-4, atol=1e-4)
 
 
 def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = language_model(folder)
     calls: list[Any] = []
-    called = model._called
+    called = model._run_decoder
 
     def counted(*given: Any) -> Any:
         calls.append(given)
         return called(*given)
 
-    monkeypatch.setattr(model, "_called", counted)
+    monkeypatch.setattr(model, "_run_decoder", counted)
     prompts = [PROMPT * 4, OTHER * 9, PROMPT * 5 + OTHER]  # of 20 to 28 tokens
     model.generate(prompts[0], max_length=40)
     assert len(calls) == 2  # a prompt, and the loop
@@ -317,7 +317,7 @@ def test_a_stream_gives_the_tokens_one_by_one(model: LanguageModel, block: int) 
 def test_a_stream_of_several_sequences_gives_none_for_those_that_ended(model: LanguageModel) -> None:
     prompts = [PROMPT, OTHER]
     steps = [*model.stream(prompts, **ENDLESS)]
-    columns = [[one for one in column if one is not None] for column in zip(*steps, strict=True)]
+    columns = [[token for token in column if token is not None] for column in zip(*steps, strict=True)]
     assert [a + b for a, b in zip(prompts, columns, strict=True)] == model.generate(prompts, **ENDLESS)
     assert steps[-1][0] is None
 
@@ -410,8 +410,8 @@ def test_tokens_that_came_before_are_penalized(model: LanguageModel, reference: 
     def penalized(tokens: list[int]) -> int:
         logits = reference.logits(tokens)[-1]
         logits[END] = -np.inf
-        for one in {*tokens}:
-            logits[one] *= 2.5 if logits[one] < 0 else 1 / 2.5
+        for token in {*tokens}:
+            logits[token] *= 2.5 if logits[token] < 0 else 1 / 2.5
         return int(np.argmax(logits))
 
     expected = [*PROMPT]
@@ -585,12 +585,12 @@ def require_products_of_bfloat16() -> None:
 def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: LanguageModel) -> None:
     require_products_of_bfloat16()
     half = language_model(folder, dtype=jnp.bfloat16)
-    assert {one.dtype for one in half.weights.values()} == {jnp.dtype(jnp.bfloat16), np.dtype(np.uint8)}
+    assert {x.dtype for x in half.weights.values()} == {jnp.dtype(jnp.bfloat16), np.dtype(np.uint8)}
     state = half.start(PROMPT)
-    assert {one.dtype for one in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert {x.dtype for x in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
     np.testing.assert_allclose(half.logits(PROMPT), model.logits(PROMPT), rtol=0, atol=0.1)
-    found = half.generate(state=state, max_length=12, min_length=12)
-    assert (found[: len(PROMPT)], len(found)) == (PROMPT, 12)
+    tokens = half.generate(state=state, max_length=12, min_length=12)
+    assert (tokens[: len(PROMPT)], len(tokens)) == (PROMPT, 12)
     assert_same_bits(model.logits(PROMPT, weights=half.weights), half.logits(PROMPT))
     for wrong in (np.int8, "eighth"):
         with refuses(f"onnx: dtype must be a type of floats, such as jnp.bfloat16; got {wrong!r}"):

@@ -48,14 +48,14 @@ def run(model: Any, arrays: list[Any]) -> list[Any]:
     return list(results) if isinstance(results, tuple) else [results]
 
 
-def assert_close(own: Any, other: Any, tolerance: float) -> None:
-    own = np.asarray(own)
-    assert own.shape == other.shape
-    assert own.dtype == other.dtype
+def assert_close(actual: Any, other: Any, tolerance: float) -> None:
+    actual = np.asarray(actual)
+    assert actual.shape == other.shape
+    assert actual.dtype == other.dtype
     if other.dtype.kind in "iu":
-        assert np.abs(own.astype(int) - other.astype(int)).max() <= (1 if other.dtype.itemsize == 1 else 0)
+        assert np.abs(actual.astype(int) - other.astype(int)).max() <= (1 if other.dtype.itemsize == 1 else 0)
     else:
-        np.testing.assert_allclose(own.astype(float), other.astype(float), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(actual.astype(float), other.astype(float), rtol=tolerance, atol=tolerance)
 
 
 X = floats(2, 4, 8)
@@ -261,12 +261,12 @@ def test_contrib_operators_equal_onnxruntime(name: str) -> None:
     # ONNX Runtime rounds factors to 8 bits if scales have 8 bits, and sums them in another order.
     tolerance = 2e-5 if operator != "MatMulNBits" else 1e-3
     results = run(model, arrays)
-    for own, other in zip(results, by_onnxruntime(model, arrays), strict=True):
-        assert_close(own, other, tolerance)
+    for actual, other in zip(results, by_onnxruntime(model, arrays), strict=True):
+        assert_close(actual, other, tolerance)
     function = dmljax.onnx.load(model)
     jitted = jax.tree.leaves(jax.jit(function)(*arrays))
-    for one, own in zip(jitted, results, strict=True):
-        np.testing.assert_allclose(np.asarray(one, float), np.asarray(own, float), rtol=1e-5, atol=1e-5)
+    for by_jit, actual in zip(jitted, results, strict=True):
+        np.testing.assert_allclose(np.asarray(by_jit, float), np.asarray(actual, float), rtol=1e-5, atol=1e-5)
 
 
 GROUPED = {"num_heads": 4, "kv_num_heads": 2}
@@ -301,9 +301,9 @@ def grouped(queries: int, past: int, lengths: list[int], *, more: Any = (), **at
 )
 def test_groups_of_queries_attend_as_in_onnxruntime(arrays: Any, attributes: Any) -> None:
     model = one_node("GroupQueryAttention", arrays, 3, **attributes)
-    own, other = run(model, arrays), by_onnxruntime(model, arrays)
-    assert_close(own[0], other[0], 1e-5)
-    for present, expected in zip(own[1:], other[1:], strict=True):
+    actual, other = run(model, arrays), by_onnxruntime(model, arrays)
+    assert_close(actual[0], other[0], 1e-5)
+    for present, expected in zip(actual[1:], other[1:], strict=True):
         assert present.shape == expected.shape
         for i, last in enumerate(arrays[5]):  # later positions are unwritten
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
@@ -313,10 +313,10 @@ def test_chunks_of_a_group_query_may_be_padded_as_in_onnxruntime() -> None:
     arrays, attributes = grouped(3, 8, [5, 7], more=ANGLES, do_rotary=1)
     counts = np.array([2, 3], np.int32)
     model = one_node("GroupQueryAttention", [*arrays, *[None] * 7, counts], 3, **attributes)
-    own, other = run(model, [*arrays, counts]), by_onnxruntime(model, [*arrays, counts])
+    actual, other = run(model, [*arrays, counts]), by_onnxruntime(model, [*arrays, counts])
     for i, (count, last) in enumerate(zip(counts, arrays[5], strict=True)):
-        assert_close(own[0][i, :count], other[0][i, :count], 1e-5)
-        for present, expected in zip(own[1:], other[1:], strict=True):
+        assert_close(actual[0][i, :count], other[0][i, :count], 1e-5)
+        for present, expected in zip(actual[1:], other[1:], strict=True):
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
 
 
@@ -325,9 +325,9 @@ def test_not_a_number_in_padding_reaches_no_query_of_a_group() -> None:
     expected = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
     for x in arrays[:3]:
         x[1, 2:] = np.nan
-    found = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
-    assert_close(found[0][1, :2], np.asarray(expected[0][1, :2]), 1e-6)
-    assert all(np.isfinite(x).all() for x in found[1:])
+    actual = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
+    assert_close(actual[0][1, :2], np.asarray(expected[0][1, :2]), 1e-6)
+    assert all(np.isfinite(x).all() for x in actual[1:])
 
 
 def resident(total: int, capacity: int, width: int) -> int:
@@ -353,9 +353,9 @@ def test_caches_of_a_sliding_window_keep_the_latest_keys_as_in_onnxruntime(
     window = {"local_window_size": 4, "sliding_window_cache": 1, "do_rotary": 1}
     arrays, given = grouped(queries, capacity, lengths, more=(floats(32, 8), floats(32, 8)), **window, **attributes)
     model = one_node("GroupQueryAttention", arrays, 3, **given)
-    own, other = run(model, arrays), by_onnxruntime(model, arrays)
-    assert_close(own[0], other[0], 1e-5)
-    for present, expected in zip(own[1:], other[1:], strict=True):
+    actual, other = run(model, arrays), by_onnxruntime(model, arrays)
+    assert_close(actual[0], other[0], 1e-5)
+    for present, expected in zip(actual[1:], other[1:], strict=True):
         for i, total in enumerate(lengths):
             count = resident(total, capacity, 4)
             assert_close(present[i, :, :count], expected[i, :, :count], 1e-5)
@@ -371,8 +371,8 @@ def test_a_cache_that_is_smaller_than_its_window_is_refused() -> None:
 def test_the_longest_sequence_may_be_known_at_run_time_only(queries: int, lengths: list[int]) -> None:
     arrays, attributes = grouped(queries, 9, lengths)
     function = dmljax.onnx.load(one_node("GroupQueryAttention", arrays, 3, **attributes))
-    for own, other in zip(jax.jit(function)(*arrays), function(*arrays), strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-5)
+    for actual, other in zip(jax.jit(function)(*arrays), function(*arrays), strict=True):
+        np.testing.assert_allclose(actual, other, rtol=1e-5, atol=1e-5)
 
 
 @SAMPLED
@@ -388,10 +388,10 @@ def test_caches_of_groups_are_quantized_as_in_onnxruntime(
     inputs = [*arrays, *[None] * 5, *(np.abs(floats(*sizes)) / 40 + np.float32(0.01) for _ in range(2))]
     attributes |= {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": bits}
     model = one_node("GroupQueryAttention", inputs, 3, **attributes)
-    given = [one for one in inputs if one is not None]
-    own, other = run(model, given), by_onnxruntime(model, given)
-    assert_close(own[0], other[0], 1e-5)
-    for present, expected in zip(own[1:], other[1:], strict=True):
+    given = [x for x in inputs if x is not None]
+    actual, other = run(model, given), by_onnxruntime(model, given)
+    assert_close(actual[0], other[0], 1e-5)
+    for present, expected in zip(actual[1:], other[1:], strict=True):
         for i, last in enumerate(arrays[5]):
             np.testing.assert_array_equal(present[i, :, : last + 1], expected[i, :, : last + 1])
 
@@ -401,13 +401,15 @@ def test_queries_and_keys_of_groups_are_normalized_before_they_attend() -> None:
     arrays, attributes = grouped(4, 0, [4, 4])
     weights = [floats(16), floats(16)]
     inputs = [*arrays, *[None] * 7, *weights]
-    own = run(one_node("GroupQueryAttention", inputs, 3, **attributes), [*arrays, *weights])
+    actual = run(one_node("GroupQueryAttention", inputs, 3, **attributes), [*arrays, *weights])
     for i, weight in enumerate(weights):
         heads = arrays[i].reshape(2, 4, -1, 16)
         scales = np.sqrt(np.mean(heads**2, -1, keepdims=True) + 1e-6)
         arrays[i] = (heads / scales * weight).reshape(arrays[i].shape).astype(np.float32)
-    for one, other in zip(own, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True):
-        assert_close(one, np.asarray(other), 1e-5)
+    for result, other in zip(
+        actual, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True
+    ):
+        assert_close(result, np.asarray(other), 1e-5)
 
 
 def test_a_cache_of_another_width_is_refused() -> None:
@@ -416,16 +418,18 @@ def test_a_cache_of_another_width_is_refused() -> None:
     inputs = [*arrays, *[None] * 5, scale(0.1), scale(0.1)]
     attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 4}
     with pytest.raises(DmlError, match="kv_cache_bit_width must fit a cache of int8; got 4"):
-        run(one_node("GroupQueryAttention", inputs, 3, **attributes), [one for one in inputs if one is not None])
+        run(one_node("GroupQueryAttention", inputs, 3, **attributes), [x for x in inputs if x is not None])
 
 
 def test_a_group_query_may_pack_its_keys_and_values() -> None:
     arrays, attributes = grouped(1, 5, [6, 4])
     packed = [np.concatenate(arrays[:3], axis=-1), None, None, *arrays[3:]]
     model = one_node("GroupQueryAttention", packed, 3, **attributes)
-    own = run(model, [x for x in packed if x is not None])
-    for one, other in zip(own, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True):
-        assert_close(one, np.asarray(other), 1e-6)
+    actual = run(model, [x for x in packed if x is not None])
+    for result, other in zip(
+        actual, run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays), strict=True
+    ):
+        assert_close(result, np.asarray(other), 1e-6)
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -433,9 +437,9 @@ def test_keys_and_values_may_be_stacked_in_each_head(is_whole: bool) -> None:
     stacked = floats(2, 6, 2, 3, 4)
     apart = [stacked[:, :, :, i].reshape(2, 6, 8) for i in range(3)]
     arrays = [stacked] if is_whole else [apart[0], stacked[:, :, :, 1:].copy()]
-    (own,) = run(one_node("MultiHeadAttention", arrays, num_heads=2), arrays)
+    (actual,) = run(one_node("MultiHeadAttention", arrays, num_heads=2), arrays)
     (other,) = run(one_node("MultiHeadAttention", apart, num_heads=2), apart)
-    assert_close(own, np.asarray(other), 1e-6)
+    assert_close(actual, np.asarray(other), 1e-6)
 
 
 @pytest.mark.parametrize(("channels_last", "activation"), [(1, 0), (1, 1), (0, 1)])
@@ -449,12 +453,12 @@ def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     expected = (centered / np.sqrt((centered**2).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape) * gamma + beta
     expected = expected / (1 + np.exp(-expected)) if activation else expected
     if not channels_last:
-        x, total, expected = (np.moveaxis(one, -1, 1) for one in (x, total, expected))
+        x, total, expected = (np.moveaxis(images, -1, 1) for images in (x, total, expected))
     arrays = [x, gamma, beta, skip, bias]
     attributes: Any = {"groups": 3, "activation": activation, "channels_last": channels_last}
-    own, own_total = run(one_node("SkipGroupNorm", arrays, 2, **attributes), arrays)
-    assert_close(own_total, total, 1e-6)
-    assert_close(own, expected.astype(np.float32), 1e-5)
+    actual, actual_total = run(one_node("SkipGroupNorm", arrays, 2, **attributes), arrays)
+    assert_close(actual_total, total, 1e-6)
+    assert_close(actual, expected.astype(np.float32), 1e-5)
     (plain,) = run(one_node("GroupNorm", [total, gamma, beta], **attributes), [total, gamma, beta])
     assert_close(plain, expected.astype(np.float32), 1e-5)
 
@@ -524,8 +528,8 @@ def test_a_dimension_is_inserted() -> None:
 def test_unique_elements_stay_in_their_order() -> None:
     arrays = [np.array([2, 1, 1, 3, 4, 3], np.float32)]
     model = one_node("Unique", arrays, 3)
-    for own, other in zip(run(model, arrays), by_onnxruntime(model, arrays), strict=True):
-        np.testing.assert_array_equal(own, other)
+    for actual, other in zip(run(model, arrays), by_onnxruntime(model, arrays), strict=True):
+        np.testing.assert_array_equal(actual, other)
 
 
 def test_integer_products_subtract_the_zero_points() -> None:
@@ -582,7 +586,7 @@ def test_a_quantized_softmax_keeps_an_open_batch(opset: int) -> None:
     (batch,) = jax.export.symbolic_shape("n")
     structs = [
         jax.ShapeDtypeStruct((batch, 3, 5), np.uint8),
-        *(jax.ShapeDtypeStruct((), one.dtype) for one in arrays[1:]),
+        *(jax.ShapeDtypeStruct((), array.dtype) for array in arrays[1:]),
     ]
     assert_close(jax.export.export(jax.jit(model))(*structs).call(*arrays), np.asarray(model(*arrays)), 0)
 
@@ -635,12 +639,12 @@ def test_attention_rotates_queries_and_keys_by_their_positions(size: int) -> Non
         inputs = [np.ascontiguousarray(part), np.array([3]), *tables]
         more: dict[str, Any] = {"num_heads": 2, "rotary_embedding_dim": size} if size else {}
         parts += by_onnxruntime(one_node("RotaryEmbedding", inputs, **more), inputs)
-    own = run(turned, arrays)
+    actual = run(turned, arrays)
     inputs = [*parts, projected[..., 16:], *PAST]
     named = [*inputs[:3], None, None, None, *inputs[3:]]
     expected = by_onnxruntime(one_node("MultiHeadAttention", named, [True] * 3, num_heads=2), inputs)
-    assert_close(own[0], expected[0], 1e-5)
-    assert_close(own[1], np.stack(expected[1:]), 1e-5)
+    assert_close(actual[0], expected[0], 1e-5)
+    assert_close(actual[1], np.stack(expected[1:]), 1e-5)
 
 
 def test_packed_sequences_may_be_longer_than_the_table_of_angles() -> None:
@@ -651,9 +655,9 @@ def test_packed_sequences_may_be_longer_than_the_table_of_angles() -> None:
 
 def test_attention_has_derivatives_and_is_mapped() -> None:
     model = dmljax.onnx.load(one_node("MultiHeadAttention", [QUERY, KEY, VALUE], num_heads=2))
-    slopes = jax.jit(jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2)))(QUERY)
+    grads = jax.jit(jax.grad(lambda query: jnp.sum(model(query, KEY, VALUE) ** 2)))(QUERY)
     step = 1e-2 * floats(*QUERY.shape)
     ahead, behind = (np.sum(np.asarray(model(QUERY + sign * step, KEY, VALUE), float) ** 2) for sign in (1, -1))
-    assert np.sum(slopes * step) == pytest.approx((ahead - behind) / 2, rel=1e-2)
+    assert np.sum(grads * step) == pytest.approx((ahead - behind) / 2, rel=1e-2)
     several = jax.jit(jax.vmap(model, (0, None, None)))(jnp.stack([QUERY, 2 * QUERY]), KEY, VALUE)
     np.testing.assert_allclose(several[1], model(2 * QUERY, KEY, VALUE), rtol=1e-5, atol=1e-6)

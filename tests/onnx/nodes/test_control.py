@@ -19,7 +19,7 @@ def floats(values: Any) -> Any:
 
 
 def graph(nodes: Any, inputs: Any, outputs: Any, **constants: Any) -> Any:
-    return model(nodes, inputs, [value(one, FLOAT, None) for one in outputs], constants).graph
+    return model(nodes, inputs, [value(output, FLOAT, None) for output in outputs], constants).graph
 
 
 def choice(then_branch: Any, else_branch: Any) -> Any:
@@ -161,12 +161,12 @@ def test_sizes_may_grow_in_a_loop_of_a_known_count() -> None:
 
 def scan(version: int, *arrays: str, **options: Any) -> Any:
     names = ["total", "row"]
-    inputs = [value(one, FLOAT, None) for one in names]
+    inputs = [value(name, FLOAT, None) for name in names]
     nodes = [helper.make_node("Add", names, ["sum"]), helper.make_node("Identity", ["sum"], ["made"])]
     inner = graph(nodes, inputs, ["sum", "made"])
     node = helper.make_node("Scan", [*arrays], ["last", "sums"], body=inner, num_scan_inputs=1, **options)
     kinds = {"lengths": INT64}
-    given = [value(one, kinds.get(one, FLOAT), None) for one in arrays if one]
+    given = [value(name, kinds.get(name, FLOAT), None) for name in arrays if name]
     return dmljax.onnx.load(model([node], given, ["last", "sums"], opset=version))
 
 
@@ -196,7 +196,7 @@ def test_sequences_are_lists_and_their_positions_are_known() -> None:
     inputs = [value("x", FLOAT, [2]), value("y", FLOAT, [2]), value("place", INT64, [])]
     run = dmljax.onnx.load(model(nodes, inputs, ["three", "z"], {"last": np.array(-1)}))
     three, last = run(floats(jnp.zeros(2)), floats(jnp.ones(2)), np.array(0))
-    assert [one.tolist() for one in three] == [[0, 0], [0, 0], [1, 1]]
+    assert [array.tolist() for array in three] == [[0, 0], [0, 0], [1, 1]]
     assert last.tolist() == [1, 1]
     with pytest.raises(InvalidDesc, match=r"position must be in \[-2, 2\); got 3"):
         run(floats(jnp.zeros(2)), floats(jnp.ones(2)), np.array(3))
@@ -205,9 +205,11 @@ def test_sequences_are_lists_and_their_positions_are_known() -> None:
 
 
 def test_a_model_takes_sequences_and_none() -> None:
-    kind = helper.make_optional_type_proto(helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
+    optional_type = helper.make_optional_type_proto(
+        helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None))
+    )
     node = helper.make_node("OptionalHasElement", ["x"], ["y"])
-    run = dmljax.onnx.load(model([node], [helper.make_value_info("x", kind)], ["y"], opset=18))
+    run = dmljax.onnx.load(model([node], [helper.make_value_info("x", optional_type)], ["y"], opset=18))
     assert run([floats(jnp.ones(2))])
     assert not run(None)
 
@@ -273,12 +275,12 @@ def test_layouts_for_one_processor_are_refused_with_a_remedy() -> None:
 
 
 def test_known_strings_are_computed() -> None:
-    kind = TensorProto.STRING
+    text_type = TensorProto.STRING
     nodes = [
         helper.make_node("StringConcat", ["x", "end"], ["whole"]),
         helper.make_node("RegexFullMatch", ["whole"], ["is_it"], pattern="a.*z"),
     ]
-    inputs = [value("x", kind, ["n"]), value("end", kind, [1])]
+    inputs = [value("x", text_type, ["n"]), value("end", text_type, [1])]
     run = dmljax.onnx.load(model(nodes, inputs, ["whole", "is_it"]))
     whole, is_it = run(np.array(["ab", "ba"], object), np.array(["z"], object))
     assert whole.tolist() == ["abz", "baz"]

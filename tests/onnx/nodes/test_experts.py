@@ -45,9 +45,9 @@ def softmax(x: Any) -> Any:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def mixed(inputs: list[Any], chosen: Any, weights: Any, activated: Any) -> Any:
+def mix(inputs: list[Any], chosen: Any, weights: Any, activated: Any) -> Any:
     """The mixture, token by token, in float64; `activated` takes the products of an expert's first matrices."""
-    x, _, *layers = (one.astype(np.float64) for one in inputs)
+    x, _, *layers = (x.astype(np.float64) for x in inputs)
     pairs = list(zip(layers[::2], layers[1::2], strict=True))
     result = np.zeros(x.shape)
     for token, (experts, shares) in enumerate(zip(chosen, weights, strict=True)):
@@ -136,7 +136,7 @@ def test_gates_may_lie_apart_from_their_linear_parts(fusion: int) -> None:
         gate, linear = firsts if not fusion else np.split(firsts[0], 2)
         return swiglu(gate, linear, 0.5)
 
-    expected = mixed(inputs, chosen, shares(inputs[1], chosen), activated)
+    expected = mix(inputs, chosen, shares(inputs[1], chosen), activated)
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
 
@@ -150,7 +150,7 @@ def test_the_limit_may_come_after_the_activation() -> None:
 
     chosen = best(inputs[1], 1)
     weights = np.take_along_axis(softmax(inputs[1]), chosen, 1)
-    np.testing.assert_allclose(run(model, inputs), mixed(inputs, chosen, weights, activated), rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(run(model, inputs), mix(inputs, chosen, weights, activated), rtol=1e-5, atol=2e-5)
 
 
 def test_a_sparse_mixer_compares_each_expert_with_those_close_to_it() -> None:
@@ -165,7 +165,7 @@ def test_a_sparse_mixer_compares_each_expert_with_those_close_to_it() -> None:
         weights.append(softmax(np.where(is_far, -np.inf, left)).max(1))
         left[np.arange(40), chosen[-1]] = -np.inf
     model = one_node("MoE", inputs, k=2, use_sparse_mixer=1)
-    expected = mixed(inputs, np.stack(chosen, 1), np.stack(weights, 1), lambda x: np.maximum(x, 0))
+    expected = mix(inputs, np.stack(chosen, 1), np.stack(weights, 1), lambda x: np.maximum(x, 0))
     assert 0 < np.mean(np.stack(weights) == 1) < 1, "some scores have others close to them"
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
@@ -190,7 +190,7 @@ def test_many_tokens_equal_single_ones(is_one_sided: bool) -> None:
     np.testing.assert_allclose(run(one_node("MoE", few, k=2), few), whole[:3], rtol=1e-5, atol=2e-5)
     chosen = best(inputs[1], 2)
     weights = np.take_along_axis(softmax(inputs[1]), chosen, 1)
-    expected = mixed(inputs, chosen, weights, lambda x: np.maximum(x, 0))
+    expected = mix(inputs, chosen, weights, lambda x: np.maximum(x, 0))
     np.testing.assert_allclose(whole, expected, rtol=1e-5, atol=5e-5)
 
 
@@ -206,17 +206,17 @@ def test_mixtures_have_derivatives_and_are_mapped(tokens: int) -> None:
     check_grads(of_values, (x, weights[2]), order=1, atol=2e-2, rtol=2e-2)
     several = jnp.stack([x, 2 * x]), jnp.stack([router, -router])
     mapped = jax.vmap(lambda x, router: function(x, router, *weights))(*several)
-    for own, *given in zip(mapped, *several, strict=True):
-        np.testing.assert_allclose(own, function(*given, *weights), rtol=1e-5, atol=2e-5)
+    for actual, *given in zip(mapped, *several, strict=True):
+        np.testing.assert_allclose(actual, function(*given, *weights), rtol=1e-5, atol=2e-5)
 
 
 @FULL
 def test_sums_of_16_bits_are_float32() -> None:
     inputs = [x.astype(np.float16) for x in dense(7)]
-    own = run(one_node("MoE", inputs, k=2), inputs)
+    actual = run(one_node("MoE", inputs, k=2), inputs)
     wide = [x.astype(np.float32) for x in inputs]
-    assert own.dtype == np.float16
-    np.testing.assert_allclose(own, run(one_node("MoE", wide, k=2), wide), rtol=2e-3, atol=2e-3)
+    assert actual.dtype == np.float16
+    np.testing.assert_allclose(actual, run(one_node("MoE", wide, k=2), wide), rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize(

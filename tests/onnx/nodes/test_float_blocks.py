@@ -29,21 +29,21 @@ def test_weights_of_8_bits_have_a_scale_per_block(has_scale: bool) -> None:
     a, b, bias = floats(2, 3, 40), floats(6, 40).astype(FP8), floats(6)
     scales = RNG.uniform(0.5, 1, (6, 3)).astype(np.float32)
     step = np.array(0.01, np.float32)  # too small for the largest activations, which saturate
-    own = run("MatMulBlockQuantizedFp8Weight", [a, b, scales, step if has_scale else None, bias], block_size=16)
-    assert own.dtype == np.float16
+    actual = run("MatMulBlockQuantizedFp8Weight", [a, b, scales, step if has_scale else None, bias], block_size=16)
+    assert actual.dtype == np.float16
     if has_scale:
         a = np.clip(a / step, -448, 448).astype(FP8).astype(np.float32) * step
     weight = b.astype(np.float64) * np.repeat(scales, 16, 1)[:, :40]
-    np.testing.assert_allclose(own, a.astype(np.float64) @ weight.T + bias, rtol=5e-3, atol=5e-3)
+    np.testing.assert_allclose(actual, a.astype(np.float64) @ weight.T + bias, rtol=5e-3, atol=5e-3)
 
 
 def test_weights_of_4_bits_have_a_scale_per_block_and_one_of_all() -> None:
     a, b, bias = floats(3, 40), RNG.integers(0, 256, (6, 20), np.uint8), floats(6)
     scales, scale = RNG.uniform(0.5, 1, (6, 3)).astype(FP8), np.array([0.25], np.float32)
-    own = run("MatMulBlockQuantizedFp4Weight", [a, b, scales.view(np.uint8), scale, None, bias])
+    actual = run("MatMulBlockQuantizedFp4Weight", [a, b, scales.view(np.uint8), scale, None, bias])
     table = np.array([*FP4, *(-x for x in FP4)])
     weight = table[np.stack([b & 15, b >> 4], -1).reshape(6, 40)] * np.repeat(scales.astype(float), 16, 1)[:, :40]
-    np.testing.assert_allclose(own, a.astype(np.float64) @ weight.T * 0.25 + bias, rtol=5e-3, atol=1e-2)
+    np.testing.assert_allclose(actual, a.astype(np.float64) @ weight.T * 0.25 + bias, rtol=5e-3, atol=1e-2)
 
 
 def test_scales_that_do_not_fit_the_blocks_are_refused() -> None:

@@ -18,7 +18,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 def both(operator: str, arrays: list[Any], **attributes: Any) -> tuple[Any, Any]:
     """The result of a node here and in ONNX Runtime."""
     made = one_node(operator, arrays, domain="", version=18, **attributes)
-    present = [one for one in arrays if one is not None]
+    present = [array for array in arrays if array is not None]
     return dmljax.onnx.load(made)(*present), by_onnxruntime(made, present)[0]
 
 
@@ -43,8 +43,8 @@ def test_elements_are_scattered_to_fewer_indices_than_there_are(axis: int, reduc
 def test_few_indices_have_derivatives_and_a_graph() -> None:
     indices, updates = np.array([[1, 2], [0, 1]], np.int32), np.array([[50, -50], [60, -60]], np.float32)
     run = dmljax.onnx.load(one_node("ScatterElements", [X, indices, updates], domain="", version=18))
-    slopes = jax.grad(lambda x: jnp.sum(run(x, indices, updates)))(X)
-    np.testing.assert_array_equal(slopes, [[0, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 1]])
+    grads = jax.grad(lambda x: jnp.sum(run(x, indices, updates)))(X)
+    np.testing.assert_array_equal(grads, [[0, 1, 1, 1], [0, 0, 1, 1], [1, 0, 1, 1]])
     kinds = {type(node).__name__ for node in run.graph().nodes.values()}
     assert {"ScatterDesc", "JoinDesc"} <= kinds
 
@@ -122,7 +122,7 @@ def test_integers_are_reduced_along_no_axes(operator: str) -> None:
 @SAMPLED
 @pytest.mark.parametrize(("start", "end", "step"), [(-3, -3, -1), (-9, -9, -2), (9, -9, -1), (-1, 0, -1)])
 def test_a_slice_backwards_begins_at_the_first_element_or_later(start: int, end: int, step: int) -> None:
-    bounds = [np.array([one]) for one in (start, end, 0, step)]
+    bounds = [np.array([bound]) for bound in (start, end, 0, step)]
     result, expected = both("Slice", [X[:2], *bounds])
     np.testing.assert_array_equal(result, expected)
 
@@ -138,9 +138,9 @@ def resized(x: Any, scales: list[float], roi: list[float] | None = None, **attri
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_half_pixels_of_tensorflow_are_not_subtracted_and_move_only_dimensions_that_are_scaled(mode: str) -> None:
     # The position is (x + 0.5) / scale.
-    way = "tf_half_pixel_for_nn"
+    coordinates = "tf_half_pixel_for_nn"
     result, expected = resized(
-        RAMP, [1, 1, 1, 0.6], mode=mode, coordinate_transformation_mode=way, nearest_mode="floor"
+        RAMP, [1, 1, 1, 0.6], mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor"
     )
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 

@@ -14,14 +14,14 @@ from onnx_models import BOOL, FLOAT, INT64, model, value
 
 import dmljax.onnx
 from dmljax.command_line.cli import main
-from dmljax.command_line.onnx.timing import shown
+from dmljax.command_line.onnx.timing import describe_result
 from dmljax.directml import InvalidType, Unsupported
 
 KEY = jax.random.key(7)
 MANY = 20000
 
 
-def loaded(signature: str, body: str) -> Any:
+def load_model(signature: str, body: str) -> Any:
     text = f'<ir_version: 10, opset_import: ["": 21]> f {signature} {{ {body} }}'
     return dmljax.onnx.load(onnx.parser.parse_model(text))
 
@@ -29,7 +29,7 @@ def loaded(signature: str, body: str) -> Any:
 def noisy() -> Any:
     """A model with two random nodes, and a node between them that is folded into the weights."""
     body = "w = Constant <value = float[3] {1, 2, 3}> ()  a = RandomNormalLike (x)  v = Neg (w)  p = Mul (x, v)"
-    return loaded(
+    return load_model(
         "(float[n, 3] x) => (float[n, 3] y, float[3] b)", f"{body} y = Add (p, a) b = RandomUniform <shape = [3]> ()"
     )
 
@@ -51,7 +51,7 @@ X = np.ones((2, 3), np.float32)
 def test_numbers_have_the_distribution_that_the_node_says(
     operator: str, low: float, high: float, mean: float, deviation: float
 ) -> None:
-    run = loaded("(float[20000] x) => (float[20000] y)", f"y = {operator}")
+    run = load_model("(float[20000] x) => (float[20000] y)", f"y = {operator}")
     numbers = np.asarray(run(np.full(MANY, 0.25, np.float32), key=KEY), float)
     assert low <= numbers.min() < numbers.max() <= high
     assert abs(numbers.mean() - mean) < 5 * deviation / MANY**0.5
@@ -59,7 +59,7 @@ def test_numbers_have_the_distribution_that_the_node_says(
 
 
 def test_multinomial_draws_classes_by_their_log_probabilities() -> None:
-    run = loaded("(float[2, 3] x) => (int64[2, 20000] y)", "y = Multinomial <sample_size = 20000, dtype = 7> (x)")
+    run = load_model("(float[2, 3] x) => (int64[2, 20000] y)", "y = Multinomial <sample_size = 20000, dtype = 7> (x)")
     chances = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], np.float32)
     with np.errstate(divide="ignore"):
         drawn = np.asarray(run(np.log(8 * chances), key=KEY))
@@ -72,14 +72,14 @@ def test_a_key_gives_the_same_numbers_under_every_transformation() -> None:
     expected = run(X, key=KEY)
 
     def close(results: Any) -> None:
-        for one, other in zip(results, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        for result, other in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, other, rtol=1e-6)
 
     close(jax.jit(run)(X, key=KEY))
     close(run.apply(run.weights, X, key=KEY))  # without the folded nodes
     keys = jnp.stack([jax.random.key(1), KEY])
     mapped = jax.vmap(run)(jnp.stack([X, X]), key=keys)
-    close([one[1] for one in mapped])
+    close([result[1] for result in mapped])
     assert np.all(np.asarray(mapped[0][0]) != mapped[0][1])
     np.testing.assert_array_equal(jax.grad(lambda x: run(x, key=KEY)[0].sum())(X), [[-1, -2, -3]] * 2)
     (batch,) = jax.export.symbolic_shape("n")
@@ -89,11 +89,11 @@ def test_a_key_gives_the_same_numbers_under_every_transformation() -> None:
 
 def test_each_node_and_seed_draws_its_own_numbers() -> None:
     body = "a = RandomUniform <shape = [4]> () b = RandomUniform <shape = [4]> () c = Add (a, x)"
-    one = loaded("(float[4] x) => (float[4] a, float[4] b, float[4] c)", body)
-    results = one(np.zeros(4, np.float32), key=KEY)
+    draw = load_model("(float[4] x) => (float[4] a, float[4] b, float[4] c)", body)
+    results = draw(np.zeros(4, np.float32), key=KEY)
     np.testing.assert_array_equal(results[0], results[2])
     assert np.all(np.asarray(results[0]) != results[1])
-    seeded = loaded("(float[4] x) => (float[4] a)", "a = RandomUniform <shape = [4], seed = 3.0> ()")
+    seeded = load_model("(float[4] x) => (float[4] a)", "a = RandomUniform <shape = [4], seed = 3.0> ()")
     assert np.all(np.asarray(seeded(np.zeros(4, np.float32), key=KEY)) != results[0])
 
 
@@ -115,8 +115,8 @@ def test_each_iteration_of_a_loop_draws_its_own_numbers(count: int) -> None:
     total, rows = run(np.zeros(2, np.float32), key=KEY)
     assert len(np.unique(rows)) == 2 * count
     np.testing.assert_allclose(total, np.sum(rows, 0), rtol=1e-6)
-    for one, other in zip(jax.jit(run)(np.zeros(2, np.float32), key=KEY), (total, rows), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    for result, other in zip(jax.jit(run)(np.zeros(2, np.float32), key=KEY), (total, rows), strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-6)
 
 
 def test_calls_of_a_function_draw_their_own_numbers() -> None:
@@ -134,19 +134,19 @@ DROPOUT = (
 
 
 def test_dropout_drops_a_fraction_in_training() -> None:
-    run = loaded(*DROPOUT)
+    run = load_model(*DROPOUT)
     x = np.linspace(1, 2, MANY, dtype=np.float32)
     y, mask = run(x, np.float32(0.25), np.array(True), key=KEY)
     assert np.mean(mask) == pytest.approx(0.75, abs=0.02)
     np.testing.assert_allclose(y, np.where(mask, x / np.float32(0.75), 0), rtol=1e-6)
     traced = jax.jit(lambda *inputs: run(*inputs, key=KEY))(x, np.float32(0.25), np.array(True))
     np.testing.assert_array_equal(traced[1], mask)
-    slopes = jax.grad(lambda x: run(x, np.float32(0.25), np.array(True), key=KEY)[0].sum())(x)
-    np.testing.assert_allclose(slopes, np.asarray(mask) / np.float32(0.75), rtol=1e-6)
+    grads = jax.grad(lambda x: run(x, np.float32(0.25), np.array(True), key=KEY)[0].sum())(x)
+    np.testing.assert_allclose(grads, np.asarray(mask) / np.float32(0.75), rtol=1e-6)
 
 
 def test_dropout_is_the_identity_in_inference() -> None:
-    run = loaded(*DROPOUT)
+    run = load_model(*DROPOUT)
     for results in (
         run(X[0], np.float32(0.25), np.array(False)),  # needs no key
         jax.jit(lambda *inputs: run(*inputs, key=KEY))(X[0], np.float32(0.25), np.array(False)),
@@ -164,7 +164,7 @@ def test_models_that_need_a_key_ask_for_it_and_others_refuse_it() -> None:
         run(X, key=jax.random.PRNGKey(0))
     with pytest.raises(InvalidType, match=r"key must be a single jax.random key; got keys of \(2,\)"):
         run(X, key=jax.random.split(KEY))
-    without = loaded("(float[3] x) => (float[3] y)", "y = Dropout (x)")
+    without = load_model("(float[3] x) => (float[3] y)", "y = Dropout (x)")
     assert not without.is_random
     np.testing.assert_array_equal(without(X[0], key=None), X[0])
     with pytest.raises(InvalidType, match="key: not needed, because no node draws random numbers"):
@@ -172,9 +172,9 @@ def test_models_that_need_a_key_ask_for_it_and_others_refuse_it() -> None:
 
 
 def test_an_input_may_be_named_key() -> None:
-    run = loaded("(float[3] key) => (float[3] y)", "noise = RandomNormalLike (key) y = Add (key, noise)")
+    run = load_model("(float[3] key) => (float[3] y)", "noise = RandomNormalLike (key) y = Add (key, noise)")
     np.testing.assert_allclose(run(X[0], key=KEY), run(2 * X[0], key=KEY) - X[0], rtol=1e-5)
-    plain = loaded("(float[3] key) => (float[3] y)", "y = Neg (key)")
+    plain = load_model("(float[3] key) => (float[3] y)", "y = Neg (key)")
     np.testing.assert_array_equal(plain(key=X[0]), -X[0])
 
 
@@ -191,4 +191,4 @@ def test_the_command_line_draws_the_same_numbers_each_time(tmp_path: Any, capsys
     for _ in range(2):
         assert main(["run", path]) == 0
         printed.append(capsys.readouterr().out.splitlines()[3])
-    assert printed[0] == printed[1] == f"y: {shown(dmljax.onnx.load(path)(key=jax.random.key(0)))}"
+    assert printed[0] == printed[1] == f"y: {describe_result(dmljax.onnx.load(path)(key=jax.random.key(0)))}"

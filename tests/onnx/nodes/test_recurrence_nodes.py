@@ -27,7 +27,9 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
     weights = {"w": floats(directions, gates * 4, 3), "r": floats(directions, gates * 4, 4)}
     weights["b"] = floats(directions, gates * 8)
     node = helper.make_node(operator, ["x", "w", "r", "b"], list(outputs), hidden_size=4, **attributes)
-    made = model([node], [value("x", FLOAT, ["l", "n", 3])], [one for one in outputs if one], weights, opset=14)
+    made = model(
+        [node], [value("x", FLOAT, ["l", "n", 3])], [output for output in outputs if output], weights, opset=14
+    )
     return dmljax.onnx.load(made), made, weights
 
 
@@ -43,8 +45,8 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
 def test_activations_by_name_take_numbers_in_their_order(activations: Any, alphas: Any, betas: Any) -> None:
     lists = {"activation_alpha": alphas, "activation_beta": betas}
     numbers = {name: one for name, one in lists.items() if one}
-    own, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
-    for result, expected in zip(own(X), by_onnxruntime(made, [X]), strict=True):
+    recur, made, _ = network("LSTM", 4, ["y", "h", "c"], activations=activations, **numbers)
+    for result, expected in zip(recur(X), by_onnxruntime(made, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -62,8 +64,8 @@ def test_activations_by_name_take_numbers_in_their_order(activations: Any, alpha
     ],
 )
 def test_attributes_mean_the_same_as_in_onnxruntime(operator: str, gates: int, attributes: Any) -> None:
-    own, made, _ = network(operator, gates, **attributes)
-    for result, expected in zip(own(X), by_onnxruntime(made, [X]), strict=True):
+    recur, made, _ = network(operator, gates, **attributes)
+    for result, expected in zip(recur(X), by_onnxruntime(made, [X]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -80,23 +82,23 @@ def test_layout_1_puts_the_batch_first() -> None:
 
 
 def test_absent_outputs_are_not_computed() -> None:
-    own, _, _ = network("GRU", 3, ["", "h"])
-    text = jax.jit(own).lower(X).as_text()
+    recur, _, _ = network("GRU", 3, ["", "h"])
+    text = jax.jit(recur).lower(X).as_text()
     assert "tensor<5x1x2x4xf32>" not in text, "the states of all steps"
-    assert own(X).shape == (1, 2, 4)
+    assert recur(X).shape == (1, 2, 4)
 
 
 def test_a_network_has_derivatives_of_its_weights() -> None:
-    own, _, _ = network("LSTM", 4, ["y"])
-    slopes = jax.grad(lambda weights: jnp.sum(own.apply(weights, X) ** 2))(own.weights)
+    recur, _, _ = network("LSTM", 4, ["y"])
+    grads = jax.grad(lambda weights: jnp.sum(recur.apply(weights, X) ** 2))(recur.weights)
     # Steps along the gradient in each weight, so that no differences cancel.
-    step = jax.tree.map(lambda slope: 1e-2 * slope * np.abs(floats(*slope.shape)), slopes)
+    step = jax.tree.map(lambda grad: 1e-2 * grad * np.abs(floats(*grad.shape)), grads)
 
     def total(sign: int) -> float:
-        weights = jax.tree.map(lambda x, change: x + sign * change, dict(own.weights), step)
-        return float(np.sum(np.asarray(own.apply(weights, X), float) ** 2))
+        weights = jax.tree.map(lambda x, change: x + sign * change, dict(recur.weights), step)
+        return float(np.sum(np.asarray(recur.apply(weights, X), float) ** 2))
 
-    along = sum(float(jnp.sum(slopes[name] * step[name])) for name in step)
+    along = sum(float(jnp.sum(grads[name] * step[name])) for name in step)
     assert along == pytest.approx((total(1) - total(-1)) / 2, rel=2e-2)
 
 
@@ -109,6 +111,6 @@ def test_a_network_has_derivatives_of_its_weights() -> None:
     ],
 )
 def test_impossible_networks_are_refused(attributes: Any, error: Any, message: str) -> None:
-    own, _, _ = network("GRU", 3, **attributes)
+    recur, _, _ = network("GRU", 3, **attributes)
     with pytest.raises(error, match=message):
-        own(X)
+        recur(X)

@@ -33,12 +33,12 @@ def few_positions(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """The arguments of each attention that is computed as one operation."""
     made: Calls = []
-    own = lowerings.attention
+    attend = lowerings.attention
 
     def attention(query: Any, keys: Any, values: Any, scale: Any, bias: Any, mask: Any, **options: Any) -> Any:
         parts = {} if mask is None else mask._asdict()
         made.append({"query": query, "key": keys[0], "bias": bias, **options, **parts})
-        return own(query, keys, values, scale, bias, mask, **options)
+        return attend(query, keys, values, scale, bias, mask, **options)
 
     monkeypatch.setattr("dmljax.onnx.nodes.attention.joined.attention", attention)
     return made
@@ -59,7 +59,7 @@ TYPES = {"seen": "bool"}
 def arrays(shapes: Mapping[str, Sequence[int]], dtype: Any = np.float32) -> dict[str, Any]:
     random = np.random.default_rng(0)
     made = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
-    return {name: one > -0.5 if name == "seen" else one for name, one in made.items()}
+    return {name: array > -0.5 if name == "seen" else array for name, array in made.items()}
 
 
 def network(nodes: str, shapes: Mapping[str, Sequence[Any]], constants: str = "", *, opset: int = 18) -> Any:
@@ -72,14 +72,14 @@ def network(nodes: str, shapes: Mapping[str, Sequence[Any]], constants: str = ""
 
 
 def by_onnxruntime(model: Any, inputs: Mapping[str, Any]) -> Any:
-    return onnx_models.by_onnxruntime(model, [inputs[own.name] for own in model.graph.input])[0]
+    return onnx_models.by_onnxruntime(model, [inputs[tensor.name] for tensor in model.graph.input])[0]
 
 
 def with_all_outputs(model: Any) -> Any:
     """The same model, with every result as an output, so that its nodes run one by one."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
-    outputs = {one.name for one in model.graph.output}
+    outputs = {tensor.name for tensor in model.graph.output}
     made = (name for node in model.graph.node for name in node.output if name and name not in outputs)
     other.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
     return other
@@ -91,7 +91,7 @@ def derivatives(model: Any, inputs: Mapping[str, Any]) -> Any:
     def loss(floats: Mapping[str, Any]) -> Any:
         return jnp.sum(jnp.sin(jax.tree.leaves(loaded(**{**inputs, **floats}))[0]))
 
-    return jax.grad(loss)({name: jnp.asarray(one) for name, one in inputs.items() if one.dtype == np.float32})
+    return jax.grad(loss)({name: jnp.asarray(x) for name, x in inputs.items() if x.dtype == np.float32})
 
 
 K_T = "t = Transpose<perm = [0, 1, 3, 2]>(k)"
@@ -149,10 +149,10 @@ def test_derivatives_equal_those_of_the_nodes(calls: Calls, form: str) -> None:
     nodes, constants = FORMS[form]
     shapes = read(nodes)
     model, inputs = network(nodes, shapes, constants), arrays(shapes)
-    own, others = derivatives(model, inputs), derivatives(with_all_outputs(model), inputs)
+    grads, others = derivatives(model, inputs), derivatives(with_all_outputs(model), inputs)
     assert len(calls) == 1
-    for name, one in own.items():
-        np.testing.assert_allclose(one, others[name], rtol=2e-4, atol=2e-5, err_msg=name)
+    for name, grad in grads.items():
+        np.testing.assert_allclose(grad, others[name], rtol=2e-4, atol=2e-5, err_msg=name)
 
 
 SHAPES = {
@@ -181,7 +181,7 @@ def test_keys_of_positions_before_heads_are_transposed_once(calls: Calls) -> Non
     model = network(f"{scores}  u = Transpose<perm = [0, 2, 1, 3]>(v)  y = MatMul(w, u)", shapes)
     inputs = arrays(shapes)
     np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [(one["key"].shape, one["keys_in_rows"]) for one in calls] == [((2, 4, 1, 6, 8), True)]
+    assert [(call["key"].shape, call["keys_in_rows"]) for call in calls] == [((2, 4, 1, 6, 8), True)]
 
 
 def test_repeated_heads_are_not_repeated(calls: Calls) -> None:
@@ -193,7 +193,7 @@ def test_repeated_heads_are_not_repeated(calls: Calls) -> None:
     constants += "int64[4] of_k = {0, 6, 4, 8}, int64[4] of_v = {0, 6, 4, 3}"
     model, inputs = network(nodes, shapes, constants), arrays(shapes)
     np.testing.assert_allclose(dmljax.onnx.load(model)(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [(one["query"].shape, one["key"].shape, one["bias"].shape) for one in calls] == [
+    assert [(call["query"].shape, call["key"].shape, call["bias"].shape) for call in calls] == [
         ((2, 3, 2, 5, 8), (2, 3, 1, 4, 8), (1, 3, 2, 5, 4))
     ]
 
@@ -232,7 +232,7 @@ def test_a_causal_mask_becomes_bounds(calls: Calls, form: str) -> None:
     inputs = arrays({name: SIZES[name] for name in "qkv"})
     loaded = dmljax.onnx.load(model)
     np.testing.assert_allclose(loaded(**inputs), by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [(one["bias"], one["is_seen"], one["end"].ravel().tolist()) for one in calls] == [
+    assert [(call["bias"], call["is_seen"], call["end"].ravel().tolist()) for call in calls] == [
         (None, None, [1, 2, 3, 4, 5])
     ]
     loaded.apply(loaded.weights, **inputs)
@@ -244,12 +244,12 @@ def test_a_causal_mask_in_the_file_becomes_bounds(calls: Calls) -> None:
     model = network(f"{PRODUCT}  cut = Slice(stored, zero, end, last)  s = Where(cut, p, low)  {REST}", shapes)
     stored = {"stored": np.tri(40, 64, 10, dtype=bool), "low": np.array(-np.inf, np.float32)}
     stored |= {"zero": np.array([0]), "end": np.array([50]), "last": np.array([1])}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in stored.items())
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(x, name) for name, x in stored.items())
     inputs = arrays(shapes)
     loaded = dmljax.onnx.load(model)
     result = loaded.apply(loaded.weights, **inputs)
     np.testing.assert_allclose(result, by_onnxruntime(model, inputs), rtol=2e-5, atol=2e-6)
-    assert [(one["is_seen"], one["end"].ravel().tolist()) for one in calls] == [(None, [*range(11, 51)])]
+    assert [(x["is_seen"], x["end"].ravel().tolist()) for x in calls] == [(None, [*range(11, 51)])]
 
 
 def test_the_last_query_needs_no_causal_mask(calls: Calls) -> None:
@@ -257,7 +257,7 @@ def test_the_last_query_needs_no_causal_mask(calls: Calls) -> None:
     shapes = {"q": (1, 1, 1, 8), "k": (1, 1, 4, 8), "v": (1, 1, 4, 3)}
     model = network(nodes, shapes, "bool[1, 4] seen = {1, 1, 1, 1}, float low = {-inf}")
     dmljax.onnx.load(model)(**arrays(shapes))
-    assert [one.get("end") for one in calls] == [None]
+    assert [call.get("end") for call in calls] == [None]
 
 
 @SAMPLED
@@ -293,7 +293,7 @@ def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero(steps: str) ->
     model, inputs = network(nodes, shapes, LOW), arrays(shapes)
     inputs["seen"][2] = False
     grads = derivatives(model, inputs)
-    assert not any(np.isnan(one).any() for one in grads.values())
+    assert not any(np.isnan(grad).any() for grad in grads.values())
     assert not grads["q"][:, :, 2].any()
 
 
@@ -804,10 +804,10 @@ def test_float16_is_added_up_in_float32(calls: Calls, form: str, name: str, numb
     expected = by_onnxruntime(network(nodes, shapes, f"float {name} = {{{number}}}"), inputs)
     half = network(nodes, shapes)
     half.graph.initializer.append(onnx.numpy_helper.from_array(np.array(number, np.float16), name))
-    for one in half.graph.input:
-        if one.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
-            one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
-    given = {name: one.astype(np.float16) if one.dtype == np.float32 else one for name, one in inputs.items()}
+    for x in half.graph.input:
+        if x.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            x.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    given = {name: x.astype(np.float16) if x.dtype == np.float32 else x for name, x in inputs.items()}
     result = dmljax.onnx.load(half)(**given)
     assert len(calls) == 1
     assert result.dtype == np.float16
@@ -983,24 +983,24 @@ def test_fuzz_of_forms_that_come_near_attention(calls: Calls, first: int) -> Non
 
 
 @SAMPLED
-@pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
-def test_attention_that_pytorch_exports(calls: Calls, kind: str) -> None:
+@pytest.mark.parametrize("mask_kind", ["none", "causal", "bool", "float"])
+def test_attention_that_pytorch_exports(calls: Calls, mask_kind: str) -> None:
     torch = pytest.importorskip("torch")
 
     class Attending(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
             attend = torch.nn.functional.scaled_dot_product_attention
-            return attend(query, key, value, mask, is_causal=kind == "causal")
+            return attend(query, key, value, mask, is_causal=mask_kind == "causal")
 
     inputs = [torch.randn(SIZES[name]) for name in "qkv"]
-    inputs += {"bool": [torch.rand(5, 6) > 0.4], "float": [torch.randn(5, 6)]}.get(kind, [])
+    inputs += {"bool": [torch.rand(5, 6) > 0.4], "float": [torch.randn(5, 6)]}.get(mask_kind, [])
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(Attending().eval(), tuple(inputs), file, dynamo=False, opset_version=17)
     model = onnx.load_from_string(file.getvalue())
-    names = [one.name for one in model.graph.input]
-    given = dict(zip(names, (np.asarray(one) for one in inputs), strict=True))
+    names = [x.name for x in model.graph.input]
+    given = dict(zip(names, (np.asarray(x) for x in inputs), strict=True))
     result = dmljax.onnx.load(model)(*given.values())
     np.testing.assert_allclose(result, by_onnxruntime(model, given), rtol=2e-5, atol=2e-6)
-    assert [one["bias"] is not None for one in calls] == [kind in ("bool", "float")]
+    assert [x["bias"] is not None for x in calls] == [mask_kind in ("bool", "float")]

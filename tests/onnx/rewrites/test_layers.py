@@ -20,7 +20,7 @@ WIDTH, HEADS = 16, 2
 HEAD = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f'
 
 
-def parsed(text: str, change: tuple[str, str] = ("", "")) -> onnx.ModelProto:
+def parse_model(text: str, change: tuple[str, str] = ("", "")) -> onnx.ModelProto:
     """A model whose weights, declared without values, are normal numbers; `change` is a text and its replacement."""
     assert change[0] in text
     text = text.replace(*change) if change[0] else text
@@ -37,9 +37,11 @@ def parsed(text: str, change: tuple[str, str] = ("", "")) -> onnx.ModelProto:
 def perceptron(layers: int, nodes: str = "", outputs: str = "", change: tuple[str, str] = ("", "")) -> onnx.ModelProto:
     """Products with weights of their own, each scaled by a number that all share, and a head."""
     weights = ", ".join(f"float[4, 4] w{i}" for i in range(layers))
-    own = "".join(f"p{i} = MatMul(h{i}, w{i})  s{i} = Mul(p{i}, scale)  h{i + 1} = Tanh(s{i})  " for i in range(layers))
+    layer_nodes = "".join(
+        f"p{i} = MatMul(h{i}, w{i})  s{i} = Mul(p{i}, scale)  h{i + 1} = Tanh(s{i})  " for i in range(layers)
+    )
     text = f"(float[N, 4] x, float[1] scale) => (float[N, 3] y{outputs}) <{weights}, float[4, 3] head>"
-    return parsed(f"{text} {{ h0 = Relu(x)  {own}  {nodes} y = MatMul(h{layers}, head) }}", change)
+    return parse_model(f"{text} {{ h0 = Relu(x)  {layer_nodes}  {nodes} y = MatMul(h{layers}, head) }}", change)
 
 
 def test_equal_layers_are_counted() -> None:
@@ -76,9 +78,9 @@ def test_inputs_that_only_other_layers_read_are_gone() -> None:
     weights = ", ".join(f"float[4, 4] w{i}" for i in range(3))
     nodes = "".join(f"a{i} = Add(h{i}, past{i})  h{i + 1} = MatMul(a{i}, w{i})  " for i in range(3))
     text = f"(float[N, 4] h0, {inputs}, float[1] unused) => (float[N, 4] h3, float[N, 4] a2) <{weights}> {{ {nodes} }}"
-    model = dmljax.onnx.load(parsed(text))
+    model = dmljax.onnx.load(parse_model(text))
     short = model.with_layers(2)
-    assert [one.name for one in short.inputs] == ["h0", "past0", "past1", "unused"]
+    assert [x.name for x in short.inputs] == ["h0", "past0", "past1", "unused"]
     past = [np.full((2, 4), i, np.float32) for i in range(2)]
     last, final = short(X, *past, SCALE)
     of_last = (X + past[0]) @ model.weights["w0"] + past[1]
@@ -106,7 +108,7 @@ def test_layers_differ_by_the_sizes_of_weights_and_by_numbers() -> None:
         nodes = f"c0 = Constant <value = float {{2}}> ()  c1 = Constant <value = float {{{second}}}> ()  "
         nodes += "a = MatMul(x, v)  b = Mul(a, c0)  c = MatMul(b, w)  y = Mul(c, c1)"
         text = f"(float[N, 4] x) => (float[N, 4] y) <float[4, 4] v, float[4, {first}] w> {{ {nodes} }}"
-        return dmljax.onnx.load(parsed(text)).equal_layers
+        return dmljax.onnx.load(parse_model(text)).equal_layers
 
     assert alike("4", "2") == 2
     assert alike("3", "2") == 1
@@ -143,11 +145,11 @@ def test_a_first_layer_on_which_all_depend_differs() -> None:
 def test_products_side_by_side_are_no_layers() -> None:
     nodes = "q = MatMul(x, a)  k = MatMul(x, b)  v = MatMul(x, c)  s = Mul(q, k)  y = Mul(s, v)"
     text = f"(float[N, 4] x) => (float[N, 4] y) <float[4, 4] a, float[4, 4] b, float[4, 4] c> {{ {nodes} }}"
-    assert dmljax.onnx.load(parsed(text)).equal_layers == 1
+    assert dmljax.onnx.load(parse_model(text)).equal_layers == 1
 
 
 def test_a_model_without_equal_layers_is_refused() -> None:
-    model = dmljax.onnx.load(parsed("(float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Relu(h) }"))
+    model = dmljax.onnx.load(parse_model("(float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Relu(h) }"))
     assert model.equal_layers == 1
     with pytest.raises(Unsupported, match="onnx: model must have equal layers; got none"):
         model.with_layers(1)
@@ -175,7 +177,7 @@ def residual(layers: int) -> onnx.ModelProto:
         nodes += f"p{i} = MatMul(m{i}, w{i})  "
         nodes += f"m{i + 1}{total} = com.microsoft.SkipSimplifiedLayerNormalization(x{i}, p{i}, n{i + 1})  "
     nodes = nodes.replace("(x0,", "(x,")
-    return parsed(f"(float[1, N, 4] x) => (float[1, N, 4] y) <{weights}> {{ {nodes} y = Neg(m{layers}) }}")
+    return parse_model(f"(float[1, N, 4] x) => (float[1, N, 4] y) <{weights}> {{ {nodes} y = Neg(m{layers}) }}")
 
 
 def test_norms_that_add_are_parts_of_layers() -> None:
@@ -189,7 +191,7 @@ def test_norms_that_add_are_parts_of_layers() -> None:
 def test_transposed_weights_are_parts_of_layers() -> None:
     weights = ", ".join(f"float[4, 4] w{i}" for i in range(3))
     nodes = "".join(f"t{i} = Transpose(w{i})  h{i + 1} = MatMul(h{i}, t{i})  " for i in range(3))
-    model = dmljax.onnx.load(parsed(f"(float[N, 4] h0) => (float[N, 4] h3) <{weights}> {{ {nodes} }}"))
+    model = dmljax.onnx.load(parse_model(f"(float[N, 4] h0) => (float[N, 4] h3) <{weights}> {{ {nodes} }}"))
     assert model.equal_layers == 3
     np.testing.assert_allclose(model.with_layers(1)(X), X @ model.weights["w0"].T, rtol=1e-6)
 
@@ -259,8 +261,8 @@ def transformer(layers: int) -> tuple[Any, bytes, tuple[Any, ...]]:
             mask = torch.full((count, count + before), float("-inf")).triu(1 + before)
             presents: list[Any] = []
             for i, layer in enumerate(self.layers):
-                x, *own = layer(x, mask, *pasts[2 * i : 2 * i + 2])
-                presents += own
+                x, *news = layer(x, mask, *pasts[2 * i : 2 * i + 2])
+                presents += news
             return self.head(x), *presents
 
     torch.manual_seed(5)
@@ -281,8 +283,8 @@ def test_a_short_transformer_is_the_network_of_its_first_layers() -> None:
     assert model.equal_layers == 4
     short = model.with_layers(2)
     network.layers = network.layers[:2]
-    arrays = [np.asarray(one) for one in inputs[:5]]
-    results = [one.detach().numpy() for one in network(*inputs[:5])]
+    arrays = [np.asarray(tensor) for tensor in inputs[:5]]
+    results = [tensor.detach().numpy() for tensor in network(*inputs[:5])]
     assert len(short.inputs) == len(short.outputs) == 5
-    for own, expected in zip(short(*arrays), results, strict=True):
-        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
+    for actual, expected in zip(short(*arrays), results, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)

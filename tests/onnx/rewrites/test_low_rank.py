@@ -62,7 +62,7 @@ WAYS: dict[str, tuple[Any, str, Mapping[str, Any]]] = {
 def read(nodes: str, constants: Mapping[str, Any]) -> dmljax.onnx.Model:
     head = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> f (float[N, 40] x) => (float[N, 6] y)'
     proto = onnx.parser.parse_model(f"{head} {{ {nodes} }}")
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in constants.items())
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
     return dmljax.onnx.load(proto)
 
 
@@ -70,22 +70,22 @@ def random_additions(tuned: Any, scale: float = 0.3) -> dict[str, Any]:
     """Random numbers in place of the zeros that additions begin with."""
     names = [name for name in tuned.weights if ".lora_" in name]
     like = {name: tuned.weights[name] for name in names}
-    return {name: jnp.asarray(scale * RNG.standard_normal(one.shape), one.dtype) for name, one in like.items()}
+    return {name: jnp.asarray(scale * RNG.standard_normal(weight.shape), weight.dtype) for name, weight in like.items()}
 
 
 @SAMPLED
-@pytest.mark.parametrize("way", WAYS)
-def test_a_product_has_the_weight_and_the_product_of_its_additions(way: str) -> None:
-    matrix, nodes, constants = WAYS[way]
+@pytest.mark.parametrize("product_form", WAYS)
+def test_a_product_has_the_weight_and_the_product_of_its_additions(product_form: str) -> None:
+    matrix, nodes, constants = WAYS[product_form]
     base = read(nodes, constants)
     tuned = base.with_low_rank(2, key=KEY)
     np.testing.assert_allclose(tuned(X), base(X), rtol=1e-5, atol=1e-5)  # the second factors are zeros
     added = random_additions(tuned)
     a, b = added["w.lora_a"], added["w.lora_b"]
     assert (a.shape, b.shape) == ((40, 2), (2, 6))
-    assert a.dtype == (np.float16 if way == "float16" else np.float32)
+    assert a.dtype == (np.float16 if product_form == "float16" else np.float32)
     expected = X @ (matrix.astype(np.float32) + np.asarray(a, np.float32) @ np.asarray(b, np.float32))
-    tolerance = 0.05 if way == "float16" else 1e-4
+    tolerance = 0.05 if product_form == "float16" else 1e-4
     np.testing.assert_allclose(tuned.apply(tuned.weights | added, X), expected, rtol=tolerance, atol=tolerance)
 
 
@@ -101,8 +101,8 @@ def test_gradients_are_those_of_a_dense_product() -> None:
         return jnp.sum(jnp.sin(X @ (matrix + added["w.lora_a"] @ added["w.lora_b"])))
 
     expected = jax.grad(dense_loss)(added)
-    for found in (jax.grad(loss)(added), jax.jit(jax.grad(loss))(added)):
-        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3), found, expected)
+    for grads in (jax.grad(loss)(added), jax.jit(jax.grad(loss))(added)):
+        jax.tree.map(lambda grad, other: np.testing.assert_allclose(grad, other, rtol=1e-3, atol=1e-3), grads, expected)
 
 
 def test_first_factors_are_drawn_and_the_weights_are_shared() -> None:
@@ -119,7 +119,7 @@ def test_first_factors_are_drawn_and_the_weights_are_shared() -> None:
 def test_products_are_chosen_by_parts_of_names_and_may_share_a_weight() -> None:
     nodes = "a = MatMul(x, up_w) b = MatMul(a, down_w) c = MatMul(b, up_w) y = Add(c, bias)"
     random = {name: RNG.standard_normal(sizes) for name, sizes in (("up_w", (40, 6)), ("down_w", (6, 40)))}
-    constants = {name: one.astype(np.float32) for name, one in random.items()} | {"bias": np.ones(6, np.float32)}
+    constants = {name: array.astype(np.float32) for name, array in random.items()} | {"bias": np.ones(6, np.float32)}
     base = read(nodes, constants)
     up = base.with_low_rank(2, ["up"], key=KEY)
     assert {*up.weights} - {*base.weights} == {"up_w.lora_a", "up_w.lora_b"}
@@ -182,7 +182,7 @@ def test_additions_are_divided_as_their_products(tuned: LanguageModel, weights: 
     assert (specs["0.q.codes.lora_a"], specs["0.q.codes.lora_b"]) == (P(), P(None, "model"))
     assert (specs["1.out.codes.lora_a"], specs["1.out.codes.lora_b"]) == (P("model"), P())
     assert specs["1.out.codes"] == P(None, "model")
-    placed = {name: jax.device_put(one, jax.NamedSharding(mesh, specs[name])) for name, one in weights.items()}
+    placed = {name: jax.device_put(weight, jax.NamedSharding(mesh, specs[name])) for name, weight in weights.items()}
     expected = tuned.logits(PROMPT, weights=weights)
     np.testing.assert_allclose(tuned.logits(PROMPT, weights=placed), expected, rtol=1e-4, atol=1e-4)
 
@@ -194,23 +194,23 @@ def test_additions_to_converted_weights_are_converted(base: LanguageModel, tuned
     converted = half.weights | {name: weights[name].astype(jnp.bfloat16) for name in weights if ".lora_" in name}
     assert half.weights["0.q.codes.lora_a"].dtype == jnp.bfloat16
     state = half.start(PROMPT, weights=converted)
-    assert {one.dtype for one in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert {cache.dtype for cache in state.caches.values()} == {jnp.dtype(jnp.bfloat16)}
     np.testing.assert_allclose(state.logits[0], tuned.logits(PROMPT, weights=weights)[-1], rtol=0, atol=0.2)
 
 
 @pytest.mark.parametrize("is_divided", few_of([False, True], False))
 def test_gradients_reach_additions_through_a_whole_model(tuned: LanguageModel, weights: Any, is_divided: bool) -> None:
     placed = tuned.shard(mesh_of(AxisType.Auto, data=2, model=4)) if is_divided else tuned.weights
-    frozen = {name: one for name, one in placed.items() if ".lora_" not in name}
+    frozen = {name: weight for name, weight in placed.items() if ".lora_" not in name}
     added = {name: jax.device_put(weights[name], placed[name].sharding) for name in placed if ".lora_" in name}
 
     def loss(added: Any, tokens: Any) -> Any:
         likely = jax.nn.log_softmax(tuned.logits(tokens, weights={**frozen, **added})[:-1])
         return -jnp.mean(jnp.take_along_axis(likely, tokens[1:, None], 1))
 
-    slopes = jax.jit(jax.grad(loss))(added, jnp.array(PROMPT))
-    assert slopes.keys() == added.keys()
-    moved = {name: jnp.asarray(RNG.standard_normal(one.shape), one.dtype) for name, one in added.items()}
+    grads = jax.jit(jax.grad(loss))(added, jnp.array(PROMPT))
+    assert grads.keys() == added.keys()
+    moved = {name: jnp.asarray(RNG.standard_normal(weight.shape), weight.dtype) for name, weight in added.items()}
 
     def loss_beside(step: float) -> Any:
         likely = jax.nn.log_softmax(
@@ -218,16 +218,16 @@ def test_gradients_reach_additions_through_a_whole_model(tuned: LanguageModel, w
         )
         return -np.mean([likely[i, token] for i, token in enumerate(PROMPT[1:])])
 
-    along = sum(float(jnp.vdot(slopes[name], moved[name])) for name in added)
+    along = sum(float(jnp.vdot(grads[name], moved[name])) for name in added)
     np.testing.assert_allclose(along, (loss_beside(1e-3) - loss_beside(-1e-3)) / 2e-3, rtol=0.02)
 
 
 @FULL
 def test_traced_prompts_may_be_a_batch(tuned: LanguageModel) -> None:
     tokens = jnp.array([PROMPT, PROMPT[::-1]])
-    found = jax.jit(tuned.logits)(tokens)
-    assert found.shape == (2, 5, VOCABULARY)
-    for row, expected in zip(found, tuned.logits(tokens), strict=True):
+    logits = jax.jit(tuned.logits)(tokens)
+    assert logits.shape == (2, 5, VOCABULARY)
+    for row, expected in zip(logits, tuned.logits(tokens), strict=True):
         np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -274,7 +274,7 @@ def test_wrong_calls_are_refused(base: LanguageModel, call: Callable[[Any], Any]
 
 def test_gradients_need_automatic_axes(tuned: LanguageModel) -> None:
     placed = tuned.shard(mesh_of(AxisType.Explicit, data=2, model=4))
-    added = {name: one for name, one in placed.items() if ".lora_" in name}
+    added = {name: weight for name, weight in placed.items() if ".lora_" in name}
     with refuses("onnx: weights.embedding must be divided along axes of the type Auto while JAX traces weights; got"):
         jax.grad(lambda added: tuned.logits(PROMPT, weights=placed | added).sum())(added)
 

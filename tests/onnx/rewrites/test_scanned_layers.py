@@ -14,7 +14,7 @@ import pytest
 from helpers import mesh_of
 from jax.sharding import AxisType
 from small_language_models import write_folder
-from test_layers import SCALE, X, parsed, perceptron, residual, transformer
+from test_layers import SCALE, X, parse_model, perceptron, residual, transformer
 
 import dmljax.onnx
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
@@ -33,11 +33,11 @@ def lengths_of_loops(function: Callable[..., Any], *inputs: Any) -> list[int]:
     return [int(length) for length in re.findall(r" length=(\d+)", str(jax.make_jaxpr(function)(*inputs)))]
 
 
-def assert_close(own: Any, expected: Any) -> None:
+def assert_close(actual: Any, expected: Any) -> None:
     """Compares arrays, whose sums XLA may order differently in a loop."""
-    for one, other in zip(jax.tree.leaves(own), jax.tree.leaves(expected), strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for leaf, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert leaf.dtype == other.dtype
+        np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-6)
 
 
 SUMS = "".join(f"r{i} = Add(h{i + 1}, scale)  " for i in range(5))
@@ -54,7 +54,7 @@ PERCEPTRONS = {
 @pytest.mark.parametrize("name", PERCEPTRONS)
 def test_layers_in_a_loop_compute_the_same(name: str) -> None:
     plain, scanned = both(PERCEPTRONS[name])
-    assert [one.name for one in scanned.outputs] == [one.name for one in plain.outputs]
+    assert [output.name for output in scanned.outputs] == [output.name for output in plain.outputs]
     assert scanned.weights.keys() == plain.weights.keys()
     assert_close(scanned(X, SCALE), plain(X, SCALE))
     assert_close(jax.jit(scanned.apply)(plain.weights, X, SCALE), plain.apply(plain.weights, X, SCALE))
@@ -81,8 +81,8 @@ def test_weights_of_another_type_and_mapped_inputs() -> None:
     weights = {name: weight.astype(jnp.bfloat16) for name, weight in plain.weights.items()}
     x, scale = jnp.asarray(X, jnp.bfloat16), jnp.asarray(SCALE, jnp.bfloat16)
     assert lengths_of_loops(scanned.apply, weights, x, scale) == [5]
-    own, expected = (model.apply(weights, x, scale).astype(np.float32) for model in (scanned, plain))
-    np.testing.assert_allclose(own, expected, rtol=0.05)
+    actual, expected = (model.apply(weights, x, scale).astype(np.float32) for model in (scanned, plain))
+    np.testing.assert_allclose(actual, expected, rtol=0.05)
     inputs = np.stack([X, 2 * X, -X])
     assert_close(*(jax.vmap(model, (0, None))(inputs, SCALE) for model in (scanned, plain)))
 
@@ -124,7 +124,7 @@ def test_a_transformer_with_caches() -> None:
     """Each layer reads and writes its own, and finds the sizes of its values."""
     _, data, inputs = transformer(4)
     plain, scanned = both(data)
-    arrays = [np.asarray(one) for one in inputs]
+    arrays = [np.asarray(x) for x in inputs]
     assert lengths_of_loops(scanned, *arrays) == [4]
     assert_close(scanned(*arrays), plain(*arrays))
 
@@ -162,13 +162,13 @@ def test_layers_that_draw_numbers_stay_as_they_are() -> None:
     nodes += "h1 = MatMul(h0, w0)  h2 = MatMul(h1, w1)  "
     nodes += "".join(f"d{i} = Dropout(h{i}, half, is_training)  h{i + 1} = MatMul(d{i}, w{i})  " for i in (2, 3))
     text = f"(float[N, 4] h0) => (float[N, 4] h4) <{weights}> {{ {nodes} }}"
-    plain, scanned = both(parsed(text))
+    plain, scanned = both(parse_model(text))
     assert lengths_of_loops(lambda key: scanned(X, key=key), jax.random.key(1)) == [2]
     assert_close(*(model(X, key=jax.random.key(1)) for model in (scanned, plain)))
 
 
 def test_a_model_without_equal_layers_is_refused() -> None:
-    proto = parsed("(float[N, 4] x) => (float[N, 4] y) <float[4, 4] w> { h = MatMul(x, w)  y = Relu(h) }")
+    proto = parse_model("(float[N, 4] x) => (float[N, 4] y) <float[4, 4] w> { h = MatMul(x, w)  y = Relu(h) }")
     message = "onnx: scan_layers: the model has no two equal layers in a row (leave scan_layers out)"
     with pytest.raises(Unsupported, match=re.escape(message)):
         dmljax.onnx.load(proto, scan_layers=True)

@@ -42,7 +42,7 @@ def elements(sizes: tuple[int, ...], dtype: str, seed: int = 0) -> jax.Array:
     return jnp.asarray(numbers.astype(dtype))
 
 
-def accepted(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
+def accepted_inputs(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
     """Inputs that an operator takes, images or arrays that broadcast to them, in the first type that it supports."""
     count = handler.required if handler.allowed is not None else 3
     for dtype in ("float32", "int32", "bool"):
@@ -59,7 +59,7 @@ def accepted(handler: Handler, attributes: dict[str, Any]) -> list[jax.Array]:
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_operators_compute_the_same_in_either_layout(name: str) -> None:
     handler, attributes = ELEMENTWISE[name], ATTRIBUTES.get(name.split()[0], {})
-    inputs = accepted(handler, attributes)
+    inputs = accepted_inputs(handler, attributes)
 
     @jax.jit
     def both(*inputs: Any) -> Any:
@@ -153,7 +153,7 @@ def network_of_images() -> Any:
         node("MatMul", ["rows", "matrix"], ["y"]),
     ]
     inputs = [value("x", FLOAT, ["n", 3, 8, 8])]
-    return model(nodes, inputs, ["y", "j"], {name: one.astype("float32") for name, one in weights.items()})
+    return model(nodes, inputs, ["y", "j"], {name: weight.astype("float32") for name, weight in weights.items()})
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +175,8 @@ def layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def is_near(actual: Any, expected: Any) -> None:
-    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * float(np.abs(other).max()))
+    for leaf, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-5 * float(np.abs(other).max()))
 
 
 @pytest.mark.parametrize("computed", few_of(["results", "gradients"], "results"))
@@ -214,20 +214,20 @@ def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any
 
 def test_the_layout_suits_the_target_platform(network: Any, pictures: Any) -> None:
     """The tracing process's platform does not matter: a program exported on a CPU may be for a GPU."""
-    found = transposes(network, pictures)
-    assert found["cpu"] > 0
-    assert (found["cuda"], found["tpu"]) == (0, 0)
+    counts = transposes(network, pictures)
+    assert counts["cpu"] > 0
+    assert (counts["cuda"], counts["tpu"]) == (0, 0)
 
 
 @FULL
 def test_a_network_is_vectorized_and_exported_like_any_function(network: Any, pictures: Any) -> None:
     expected = network(pictures)
     batches = jnp.stack([pictures, pictures[::-1]])
-    is_near(jax.tree.map(lambda one: one[0], jax.vmap(network)(batches)), expected)
+    is_near(jax.tree.map(lambda x: x[0], jax.vmap(network)(batches)), expected)
     (n,) = jax.export.symbolic_shape("n")
     exported = jax.export.export(jax.jit(network))(jax.ShapeDtypeStruct((n, 3, 8, 8), jnp.float32))
     is_near(exported.call(pictures), expected)
-    is_near(exported.call(pictures[:1]), jax.tree.map(lambda one: one[:1], expected))
+    is_near(exported.call(pictures[:1]), jax.tree.map(lambda x: x[:1], expected))
 
 
 def test_a_gate_is_computed_once_for_each_channel() -> None:

@@ -30,7 +30,7 @@ def floats(*shape: int) -> Any:
     return RNG.normal(size=shape).astype("float32")
 
 
-def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, version: int = 21) -> Model:
+def load_model(signature: str, body: str, weights: Mapping[str, Any] | None = None, version: int = 21) -> Model:
     """A model from text, with weights, which the text cannot contain."""
     imports = f'["": {version}, "com.microsoft": 1]'
     text = f"<ir_version: 10, opset_import: {imports}> f {signature} {{ {body} }}"
@@ -42,7 +42,7 @@ def loaded(signature: str, body: str, weights: Mapping[str, Any] | None = None, 
 
 def require_same(model: Model, *inputs: Any, constants: Sequence[str] = (), tolerance: float = 0) -> directml.Graph:
     """The graph of a model for these inputs; checks that it is valid and computes the same bits as the model."""
-    names = [one.name for one in model.inputs]
+    names = [x.name for x in model.inputs]
     graph = model.graph({name: np.shape(value) for name, value in zip(names, inputs, strict=True)})
     directml.validate(graph)
     results = directml.lower(graph)(*(as_tensor(value) for value in inputs))
@@ -67,7 +67,7 @@ def operators(graph: directml.Graph) -> list[str]:
 
 
 def test_an_input_with_a_default_is_a_constant_or_an_input() -> None:
-    model = loaded("(float[N] x, float[N] w) => (float[N] y)", "y = Add (x, w)", {"w": floats(3)})
+    model = load_model("(float[N] x, float[N] w) => (float[N] y)", "y = Add (x, w)", {"w": floats(3)})
     x, w = floats(3), floats(3)
     for shapes, arrays in (({"x": (3,)}, [x]), ({"x": (3,), "w": (3,)}, [x, w])):
         graph = model.graph(shapes)
@@ -83,7 +83,7 @@ def test_an_input_with_a_default_is_a_constant_or_an_input() -> None:
 
 def small_cnn() -> Model:
     channels = np.abs(floats(4))
-    return loaded(
+    return load_model(
         "(float[N, 1, 8, 8] x) => (float[N, 3] y)",
         """a = Conv <pads = [1, 1, 1, 1]> (x, filter, bias)
            b = BatchNormalization (a, scale, shift, mean, variance)
@@ -115,7 +115,7 @@ def test_a_small_network_of_images() -> None:
 
 def test_a_block_of_a_language_model() -> None:
     size, heads = 8, 2
-    model = loaded(
+    model = load_model(
         "(int32[N, T] ids, float[T, T] mask) => (float[N, T, 8] y)",
         """tokens = Gather (table, ids)
            normal = LayerNormalization (tokens, scale, shift)
@@ -285,7 +285,7 @@ CASES: dict[str, tuple[str, str, Mapping[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_and_its_file_compute_what_the_model_does(name: str) -> None:
     signature, body, weights = CASES[name]
-    model = loaded(signature, body, weights, version=26)
+    model = load_model(signature, body, weights, version=26)
     inputs = [_random(one) for one in model.inputs]
     graph = model.graph()
     again = dmljax.serialized.parse(dmljax.serialized.serialize(graph), lambda name: b"")
@@ -311,7 +311,7 @@ def _random(wanted: Any) -> Any:
 )
 def test_an_operator_that_takes_other_tensors_stays_one_node(name: str, operator: str) -> None:
     signature, body, weights = CASES[name]
-    assert operators(loaded(signature, body, weights, version=26).graph()).count(operator) == 1
+    assert operators(load_model(signature, body, weights, version=26).graph()).count(operator) == 1
 
 
 def test_maximum_sizes_bound_data_dependent_results() -> None:
@@ -323,16 +323,16 @@ def test_maximum_sizes_bound_data_dependent_results() -> None:
 
 def test_a_loop_may_run_backward() -> None:
     def sums(x: Any) -> Any:
-        return jax.lax.scan(lambda total, one: (total + one, total), 0 * x[0], x, reverse=True)[1]
+        return jax.lax.scan(lambda total, x_i: (total + x_i, total), 0 * x[0], x, reverse=True)[1]
 
     builder, x = Converter(), floats(3, 2)
     view = builder.input("x", jax.ShapeDtypeStruct(x.shape, x.dtype))
-    (result,) = builder.converted(("nodes", "loop"), jax.make_jaxpr(sums)(x), [], [view])
-    assert_same_bits(directml.lower(builder.finished({"y": result.source}))(x), sums(x))
+    (result,) = builder.convert(("nodes", "loop"), jax.make_jaxpr(sums)(x), [], [view])
+    assert_same_bits(directml.lower(builder.finish({"y": result.source}))(x), sums(x))
 
 
 def test_a_loop_of_many_rounds_is_refused() -> None:
-    model = loaded(
+    model = load_model(
         "(float[2] s, float[200, 2] x) => (float[2] last)",
         """last = Scan <num_scan_inputs = 1,
                body = f (float[2] a, float[2] b) => (float[2] c) { c = Add (a, b) }> (s, x)""",
@@ -345,12 +345,12 @@ def test_a_loop_of_many_rounds_is_refused() -> None:
 
 
 def test_open_sizes_that_share_a_name_are_given_once() -> None:
-    model = loaded("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
+    model = load_model("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
     assert model.graph({"b": (3, 2)}).inputs["a"].sizes == (3, 2)
 
 
 def test_sizes_that_are_fixed_need_not_be_given() -> None:
-    model = loaded("(float[3, 2] x) => (float[3, 2] y)", "y = Relu (x)")
+    model = load_model("(float[3, 2] x) => (float[3, 2] y)", "y = Relu (x)")
     assert model.graph().inputs["x"].sizes == (3, 2)
 
 
@@ -365,7 +365,7 @@ def test_sizes_that_are_fixed_need_not_be_given() -> None:
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(shapes: Any, error: type[Exception], match: str) -> None:
-    model = loaded("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
+    model = load_model("(float[N, 2] a, float[N, 2] b) => (float[N, 2] y)", "y = Add (a, b)")
     with pytest.raises(error, match=match):
         model.graph(shapes)
 
@@ -374,7 +374,7 @@ def test_shapes_that_do_not_fit_are_refused(shapes: Any, error: type[Exception],
 
 
 def test_transposes_and_reshapes_become_strides_and_not_nodes() -> None:
-    model = loaded(
+    model = load_model(
         "(float[2, 3] x, float[3] row) => (float[3, 2] y)",
         "a = Transpose <perm = [1, 0]> (x)  b = Unsqueeze (row, last)  y = Mul (a, b)",
         {"last": np.array([1])},
@@ -386,7 +386,7 @@ def test_transposes_and_reshapes_become_strides_and_not_nodes() -> None:
 
 
 def test_layouts_that_strides_cannot_express_are_copied() -> None:
-    model = loaded(
+    model = load_model(
         "(float[2, 3] x) => (float[6] y)",
         "a = Transpose <perm = [1, 0]> (x)  b = Reshape (a, flat)  y = Relu (b)",
         {"flat": np.array([-1])},
@@ -395,7 +395,7 @@ def test_layouts_that_strides_cannot_express_are_copied() -> None:
 
 
 def test_every_output_comes_from_a_node() -> None:
-    model = loaded(
+    model = load_model(
         "(float[2, 3] x) => (float[2, 3] same, float[3, 2] turned, float[1] known)",
         "same = Identity (x)  turned = Transpose (x)  known = Constant <value_floats = [7.0]> ()",
     )
@@ -403,17 +403,17 @@ def test_every_output_comes_from_a_node() -> None:
 
 
 def test_truth_values_are_bytes_and_scalars_have_a_dimension() -> None:
-    model = loaded(
+    model = load_model(
         "(float x, bool[2] flags) => (float y, bool[2] z)",
         "y = Sqrt (x)  big = Greater (x, one)  z = And (big, flags)",
         {"one": np.float32(1)},
     )
     graph = require_same(model, np.float32(4), np.array([True, False]))
-    assert [str(one) for one in graph.inputs.values()] == ["FLOAT32 {1}", "UINT8 {2}"]
+    assert [str(x) for x in graph.inputs.values()] == ["FLOAT32 {1}", "UINT8 {2}"]
 
 
 def test_unneeded_nodes_are_left_out() -> None:
-    model = loaded("(float[2] x) => (float[2] y)", "unused = Exp (x)  y = Dropout (x)")
+    model = load_model("(float[2] x) => (float[2] y)", "unused = Exp (x)  y = Dropout (x)")
     assert operators(require_same(model, floats(2))) == ["ACTIVATION_IDENTITY"]
 
 
@@ -441,7 +441,7 @@ def test_ranks_are_adapted_to_directml(
     body: str, shapes: Sequence[tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
     signature = ", ".join(f"float{list(shape)} {name}" for name, shape in zip("xw", shapes, strict=False))
-    graph = require_same(loaded(f"({signature}) => (float[...] y)".replace("[...]", ""), body), *map(_of, shapes))
+    graph = require_same(load_model(f"({signature}) => (float[...] y)".replace("[...]", ""), body), *map(_of, shapes))
     node = graph.nodes["y"]
     assert {field: node.tensors()[field].sizes for field in expected} == expected
 
@@ -452,14 +452,14 @@ def _of(shape: tuple[int, ...]) -> Any:
 
 @needs_x64
 def test_a_cast_to_bool_compares_with_zero() -> None:
-    model = loaded("(float[3] x) => (bool[3] y)", "y = Cast <to = 9> (x)")
+    model = load_model("(float[3] x) => (bool[3] y)", "y = Cast <to = 9> (x)")
     assert operators(require_same(model, np.array([0.5, 0.0, -3.0], "float32"))) == [
         *("ELEMENT_WISE_LOGICAL_EQUALS", "ELEMENT_WISE_LOGICAL_NOT")
     ]
 
 
 def test_bounds_that_are_not_known_are_tensors() -> None:
-    model = loaded("(float[3] x, float low) => (float[3] y)", "y = Clip (x, low)")
+    model = load_model("(float[3] x, float low) => (float[3] y)", "y = Clip (x, low)")
     assert operators(require_same(model, floats(3), np.float32(0))) == ["ELEMENT_WISE_MAX"]
 
 
@@ -467,19 +467,19 @@ def test_bounds_that_are_not_known_are_tensors() -> None:
 
 
 def test_all_unsupported_nodes_are_reported_at_once() -> None:
-    model = loaded(
+    model = load_model(
         "(float[4, 4] x, float[1, 8, 1] s) => (float a, float[1, 8, 2] c, float b)",
         "a = Det (x)  c = DFT (s)  d = Neg (x)  b = Det (d)",
     )
     with pytest.raises(Unsupported) as raised:
         model.graph()
-    told = [(problem.path[:3], problem.given) for problem in raised.value.problems]
-    assert told == [(("nodes", "a", "Det"), "lu, in 2 nodes"), (("nodes", "c", "DFT"), "fft"), ((), None)]
+    reported = [(problem.path[:3], problem.given) for problem in raised.value.problems]
+    assert reported == [(("nodes", "a", "Det"), "lu, in 2 nodes"), (("nodes", "c", "DFT"), "fft"), ((), None)]
 
 
 # A model with two nodes that have no DirectML operators; a language model may have one in each block
 def uneven() -> Model:
-    return loaded(
+    return load_model(
         "(float[N, 4, 4] x) => (float[N, 4, 4] y, float[N, 4, 4] first)",
         """first = Exp (x)
            a = Det (first)
@@ -500,7 +500,7 @@ def test_a_refusal_says_how_to_cut_the_model() -> None:
     calls = re.findall(r"(model\.graph\(.*?\))(?:; |$)", raised.value.rules[-1])
     before, behind = (eval(call, {"model": model, "shapes": shapes, "jax": jax}) for call in calls)
     between = model.graph({**shapes, "a": jax.ShapeDtypeStruct((2,), "float32")}, outputs=["c"])
-    assert [operators(one) for one in (before, between, behind)] == [
+    assert [operators(part) for part in (before, between, behind)] == [
         ["ELEMENT_WISE_EXP"],
         ["ELEMENT_WISE_EXP", "ELEMENT_WISE_MULTIPLY"],
         ["ELEMENT_WISE_NEGATE", "ELEMENT_WISE_ADD"],
@@ -513,7 +513,7 @@ def test_a_refusal_says_how_to_cut_the_model() -> None:
 
 
 def test_nodes_with_data_dependent_sizes_are_cut_off() -> None:
-    model = loaded(
+    model = load_model(
         "(float[2, 3] x) => (float[k, 2] y)",
         "m = Relu (x)  places = NonZero (m)  f = Cast <to = 1> (places)  t = Transpose (f)  y = Neg (t)",
     )
@@ -543,11 +543,11 @@ def test_cuts_that_do_not_fit_are_refused(given: Any, error: type[Exception], ma
 
 
 def test_empty_tensors_and_other_types_are_refused() -> None:
-    model = loaded("(float[N, 2] x) => (float[N, 2] y)", "y = Relu (x)")
+    model = load_model("(float[N, 2] x) => (float[N, 2] y)", "y = Relu (x)")
     with pytest.raises(
         Unsupported, match=r"inputs.x must not be empty, because DirectML has no empty tensors; got \{0,2\}"
     ):
         model.graph({"x": (0, 2)})
-    model = loaded("(bfloat16[2] x) => (bfloat16[2] y)", "y = Identity (x)")
+    model = load_model("(bfloat16[2] x) => (bfloat16[2] y)", "y = Identity (x)")
     with pytest.raises(Unsupported, match=r"inputs\.x must have a DirectML data type; got bfloat16"):
         model.graph()

@@ -420,8 +420,8 @@ def model_of(operator: str, every: Sequence[Case]) -> tuple[Any, list[Any]]:
             if j in case.known:
                 initializers.append(numpy_helper.from_array(value, name))
             elif value is not None:
-                kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-                types.append(helper.make_tensor_value_info(name, kind, value.shape))
+                element_type = helper.np_dtype_to_tensor_dtype(value.dtype)
+                types.append(helper.make_tensor_value_info(name, element_type, value.shape))
                 arrays.append(value)
     graph = helper.make_graph(nodes, "every case", types, outputs, initializers)
     imports = [helper.make_opsetid("", VERSIONS.get(operator, VERSION))]
@@ -443,8 +443,8 @@ def test_a_graph_computes_what_the_model_does(name: str) -> None:
             model.graph()
         return
     graph = model.graph()
-    own = zip(arrays, graph.inputs.values(), strict=True)
-    results = directml.lower(graph)(*(as_tensor(value, desc) for value, desc in own))
+    pairs = zip(arrays, graph.inputs.values(), strict=True)
+    results = directml.lower(graph)(*(as_tensor(value, desc) for value, desc in pairs))
     expected = model(*arrays)
     several = expected if isinstance(expected, tuple) else (expected,)
     given = results.values() if isinstance(results, dict) else [results]

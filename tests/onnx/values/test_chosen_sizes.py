@@ -19,37 +19,37 @@ def floats(values: Any) -> Any:
     return np.asarray(values, np.float32)
 
 
-def loaded(operator: str, kinds: Any, outputs: int = 1, opset: int = 21, **options: Any) -> Any:
+def load_model(operator: str, kinds: Any, outputs: int = 1, opset: int = 21, **options: Any) -> Any:
     """A model of one operator, with inputs a, b ... of these kinds."""
     attributes = {name: one for name, one in options.items() if name != "maximum"}
     names, results = [*"abcdef"[: len(kinds)]], [*"uvwxyz"[:outputs]]
     node = helper.make_node(operator, names, results, name="one", **attributes)
-    inputs = [value(name, kind, None) for name, kind in zip(names, kinds, strict=True)]
+    inputs = [value(name, element_type, None) for name, element_type in zip(names, kinds, strict=True)]
     maximum = {"u": options["maximum"]} if "maximum" in options else None
     return dmljax.onnx.load(model([node], inputs, results, opset=opset), maximum_sizes=maximum)
 
 
 def test_unique_elements_are_exact_and_a_bound_fills_with_zeros() -> None:
     x = floats([3, 1, 3, 2])
-    values, first, inverse, counts = loaded("Unique", [FLOAT], 4, sorted=0)(x)
+    values, first, inverse, counts = load_model("Unique", [FLOAT], 4, sorted=0)(x)
     assert (values.tolist(), first.tolist(), inverse.tolist(), counts.tolist()) == (
         [3, 1, 2],
         [0, 1, 3],
         [0, 1, 0, 2],
         [2, 1, 1],
     )
-    values, first, inverse, counts = jax.jit(loaded("Unique", [FLOAT], 4, sorted=0, maximum=5))(x)
+    values, first, inverse, counts = jax.jit(load_model("Unique", [FLOAT], 4, sorted=0, maximum=5))(x)
     assert values.tolist() == [3, 1, 2, 0, 0]
     assert counts.tolist() == [2, 1, 1, 0, 0]
     assert inverse.tolist() == [0, 1, 0, 2]
     with pytest.raises(Unsupported, match=r"one\.Unique\.a must be known"):
-        jax.jit(loaded("Unique", [FLOAT]))(x)
+        jax.jit(load_model("Unique", [FLOAT]))(x)
 
 
 def test_compressed_elements_fill_a_bound_with_zeros() -> None:
     x, condition = floats([[1, 2], [3, 4], [5, 6]]), np.array([False, True, True])
-    assert loaded("Compress", [FLOAT, BOOL], axis=0)(x, condition).tolist() == [[3, 4], [5, 6]]
-    bounded = jax.jit(loaded("Compress", [FLOAT, BOOL], axis=0, maximum=3))
+    assert load_model("Compress", [FLOAT, BOOL], axis=0)(x, condition).tolist() == [[3, 4], [5, 6]]
+    bounded = jax.jit(load_model("Compress", [FLOAT, BOOL], axis=0, maximum=3))
     assert bounded(x, condition).tolist() == [[3, 4], [5, 6], [0, 0]]
 
 
@@ -68,13 +68,13 @@ def test_boxes_are_those_of_onnx_runtime_and_a_bound_fills_with_minus_one(boxes:
     kinds = [FLOAT, FLOAT, INT64, FLOAT, FLOAT]
     inputs = (*boxes, np.array([5]), floats([0.3]), floats([0.2]))
     node = helper.make_node("NonMaxSuppression", [*"abcde"], ["u"], **options)
-    typed = [value(name, kind, None) for name, kind in zip("abcde", kinds, strict=True)]
+    typed = [value(name, element_type, None) for name, element_type in zip("abcde", kinds, strict=True)]
     proto = model([node], typed, [value("u", INT64, None)])
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     (expected,) = session.run(None, dict(zip("abcde", inputs, strict=True)))
     assert 10 < len(expected) <= 30
-    np.testing.assert_array_equal(loaded("NonMaxSuppression", kinds, **options)(*inputs), expected)
-    bounded = jax.jit(loaded("NonMaxSuppression", kinds, maximum=40, **options))(*inputs)
+    np.testing.assert_array_equal(load_model("NonMaxSuppression", kinds, **options)(*inputs), expected)
+    bounded = jax.jit(load_model("NonMaxSuppression", kinds, maximum=40, **options))(*inputs)
     np.testing.assert_array_equal(bounded[: len(expected)], expected)
     assert (np.asarray(bounded)[len(expected) :] == -1).all()
 
@@ -93,7 +93,7 @@ def test_any_number_of_boxes_is_chosen_without_a_gradient_and_compiled_once(boxe
     assert not events
     bounded = dmljax.onnx.load(proto, maximum_sizes="largest")
     assert jax.eval_shape(bounded, *boxes)[0].shape == (180, 3), "2 batches, 3 classes, 30 boxes"
-    assert np.isfinite(jax.jit(jax.grad(lambda one: bounded(one, boxes[1])[1].sum()))(boxes[0])).all()
+    assert np.isfinite(jax.jit(jax.grad(lambda box: bounded(box, boxes[1])[1].sum()))(boxes[0])).all()
 
 
 @FULL
@@ -115,26 +115,26 @@ def test_samples_between_pixels_are_those_of_onnx_runtime(padding: str, mode: st
 
 def test_fourier_transforms_invert_each_other_in_any_opset() -> None:
     x = np.random.default_rng(2).standard_normal((2, 9, 1)).astype("float32")
-    first = loaded("DFT", [FLOAT], opset=17, axis=1)(x)
+    first = load_model("DFT", [FLOAT], opset=17, axis=1)(x)
     expected = np.fft.fft(x[..., 0])
     np.testing.assert_allclose(first, np.stack([expected.real, expected.imag], -1), rtol=1e-4, atol=1e-5)
-    again = loaded("DFT", [FLOAT], opset=20, inverse=1)(first)
+    again = load_model("DFT", [FLOAT], opset=20, inverse=1)(first)
     np.testing.assert_allclose(again[..., 0], x[..., 0], rtol=1e-4, atol=1e-6)
     with pytest.raises(InvalidDesc, match="axis must not be the last, which holds the real and imaginary parts; got 2"):
-        loaded("DFT", [FLOAT], opset=17, axis=2)(x)
+        load_model("DFT", [FLOAT], opset=17, axis=2)(x)
 
 
 def test_casts_to_floats_of_8_bits_saturate_unless_told_not_to() -> None:
     x = floats([1e6, np.inf, -np.inf, 0.3, np.nan])
-    kind = TensorProto.FLOAT8E4M3FN
-    saturated = loaded("Cast", [FLOAT], to=kind)(x).astype(jnp.float32)
+    element_type = TensorProto.FLOAT8E4M3FN
+    saturated = load_model("Cast", [FLOAT], to=element_type)(x).astype(jnp.float32)
     assert saturated[:4].tolist() == [448, 448, -448, 0.3125]
     assert jnp.isnan(saturated[4])
-    unsaturated = loaded("Cast", [FLOAT], to=kind, saturate=0)(x).astype(jnp.float32)
+    unsaturated = load_model("Cast", [FLOAT], to=element_type, saturate=0)(x).astype(jnp.float32)
     assert jnp.isnan(unsaturated).tolist() == [True, True, True, False, True]
 
 
 @pytest.mark.parametrize(("round_mode", "expected"), [("up", [1, 2, 4]), ("down", [1, 1, 2]), ("nearest", [1, 2, 2])])
 def test_casts_to_powers_of_two_follow_the_rounding_mode(round_mode: str, expected: list[float]) -> None:
-    cast = loaded("Cast", [FLOAT], opset=24, to=TensorProto.FLOAT8E8M0, round_mode=round_mode)
+    cast = load_model("Cast", [FLOAT], opset=24, to=TensorProto.FLOAT8E8M0, round_mode=round_mode)
     assert cast(floats([1, 1.5, 2.25])).astype(jnp.float32).tolist() == expected

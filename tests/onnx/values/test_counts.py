@@ -32,9 +32,9 @@ def test_counts_compute_as_integers_do_and_stay_within_their_bounds(operation: C
     plain: Any = max if operation is larger else min if operation is smaller else operation
     for value, factor, offset, other in itertools.product((1, 5, 7), (-2, 1, 3), (-4, 0, 6), (-3, 1, 2, 5)):
         for is_swapped in (False, True):
-            one, own = count(value) * factor + offset, value * factor + offset
-            pair, expected = ((other, one), (other, own)) if is_swapped else ((one, other), (own, other))
-            if operation in (operator.floordiv, operator.mod) and (expected[1] == 0 or (is_swapped and own <= 0)):
+            counted, number = count(value) * factor + offset, value * factor + offset
+            pair, expected = ((other, counted), (other, number)) if is_swapped else ((counted, other), (number, other))
+            if operation in (operator.floordiv, operator.mod) and (expected[1] == 0 or (is_swapped and number <= 0)):
                 continue
             try:
                 result = operation(*pair)
@@ -46,22 +46,22 @@ def test_counts_compute_as_integers_do_and_stay_within_their_bounds(operation: C
 
 
 def test_multiples_of_a_count_are_divided_exactly() -> None:
-    one = count(5)
-    assert (one * 4 + 8) // 4 == one + 2
-    assert one * 4 // one == 4
-    assert one - one == 0
-    assert one * 12 % 4 == 0
+    five = count(5)
+    assert (five * 4 + 8) // 4 == five + 2
+    assert five * 4 // five == 4
+    assert five - five == 0
+    assert five * 12 % 4 == 0
 
 
 def test_bounds_decide_comparisons_or_refuse_them() -> None:
-    one = count(5)
-    assert one >= 0
-    assert one < 8
-    assert one + 1 > one
-    assert one != 9
+    five = count(5)
+    assert five >= 0
+    assert five < 8
+    assert five + 1 > five
+    assert five != 9
     with pytest.raises(
         UndecidedCount, match="values decide whether it is 3 while the program runs; got a size of 0 to 7"
     ):
-        bool(one == 3)
+        bool(five == 3)
     with pytest.raises(UndecidedCount, match="which is larger"):
-        bool(one > 3)
+        bool(five > 3)

@@ -100,12 +100,12 @@ X = np.arange(1, 3, dtype=np.float32).reshape(2, 1)
 def node_of(operator: str) -> tuple[Any, dict[str, Any], list[str]]:
     """The node of a case, its inputs by name, and the names of its results."""
     case = CASES[operator]
-    inputs = {f"c{i}": one for i, one in enumerate(case.inputs)}
+    inputs = {f"c{i}": x for i, x in enumerate(case.inputs)}
     results = [f"r{i}" for i in range(case.outputs)]
     return helper.make_node(operator, [*inputs], results, **case.attributes), inputs, results
 
 
-def sized(operator: str) -> onnx.ModelProto:
+def sized_model(operator: str) -> onnx.ModelProto:
     """A model that repeats x as often as the results of a node of constants say, and returns these results as well."""
     node, constants, results = node_of(operator)
     nodes = [node]
@@ -128,19 +128,19 @@ def sized(operator: str) -> onnx.ModelProto:
 def traced(operator: str) -> list[Any]:
     """The results of a node whose inputs, except those that decide its own sizes, are traced."""
     node, inputs, results = node_of(operator)
-    types = [value(name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape) for name, one in inputs.items()]
+    types = [value(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for name, x in inputs.items()]
     run = dmljax.onnx.load(model([node], types, results))
-    given = run(*(one if name in run._plan._deciding else jnp.asarray(one) for name, one in inputs.items()))
+    given = run(*(x if name in run._plan._deciding else jnp.asarray(x) for name, x in inputs.items()))
     return [given] if len(results) == 1 else [*given]
 
 
 @SAMPLED
 @pytest.mark.parametrize("operator", CASES)
 def test_sizes_may_depend_on_what_an_operator_makes_of_constants(operator: str) -> None:
-    run = dmljax.onnx.load(sized(operator))
+    run = dmljax.onnx.load(sized_model(operator))
     y, *results = jax.jit(run.apply)(run.weights, X)
     chex.assert_trees_all_equal(results, traced(operator), strict=True)
-    count = sum(np.maximum(np.asarray(one).astype(np.int64), 1).sum() for one in results)
+    count = sum(np.maximum(np.asarray(result).astype(np.int64), 1).sum() for result in results)
     np.testing.assert_array_equal(y, np.repeat(X, count, axis=1))
 
 
@@ -166,8 +166,8 @@ def test_images_are_repeated_under_every_transformation() -> None:
     image, tokens = np.arange(12, dtype=np.float32).reshape(1, 3, 4), np.ones((2, 5, 3), np.float32)
     expected = tokens @ image
     chex.assert_trees_all_equal(run(image, tokens), jax.jit(run)(image, tokens), expected)
-    slopes = jax.grad(lambda image: run(image, tokens).sum())(image)
-    np.testing.assert_array_equal(slopes, np.full_like(image, tokens[..., 0].size))
+    grads = jax.grad(lambda image: run(image, tokens).sum())(image)
+    np.testing.assert_array_equal(grads, np.full_like(image, tokens[..., 0].size))
     batches = jnp.stack([tokens, 2 * tokens])
     np.testing.assert_array_equal(jax.vmap(run, (None, 0))(image, batches), batches @ image)
     for sizes in ("2, m", "n, m"):

@@ -19,12 +19,12 @@ from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
 from dmljax.errors import DmlError
-from dmljax.onnx.running.plan import Way
+from dmljax.onnx.running.plan import PlanMode
 from dmljax.onnx.values.symbols import (
-    Expression,
+    SizeExpression,
     Symbols,
     as_sizes,
-    computed,
+    compute_known,
     known_numbers,
     sizes_array,
     truncated_quotients,
@@ -258,22 +258,26 @@ def proto_of(case: Case) -> onnx.ModelProto:
 
 
 def open_names(proto: onnx.ModelProto) -> list[str]:
-    shapes = (one.type.tensor_type.shape.dim for one in proto.graph.input)
-    return [*dict.fromkeys(one.dim_param for shape in shapes for one in shape if one.dim_param)]
+    shapes = (x.type.tensor_type.shape.dim for x in proto.graph.input)
+    return [*dict.fromkeys(x.dim_param for shape in shapes for x in shape if x.dim_param)]
 
 
 def combinations() -> list[Any]:
     """Each case with each of its sizes open, and with all of them open."""
-    found = []
+    parameters = []
     for name, case in CASES.items():
         names = open_names(proto_of(case))
-        for opened in [*([one] for one in names), *([names] if len(names) > 1 else [])]:
+        for opened in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
             is_usual = name in USUAL and opened == names
-            found.append(pytest.param(name, opened, marks=() if is_usual else FULL, id=f"{name}-{'-'.join(opened)}"))
-    return found
+            parameters.append(
+                pytest.param(name, opened, marks=() if is_usual else FULL, id=f"{name}-{'-'.join(opened)}")
+            )
+    return parameters
 
 
-def exported(proto: onnx.ModelProto, opened: Sequence[str], constraints: Sequence[str], fixed: Any = SIZES[0]) -> Any:
+def export_model(
+    proto: onnx.ModelProto, opened: Sequence[str], constraints: Sequence[str], fixed: Any = SIZES[0]
+) -> Any:
     """The model exported with symbols for the sizes of these names."""
     given = [
         re.sub(r"\b[a-e]\b", lambda one: one[0] if one[0] in opened else str(fixed[one[0]]), c) for c in constraints
@@ -282,9 +286,11 @@ def exported(proto: onnx.ModelProto, opened: Sequence[str], constraints: Sequenc
     symbols = dict(zip(opened, jax.export.symbolic_shape(", ".join(opened), constraints=given), strict=True))
     types = []
     for one in proto.graph.input:
-        kind = one.type.tensor_type
-        sizes = [size.dim_value or symbols.get(size.dim_param, fixed.get(size.dim_param)) for size in kind.shape.dim]
-        dtype = jax.dtypes.canonicalize_dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        tensor_type = one.type.tensor_type
+        sizes = [
+            size.dim_value or symbols.get(size.dim_param, fixed.get(size.dim_param)) for size in tensor_type.shape.dim
+        ]
+        dtype = jax.dtypes.canonicalize_dtype(helper.tensor_dtype_to_np_dtype(tensor_type.elem_type))
         types.append(jax.ShapeDtypeStruct(sizes, dtype))
     return jax.export.export(jax.jit(dmljax.onnx.load(proto)))(*types)
 
@@ -292,11 +298,11 @@ def exported(proto: onnx.ModelProto, opened: Sequence[str], constraints: Sequenc
 def assert_as_onnxruntime(function: Any, proto: onnx.ModelProto, sizes: dict[str, int]) -> None:
     random = np.random.default_rng(0)
     arrays = {}
-    for one in proto.graph.input:
-        kind = one.type.tensor_type
-        shape = [size.dim_value or sizes[size.dim_param] for size in kind.shape.dim]
-        is_float = kind.elem_type == FLOAT
-        arrays[one.name] = random.uniform(-2, 2, shape).astype("float32") if is_float else np.zeros(shape, np.int64)
+    for tensor in proto.graph.input:
+        tensor_type = tensor.type.tensor_type
+        shape = [size.dim_value or sizes[size.dim_param] for size in tensor_type.shape.dim]
+        is_float = tensor_type.elem_type == FLOAT
+        arrays[tensor.name] = random.uniform(-2, 2, shape).astype("float32") if is_float else np.zeros(shape, np.int64)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     (expected,) = session.run(None, arrays)
     result = function(*map(jnp.asarray, arrays.values()))
@@ -308,9 +314,9 @@ def assert_as_onnxruntime(function: Any, proto: onnx.ModelProto, sizes: dict[str
 @pytest.mark.parametrize(("name", "opened"), combinations())
 def test_a_model_of_open_sizes_serves_for_all_sizes(name: str, opened: list[str]) -> None:
     proto = proto_of(CASES[name])
-    call = exported(proto, opened, CASES[name].constraints).call
+    call = export_model(proto, opened, CASES[name].constraints).call
     for sizes in SIZES:
-        assert_as_onnxruntime(call, proto, SIZES[0] | {one: sizes[one] for one in opened})
+        assert_as_onnxruntime(call, proto, SIZES[0] | {name: sizes[name] for name in opened})
 
 
 # What stays refused
@@ -398,7 +404,7 @@ def test_undecidable_open_sizes_are_refused_with_a_remedy(name: str) -> None:
     case, rule = REFUSED[name]
     proto = proto_of(case)
     with pytest.raises(DmlError, match=rule):
-        exported(proto, open_names(proto), case.constraints)
+        export_model(proto, open_names(proto), case.constraints)
 
 
 # Symbols as numbers
@@ -408,7 +414,7 @@ VALUES = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min":
 
 def at(value: Any, number: int) -> Any:
     """The value of an expression of n for a number n."""
-    if not isinstance(value, Expression):
+    if not isinstance(value, SizeExpression):
         return value
     return eval(str(value.dividend).replace("^", "**"), VALUES | {"n": number}) / value.divisor
 
@@ -425,25 +431,25 @@ def at(value: Any, number: int) -> Any:
 def test_symbols_compute_as_numbers_do(function: Any) -> None:
     (n,) = jax.export.symbolic_shape("n")
     for number in (1, 2, 7, 30):
-        results = [at(one, number) for one in function(Expression(n))]
+        results = [at(result, number) for result in function(SizeExpression(n))]
         np.testing.assert_allclose(np.asarray(results, float), np.asarray(function(number), float), rtol=1e-3)
 
 
 def test_quotients_of_symbols_round_toward_zero() -> None:
     (n,) = jax.export.symbolic_shape("n")
     for number in (1, 2, 6, 9):
-        assert at(truncated_quotients(4 - Expression(n), 3), number) == int((4 - number) / 3)
-        assert at(truncated_quotients(Expression(n), -2), number) == int(number / -2)
+        assert at(truncated_quotients(4 - SizeExpression(n), 3), number) == int((4 - number) / 3)
+        assert at(truncated_quotients(SizeExpression(n), -2), number) == int(number / -2)
 
 
 def test_comparisons_of_symbols_are_decided_or_raise() -> None:
     (n,) = jax.export.symbolic_shape("n", constraints=["n >= 3"])
-    size = Expression(n)
+    size = SizeExpression(n)
     assert size > 2
     assert size >= 3
     assert not size < 3
     assert size * 0.5 > 1
-    assert size == Expression(n)
+    assert size == SizeExpression(n)
     assert size != -1
     assert size != 2
     for compare in (operator.gt, operator.eq, operator.lt):
@@ -457,7 +463,7 @@ def test_arrays_of_symbols_keep_the_type_of_their_numbers() -> None:
     assert isinstance(sizes, Symbols)
     assert as_sizes(sizes * 2 - 5) == (2 * n - 5, 1)
     assert as_sizes(sizes.of_kind(np.dtype("float32")) * 0.5) == (n // 2, 1)
-    largest = known_numbers(computed(np.max, sizes, axis=(0,)), np.dtype(np.int64))
+    largest = known_numbers(compute_known(np.max, sizes, axis=(0,)), np.dtype(np.int64))
     assert as_sizes(largest) == (jax.core.max_dim(n, 3),)
     for numbers in (sizes[1:], sizes - sizes):
         assert known_numbers(numbers, np.dtype(np.int32)).dtype == np.int32, (
@@ -484,7 +490,7 @@ def test_scales_that_are_cast_are_not_weights(steps: list[str]) -> None:
     result = jax.jit(resize)(x)
     assert result.shape == (2, 1, 4, 6)
     np.testing.assert_array_equal(resize(x), result)
-    assert resize._plan._way is Way.BY_PLACE, "calls are one program"
+    assert resize._plan._mode is PlanMode.BY_PLACE, "calls are one program"
     assert [*resize.graph({"x": (2, 1, 2, 3)}).nodes] == ["y"]
 
 
@@ -497,4 +503,4 @@ def test_an_integer_that_is_cast_decides_sizes_of_calls() -> None:
     expand = dmljax.onnx.load(model(nodes, inputs, ["y"]))
     for n in (2, 3):
         assert expand(np.ones(1, np.float32), np.array([n], np.int32)).shape == (n,)
-    assert expand._plan._way is Way.BY_VALUES
+    assert expand._plan._mode is PlanMode.BY_VALUES

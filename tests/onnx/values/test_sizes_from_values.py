@@ -115,7 +115,7 @@ def network(nodes: str) -> onnx.ModelProto:
     for output in proto.graph.output:  # of any shape
         output.CopyFrom(onnx.ValueInfoProto(name=output.name))
     boxes = {"small": BOXES, "large_boxes": BOXES + 3, "scores": BOXES[:, 0] / 8}
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(one, name) for name, one in boxes.items())
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(box, name) for name, box in boxes.items())
     return proto
 
 
@@ -128,7 +128,7 @@ def bounds_of(proto: onnx.ModelProto, x: Any, more: int) -> dict[str, int]:
     results = by_onnxruntime(proto, [x])[2:]
     axis = {"NonZero": -1}
     rows = zip(nodes, results, strict=True)
-    return {node.output[0]: max(1, one.shape[axis.get(node.op_type, 0)]) + more for node, one in rows}
+    return {node.output[0]: max(1, x.shape[axis.get(node.op_type, 0)]) + more for node, x in rows}
 
 
 @SAMPLED

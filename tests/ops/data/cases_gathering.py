@@ -73,8 +73,8 @@ def gather(input: Arr, indices: Arr, *, axis: int) -> Arr:
     source = bits_of(input)
     output = np.empty(input.shape[:axis] + indices.shape + input.shape[axis + 1 :], source.dtype)
     for place in np.ndindex(*output.shape):
-        before, own, after = place[:axis], place[axis : axis + indices.ndim], place[axis + indices.ndim :]
-        output[place] = source[(*before, clamped(indices[own], input.shape[axis]), *after)]
+        before, inside, after = place[:axis], place[axis : axis + indices.ndim], place[axis + indices.ndim :]
+        output[place] = source[(*before, clamped(indices[inside], input.shape[axis]), *after)]
     return output.view(input.dtype)
 
 

@@ -52,11 +52,11 @@ def nonzero_coordinates(
 ) -> tuple[Arr, Arr]:
     shape = input.shape or (1,)
     columns = columns or len(shape)
-    found = [list(c)[-columns:] for c in np.ndindex(*shape) if number(input.reshape(shape)[c]) != 0]
+    nonzero = [list(c)[-columns:] for c in np.ndindex(*shape) if number(input.reshape(shape)[c]) != 0]
     coordinates = np.full((input.size if size is None else size, columns), fill_value, np.uint32)
-    for row, coordinate in zip(coordinates, found, strict=False):
+    for row, coordinate in zip(coordinates, nonzero, strict=False):
         row[...] = coordinate
-    return np.array(len(found), np.uint32), coordinates
+    return np.array(len(nonzero), np.uint32), coordinates
 
 
 # Descriptors

@@ -93,10 +93,10 @@ SHAPES = [((4,), 0), ((2, 3), 1), ((3, 1, 4), 0), ((2, 2, 3, 2), 2)]
 
 @FULL
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-@pytest.mark.parametrize("own", [(), (3,), (2, 3)], ids=str)
-def test_gathers_equal_the_pseudo_code(shape: tuple[int, ...], axis: int, own: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("indices_shape", [(), (3,), (2, 3)], ids=str)
+def test_gathers_equal_the_pseudo_code(shape: tuple[int, ...], axis: int, indices_shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    input, indices = random_array(rng, np.float32, shape), random_indices(rng, np.int8, own, 4)
+    input, indices = random_array(rng, np.float32, shape), random_indices(rng, np.int8, indices_shape, 4)
     assert_same_bits(dmljax.gather(input, indices, axis=axis), oracles.gather(input, indices, axis=axis))
     indices = random_indices(rng, np.int32, (*shape[:axis], 5, *shape[axis + 1 :]), 4)
     gathered = dmljax.gather_elements(input, indices, axis=axis - len(shape))
@@ -262,8 +262,8 @@ def test_every_bfloat16_is_copied_eagerly_and_inside_jit(move: Any, lowering: st
     bits, indices = EVERY.reshape(256, 256), np.random.default_rng(0).integers(-260, 260, (256, 256))
     expected = np.asarray(move(bits, indices))
     for run in (move, jax.jit(move)):
-        moved = np.asarray(run(bits.view(jnp.bfloat16), indices))
-        np.testing.assert_array_equal(moved.view(np.uint16), expected)
+        copies = np.asarray(run(bits.view(jnp.bfloat16), indices))
+        np.testing.assert_array_equal(copies.view(np.uint16), expected)
 
 
 def test_empty_scatters_copy_the_input(call: Any) -> None:

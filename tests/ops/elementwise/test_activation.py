@@ -144,8 +144,8 @@ def test_attributes_may_be_arrays_and_have_a_gradient() -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
 def test_relu_keeps_every_bit_of_positive_numbers_and_nan(call: Any, dtype: Any) -> None:
     input, unsigned = specials(dtype), f"u{dtype.itemsize}"
-    kept = np.array([x > 0 or math.isnan(x) for x in input.tolist()])
-    expected = np.where(kept, input.view(unsigned), np.zeros_like(input.view(unsigned))).view(dtype)
+    is_kept = np.array([x > 0 or math.isnan(x) for x in input.tolist()])
+    expected = np.where(is_kept, input.view(unsigned), np.zeros_like(input.view(unsigned))).view(dtype)
     assert_same_bits(call(dmljax.activation_relu, input), expected)
 
 
@@ -310,8 +310,8 @@ def test_hard_sigmoid_saturates_at_exactly_0_and_1(call: Any) -> None:
 
 
 def test_a_hard_sigmoid_has_no_gradient_where_it_is_0_or_1() -> None:
-    for x, slope in ((-2.5, 0.0), (0.0, 0.25), (2.5, 0.0), (3.0, 0.0)):
-        assert jax.grad(dmljax.activation_hard_sigmoid)(jnp.float32(x / 1.25), 0.25, 0.5) == slope
+    for x, grad in ((-2.5, 0.0), (0.0, 0.25), (2.5, 0.0), (3.0, 0.0)):
+        assert jax.grad(dmljax.activation_hard_sigmoid)(jnp.float32(x / 1.25), 0.25, 0.5) == grad
 
 
 # Descriptors that only activations have

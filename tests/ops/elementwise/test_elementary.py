@@ -361,7 +361,7 @@ def test_other_platforms_compute_the_same(source: Any) -> None:
     # On a CPU, XLA's own conversion to integers is enough; the other is in the program for other platforms.
     values = hard(source)
     for dtype in INTEGERS:
-        converted = jax.jit(lambda x, dtype=dtype: conversion.truncated(x, dtype))(values)
+        converted = jax.jit(lambda x, dtype=dtype: conversion.truncate(x, dtype))(values)
         assert_same_bits(converted, convert(values, dtype))
 
 

@@ -116,7 +116,7 @@ def backward(
     return output
 
 
-def convolved(
+def convolve(
     input: Arr,
     filter: Arr,
     bias: Arr | None,
@@ -133,11 +133,11 @@ def convolved(
     if mode is ConvolutionMode.CONVOLUTION:
         weights = np.flip(weights, tuple(range(2, filter.ndim)))
     if direction is ConvolutionDirection.FORWARD:
-        found = forward(image, weights, group_count, space)
+        result = forward(image, weights, group_count, space)
     else:
-        found = backward(image, weights, group_count, space, output_padding)
+        result = backward(image, weights, group_count, space, output_padding)
     output = np.zeros(output_sizes)
-    output[tuple(map(slice, found.shape))] = found
+    output[tuple(map(slice, result.shape))] = result
     if bias is not None:
         output += bias.astype(np.float64).reshape(1, -1, *(1 for _ in filter.shape[2:]))
     return output
@@ -149,7 +149,7 @@ def members_of(desc: Any, *names: str) -> dict[str, Any]:
 
 def of_desc(desc: Any, input: Arr, filter: Arr, bias: Arr) -> Arr:
     names = ("mode", "direction", "output_padding", "group_count")
-    return convolved(input, filter, bias, output_sizes=desc.output.sizes, **members_of(desc, *names))
+    return convolve(input, filter, bias, output_sizes=desc.output.sizes, **members_of(desc, *names))
 
 
 def of_integers(
@@ -208,8 +208,8 @@ def convolution_desc(types: Mapping[str, DataType], rank: int) -> directml.Opera
     else:
         space, image, window = space_of(rank), ones(spatial, 4, 5), ones(spatial, 2, 3)
         sizes, filter = (2, 4, *image), (6, 2, *window) if is_forward else (4, 3, *window)
-        found = (forward_sizes if is_forward else backward_sizes)(image, window, space)
-        output = (2, 6, *found[:-1], found[-1] + 1)
+        output_space = (forward_sizes if is_forward else backward_sizes)(image, window, space)
+        output = (2, 6, *output_space[:-1], output_space[-1] + 1)
     return directml.ConvolutionDesc(
         input=TensorDesc(data_type, sizes),
         filter=TensorDesc(data_type, filter),

@@ -65,8 +65,8 @@ def padded(input: Arr, value: Any, *, mode: PaddingMode, start: Any, end: Any) -
             is_inside = all(0 <= i < size for i, size in zip(index, input.shape, strict=True))
             output[place] = source[tuple(index)] if is_inside else bits
         else:
-            found = (source_index(i, size, mode) for i, size in zip(index, input.shape, strict=True))
-            output[place] = source[tuple(found)]
+            indices = (source_index(i, size, mode) for i, size in zip(index, input.shape, strict=True))
+            output[place] = source[tuple(indices)]
     return output.view(input.dtype)
 
 

@@ -88,7 +88,7 @@ class Tap(NamedTuple):
 
     place: int
     weight: float
-    slope: float
+    derivative: float
 
 
 class Sample(NamedTuple):
@@ -210,7 +210,7 @@ def gradients(
                         of_input[*image, j.place, i.place] += part * (j.weight * i.weight)
                     if input is not None and sampling.mode is LINEAR:
                         pixel = float(input[*image, j.place, i.place]) * part
-                        slope_y, slope_x = pixel * j.slope * i.weight, pixel * j.weight * i.slope
+                        slope_y, slope_x = pixel * j.derivative * i.weight, pixel * j.weight * i.derivative
                         scale_x, scale_y = sampling.scales
                         of_roi[r] += [
                             slope_x * (1 - x.share) * scale_x,

@@ -53,7 +53,7 @@ def expected(input: Any, filter: Any, bias: Any = None, **arguments: Any) -> Any
     else:
         sizes, channels = oracles.forward_sizes(input.shape[2:], filter.shape[2:], space), filter.shape[0]
     sizes = [size + more for size, more in zip(sizes, appended, strict=True)]
-    output = oracles.convolved(
+    output = oracles.convolve(
         input,
         filter,
         bias,
@@ -217,11 +217,11 @@ def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu() -> None:
     """XLA's grouped convolution takes up to 200 times as long."""
     x, w = whole(1, 8, 6, 7), whole(8, 1, 3, 3)
 
-    def convolved(x: Any, w: Any) -> Any:
+    def convolve(x: Any, w: Any) -> Any:
         return dmljax.convolution(x, w, group_count=8)
 
-    gradient = jax.grad(lambda x, w: convolved(x, w).sum(), argnums=(0, 1))
-    for function in (convolved, gradient):
+    gradient = jax.grad(lambda x, w: convolve(x, w).sum(), argnums=(0, 1))
+    for function in (convolve, gradient):
         text = jax.jit(function).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
         assert "stablehlo.convolution" not in text
 
@@ -417,11 +417,11 @@ def test_sizes_may_be_symbolic_whatever_the_strides(filters: Any, arguments: Any
     sizes = jax.export.symbolic_shape("batch, 17, height, width", constraints=["height >= 4", "width >= 4"])
     x, w = whole(2, 17, 7, 9), whole(*filters)
 
-    def convolved(x: Any) -> Any:
+    def convolve(x: Any) -> Any:
         return dmljax.convolution(x, w, start_padding=1, **arguments)
 
     shape = jax.ShapeDtypeStruct(sizes, np.float32)
-    assert_same_sums(jax.export.export(jax.jit(convolved))(shape).call(x), convolved(x))
+    assert_same_sums(jax.export.export(jax.jit(convolve))(shape).call(x), convolve(x))
 
 
 def test_arrays_without_batches_or_channels_are_empty_or_only_the_bias() -> None:
@@ -587,7 +587,7 @@ BYTES, BYTE_FILTERS = IMAGE.astype(np.uint8), FILTERS.astype(np.int8)
 BACK_FILTERS = np.zeros((4, 1, 1, 3), np.float32)
 
 
-def convolved(**changes: Any) -> Any:
+def convolve(**changes: Any) -> Any:
     return dmljax.convolution(**{"input": IMAGE, "filter": FILTERS} | changes)
 
 
@@ -599,50 +599,50 @@ def of_integers(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "change", "message"),
     [
-        (convolved, {"input": BYTES}, "input must be of a floating type; got uint8"),
-        (convolved, {"filter": FILTERS.astype(np.float16)}, "filter must be of float32, as input is; got float16"),
-        (convolved, {"bias": np.zeros(2, np.float16)}, "bias must be of float32, as input is"),
+        (convolve, {"input": BYTES}, "input must be of a floating type; got uint8"),
+        (convolve, {"filter": FILTERS.astype(np.float16)}, "filter must be of float32, as input is; got float16"),
+        (convolve, {"bias": np.zeros(2, np.float16)}, "bias must be of float32, as input is"),
         (
-            convolved,
+            convolve,
             {"input": IMAGE[0, 0]},
             "input must have 3 to 5 dimensions: batch, channels and spatial dimensions; got 2",
         ),
-        (convolved, {"filter": FILTERS[0]}, "filter must have 4 dimensions, like input; got 3"),
+        (convolve, {"filter": FILTERS[0]}, "filter must have 4 dimensions, like input; got 3"),
         (
-            convolved,
+            convolve,
             {"filter": FILTERS[..., :0, :]},
             "must not be empty in a spatial dimension; got shape (2, 4, 0, 3)",
         ),
-        (convolved, {"start_padding": -1}, "start_padding must be at least 0; got -1"),
-        (convolved, {"end_padding": (0, -1)}, "end_padding[1] must be at least 0; got -1"),
-        (convolved, {"output_padding": -2}, "output_padding must be at least 0; got -2"),
+        (convolve, {"start_padding": -1}, "start_padding must be at least 0; got -1"),
+        (convolve, {"end_padding": (0, -1)}, "end_padding[1] must be at least 0; got -1"),
+        (convolve, {"output_padding": -2}, "output_padding must be at least 0; got -2"),
         (
-            convolved,
+            convolve,
             {"filter": BACK_FILTERS, "direction": BACKWARD, "start_padding": (5, 0)},
             "start_padding[0] must leave at least one element of the result; got 5, and 0 elements",
         ),
         (
-            convolved,
+            convolve,
             {"filter": BACK_FILTERS, "direction": BACKWARD, "end_padding": (0, 9)},
             "end_padding[1] must leave at least one element of the result; got 9, and -1 elements",
         ),
-        (convolved, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
+        (convolve, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
         (
-            convolved,
+            convolve,
             {"end_padding": (0, 2**32 - 1)},
             "end_padding[1] must keep ... at most 4294967295 along axis 3, not 4294967301; got 4294967295",
         ),
         (
-            convolved,
+            convolve,
             {"filter": BACK_FILTERS, "direction": BACKWARD, "strides": 2**30},
             "strides[0] must keep ... at most 4294967295 along axis 2, not 4294967297; got 1073741824",
         ),
         (of_integers, {"end_padding": 2**31}, "end_padding[1] must keep ...; got 2147483648"),
         (quantized, {"start_padding": 2**31}, "start_padding[1] must keep ...; got 2147483648"),
-        (convolved, {"output_sizes": (1, 2, 3, 5)}, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
-        (convolved, {"precision": "exact"}, "precision must be 'default', 'high', 'highest', a ...; got 'exact'"),
+        (convolve, {"output_sizes": (1, 2, 3, 5)}, "output_sizes must be (1, 2, 3, 4); got (1, 2, 3, 5)"),
+        (convolve, {"precision": "exact"}, "precision must be 'default', 'high', 'highest', a ...; got 'exact'"),
         (
-            convolved,
+            convolve,
             {"precision": jax.lax.DotAlgorithmPreset.F32_F32_F32},
             "precision must be a jax.lax.Precision or the name of one; got F32_F32_F32",
         ),

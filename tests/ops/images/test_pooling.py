@@ -189,8 +189,8 @@ def test_the_gradient_goes_to_the_element_that_is_selected(dtype: Any, padding: 
     expected = np.zeros(image.shape, dtype)
     np.add.at(expected.ravel(), np.asarray(pooled.indices), gradient)
     of_jax = jax.vjp(lambda x: dmljax.max_pooling(x, **windows), image)[1](gradient)[0]
-    for found in (dmljax.max_pooling_grad(image, gradient, **windows), of_jax):
-        np.testing.assert_array_equal(found, expected)
+    for actual in (dmljax.max_pooling_grad(image, gradient, **windows), of_jax):
+        np.testing.assert_array_equal(actual, expected)
     assert_same_bits(image.ravel()[np.asarray(pooled.indices)], dmljax.max_pooling(image, **windows))
 
 
@@ -208,18 +208,18 @@ def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: i
 
     @jax.jit  # one compilation for all of them
     def derivatives(image: Any, gradient: Any, tangent: Any) -> Any:
-        found, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
+        actual, pull = jax.vjp(lambda x, g: dmljax.max_pooling_grad(x, g, **windows), image, gradient)
         of_layers = []
         for has_indices, layers in ((True, 1), (False, 1), (False, 2)):
             values = lambda x: dmljax.max_pooling2(x, has_indices=has_indices, **windows).values  # noqa: B023, E731
             with network_of(layers):
                 of_layers.append((jax.vjp(values, image)[1](gradient)[0], jax.jvp(values, (image,), (tangent,))[1]))
-        return found, of_layers, pull(found)
+        return actual, of_layers, pull(actual)
 
-    found, of_layers, (by_image, by_gradient) = derivatives(image, gradient, tangent)
-    np.testing.assert_array_equal(found, expected)
+    actual, of_layers, (by_image, by_gradient) = derivatives(image, gradient, tangent)
+    np.testing.assert_array_equal(actual, expected)
     for backward, forward in of_layers:
-        assert_same_bits(backward, found)
+        assert_same_bits(backward, actual)
         assert_same_bits(forward, tangent.ravel()[places.astype(int)])
     # The gradient is linear in its argument; its derivative with respect to the image is 0.
     assert not by_image.any()
@@ -293,8 +293,8 @@ def test_the_gradient_of_average_pooling_is_average_pooling_grad(include_padding
     spread = lambda g: dmljax.average_pooling_grad(g, output_sizes=image.shape, **windows)  # noqa: E731
     gradient = whole_numbers(*pooled.shape)
     exact = oracles.averages_gradient(gradient, output_sizes=image.shape, **windows)
-    for found in (pull(gradient)[0], spread(gradient)):
-        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
+    for actual in (pull(gradient)[0], spread(gradient)):
+        np.testing.assert_allclose(actual, exact, rtol=1e-6, atol=1e-6)
     check_linear_gradients(average, (image,), order=1)
     check_linear_gradients(spread, (gradient,), order=1)
 
@@ -322,10 +322,10 @@ def test_the_gradient_of_a_norm_is_finite_differences_and_0_at_0(p: int) -> None
     norm = lambda x: dmljax.lp_pooling1(x, p=p, **windows)  # noqa: E731
     check_grads(norm, (image,), order=1, eps=1e-2, atol=2e-2, rtol=2e-2)
     for value in (0.0, 1e-6, 1e6):
-        slope = jax.grad(lambda x: dmljax.lp_pooling(x, window_sizes=4, p=p)[0, 0, 0])(
+        grad = jax.grad(lambda x: dmljax.lp_pooling(x, window_sizes=4, p=p)[0, 0, 0])(
             np.full((1, 1, 4), value, np.float32)
         )
-        np.testing.assert_allclose(slope, np.full((1, 1, 4), 0 if value == 0 else 4 ** (1 / p - 1)), rtol=1e-6)
+        np.testing.assert_allclose(grad, np.full((1, 1, 4), 0 if value == 0 else 4 ** (1 / p - 1)), rtol=1e-6)
 
 
 # The inverse
@@ -353,8 +353,8 @@ def test_unpooling_keeps_every_bit_and_the_last_at_an_index_wins(dtype: Any, cal
         random_indices(np.random.default_rng(1), np.int32, values.shape, 40),
         np.random.default_rng(2).integers(0, 2**32, values.shape, np.uint64).astype(np.uint32) >> 26,
     ):
-        found = call(dmljax.max_unpooling, values, indices, output_sizes=(2, 4, 5))
-        assert_same_bits(found, oracles.unpooled(values, indices, output_sizes=(2, 4, 5)))
+        actual = call(dmljax.max_unpooling, values, indices, output_sizes=(2, 4, 5))
+        assert_same_bits(actual, oracles.unpooled(values, indices, output_sizes=(2, 4, 5)))
 
 
 def test_the_gradient_of_unpooling_goes_to_the_element_that_was_written() -> None:
@@ -382,11 +382,11 @@ def test_quantized_averages_equal_the_pseudo_code(dtype: str, result: str, inclu
             np.array([0.37], np.float32),
             np.array(final_zero, result),
         )
-        found = call(dmljax.quantized_linear_average_pooling, *arguments, include_padding=include_padding, **WINDOWS)
+        actual = call(dmljax.quantized_linear_average_pooling, *arguments, include_padding=include_padding, **WINDOWS)
         expected = oracles.quantized_averages(
             *arguments, dtype=np.dtype(result), include_padding=include_padding, **WINDOWS
         )
-        assert_same_bits(found, expected)
+        assert_same_bits(actual, expected)
 
 
 def test_scales_and_zero_points_of_channels_need_no_other_dimension() -> None:
@@ -442,8 +442,8 @@ def test_quantized_sums_of_any_length_are_exact() -> None:
     row[..., 0] = 254
     scale = np.float32(1 / 255)
     average = np.float32(17_850_254) * scale / np.float32(70_001)
-    found = dmljax.quantized_linear_average_pooling(row, scale, None, np.float32(1 / 128), window_sizes=70_001)
-    assert found.tolist() == [[[int(np.rint(average * np.float32(128)))]]]
+    actual = dmljax.quantized_linear_average_pooling(row, scale, None, np.float32(1 / 128), window_sizes=70_001)
+    assert actual.tolist() == [[[int(np.rint(average * np.float32(128)))]]]
 
 
 # Shapes, transformations and wrong calls

@@ -142,8 +142,8 @@ def aligned_row(values: Any, first: float, last: float, count: int, **arguments:
     result = dmljax.roi_align1(
         row(*values), roi, np.array([0]), arguments.pop("outside", 0.0), output_size=size, **arguments
     )
-    found: list[float] = np.asarray(result).ravel().tolist()
-    return found
+    elements: list[float] = np.asarray(result).ravel().tolist()
+    return elements
 
 
 @FULL
@@ -264,8 +264,8 @@ def test_results_equal_the_directml_numbers_noted_by_onnxruntime() -> None:
 def test_a_region_far_larger_than_the_image_takes_few_steps() -> None:
     # There are millions of samples; only the hundreds in the image are visited.
     for reduction in (AVERAGE, MAX):
-        found = aligned_row((3, 5), -1e6, 1e6, 2, reduction_function=reduction, outside=1.0)
-        np.testing.assert_allclose(found, [1, 1] if reduction is AVERAGE else found, atol=1e-4)
+        actual = aligned_row((3, 5), -1e6, 1e6, 2, reduction_function=reduction, outside=1.0)
+        np.testing.assert_allclose(actual, [1, 1] if reduction is AVERAGE else actual, atol=1e-4)
     # Each element has so many samples that dmljax skips some before the image, but none inside.
     arguments = sampling(input_pixel_offset=0.0)
     roi = np.array([[-40.3, -20.2, 61.9, 45.7]], np.float32)

@@ -37,7 +37,7 @@ from dmljax.directml import AxisDirection, InterpolationMode, InvalidDesc, Size2
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.lowerings.images import resampling as lowerings
 from dmljax.lowerings.images.channels import network_of
-from dmljax.lowerings.images.resampling import linear_taps, located, positions, simplest_fraction, wide_taps
+from dmljax.lowerings.images.resampling import linear_taps, locate, positions, simplest_fraction, wide_taps
 
 NEAREST_NEIGHBOR, LINEAR = InterpolationMode
 UP, DOWN = AxisDirection
@@ -46,8 +46,8 @@ FORWARD = (dmljax.resample, dmljax.resample1, dmljax.resample2, dmljax.resample3
 
 
 def gather_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
-    for way in ("_phases", "_repeats"):
-        monkeypatch.setattr(lowerings, way, lambda taps: None)
+    for name in ("_phases", "_repeats"):
+        monkeypatch.setattr(lowerings, name, lambda taps: None)
     jax.clear_caches()
 
 
@@ -75,9 +75,9 @@ def test_a_scale_is_the_simplest_fraction_that_rounds_to_it(numerator: int, deno
 @given(st.integers(1, 0x7F7FFFFE))
 def test_any_float_is_a_fraction_that_rounds_to_it(bits: int) -> None:
     number = float(np.uint32(bits).view(np.float32))
-    found = simplest_fraction(number)
-    assert 2 * abs(found - Fraction(number)) <= Fraction(float(np.spacing(np.float32(number))))
-    assert found.denominator == 1 or found.denominator <= Fraction(number).denominator
+    actual = simplest_fraction(number)
+    assert 2 * abs(actual - Fraction(number)) <= Fraction(float(np.spacing(np.float32(number))))
+    assert actual.denominator == 1 or actual.denominator <= Fraction(number).denominator
 
 
 def test_the_simplest_fraction_at_the_ends_of_the_range() -> None:
@@ -101,7 +101,7 @@ def test_the_simplest_fraction_at_the_ends_of_the_range() -> None:
 )
 def test_positions_of_any_size_are_exact(size: int, count: int, step: Fraction, start: Fraction) -> None:
     where = positions(size, count, step, start)
-    index, rest = jax.jit(lambda: located(where))()
+    index, rest = jax.jit(lambda: locate(where))()
     for i in range(count):
         position = min(max(Fraction(where.step * i + where.start, where.unit), Fraction(0)), Fraction(size - 1))
         given_position = min(max(step * i + start, Fraction(0)), Fraction(size - 1))
@@ -279,8 +279,8 @@ def test_a_graph_has_a_number_for_each_dimension(function: Any) -> None:
     view = builder.input("x", jax.ShapeDtypeStruct(x.shape, x.dtype))
     with recorded_calls() as calls:
         program = jax.make_jaxpr(scaled)(x)
-    (result,) = builder.converted(("nodes", "resample"), program, calls, [view])
-    assert_same_bits(directml.lower(builder.finished({"y": result.source}))(x), scaled(x))
+    (result,) = builder.convert(("nodes", "resample"), program, calls, [view])
+    assert_same_bits(directml.lower(builder.finish({"y": result.source}))(x), scaled(x))
 
 
 def test_one_number_beside_three_dimensions_is_refused() -> None:
@@ -423,14 +423,14 @@ def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tu
 
     expected = jax.jit(both)(x)
     with network_of(2):
-        found = jax.jit(both)(x)
+        actual = jax.jit(both)(x)
         count = transposes(resampled, x)
     assert (count["cpu"], count["cuda"]) == (2, 0)
     # On a TPU, XLA chooses the layouts of products, so there are as many transposes as in JAX's own resizing.
     idiom = lambda x: jax.image.resize(x, (2, 3, *sizes), "linear", antialias=False)  # noqa: E731
     assert count["tpu"] == (transposes(idiom, x)["tpu"] if mode is LINEAR else 0)
     # Means of a few integers are exact, except thirds.
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
@@ -486,11 +486,11 @@ def test_an_image_of_any_size_is_exported_with_its_gradient(function: Any, argum
     sizes = jax.export.symbolic_shape("h, w")
     resample = lambda x: function(x, **arguments)  # noqa: E731
     gradient = jax.grad(lambda x: jnp.sum(resample(x) ** 2))
-    for way in resample, gradient:
-        exported = jax.export.export(jax.jit(way))(jax.ShapeDtypeStruct((1, 1, *sizes), np.float32))
+    for direction in resample, gradient:
+        exported = jax.export.export(jax.jit(direction))(jax.ShapeDtypeStruct((1, 1, *sizes), np.float32))
         for known in ((5, 7), (9, 33)):
             x = np.random.default_rng(0).random((1, 1, *known), np.float32)
-            np.testing.assert_allclose(exported.call(x), way(x), rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(exported.call(x), direction(x), rtol=1e-6, atol=1e-6)
 
 
 def test_positions_are_computed_once_and_not_stored_as_constants() -> None:
@@ -524,9 +524,9 @@ def test_weight_matrices_compute_averages_and_their_transposes(taps: Any, dtype:
     rng = np.random.default_rng(0)
     x, g = (jnp.asarray(rng.standard_normal((2, size, 3)), dtype) for size in (taps.input_size, taps.where.output_size))
     near: dict[str, Any] = {"rtol": 0, "atol": 64 * float(jnp.finfo(dtype).eps)}
-    products = jax.jit(lambda x: lowerings._multiplied([taps], x))(x)
+    products = jax.jit(lambda x: lowerings._multiply([taps], x))(x)
     np.testing.assert_allclose(products, jax.jit(lambda x: lowerings._average(taps, x))(x), **near)
-    transposed = jax.jit(lambda g: lowerings._multiplied([taps], g, is_transposed=True))(g)
+    transposed = jax.jit(lambda g: lowerings._multiply([taps], g, is_transposed=True))(g)
     np.testing.assert_allclose(transposed, jax.jit(lambda g: lowerings._adjoint(taps, g))(g), **near)
     assert products.dtype == transposed.dtype == dtype
 

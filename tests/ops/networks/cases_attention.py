@@ -101,8 +101,8 @@ def attention(
         )
     output = np.empty((batch, count, heads, values.shape[3]))
     for b, h, i in np.ndindex(batch, heads, count):
-        own = h // (heads // key_heads)
-        scores = np.array([np.dot(queries[b, h, i], key) * scale for key in keys[b, own]])
+        head = h // (heads // key_heads)
+        scores = np.array([np.dot(queries[b, h, i], key) * scale for key in keys[b, head]])
         for j in range(len(scores)):
             if relative_position_bias is not None:
                 scores[j] += at(wide["relative_position_bias"], b, h, i, j)
@@ -111,8 +111,8 @@ def attention(
                 is_seen = is_seen and j <= lengths[b] + i
             if not is_seen:
                 scores[j] += mask_filter_value
-        powers = np.exp(scores - scores.max())
-        output[b, i, h] = (powers / powers.sum()) @ values[b, own]
+        probs = np.exp(scores - scores.max())
+        output[b, i, h] = (probs / probs.sum()) @ values[b, head]
     return output.reshape(batch, count, -1), keys, values
 
 

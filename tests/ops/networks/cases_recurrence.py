@@ -79,9 +79,9 @@ def lstm_step(
     wbi, wbo, wbf, wbc, rbi, rbo, rbf, rbc = np.split(bias, 8)
     pi, po, pf = np.split(peephole, 3)
     i = f(np.clip(wi @ x + ri @ hidden + pi * cell + wbi + rbi, -clip, clip))
-    kept = f(np.clip(wf @ x + rf @ hidden + pf * cell + wbf + rbf, -clip, clip)) if not couple_input_forget else 1 - i
+    forget = f(np.clip(wf @ x + rf @ hidden + pf * cell + wbf + rbf, -clip, clip)) if not couple_input_forget else 1 - i
     c = g(np.clip(wc @ x + rc @ hidden + wbc + rbc, -clip, clip))
-    cell = kept * cell + i * c
+    cell = forget * cell + i * c
     o = f(np.clip(wo @ x + ro @ hidden + po * cell + wbo + rbo, -clip, clip))
     return o * h(cell), cell
 
@@ -115,9 +115,11 @@ def network(
         length = steps if sequence_lengths is None else min(max(int(sequence_lengths[b]), 0), steps)
         goes_back = direction is RecurrentNetworkDirection.BACKWARD or d == 1
         state = last[0][d, b], last[1][d, b]
-        own = attributes | ({"peephole": peephole[d]} if step is lstm_step else {})
+        attributes_of_direction = attributes | ({"peephole": peephole[d]} if step is lstm_step else {})
         for t in range(length)[:: -1 if goes_back else 1]:
-            state = step(input[t, b], weight[d], recurrence[d], bias[d], state, *functions[d], **own)
+            state = step(
+                input[t, b], weight[d], recurrence[d], bias[d], state, *functions[d], **attributes_of_direction
+            )
             sequence[t, d, b] = state[0]
         last[0][d, b], last[1][d, b] = state
     return sequence, *last
@@ -162,9 +164,9 @@ def desc_of(name: str) -> Callable[[Mapping[str, DataType], int], directml.Opera
         more = {"clip_threshold": 1.5, "use_clip_threshold": True, "couple_input_forget": False}
 
     def make(types: Mapping[str, DataType], rank: int) -> directml.Operator:
-        own = {field: types.get(field, types["input"]) for field in sizes}
+        types_of_fields = {field: types.get(field, types["input"]) for field in sizes}
         desc: directml.Operator = directml.OPERATORS[f"DML_OPERATOR_{name}"](
-            **{field: TensorDesc(own[field], ones(rank, *size)) for field, size in sizes.items()},
+            **{field: TensorDesc(types_of_fields[field], ones(rank, *size)) for field, size in sizes.items()},
             activation_descs=[one for direction in OF_DIRECTIONS[name] for one in direction],
             direction=RecurrentNetworkDirection.BIDIRECTIONAL,
             **more,
@@ -218,9 +220,9 @@ def assert_near(actual: Any, exact: Any, units: float = 8) -> None:
     """Allows rounding errors: units of float32 relative to the result or 1, and half a unit of a shorter type."""
     actual, exact = np.asarray(actual), np.asarray(exact)
     assert actual.shape == exact.shape
-    own = 0.51 * float(np.finfo(actual.dtype).eps) if actual.dtype.itemsize < 4 else 0
+    rounding = 0.51 * float(np.finfo(actual.dtype).eps) if actual.dtype.itemsize < 4 else 0
     unit = float(np.finfo(np.float64 if actual.dtype == np.float64 else np.float32).eps)
-    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=own + units * unit, atol=units * unit)
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=rounding + units * unit, atol=units * unit)
 
 
 CASES = {

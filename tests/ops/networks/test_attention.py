@@ -294,19 +294,19 @@ def test_one_key_of_each_sequence_is_written_for_a_tpu_as_elsewhere(
     for row, place in enumerate(places):
         if 0 <= place < 4:
             expected[row, :, place] = new[row, :, 0]
-    ways = caches._one_by_one, caches._at_once
-    for way in ways:
-        assert_same_bits(jax.jit(way)(buffer, new, where), expected)
-    moved = normal(*buffer.shape), normal(*new.shape)
+    writes = caches._one_by_one, caches._at_once
+    for write in writes:
+        assert_same_bits(jax.jit(write)(buffer, new, where), expected)
+    directions = normal(*buffer.shape), normal(*new.shape)
 
-    def transformed(way: Any, buffer: Any, new: Any, moved: Any, where: Any) -> Any:
-        placed = functools.partial(way, places=where)
-        batch = jnp.stack([new, moved[1]]), jnp.stack([where, where[::-1]])
-        tangents, pull = jax.jvp(placed, (buffer, new), moved), jax.vjp(placed, buffer, new)[1]
-        return tangents, pull(moved[0]), jax.vmap(way, (None, 0, 0))(buffer, *batch)
+    def transform(write: Any, buffer: Any, new: Any, directions: Any, where: Any) -> Any:
+        placed = functools.partial(write, places=where)
+        batch = jnp.stack([new, directions[1]]), jnp.stack([where, where[::-1]])
+        tangents, pull = jax.jvp(placed, (buffer, new), directions), jax.vjp(placed, buffer, new)[1]
+        return tangents, pull(directions[0]), jax.vmap(write, (None, 0, 0))(buffer, *batch)
 
-    given = buffer, new, moved, where
-    assert_same_trees(*(jax.jit(functools.partial(transformed, way))(*given) for way in ways))
+    given = buffer, new, directions, where
+    assert_same_trees(*(jax.jit(functools.partial(transform, write))(*given) for write in writes))
 
 
 # Blocks
@@ -364,10 +364,10 @@ def derivatives(mask: Mask, past: int) -> Callable[..., Any]:
             keys, values = ([x[..., :past, :], x[..., past:, :]] if past else [x] for x in (key, value))
             return lowerings.attention(query, keys, values, scale, bias, mask, precision=None)
 
-        def slopes(*floats: Any) -> Any:
+        def grads(*floats: Any) -> Any:
             return jax.grad(lambda *x: jnp.sum(jnp.sin(result(*x))), tuple(range(len(floats))))(*floats)
 
-        return jax.jvp(result, floats, tangents), jax.jvp(slopes, floats, tangents)
+        return jax.jvp(result, floats, tangents), jax.jvp(grads, floats, tangents)
 
     return every
 
@@ -413,8 +413,8 @@ def test_large_score_matrices_are_never_materialized() -> None:
     def attended(x: Any, lengths: Any) -> Any:
         return grouped(x, x, x, past_sequence_lengths=lengths, query_head_count=16)
 
-    slopes = jax.grad(lambda x, lengths: jnp.sum(attended(x, lengths)))
-    for function, most in ((attended, 160), (slopes, 224)):
+    grads = jax.grad(lambda x, lengths: jnp.sum(attended(x, lengths)))
+    for function, most in ((attended, 160), (grads, 224)):
         analysis: Any = jax.jit(function).lower(x, lengths).compile().memory_analysis()
         assert analysis.temp_size_in_bytes < most * 2**20
 
@@ -522,7 +522,7 @@ def test_batches_and_heads_on_a_mesh_stay_where_they_are(axis_type: AxisType, qu
         names = ("query", "key", "value", *past, "relative_position_bias")
         return grouped(**dict(zip(names, arrays, strict=True)), query_head_count=16, has_present=True)
 
-    sharded = [jax.device_put(x, NamedSharding(mesh, own)) for x, own in given]
+    sharded = [jax.device_put(x, NamedSharding(mesh, sharding)) for x, sharding in given]
     compiled = jax.jit(attended).lower(*sharded).compile()
     assert collectives(compiled) == []
     results, expected = compiled(*sharded), attended(*(x for x, _ in given))
@@ -556,11 +556,11 @@ def in_ring(mesh: Any, kind: str, **options: Any) -> Callable[..., Any]:
 
     def whole(arrays: Any) -> Any:
         function = functools.partial(grouped, **ROUND, **statics, axis_name="sequence")
-        own = {name: specs.get(name, P()) if x.ndim > 1 else P() for name, x in arrays.items()}
+        sharding = {name: specs.get(name, P()) if x.ndim > 1 else P() for name, x in arrays.items()}
         mapped = jax.shard_map(
-            lambda given: function(**given), mesh=mesh, in_specs=(own,), out_specs=sequence, **options
+            lambda given: function(**given), mesh=mesh, in_specs=(sharding,), out_specs=sequence, **options
         )
-        placed = {name: jax.device_put(x, NamedSharding(mesh, own[name])) for name, x in arrays.items()}
+        placed = {name: jax.device_put(x, NamedSharding(mesh, sharding[name])) for name, x in arrays.items()}
         return mapped(placed)
 
     return whole
@@ -577,7 +577,7 @@ def arrays_of(kind: str, dtype: Any = np.float32) -> tuple[dict[str, Any], Any]:
     return arrays, lambda arrays: grouped(**arrays, **ROUND, **statics)
 
 
-def slopes_of(function: Callable[..., Any], arrays: Any) -> Any:
+def grads_of(function: Callable[..., Any], arrays: Any) -> Any:
     floats = {name: x for name, x in arrays.items() if jnp.issubdtype(x.dtype, jnp.floating)}
     weights = jnp.cos(jnp.arange(2 * 16 * 12, dtype=np.float32)).reshape(2, 16, 12)
     return jax.grad(lambda floats: jnp.sum(function(arrays | floats).astype(np.float32) * weights))(floats)
@@ -590,17 +590,17 @@ def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: A
     arrays, one_device = arrays_of(kind)
     ring = in_ring(mesh_of(axis_type, sequence=8), kind)
     np.testing.assert_allclose(jax.jit(ring)(arrays), one_device(arrays), rtol=2e-6, atol=2e-6)
-    slopes, expected = (jax.jit(functools.partial(slopes_of, way))(arrays) for way in (ring, one_device))
+    grads, expected = (jax.jit(functools.partial(grads_of, attend))(arrays) for attend in (ring, one_device))
     for name, one in expected.items():
-        np.testing.assert_allclose(slopes[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(grads[name], one, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @FULL
 def test_a_ring_rounds_16_bits_once() -> None:
     arrays, one_device = arrays_of("plain", jnp.bfloat16)
     ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "plain")
-    whole: Any = {"result": one_device(arrays)} | slopes_of(one_device, arrays)
-    parts: Any = {"result": jax.jit(ring)(arrays)} | jax.jit(functools.partial(slopes_of, ring))(arrays)
+    whole: Any = {"result": one_device(arrays)} | grads_of(one_device, arrays)
+    parts: Any = {"result": jax.jit(ring)(arrays)} | jax.jit(functools.partial(grads_of, ring))(arrays)
     for name, one in whole.items():
         assert parts[name].dtype == one.dtype == jnp.bfloat16
         parted, one = parts[name].astype(np.float32), one.astype(np.float32)
@@ -614,15 +614,15 @@ def test_a_ring_sums_derivatives_in_32_bits() -> None:
     ring = jax.shard_map(attended, mesh=mesh, in_specs=(blocks,) * 3, out_specs=blocks)
     x = jax.device_put(jnp.zeros((1, 8, 1), jnp.bfloat16), NamedSharding(mesh, blocks))
     _, pulled = jax.vjp(jax.jit(lambda value: ring(x, x, value)), x)
-    slopes = jax.device_put(jnp.asarray([[[1]] + [[2**-9]] * 7], jnp.bfloat16), x.sharding)
+    grads = jax.device_put(jnp.asarray([[[1]] + [[2**-9]] * 7], jnp.bfloat16), x.sharding)
     expected = np.float32((1 + 7 * 2**-9) / 8).astype(jnp.bfloat16)
-    assert_same_bits(pulled(slopes)[0], np.full((1, 8, 1), expected))
+    assert_same_bits(pulled(grads)[0], np.full((1, 8, 1), expected))
 
 
 def test_a_ring_exchanges_only_its_keys_and_values() -> None:
     arrays, _ = arrays_of("causal")
     ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "causal")
-    names = {name for name, _ in collectives(jax.jit(functools.partial(slopes_of, ring)).lower(arrays).compile())}
+    names = {name for name, _ in collectives(jax.jit(functools.partial(grads_of, ring)).lower(arrays).compile())}
     assert names == {"collective-permute"}
     forward = collectives(jax.jit(ring).lower(arrays).compile())
     assert sum(size for _, size in forward) == (arrays["key"].nbytes + arrays["value"].nbytes) // 8
@@ -635,8 +635,8 @@ def test_a_ring_needs_as_much_memory_as_blocks() -> None:
     sequence = P(None, "sequence")
     mesh = mesh_of(AxisType.Auto, sequence=8)
     ring = jax.shard_map(lambda x: attended(x, x, x), mesh=mesh, in_specs=sequence, out_specs=sequence)
-    slopes = jax.jit(jax.grad(lambda x: jnp.sum(ring(x) ** 2)), in_shardings=NamedSharding(mesh, sequence))
-    analysis: Any = slopes.lower(x).compile().memory_analysis()
+    grads = jax.jit(jax.grad(lambda x: jnp.sum(ring(x) ** 2)), in_shardings=NamedSharding(mesh, sequence))
+    analysis: Any = grads.lower(x).compile().memory_analysis()
     assert analysis.temp_size_in_bytes < 96 * 2**20
 
 
@@ -655,18 +655,18 @@ def test_a_ring_combines_with_a_sharded_batch() -> None:
 @FULL
 def test_a_ring_computes_large_blocks_in_parts(in_blocks: Callable[[], None]) -> None:
     arrays, one_device = arrays_of("a mask and a bias")
-    expected = slopes_of(one_device, arrays)
+    expected = grads_of(one_device, arrays)
     in_blocks()
     ring = in_ring(mesh_of(AxisType.Auto, sequence=2), "a mask and a bias")
-    for name, one in jax.jit(functools.partial(slopes_of, ring))(arrays).items():
+    for name, one in jax.jit(functools.partial(grads_of, ring))(arrays).items():
         np.testing.assert_allclose(one, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_a_query_in_a_ring_that_sees_no_key_is_nan_as_on_one_device() -> None:
-    seen = np.ones((16, 24), bool)
-    seen[3], seen[4, :20] = False, False
+    is_seen = np.ones((16, 24), bool)
+    is_seen[3], is_seen[4, :20] = False, False
     arrays, _ = arrays_of("plain")
-    arrays = {name: arrays[name] for name in ("query", "key", "value")} | {"mask": jnp.asarray(seen)[None, None]}
+    arrays = {name: arrays[name] for name in ("query", "key", "value")} | {"mask": jnp.asarray(is_seen)[None, None]}
     mesh = mesh_of(AxisType.Auto, sequence=8)
     ring = in_ring(mesh, "plain")
     result = jax.jit(ring)(arrays | {"mask_filter_value": jnp.float32(-INF)})

@@ -66,12 +66,12 @@ def exact(name: str, arrays: Any, activations: Any = None, direction: Any = FORW
     given = [*(DEFAULTS[name] if activations is None else activations)]
     given = given * (count * directions // len(given))
     functions = [[function_of(one) for one in given[i : i + count]] for i in range(0, len(given), count)]
-    own: Any = {"GRU": {"linear_before_reset": False}, "LSTM": {"clip": np.inf, "couple_input_forget": False}}.get(
+    defaults: Any = {"GRU": {"linear_before_reset": False}, "LSTM": {"clip": np.inf, "couple_input_forget": False}}.get(
         name, {}
     )
     if "clip_threshold" in attributes:
         attributes["clip"] = attributes.pop("clip_threshold")
-    results = oracles.network(STEPS[name], **arrays, functions=functions, direction=direction, **own | attributes)
+    results = oracles.network(STEPS[name], **arrays, functions=functions, direction=direction, **defaults | attributes)
     return results if name == "LSTM" else results[:2]
 
 
@@ -335,13 +335,13 @@ def test_a_desc_may_leave_out_optional_tensors(name: str) -> None:
     outputs = list(whole.tensors(is_input=False))
     optional = {member.field: None for member in whole.members() if member.is_optional}
     inputs = oracles.CASES[name].inputs(whole, np.random.default_rng(0))
-    for kept in outputs:
-        one = desc(name, **optional | {kept: getattr(whole, kept)})
+    for output in outputs:
+        one = desc(name, **optional | {output: getattr(whole, output)})
         given = {field: inputs[field] for field in one.tensors(is_input=True)}
         result = directml.lower(one)(**given)
-        assert [field for field in result._fields if getattr(result, field) is not None] == [kept]
+        assert [field for field in result._fields if getattr(result, field) is not None] == [output]
         (expected,) = oracles.oracle(one, **given)
-        assert_near(getattr(result, kept), expected.reshape(getattr(one, kept).sizes))
+        assert_near(getattr(result, output), expected.reshape(getattr(one, output).sizes))
 
 
 @FULL

@@ -155,8 +155,8 @@ def local_response_gradient(
     for place, region in regions(input.shape, local_size, cross_channel):
         base = bias + (alpha / local_size) * np.square(input[region]).sum()
         output[place] += gradient[place] / base**beta
-        slope = -beta * input[place] / base ** (beta + 1) * (alpha / local_size) * 2
-        output[region] += gradient[place] * slope * input[region]
+        derivative = -beta * input[place] / base ** (beta + 1) * (alpha / local_size) * 2
+        output[region] += gradient[place] * derivative * input[region]
     return np.asarray(output)
 
 

@@ -129,14 +129,14 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
     rows, given = wide.astype(np.float32), [array.astype(np.float32) for array in channels]
 
     def every(x: Any, one: Any, two: Any, three: Any, four: Any) -> Any:
-        moved = jnp.moveaxis(x, 0, 1)
+        transposed = jnp.moveaxis(x, 0, 1)
         return [
             normalized(x, axes=2),
             normalized(x, axes=2, use_mean=False),
-            dmljax.batch_normalization(moved, one, two, three, four),
-            *dmljax.batch_normalization_training(moved, one, two, moved),
-            *dmljax.batch_normalization_grad(moved, moved, one, two, three),
-            *dmljax.batch_normalization_training_grad(moved, moved, one, two, three),
+            dmljax.batch_normalization(transposed, one, two, three, four),
+            *dmljax.batch_normalization_training(transposed, one, two, transposed),
+            *dmljax.batch_normalization_grad(transposed, transposed, one, two, three),
+            *dmljax.batch_normalization_training_grad(transposed, transposed, one, two, three),
             dmljax.local_response_normalization(x, 1.0, local_size=3),
             dmljax.local_response_normalization_grad(x, x, 1.0, local_size=3),
             dmljax.lp_normalization(x, axis=2),
@@ -193,7 +193,7 @@ def test_local_regions_equal_the_pseudo_code(local_size: int, cross_channel: boo
     numbers = [0.5 * local_size / size, 0.75, 1.5]
     uses: dict[str, Any] = {"local_size": local_size, "cross_channel": cross_channel}
     respond = lambda x: dmljax.local_response_normalization(x, *numbers, **uses)  # noqa: E731
-    result, pulled, own = jax.jit(
+    result, pulled, gradients = jax.jit(
         lambda x, g: [
             respond(x),
             *jax.vjp(respond, x)[1](g),
@@ -204,7 +204,7 @@ def test_local_regions_equal_the_pseudo_code(local_size: int, cross_channel: boo
     uses["local_size"] = size
     assert_near(result, oracles.local_response(x, *of_oracle, **uses))
     exact = oracles.local_response_gradient(x, gradient, *of_oracle, **uses)
-    assert_near(own, exact, units=16)
+    assert_near(gradients, exact, units=16)
     assert_near(pulled, exact, units=16)
 
 
@@ -326,9 +326,9 @@ def test_batch_gradients_equal_the_gradient_operators() -> None:
             ),
         )
 
-    for pulled, own in every():
-        assert isinstance(own, dmljax.BatchNormalizationGradients)
-        for actual, expected in zip(own, pulled, strict=True):
+    for pulled, gradients in every():
+        assert isinstance(gradients, dmljax.BatchNormalizationGradients)
+        for actual, expected in zip(gradients, pulled, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -274,8 +274,8 @@ def test_derivatives_are_those_of_the_formula(function: ReduceFunction) -> None:
     loss = lambda x: dmljax.reduce(x, function=function, axes=(0, 1)).sum()  # noqa: E731
     derivatives = jax.grad, lambda of: jax.jacfwd(jax.grad(of)), lambda of: jax.jacrev(jax.jacfwd(of))
     every = jax.jit(lambda x: [(derive(loss)(x), derive(FORMULAS[function])(x)) for derive in derivatives])
-    for found, expected in every(x):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    for actual, expected in every(x):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_gradient_of_a_product_of_nothing_is_empty() -> None:

@@ -48,7 +48,7 @@ BOTH = [(summed, np.add, 0), (multiplied, np.multiply, 1)]
 def test_scans_of_integers_of_any_shape_wrap_around(sizes: tuple[int, ...], axis: int) -> None:
     x = random_array(np.random.default_rng(0), np.int32, sizes)
     for function, combine, first in BOTH:
-        results = jax.jit(lambda x, function=function: [function(x, axis, *way) for way in WAYS])(x)
+        results = jax.jit(lambda x, function=function: [function(x, axis, *options) for options in WAYS])(x)
         for (direction, is_exclusive), result in zip(WAYS, results, strict=True):
             expected = oracles.tallied(combine, first, x, axis=axis, direction=direction, is_exclusive=is_exclusive)
             assert_same_bits(result, expected)
@@ -61,7 +61,7 @@ def test_rows_that_end_at_block_boundaries(size: int) -> None:
     for function, combine, first in BOTH:
         numbers = [1, 2, 3] if combine is np.add else [0.5, 1, 2, -1]
         x = rng.choice(numbers, (size, 2)).astype(np.float32)
-        results = jax.jit(lambda x, function=function: [function(x, 0, *way) for way in WAYS])(x)
+        results = jax.jit(lambda x, function=function: [function(x, 0, *options) for options in WAYS])(x)
         for (direction, is_exclusive), result in zip(WAYS, map(np.asarray, results), strict=True):
             with np.errstate(over="ignore", under="ignore"):
                 exact = oracles.tallied(combine, first, x, axis=0, direction=direction, is_exclusive=is_exclusive)

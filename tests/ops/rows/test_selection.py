@@ -36,10 +36,10 @@ KEPT = [dtype for dtype in REALS if np.dtype(dtype) != bool]
 
 def check(input: Any, axis: int, k: int) -> None:
     """Both directions against the pseudo-code, compiled at once."""
-    ways = list(AxisDirection)
-    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=axis, k=k, axis_direction=way) for way in ways])
-    for way, (values, indices) in zip(ways, select(input), strict=True):
-        expected, places = oracles.top_k(input, axis=axis, k=k, largest=way is DECREASING)
+    directions = list(AxisDirection)
+    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=axis, k=k, axis_direction=direction) for direction in directions])
+    for direction, (values, indices) in zip(directions, select(input), strict=True):
+        expected, places = oracles.top_k(input, axis=axis, k=k, largest=direction is DECREASING)
         assert_same_bits(indices, places.astype(np.int32))
         assert_same_bits(values, expected)
 
@@ -63,10 +63,10 @@ def test_special_values_are_ordered_and_copied_bit_for_bit(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 def test_every_platform_selects_the_same_numbers(dtype: Any, lowering: str) -> None:
     row = np.array([3, 1, 2, 1, 0, 3, 2] if np.dtype(dtype) != bool else [1, 0, 1, 1, 0, 0, 1]).astype(dtype)
-    for way in AxisDirection:
-        top = lambda x, way=way: dmljax.top_k1(x, axis=1, k=5, axis_direction=way)  # noqa: E731
+    for direction in AxisDirection:
+        top = lambda x, direction=direction: dmljax.top_k1(x, axis=1, k=5, axis_direction=direction)  # noqa: E731
         values, indices = top(np.stack([row, row[::-1]]))
-        keys = row.astype(np.int32) * (-1 if way is DECREASING else 1)
+        keys = row.astype(np.int32) * (-1 if direction is DECREASING else 1)
         expected = np.stack([np.argsort(one, kind="stable")[:5] for one in (keys, keys[::-1])])
         assert_same_bits(indices, expected.astype(np.int32))
         assert_same_bits(values, np.stack([row[expected[0]], row[::-1][expected[1]]]))
@@ -74,12 +74,12 @@ def test_every_platform_selects_the_same_numbers(dtype: Any, lowering: str) -> N
 
 def test_every_platform_has_nan_at_its_end_and_the_gradient(lowering: str) -> None:
     x = np.array([2, NAN, 1, 5], np.float32)
-    for way, places in ((INCREASING, [2, 0, 3, 1]), (DECREASING, [1, 3, 0, 2])):
-        top = lambda x, way=way: dmljax.top_k1(x, axis=0, k=4, axis_direction=way).values  # noqa: E731
-        values, *slopes = jax.jit(lambda x, top=top: (top(x), jax.jacrev(top)(x), jax.jacfwd(top)(x)))(x)
+    for direction, places in ((INCREASING, [2, 0, 3, 1]), (DECREASING, [1, 3, 0, 2])):
+        top = lambda x, direction=direction: dmljax.top_k1(x, axis=0, k=4, axis_direction=direction).values  # noqa: E731
+        values, *derivatives = jax.jit(lambda x, top=top: (top(x), jax.jacrev(top)(x), jax.jacfwd(top)(x)))(x)
         np.testing.assert_array_equal(values, x[places])
-        for slope in slopes:
-            np.testing.assert_array_equal(slope, np.eye(4)[places])
+        for derivative in derivatives:
+            np.testing.assert_array_equal(derivative, np.eye(4)[places])
 
 
 def test_nan_of_either_sign_comes_after_the_smallest_on_every_platform(lowering: str) -> None:
@@ -104,15 +104,16 @@ def test_long_rows_with_many_ties(dtype: Any, size: int, k: int) -> None:
     rows[2], rows[3] = np.arange(size) // (size // 100 + 1), np.arange(size) == size - 1
     rows[0] = rng.integers(0, 3, size).astype(dtype)
     rows[1] = specials(dtype).min() if np.dtype(dtype).kind != "f" else -np.inf
-    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=1, k=k, axis_direction=way) for way in AxisDirection])
-    for way, (values, indices) in zip(AxisDirection, select(rows), strict=True):
+    select = jax.jit(lambda x: [dmljax.top_k1(x, axis=1, k=k, axis_direction=direction) for direction in AxisDirection])
+    for direction, (values, indices) in zip(AxisDirection, select(rows), strict=True):
         with np.errstate(invalid="ignore"):  # signaling NaNs
             exact = rows.astype(np.float64) + 0.0  # no -0
-        exact = exact if way is INCREASING else -exact
+        exact = exact if direction is INCREASING else -exact
         is_nan = np.isnan(exact)
-        exact[is_nan] = np.inf if way is INCREASING else -np.inf
+        exact[is_nan] = np.inf if direction is INCREASING else -np.inf
         order = np.lexsort(
-            (np.broadcast_to(np.arange(size), rows.shape), is_nan if way is INCREASING else ~is_nan, exact), axis=-1
+            (np.broadcast_to(np.arange(size), rows.shape), is_nan if direction is INCREASING else ~is_nan, exact),
+            axis=-1,
         )
         assert_same_bits(indices, order[:, :k].astype(np.int32))
         assert_same_bits(values, np.take_along_axis(rows, order[:, :k], axis=1))

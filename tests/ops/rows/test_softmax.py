@@ -83,8 +83,8 @@ def test_log_softmax_of_n_equal_elements_is_minus_log_n(call: Any) -> None:
 @pytest.mark.parametrize("axes", [(0, 2), (2, 0), (-1, -3), [0, -1]])
 def test_softmax1_flattens_several_axes_in_any_order(axes: Any) -> None:
     input = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
-    powers = np.exp(input.astype(np.float64))
-    exact = powers / powers.sum(axis=(0, 2), keepdims=True)
+    exponentials = np.exp(input.astype(np.float64))
+    exact = exponentials / exponentials.sum(axis=(0, 2), keepdims=True)
     assert units_off(dmljax.activation_softmax1(input, axes=axes), exact).max() <= 4
     assert units_off(dmljax.activation_log_softmax1(input, axes=axes), np.log(exact)).max() <= 4
 

@@ -13,7 +13,7 @@ from dmljax.onnx.nodes.attention.grouped import (
     Projections,
     Rotary,
     SharedHeads,
-    attended_in_caches,
+    attend_in_caches,
 )
 from dmljax.onnx.nodes.attention.multi_head import require_absent, window
 from dmljax.onnx.values.types import Array, Results
@@ -53,14 +53,14 @@ def _sparse_attention(
         raise InvalidDesc(Problem("num_heads", rule, heads.num_heads))
     query, key, value = heads.split(rows)
     chunk = Chunk.of(ends, query.shape[2])
-    query, key = rotary.turned((query, key), Angles(cosines, sines), chunk.own)
+    query, key = rotary.rotate((query, key), Angles(cosines, sines), chunk.positions)
     mask = _block_mask(starts.astype(jnp.int32), columns.astype(jnp.int32))
-    blocks = jnp.take(mask, chunk.own // sparse_block_size, axis=1, mode="clip")
-    seen = jnp.repeat(jnp.moveaxis(blocks, 0, 1), sparse_block_size, axis=-1)  # (batch, layouts, queries, keys)
-    seen = jnp.pad(seen, [(0, 0)] * 3 + [(0, max(room - seen.shape[-1], 0))])[..., :room]
-    seen = jnp.tile(seen, (1, heads.num_heads // layouts, 1, 1))
+    blocks = jnp.take(mask, chunk.positions // sparse_block_size, axis=1, mode="clip")
+    visible = jnp.repeat(jnp.moveaxis(blocks, 0, 1), sparse_block_size, axis=-1)  # (batch, layouts, queries, keys)
+    visible = jnp.pad(visible, [(0, 0)] * 3 + [(0, max(room - visible.shape[-1], 0))])[..., :room]
+    visible = jnp.tile(visible, (1, heads.num_heads // layouts, 1, 1))
     news, pasts = [chunk.without_padding(x) for x in (key, value)], (past_key, past_value)
-    return tuple(attended_in_caches(query, news, pasts, chunk.pasts, room, seen, scale=scale))
+    return tuple(attend_in_caches(query, news, pasts, chunk.pasts, room, visible, scale=scale))
 
 
 # PagedAttention
@@ -115,24 +115,24 @@ def _paged_attention(
     tokens = query.shape[0]
     rows = Projections(query[None], None if key is None else key[None], None if value is None else value[None])
     queries, keys, values = heads.split(rows)
-    queries, keys = Norms(q_norm_weight, k_norm_weight).normalized(queries, keys, [qk_norm_epsilon] * 2)
+    queries, keys = Norms(q_norm_weight, k_norm_weight).normalize(queries, keys, [qk_norm_epsilon] * 2)
     starts, pasts, table = (x.astype(jnp.int32) for x in (starts, pasts, table))
     index = jnp.arange(tokens, dtype=jnp.int32)
     sequences = jnp.sum(starts[1:, None] <= index[None], 0, dtype=jnp.int32)
     sequences = jnp.minimum(sequences, table.shape[0] - 1)
     steps = index - starts[sequences]
     places = pasts[sequences] + steps
-    queries, keys = rotary.turned((queries, keys), Angles(cosines, sines), places[None])
+    queries, keys = rotary.rotate((queries, keys), Angles(cosines, sines), places[None])
     size = key_cache.shape[1]
     slots = _slots(table, sequences, places, size) if slots is None else slots.astype(jnp.int32)
     slots = jnp.where(index < starts[-1], slots, -1)
 
-    def written(cache: Array, new: Array) -> Array:
+    def write(cache: Array, new: Array) -> Array:
         flat = cache.reshape(-1, *cache.shape[2:])
         taken = jnp.where(slots < 0, flat.shape[0], slots)
         return flat.at[taken].set(new[0].swapaxes(0, 1).astype(cache.dtype), mode="drop").reshape(cache.shape)
 
-    caches = written(key_cache, keys), written(value_cache, values)
+    caches = write(key_cache, keys), write(value_cache, values)
     ends = (pasts + starts[1:] - starts[:-1])[:, None, None, None]
     room = table.shape[1] * size
     position = jnp.arange(room, dtype=jnp.int32)[None, None, None]
@@ -140,15 +140,15 @@ def _paged_attention(
 
     def of_sequences(cache: Array) -> Array:
         """The keys or values of each sequence, in heads; zeros where there are none, as unused rows may hold NaN."""
-        found = cache[jnp.maximum(table, 0)].reshape(table.shape[0], room, *cache.shape[2:]).swapaxes(1, 2)
-        return jnp.where(is_there[:, 0, 0, :, None][:, None], found, jnp.zeros((), found.dtype))
+        rows = cache[jnp.maximum(table, 0)].reshape(table.shape[0], room, *cache.shape[2:]).swapaxes(1, 2)
+        return jnp.where(is_there[:, 0, 0, :, None][:, None], rows, jnp.zeros((), rows.dtype))
 
     # Each sequence has room for all tokens, because their numbers are not known while tracing.
     padded = jnp.minimum(starts[:-1, None] + index[None], tokens - 1)
-    own = (pasts[:, None] + index[None])[:, None, :, None]
-    near = window(own, room, is_causal=bool(is_causal), left=scores.left)
-    seen = is_there if near is None else is_there & near
+    positions = (pasts[:, None] + index[None])[:, None, :, None]
+    near = window(positions, room, is_causal=bool(is_causal), left=scores.left)
+    visible = is_there if near is None else is_there & near
     queries = jnp.moveaxis(queries[0][:, padded], 1, 0)
     keys, values = map(of_sequences, caches)
-    output = scores.attended(queries, keys, values, seen, None, sink)
+    output = scores.attend(queries, keys, values, visible, None, sink)
     return output[sequences, steps], *caches

@@ -39,7 +39,7 @@ class CacheFormat(NamedTuple):
     dtype: Any = None
     bits: int = 8
 
-    def stored(self, numbers: Array) -> Array:
+    def quantize(self, numbers: Array) -> Array:
         """Quantizes numbers for the cache."""
         if self.scale is None:
             return numbers
@@ -52,7 +52,7 @@ class CacheFormat(NamedTuple):
         rounded = jnp.round(scaled) if is_integer else scaled
         return jnp.clip(rounded, float(limits.min), float(limits.max)).astype(self.dtype)
 
-    def numbers(self, cache: Cache, dtype: DType) -> Cache:
+    def dequantize(self, cache: Cache, dtype: DType) -> Cache:
         """Dequantizes the numbers of a cache."""
         if cache is None or self.scale is None:
             return cache
@@ -61,9 +61,9 @@ class CacheFormat(NamedTuple):
             cache = halves.reshape(*cache.shape[:-1], 2 * cache.shape[-1])
         return (cache.astype(jnp.float32) * self.scale).astype(dtype)
 
-    def rounded(self, numbers: Array) -> Array:
+    def round_trip(self, numbers: Array) -> Array:
         """The numbers as the cache gives them back."""
-        return self.numbers(self.stored(numbers), numbers.dtype)
+        return self.dequantize(self.quantize(numbers), numbers.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +77,10 @@ class CacheAttributes(Attributes):
     def formats(self, caches: Caches, scales: CacheScales) -> list[CacheFormat]:
         """The formats of keys and values."""
         kinds = {"k_quant_type": self.k_quant_type, "v_quant_type": self.v_quant_type}
-        return [self._format(*kind, *rest) for kind, *rest in zip(kinds.items(), scales, caches, strict=True)]
+        return [self._format(*entry, *rest) for entry, *rest in zip(kinds.items(), scales, caches, strict=True)]
 
-    def _format(self, name: str, kind: str, scale: Array | None, cache: Array | None) -> CacheFormat:
-        if not one_of(name, kind, {"NONE": False, "PER_TENSOR": True, "PER_CHANNEL": True}):
+    def _format(self, name: str, quant_type: str, scale: Array | None, cache: Array | None) -> CacheFormat:
+        if not one_of(name, quant_type, {"NONE": False, "PER_TENSOR": True, "PER_CHANNEL": True}):
             return CacheFormat()
         bits = self.kv_cache_bit_width
         if scale is None or cache is None:

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import Call, contributed
+from dmljax.onnx.handlers.registry import NodeCall, contributed
 from dmljax.onnx.handlers.signatures import Attributes, Heads, Matrix, Rows, Vector, WantedNumber
 from dmljax.onnx.nodes.attention.caches import CacheAttributes, Caches, CacheScales
 from dmljax.onnx.nodes.attention.multi_head import (
-    attended,
-    attended_by_scores,
+    attend,
+    attend_by_scores,
     in_heads,
     in_rows,
     positions_of,
     require_absent,
-    rotated,
+    rotate,
     rows_at,
     window,
 )
@@ -67,7 +67,7 @@ class Norms(NamedTuple):
     query: Vector | None = None
     key: Vector | None = None
 
-    def normalized(self, query: Array, key: Array, epsilons: Iterable[float]) -> list[Array]:
+    def normalize(self, query: Array, key: Array, epsilons: Iterable[float]) -> list[Array]:
         """Divides queries and keys by their root mean squares if there are weights for both."""
         if self.query is None or self.key is None:
             return [query, key]
@@ -93,7 +93,7 @@ class Rotary(Attributes):
     do_rotary: int = 0
     rotary_interleaved: int = 0
 
-    def turned(self, heads: Sequence[Array], angles: Angles, places: Array) -> Sequence[Array]:
+    def rotate(self, heads: Sequence[Array], angles: Angles, places: Array) -> Sequence[Array]:
         """Rotates heads by the angles of their positions."""
         if not self.do_rotary:
             return heads
@@ -101,7 +101,7 @@ class Rotary(Attributes):
         if cosines is None or sines is None:
             raise InvalidDesc(Problem("do_rotary", "needs cos_cache and sin_cache", "one without the other"))
         rows = [rows_at(table, places if positions is None else positions) for table in (cosines, sines)]
-        return [rotated(x, *rows, is_interleaved=self.rotary_interleaved) for x in heads]
+        return [rotate(x, *rows, is_interleaved=self.rotary_interleaved) for x in heads]
 
 
 class Chunk(NamedTuple):
@@ -109,7 +109,7 @@ class Chunk(NamedTuple):
 
     pasts: Array  # (batch,)
     ends: Array  # (batch,), the positions after the last tokens
-    own: Array  # (batch, queries)
+    positions: Array  # (batch, queries)
 
     @classmethod
     def of(cls, ends: Array, queries: int, counts: Array | None = None) -> "Chunk":
@@ -127,7 +127,7 @@ class Chunk(NamedTuple):
 
         NaN among them would reach all queries, also later ones from the cache, because 0 * NaN is NaN.
         """
-        return jnp.where((self.own < self.ends[:, None])[:, None, :, None], heads, jnp.zeros((), heads.dtype))
+        return jnp.where((self.positions < self.ends[:, None])[:, None, :, None], heads, jnp.zeros((), heads.dtype))
 
 
 # Attention
@@ -146,34 +146,34 @@ class NearScores(Attributes):
         """How many keys before its own a query sees; -1 for all."""
         return max(self.local_window_size, 0) - 1
 
-    def attended(
-        self, query: Array, keys: Array, values: Array, seen: Array, bias: Array | None, sink: Array | None
+    def attend(
+        self, query: Array, keys: Array, values: Array, visible: Array, bias: Array | None, sink: Array | None
     ) -> Array:
         """Computes attention to the keys that are seen."""
         scale = self.scale or None
         if not self.softcap and sink is None:
-            return attended(query, keys, values, seen, bias, scale=scale)
-        return attended_by_scores(query, keys, values, seen, bias, scale=scale, softcap=self.softcap, sink=sink)[0]
+            return attend(query, keys, values, visible, bias, scale=scale)
+        return attend_by_scores(query, keys, values, visible, bias, scale=scale, softcap=self.softcap, sink=sink)[0]
 
 
-def attended_in_caches(
+def attend_in_caches(
     query: Array,
     news: Sequence[Array],
     pasts: Sequence[Array | None],
     counts: Array,
     room: int,
-    seen: Array | None = None,
+    visible: Array | None = None,
     bias: Array | None = None,
     *,
     scale: float | None,
 ) -> Sequence[Array]:
     """Computes causal attention after writing new keys and values behind `counts` past ones; returns the caches too."""
     keys, values = map(in_rows, news)
-    results: Any = dml.multihead_attention1(
+    results: Any = dmljax.multihead_attention1(
         in_rows(query),
         keys,
         values,
-        mask=seen,
+        mask=visible,
         relative_position_bias=bias,
         past_key=pasts[0],
         past_value=pasts[1],
@@ -206,7 +206,7 @@ class _ScoreInputs(NamedTuple):
     sink: Array | None = None
 
 
-class _Attention(NamedTuple):
+class _GroupedAttention(NamedTuple):
     """New tokens, the caches before them, and how they attend."""
 
     query: Array
@@ -219,18 +219,18 @@ class _Attention(NamedTuple):
     def in_room(self, room: int, bias: Array | None) -> Sequence[Array]:
         """Computes attention to caches with room for the new tokens, and returns the caches too."""
         query, news, pasts, chunk, scores, sink = self
-        own, seen = chunk.own[:, None, :, None], None
+        positions, visible = chunk.positions[:, None, :, None], None
         if scores.local_window_size >= 0:
-            seen = window(own, room, is_causal=True, left=scores.left)
+            visible = window(positions, room, is_causal=True, left=scores.left)
         if bias is not None and bias.shape[-1] != room:
             bias = jnp.pad(bias, [(0, 0)] * 3 + [(0, room - bias.shape[-1])])
-        output, *presents = attended_in_caches(query, news, pasts, chunk.pasts, room, seen, bias, scale=scores.scale)
+        output, *presents = attend_in_caches(query, news, pasts, chunk.pasts, room, visible, bias, scale=scores.scale)
         if scores.softcap or sink is not None or not scores.causal:
             is_there: Array = positions_of(room) < chunk.ends.reshape(-1, 1, 1, 1)
             if scores.causal:
-                is_there &= positions_of(room) <= own
+                is_there &= positions_of(room) <= positions
             keys, values = presents
-            output = scores.attended(query, keys, values, is_there if seen is None else seen & is_there, bias, sink)
+            output = scores.attend(query, keys, values, is_there if visible is None else visible & is_there, bias, sink)
         return output, *presents
 
     def in_window(self) -> Sequence[Array]:
@@ -242,26 +242,26 @@ class _Attention(NamedTuple):
             rule = f"must have {width} positions, as many as local_window_size"
             raise InvalidDesc(Problem("past_key", rule, capacity))
         keys, values = (jnp.concatenate(pair, 2) for pair in zip(self.pasts, self.news, strict=True))
-        seen, kept = _sliding_window(self.chunk, capacity, width)
-        output = self.scores.attended(self.query, keys, values, seen, None, self.sink)
+        visible, kept = _sliding_window(self.chunk, capacity, width)
+        output = self.scores.attend(self.query, keys, values, visible, None, self.sink)
         return output, *(jnp.take_along_axis(x, kept[:, None, :, None], 2) for x in (keys, values))
 
 
 def _sliding_window(chunk: Chunk, capacity: int, width: int) -> tuple[Array, Array]:
     """Which cached and new keys each query sees, (batch, 1, queries, keys), and which the cache then holds."""
-    pasts, ends, own = chunk
+    pasts, ends, positions = chunk
     step = capacity - width + 1  # positions that leave the cache together
 
-    def dropped(count: Array) -> Array:
+    def drop(count: Array) -> Array:
         return step * (jnp.maximum(count - capacity + step - 1, 0) // step)
 
     slots = jnp.arange(capacity, dtype=jnp.int32)[None]
-    cached = dropped(pasts)[:, None] + slots
-    places = jnp.concatenate([jnp.where(cached < pasts[:, None], cached, -width), own], 1)[:, None, None]
-    queries = own[:, None, :, None]
-    wanted = dropped(ends)[:, None] + slots
+    cached = drop(pasts)[:, None] + slots
+    places = jnp.concatenate([jnp.where(cached < pasts[:, None], cached, -width), positions], 1)[:, None, None]
+    queries = positions[:, None, :, None]
+    wanted = drop(ends)[:, None] + slots
     news = capacity + wanted - pasts[:, None]
-    kept = jnp.where(wanted < pasts[:, None], wanted - dropped(pasts)[:, None], news)
+    kept = jnp.where(wanted < pasts[:, None], wanted - drop(pasts)[:, None], news)
     return (places <= queries) & (places > queries - width), jnp.clip(kept, 0, places.shape[-1] - 1)
 
 
@@ -284,27 +284,27 @@ def _group_query_attention(
     rotary: Rotary,
     scores: _GroupScores,
     sliding_window_cache: int = 0,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     require_absent(qk_output=qk_output)
     formats = cache.formats(past, scales)
     query, key, value = heads.split(rows)
     each = (epsilon or epsilons.qk_norm_epsilon for epsilon in (epsilons.q_norm_epsilon, epsilons.k_norm_epsilon))
-    query, key = norms.normalized(query, key, each)
+    query, key = norms.normalize(query, key, each)
     chunk = Chunk.of(last_places + 1, query.shape[2], query_lengths)
-    query, key = rotary.turned((query, key), angles, chunk.own)
-    news = [form.rounded(chunk.without_padding(x)) for form, x in zip(formats, (key, value), strict=True)]
-    pasts = [form.numbers(x, query.dtype) for form, x in zip(formats, past, strict=True)]
+    query, key = rotary.rotate((query, key), angles, chunk.positions)
+    news = [form.round_trip(chunk.without_padding(x)) for form, x in zip(formats, (key, value), strict=True)]
+    pasts = [form.dequantize(x, query.dtype) for form, x in zip(formats, past, strict=True)]
     sink = jnp.zeros(heads.num_heads, query.dtype) if more.sink is None and scores.smooth_softmax > 0 else more.sink
     capacity = 0 if past.keys is None else past.keys.shape[2]
     if is_known(longest) or past.keys is None:
         (most,) = as_sizes(call.known(call.node.inputs[6], longest, 1))
     else:  # nodes that graphs of commands capture count at run time; their caches have room for all positions
         most = max(capacity, query.shape[2])
-    attention = _Attention(query, news, pasts, chunk, scores, sink)
+    attention = _GroupedAttention(query, news, pasts, chunk, scores, sink)
     if sliding_window_cache and 0 < capacity < most and past.values is not None:
         require_absent(attention_bias=more.bias)
         output, *presents = attention.in_window()
     else:
         output, *presents = attention.in_room(most if past.keys is None else max(capacity, most), more.bias)
-    return output, *(form.stored(x) for form, x in zip(formats, presents, strict=True))
+    return output, *(form.quantize(x) for form, x in zip(formats, presents, strict=True))

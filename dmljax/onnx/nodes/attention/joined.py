@@ -15,11 +15,11 @@ import numpy as np
 from dmljax.foundation.dimensions import is_symbolic
 from dmljax.foundation.precision import resolve_precision
 from dmljax.lowerings.attention.dot_product import Mask, attention
-from dmljax.onnx.graph.cutting import alive
+from dmljax.onnx.graph.cutting import live_nodes
 from dmljax.onnx.graph.file import Node, OnnxGraph, TensorType, dtype_of
-from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Passed
-from dmljax.onnx.rewrites.joining import JOINED, Written
+from dmljax.onnx.rewrites.joining import JOINED, WrittenAttention
 from dmljax.onnx.running.interpreter import as_array, is_known
 from dmljax.onnx.values.padded import Padded
 from dmljax.onnx.values.symbols import Symbols, has_counts
@@ -33,38 +33,38 @@ _MAX_KNOWN = 2**28  # elements of a mask that is computed while tracing
 _ABSORBING = -1e30  # numbers up to this bound stay the same if a score or a bias is added
 
 
-class _Other(Exception):
+class _NotAttention(Exception):
     """The nodes do not compute attention."""
 
 
 @handles("Attention", domain=JOINED)
-def _joined_attention(*inputs: Passed, body: OnnxGraph, written: Written, call: Call) -> Results:
+def _joined_attention(*inputs: Passed, body: OnnxGraph, written: WrittenAttention, call: NodeCall) -> Results:
     try:
         _require(not all(isinstance(value, np.ndarray) for value in inputs))  # known values stay known
-        return _attention(_Nodes(body, written, dict(zip(call.node.inputs, inputs, strict=True)), call))
-    except _Other:
+        return _attention(_AttentionNodes(body, written, dict(zip(call.node.inputs, inputs, strict=True)), call))
+    except _NotAttention:
         return tuple(call.run(body, ()))
 
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise _Other
+        raise _NotAttention
 
 
-class _Nodes:
+class _AttentionNodes:
     """The nodes of an attention and their values; a node runs only if its result is needed."""
 
-    def __init__(self, body: OnnxGraph, written: Written, values: dict[str, Value], call: Call) -> None:
+    def __init__(self, body: OnnxGraph, written: WrittenAttention, values: dict[str, Value], call: NodeCall) -> None:
         self.written = written
         self.body, self._values, self._call = body, values, call
 
     def tensor(self, name: str) -> Tensor:
         if name not in self._values:
-            part = OnnxGraph(alive(self.body.nodes, [name]), (), (TensorType(name, None, None),))
+            part = OnnxGraph(live_nodes(self.body.nodes, [name]), (), (TensorType(name, None, None),))
             (self._values[name],) = self._call.run(part, ())
         value = self._values[name]
         if value is None or isinstance(value, list | Padded) or has_counts(value):
-            raise _Other
+            raise _NotAttention
         return value
 
     def array(self, name: str) -> Array:
@@ -84,7 +84,7 @@ class _Nodes:
     def known_number(self, name: str) -> float:
         number = self.number(name)
         if not isinstance(number, float):
-            raise _Other
+            raise _NotAttention
         return number
 
     def triangle(self, name: str, sizes: tuple[int, int]) -> "_Triangle | None":
@@ -92,7 +92,7 @@ class _Nodes:
         graph = self.written.masks.get(name)
         if graph is None or any(map(is_symbolic, sizes)) or math.prod(sizes) > _MAX_KNOWN:
             return None
-        triangle: _Triangle | None = self._call.evaluated(graph, _triangle)
+        triangle: _Triangle | None = self._call.evaluate(graph, _triangle)
         return triangle if triangle is not None and triangle.sizes == sizes else None
 
 
@@ -112,20 +112,20 @@ class _Factor:
     shared: int = 1
 
     @property
-    def ordered(self) -> Array:
+    def in_order(self) -> Array:
         return jnp.transpose(self.array, self.order)
 
-    def transposed(self, order: Sequence[int]) -> "_Factor":
+    def transpose(self, order: Sequence[int]) -> "_Factor":
         return replace(self, order=tuple(self.order[i] for i in order))
 
     @property
-    def swapped(self) -> "_Factor":
+    def matrix_transpose(self) -> "_Factor":
         """The factor with its matrices transposed."""
         *batch, row, column = range(len(self.order))
-        return self.transposed((*batch, column, row))
+        return self.transpose((*batch, column, row))
 
 
-def _factor(nodes: _Nodes, name: str, *, may_share: bool) -> _Factor:
+def _factor(nodes: _AttentionNodes, name: str, *, may_share: bool) -> _Factor:
     """Undoes the nodes that scale, transpose or repeat queries, keys or values."""
     node = nodes.body.makers.get(name)
     undo = None if node is None else _UNDO.get(node.operator)
@@ -136,7 +136,7 @@ def _factor(nodes: _Nodes, name: str, *, may_share: bool) -> _Factor:
     return _Factor(array, tuple(range(array.ndim)))
 
 
-def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
+def _undo_scaling(nodes: _AttentionNodes, node: Node, *, may_share: bool) -> _Factor | None:
     for data, number in (node.inputs, node.inputs[::-1]) if node.operator == "Mul" else (node.inputs,):
         scale = _scale(nodes, node, number)
         if scale is not None:
@@ -145,7 +145,7 @@ def _unscaled(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
     return None
 
 
-def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
+def _scale(nodes: _AttentionNodes, node: Node, name: str) -> float | Array | None:
     """Returns the number by which a node multiplies, inverted for a division; None for arrays."""
     number = nodes.number(name)
     if number is None:
@@ -157,12 +157,12 @@ def _scale(nodes: _Nodes, node: Node, name: str) -> float | Array | None:
     return number
 
 
-def _untransposed(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor:
+def _undo_transpose(nodes: _AttentionNodes, node: Node, *, may_share: bool) -> _Factor:
     inner = _factor(nodes, node.inputs[0], may_share=may_share)
-    return inner.transposed(node.attributes.get("perm", range(len(inner.order))[::-1]))
+    return inner.transpose(node.attributes.get("perm", range(len(inner.order))[::-1]))
 
 
-def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None:
+def _undo_reshape(nodes: _AttentionNodes, node: Node, *, may_share: bool) -> _Factor | None:
     """Undoes a reshape that transposes all matrices as a single batch, or that repeats heads."""
     before = nodes.body.makers.get(node.inputs[0])
     result = nodes.array(node.outputs[0]).shape
@@ -188,10 +188,10 @@ def _unreshaped(nodes: _Nodes, node: Node, *, may_share: bool) -> _Factor | None
     as_one = nodes.array(first.outputs[0]).shape
     if as_one[1:] != (rows, columns) or result != (*batch, columns, rows):
         return None
-    return _factor(nodes, first.inputs[0], may_share=may_share).swapped
+    return _factor(nodes, first.inputs[0], may_share=may_share).matrix_transpose
 
 
-_UNDO = {"Div": _unscaled, "Mul": _unscaled, "Reshape": _unreshaped, "Transpose": _untransposed}
+_UNDO = {"Div": _undo_scaling, "Mul": _undo_scaling, "Reshape": _undo_reshape, "Transpose": _undo_transpose}
 
 
 # Masks
@@ -213,11 +213,13 @@ def _triangle(mask: Elements) -> _Triangle | None:
     rows = mask.reshape(mask.shape[-2:])
     added = 0.0 if rows.dtype == bool else float(rows.min())
     is_seen = bool(rows[0, 0]) if rows.dtype == bool else True
-    seen = rows == is_seen if rows.dtype == bool else rows == 0
-    first = int(np.count_nonzero(seen[0]))
+    visible = rows == is_seen if rows.dtype == bool else rows == 0
+    first = int(np.count_nonzero(visible[0]))
     queries, keys = rows.shape
     expected = np.arange(keys) < np.arange(first, first + queries)[:, None]
-    is_one = first > 0 and np.array_equal(seen, expected) and (rows.dtype == bool or np.all(seen | (rows == added)))
+    is_one = (
+        first > 0 and np.array_equal(visible, expected) and (rows.dtype == bool or np.all(visible | (rows == added)))
+    )
     return _Triangle(mask.ndim, (queries, keys), first, is_seen, added) if is_one else None
 
 
@@ -233,7 +235,7 @@ class _Scores:
     is_added: bool = True  # to them, or takes their place
 
 
-def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _Scores:
+def _scores(nodes: _AttentionNodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _Scores:
     """Reads the nodes from the product of queries and keys, of this rank and these last sizes, to the softmax."""
     scores, fills, biases = _Scores(), list[tuple[float, int]](), list[str]()
     for before, node in pairwise(reversed(nodes.written.scores)):
@@ -247,7 +249,7 @@ def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _
                 _require(not fills and not biases)
                 scale = _scale(nodes, node, node.inputs[1 - place])
                 if scale is None:
-                    raise _Other
+                    raise _NotAttention
                 scores.scales.append(scale)
             case "Add":
                 biases.append(node.inputs[1 - place])
@@ -267,7 +269,9 @@ def _scores(nodes: _Nodes, rank: int, sizes: tuple[int, int], dtype: DType) -> _
     return scores
 
 
-def _add_mask(scores: _Scores, nodes: _Nodes, name: str, rank: int, sizes: tuple[int, int], *, is_seen: bool) -> None:
+def _add_mask(
+    scores: _Scores, nodes: _AttentionNodes, name: str, rank: int, sizes: tuple[int, int], *, is_seen: bool
+) -> None:
     triangle = nodes.triangle(name, sizes)
     if triangle is not None and triangle.rank <= rank and triangle.is_seen == is_seen:
         scores.first = triangle.first if scores.first is None else min(scores.first, triangle.first)
@@ -277,7 +281,7 @@ def _add_mask(scores: _Scores, nodes: _Nodes, name: str, rank: int, sizes: tuple
 
 
 def _add_bias(
-    scores: _Scores, nodes: _Nodes, name: str, rank: int, sizes: tuple[int, int], *, is_only_mask: bool
+    scores: _Scores, nodes: _AttentionNodes, name: str, rank: int, sizes: tuple[int, int], *, is_only_mask: bool
 ) -> None:
     triangle = nodes.triangle(name, sizes)
     if triangle is not None and triangle.rank <= rank and is_only_mask and scores.first is None:
@@ -311,14 +315,14 @@ class _Layout:
         _require(x.shape[1] % self.shared == 0)
         return x.reshape((x.shape[0], x.shape[1] // self.shared, self.shared, *x.shape[2:]))
 
-    def merged(self, x: Array) -> Array:
+    def merge(self, x: Array) -> Array:
         """Reverses `spread`."""
         if self.rank > 4:
             return x
         return x.reshape((x.shape[0], x.shape[1] * x.shape[2])[: self.rank - 2] + x.shape[3:])
 
 
-def _attention(nodes: _Nodes) -> Array:
+def _attention(nodes: _AttentionNodes) -> Array:
     last, product, softmax = nodes.written.weights[0], nodes.written.scores[-1], nodes.written.softmax
     names = (*product.inputs, last.inputs[1])
     query, key, value = (_factor(nodes, name, may_share=name != names[0]) for name in names)
@@ -327,8 +331,8 @@ def _attention(nodes: _Nodes) -> Array:
     rank = max(len(factor.order) for factor in (query, key, value))
     _require(softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) in (-1, rank - 1))
     layout = _Layout(rank, key.shared)
-    keys, values = (_Layout(rank).spread(array) for array in (key.swapped.ordered, value.ordered))
-    queries = _batched_as(keys, layout.spread(query.ordered), key.shared)
+    keys, values = (_Layout(rank).spread(array) for array in (key.matrix_transpose.in_order, value.in_order))
+    queries = _repeat_for_batches(keys, layout.spread(query.in_order), key.shared)
     _require(queries.shape[-1] == keys.shape[-1] and keys.shape[:-1] == values.shape[:-1])
     _require(queries.dtype == keys.dtype == values.dtype)
     sizes = (*queries.shape[:-1], keys.shape[-2])
@@ -340,26 +344,26 @@ def _attention(nodes: _Nodes) -> Array:
         queries = queries if isinstance(factor, float) else queries * factor.astype(queries.dtype)
     wide = widened(queries.dtype)
 
-    def fitting(x: Array) -> Array:
+    def fit(x: Array) -> Array:
         x = layout.spread(x)
-        _require(all(own in (1, size) for own, size in zip(x.shape, sizes, strict=True)))
+        _require(all(dim in (1, size) for dim, size in zip(x.shape, sizes, strict=True)))
         return x
 
-    biases = [fitting(bias).astype(wide) for bias in scores.biases]
+    biases = [fit(bias).astype(wide) for bias in scores.biases]
     bias = reduce(operator.add, biases) if biases else None
-    are_seen = [fitting(mask) for mask in scores.are_seen]
+    are_seen = [fit(mask) for mask in scores.are_seen]
     is_seen = reduce(operator.and_, are_seen) if are_seen else None
     mask = Mask(is_seen=is_seen, end=_ends(scores.first, sizes))
     number = jnp.asarray(scores.number, wide)
     mask = mask._replace(added=number) if scores.is_added else mask._replace(fill=number)
     if scores.is_added and math.isfinite(scores.number) and is_seen is not None:
         # A query that sees no key attends to all alike, and has no derivative through the scores that are replaced.
-        queries = jnp.where(_any_seen(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
+        queries = jnp.where(_any_visible(mask, None, sizes), queries, jnp.zeros((), queries.dtype))
     is_open = None
     removing = mask if scores.number == -math.inf else Mask()
     if _is_guarded(nodes) and not (bias is None and removing.is_seen is None):
         # A query that sees no key gives 0. Show it all keys first, so that derivatives are not NaN.
-        is_open = _any_seen(removing, bias, sizes)
+        is_open = _any_visible(removing, bias, sizes)
         bias = None if bias is None else jnp.where(is_open, bias, jnp.zeros((), wide))
         mask = mask if is_seen is None else mask._replace(is_seen=is_seen | ~is_open)
     hides = mask.is_seen is not None or mask.end is not None
@@ -368,15 +372,15 @@ def _attention(nodes: _Nodes) -> Array:
     precision = resolve_precision()
     result = attention(queries, [keys], [values], *numbers, precision=precision, keys_in_rows=in_rows)
     result = result if is_open is None else jnp.where(is_open, result, jnp.zeros((), result.dtype))
-    return layout.merged(reduce(operator.mul, value.scales, result)).astype(values.dtype)
+    return layout.merge(reduce(operator.mul, value.scales, result)).astype(values.dtype)
 
 
-def _batched_as(keys: Array, queries: Array, shared: int) -> Array:
+def _repeat_for_batches(keys: Array, queries: Array, shared: int) -> Array:
     """Repeats queries for all batches and heads of the keys; all heads may have the same keys, but not all batches."""
     try:
         batch = jnp.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
     except ValueError:
-        raise _Other from None
+        raise _NotAttention from None
     _require(batch[0] == keys.shape[0])
     _require(shared == 1 or queries.shape[1:3] == (keys.shape[1], shared))
     return jnp.broadcast_to(queries, (*batch, *queries.shape[-2:]))
@@ -391,7 +395,7 @@ def _ends(first: int | None, sizes: Sequence[int]) -> Array | None:
         return jnp.arange(first, first + queries, dtype=jnp.int32).reshape((*(1 for _ in batch), queries, 1))
 
 
-def _is_guarded(nodes: _Nodes) -> bool:
+def _is_guarded(nodes: _AttentionNodes) -> bool:
     """Whether NaN among the weights becomes 0."""
     guards = [node for node in nodes.written.weights if node.operator == "Where"]
     _require(all(nodes.known_number(node.inputs[1]) == 0 for node in guards))
@@ -400,7 +404,7 @@ def _is_guarded(nodes: _Nodes) -> bool:
     return bool(guards)
 
 
-def _any_seen(mask: Mask, bias: Array | None, sizes: Sequence[int]) -> Array:
+def _any_visible(mask: Mask, bias: Array | None, sizes: Sequence[int]) -> Array:
     """Whether each query sees any key, along the dimensions of the scores."""
     parts = [] if bias is None else [bias > -jnp.inf]
     parts += [] if mask.is_seen is None else [mask.is_seen]

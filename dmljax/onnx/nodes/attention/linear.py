@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.handlers.registry import Call, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
 from dmljax.onnx.handlers.signatures import Attributes, Matrix, Rows, Vector, Vectors
 from dmljax.onnx.values.types import Array, Results
 from dmljax.types import widened
@@ -49,7 +49,7 @@ class _Tokens(NamedTuple):
         return self.key.shape[1]
 
 
-def _after_token(state: Array, token: _Tokens) -> Array:
+def _update_state(state: Array, token: _Tokens) -> Array:
     """Updates the state with a token, whose arrays have no token axis."""
     if token.decay is not None:
         decay = jnp.exp(token.decay)
@@ -64,18 +64,18 @@ def _output(state: Array, token: _Tokens) -> Array:
     return jnp.einsum("bhgk,bhkv->bhgv", token.query, state)
 
 
-def _one_by_one(state: Array, tokens: _Tokens, *, keeps_states: bool = False) -> tuple[Array, Array, Array | None]:
+def _scan_tokens(state: Array, tokens: _Tokens, *, keeps_states: bool = False) -> tuple[Array, Array, Array | None]:
     """Returns the last state, the outputs, and, if kept, the state after each token, (tokens, batch, ...)."""
 
     def step(state: Array, token: _Tokens) -> tuple[Array, tuple[Array, Array | None]]:
-        state = _after_token(state, token)
+        state = _update_state(state, token)
         return state, (_output(state, token), state if keeps_states else None)
 
     state, (outputs, states) = lax.scan(step, state, tokens.by_step(), unroll=tokens.length == 1)
     return state, outputs.swapaxes(0, 1), states
 
 
-def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
+def _scan_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     """Computes the last state and all outputs by products of whole chunks of tokens; decays are per head.
 
     Within a chunk, the corrections of values solve a triangular system of the products of the keys.
@@ -83,26 +83,30 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     count = tokens.length
     chunks = -(-count // _CHUNK)
 
-    def chunked(x: Array) -> Array:  # (chunks, batch, heads, tokens of a chunk, ...)
+    def split_chunks(x: Array) -> Array:  # (chunks, batch, heads, tokens of a chunk, ...)
         whole = jnp.pad(x, [(0, 0), (0, chunks * _CHUNK - count)] + [(0, 0)] * (x.ndim - 2))
         return jnp.moveaxis(whole.reshape(x.shape[0], chunks, _CHUNK, *x.shape[2:]), (1, 3), (0, 2))
 
-    own = tokens.each(chunked)
-    key, value = own.key, own.value
-    decay = jnp.zeros(key.shape[:-1], key.dtype) if own.decay is None else jnp.cumsum(own.decay, -1)
+    tokens_in_chunks = tokens.each(split_chunks)
+    key, value = tokens_in_chunks.key, tokens_in_chunks.value
+    decay = (
+        jnp.zeros(key.shape[:-1], key.dtype)
+        if tokens_in_chunks.decay is None
+        else jnp.cumsum(tokens_in_chunks.decay, -1)
+    )
     is_before = jnp.tril(jnp.ones((_CHUNK, _CHUNK), bool))
     between = decay[..., :, None] - decay[..., None, :]
     between = jnp.exp(jnp.where(is_before[None, None, None], between, -jnp.inf))  # the share left at a later token
     from_state = jnp.zeros_like(key)
-    if own.rate is not None:
-        value, from_state = (x * own.rate[..., None] for x in (value, key))
+    if tokens_in_chunks.rate is not None:
+        value, from_state = (x * tokens_in_chunks.rate[..., None] for x in (value, key))
         products = jnp.einsum("nbhik,nbhjk->nbhij", from_state, key) * between
         system = jnp.tril(products, -1) + jnp.eye(_CHUNK, dtype=key.dtype)[None, None, None]
         both = jnp.concatenate([value, from_state * jnp.exp(decay)[..., None]], -1)
         solved = lax.linalg.triangular_solve(system, both, left_side=True, lower=True, unit_diagonal=True)
         value, from_state = solved[..., : value.shape[-1]], solved[..., value.shape[-1] :]
-    scores = jnp.einsum("nbhigk,nbhjk->nbhgij", own.query, key) * between[:, :, :, None]
-    queries = own.query * jnp.exp(decay)[..., None, None]
+    scores = jnp.einsum("nbhigk,nbhjk->nbhgij", tokens_in_chunks.query, key) * between[:, :, :, None]
+    queries = tokens_in_chunks.query * jnp.exp(decay)[..., None, None]
     left = jnp.exp(decay[..., -1:] - decay)[..., None] * key
 
     def step(state: Array, chunk: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -117,15 +121,17 @@ def _in_chunks(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     return state, outputs.reshape(outputs.shape[0], -1, *outputs.shape[3:])[:, :count]
 
 
-def _recurred(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
+def _recur(state: Array, tokens: _Tokens) -> tuple[Array, Array]:
     """Computes the last state and the output of each token."""
     is_of_heads = tokens.decay is None or tokens.decay.ndim == 3
     if is_of_heads and isinstance(tokens.length, int) and tokens.length > _FEW_TOKENS:
-        return _in_chunks(state, tokens)
-    return _one_by_one(state, tokens)[:2]
+        return _scan_chunks(state, tokens)
+    return _scan_tokens(state, tokens)[:2]
 
 
-def _ruled(rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float) -> _Tokens:
+def _tokens_by_rule(
+    rule: str, parts: Sequence[Array], decay: Array | None, rate: Array | None, scale: float
+) -> _Tokens:
     """Makes tokens from queries, keys and values, with the decay and rate that the rule has, in at least float32."""
     query, key, value = parts
     has_decay, is_delta = one_of("update_rule", rule, _RULES)
@@ -181,24 +187,24 @@ def _linear_attention(
     parts = [x.reshape(batch, count, -1, width) for x, width in ((query, size), (key, size), (value, values))]
     if decay is not None and decay.shape[2] != kv_num_heads:
         decay = decay.reshape(batch, count, kv_num_heads, size)
-    tokens = _ruled(update_rule, parts, decay, rate, scale)
+    tokens = _tokens_by_rule(update_rule, parts, decay, rate, scale)
     dtype = query.dtype if past is None else past.dtype
     if past is None:
         state = jnp.zeros((batch, kv_num_heads, size, values), tokens.key.dtype)
     else:
         state = (past[-1] if state_window else past).astype(tokens.key.dtype)
     if not state_window:
-        state, output = _recurred(state, tokens)
+        state, output = _recur(state, tokens)
         present = state
     else:
-        own = min(state_window, count)
+        kept_count = min(state_window, count)
         parted: list[Array] = []
-        if count > own:
-            state, output = _recurred(state, tokens.cut(0, count - own))
+        if count > kept_count:
+            state, output = _recur(state, tokens.cut(0, count - kept_count))
             parted.append(output)
-        _, output, states = _one_by_one(state, tokens.cut(count - own, count), keeps_states=True)
+        _, output, states = _scan_tokens(state, tokens.cut(count - kept_count, count), keeps_states=True)
         output = jnp.concatenate([*parted, output], 1)
-        present = jnp.pad(states, [(state_window - own, 0)] + [(0, 0)] * 4)  # type: ignore[arg-type]
+        present = jnp.pad(states, [(state_window - kept_count, 0)] + [(0, 0)] * 4)  # type: ignore[arg-type]
     return output.reshape(batch, count, -1).astype(query.dtype), present.astype(dtype)
 
 
@@ -210,15 +216,15 @@ class _Gates(Attributes):
 
     def decay(self, raw: Array, logarithms: Array | None, bias: Array | None) -> Array:
         """Computes the logarithms of the decays."""
-        kind = one_of("gate_activation", self.gate_activation, _GATES)
-        if kind == "none":
+        activation = one_of("gate_activation", self.gate_activation, _GATES)
+        if activation == "none":
             return raw
         if logarithms is None or bias is None:
             raise InvalidDesc(Problem("gate_activation", "needs a_log and dt_bias", self.gate_activation))
         powers = jnp.exp(logarithms.astype(jnp.float32))
         powers = powers.reshape(1, 1, -1, *[1] * (raw.ndim - 3))
         total = raw + bias.astype(jnp.float32).reshape(1, 1, *raw.shape[2:])
-        if kind == "softplus":
+        if activation == "softplus":
             return -powers * jax.nn.softplus(total)
         return self.gate_lower_bound * jax.nn.sigmoid(powers * total)
 
@@ -231,7 +237,7 @@ _GATES = {"none": "none", "softplus": "softplus", "qwen": "softplus", "sigmoid":
 
 
 @contributed("LinearAttentionGate")
-def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call: Call) -> Results:
+def _gates(a: Rows, bias: Vector, scale: Vector, b: Rows | None = None, *, call: NodeCall) -> Results:
     if b is None and call.wants(1):
         raise InvalidDesc(Problem("b", "must be given for the output beta", "none"))
     decay = scale[None, None] * jax.nn.softplus(a.astype(jnp.float32) + bias[None, None])
@@ -305,22 +311,22 @@ def _causal_convolution(
     past = jnp.zeros((*signal.shape[:2], before), x.dtype) if past is None else past
     whole = jnp.concatenate([past, signal], axis=2)
     parts = [whole[:, :, i * dilation : i * dilation + count] * tap[None, :, None] for i, tap in enumerate(taps)]
-    output = _finished(sum(parts), None if bias is None else bias[None, :, None], activation, x)  # type: ignore[arg-type]
+    output = _finish(sum(parts), None if bias is None else bias[None, :, None], activation, x)  # type: ignore[arg-type]
 
-    def shown(part: Array) -> Array:
+    def show(part: Array) -> Array:
         return part.swapaxes(1, 2).reshape(part.shape[0], part.shape[2], *sizes[2:]) if channels_last else part
 
     def state_after(tokens: int) -> Array:
         state = whole[:, :, tokens : tokens + before] if tokens > 0 else jnp.zeros_like(past)
-        return shown(state)
+        return show(state)
 
     if not state_window:
-        return shown(output), shown(whole[:, :, count:])
+        return show(output), show(whole[:, :, count:])
     states = [state_after(count - state_window + 1 + slot) for slot in range(state_window)]
-    return shown(output), jnp.stack(states)
+    return show(output), jnp.stack(states)
 
 
-def _finished(total: Array, bias: Array | None, activation: str, x: Array) -> Array:
+def _finish(total: Array, bias: Array | None, activation: str, x: Array) -> Array:
     total = total if bias is None else total + bias.astype(total.dtype)
     output: Array = one_of("activation", activation, _ACTIVATIONS)(total)
     return output.astype(x.dtype)
@@ -365,17 +371,17 @@ def _packed_causal_convolution(
 
     def element(owners: Array, begins: Array, places: Array) -> Array:
         """Reads the elements at places of sequences; places before 0 are in the state."""
-        own = x[jnp.clip(begins + places, 0, total - 1)]
+        elements = x[jnp.clip(begins + places, 0, total - 1)]
         if before == 0:
-            return own
-        return jnp.where((places >= 0)[..., None], own, past[owners, :, jnp.clip(before + places, 0, before - 1)])
+            return elements
+        return jnp.where((places >= 0)[..., None], elements, past[owners, :, jnp.clip(before + places, 0, before - 1)])
 
     begins = packing.begins[packing.owners]
     parts = [
         element(packing.owners, begins, packing.places - (len(taps) - 1 - i) * dilation) * tap[None]
         for i, tap in enumerate(taps)
     ]
-    output = _finished(sum(parts), None if bias is None else bias[None], activation, x)  # type: ignore[arg-type]
+    output = _finish(sum(parts), None if bias is None else bias[None], activation, x)  # type: ignore[arg-type]
     rows = lax.iota(jnp.int32, past.shape[0])[:, None]
     last = packing.lengths[:, None] - before + lax.iota(jnp.int32, before)[None]
     state = element(rows, packing.begins[:, None], last).swapaxes(1, 2)
@@ -413,7 +419,7 @@ def _gated_delta_network(
     if key is not None and value is not None:
         heads_of = query, key, value
     elif past is not None:
-        heads_of = _unpacked_heads(query, past)
+        heads_of = _unpack_heads(query, past)
     else:
         raise InvalidDesc(Problem("initial_state", "must be given with packed queries, keys and values", "none"))
     if past is None and ends is None:
@@ -425,21 +431,21 @@ def _gated_delta_network(
 
     parts = [in_sequences(x) for x in heads_of]
     if qk_l2_norm:
-        parts[:2] = map(_unit, parts[:2])
+        parts[:2] = map(_unit_vectors, parts[:2])
     decay, rate = (x if x is None else in_sequences(x).astype(jnp.float32) for x in (decay, rate))
     decay = None if decay is None else gates.decay(decay, logarithms, bias)
     rate = None if rate is None else gates.rate(rate)
-    tokens = _ruled(update_rule, parts, decay, rate, scale)
+    tokens = _tokens_by_rule(update_rule, parts, decay, rate, scale)
     heads, size, values = tokens.key.shape[2], tokens.key.shape[3], tokens.value.shape[3]
     if past is not None:
         state = past.astype(jnp.float32).swapaxes(2, 3)
     else:
         state = jnp.zeros((0 if ends is None else ends.shape[0] - 1, heads, size, values), jnp.float32)
-    state, output = _recurred(state, tokens) if ends is None else _of_sequences(state, tokens, ends)
+    state, output = _recur(state, tokens) if ends is None else _recur_sequences(state, tokens, ends)
     return output.reshape(*leading, -1, values).astype(query.dtype), state.swapaxes(2, 3)
 
 
-def _unpacked_heads(packed: Array, past: Array) -> tuple[Array, Array, Array]:
+def _unpack_heads(packed: Array, past: Array) -> tuple[Array, Array, Array]:
     """Splits packed queries, keys and values; their sizes follow from the state (batch, heads, values, keys)."""
     heads, values, size = past.shape[1:]
     width = packed.shape[-1] - heads * values
@@ -448,22 +454,22 @@ def _unpacked_heads(packed: Array, past: Array) -> tuple[Array, Array, Array]:
         raise InvalidDesc(Problem("query", rule, packed.shape))
     parts = jnp.split(packed, [width // 2, width], -1)
     sizes = (size, size, values)
-    query, key, value = (x.reshape(*x.shape[:-1], -1, own) for x, own in zip(parts, sizes, strict=True))
+    query, key, value = (x.reshape(*x.shape[:-1], -1, size) for x, size in zip(parts, sizes, strict=True))
     return query, key, value
 
 
-def _unit(x: Array) -> Array:
+def _unit_vectors(x: Array) -> Array:
     wide = x.astype(widened(x.dtype))
     return wide * lax.rsqrt(jnp.sum(jnp.square(wide), -1, keepdims=True) + 1e-6)
 
 
-def _of_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array, Array]:
+def _recur_sequences(states: Array, tokens: _Tokens, ends: Array) -> tuple[Array, Array]:
     """Computes the last state of each packed sequence, and the output of each token."""
     owners = _packing(ends, tokens.length).owners
 
     def step(states: Array, row: tuple[Array, _Tokens]) -> tuple[Array, Array]:
         owner, token = row
-        state = _after_token(lax.dynamic_slice_in_dim(states, owner, 1), token)
+        state = _update_state(lax.dynamic_slice_in_dim(states, owner, 1), token)
         return lax.dynamic_update_slice_in_dim(states, state, owner, 0), _output(state, token)
 
     states, outputs = lax.scan(step, states, (owners, tokens.by_step()))

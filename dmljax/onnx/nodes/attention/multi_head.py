@@ -12,10 +12,10 @@ from typing import TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.file import OnnxGraph, dtype_of
-from dmljax.onnx.handlers.registry import Call, contributed, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     Heads,
@@ -27,7 +27,7 @@ from dmljax.onnx.handlers.signatures import (
     Stacked,
     Vector,
 )
-from dmljax.onnx.running.interpreter import as_array, promoted
+from dmljax.onnx.running.interpreter import as_array, promote
 from dmljax.onnx.values.types import Array, Results
 from dmljax.types import widened
 
@@ -48,7 +48,7 @@ def in_rows(x: Array) -> Array:
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
-def after_past(past: Array | None, new: Array) -> Array:
+def append_to_past(past: Array | None, new: Array) -> Array:
     """Appends new keys or values to past keys or values."""
     return new if past is None else jnp.concatenate([past.astype(new.dtype), new], axis=2)
 
@@ -63,27 +63,27 @@ def positions_of(count: int) -> Array:
     return jnp.arange(count, dtype=jnp.int32)[None, None, None]
 
 
-def attended(
+def attend(
     query: Array,
     keys: Array,
     values: Array,
-    seen: Array | None,
+    visible: Array | None,
     bias: Array | None,
     *,
     scale: float | None,
     hidden: float = -math.inf,
 ) -> Array:
     """Computes attention, in rows; `hidden` is added to the scores of masked keys."""
-    seen, bias, any_seen = _of_scores(seen), _of_scores(bias), None
-    if math.isinf(hidden) and not (seen is None and bias is None):
+    visible, bias, any_visible = _of_scores(visible), _of_scores(bias), None
+    if math.isinf(hidden) and not (visible is None and bias is None):
         # Unmask fully masked queries and zero their results, so that derivatives are not NaN either.
         is_open = True if bias is None else bias > -jnp.inf
-        any_seen = jnp.any(is_open if seen is None else is_open & seen, axis=-1, keepdims=True)
-        seen = None if seen is None else seen | ~any_seen
-        bias = None if bias is None else jnp.where(any_seen, bias, jnp.zeros((), bias.dtype))
-    output: Array = dml.multihead_attention1(
+        any_visible = jnp.any(is_open if visible is None else is_open & visible, axis=-1, keepdims=True)
+        visible = None if visible is None else visible | ~any_visible
+        bias = None if bias is None else jnp.where(any_visible, bias, jnp.zeros((), bias.dtype))
+    output: Array = dmljax.multihead_attention1(
         in_rows(query),
-        mask=seen,
+        mask=visible,
         relative_position_bias=bias,
         past_key=keys,
         past_value=values,
@@ -92,10 +92,10 @@ def attended(
         query_head_count=query.shape[1],
         key_value_head_count=keys.shape[1],
     )
-    if any_seen is None:
+    if any_visible is None:
         return output
     parts = in_heads(output, query.shape[1])
-    return in_rows(jnp.where(any_seen, parts, jnp.zeros((), parts.dtype)))
+    return in_rows(jnp.where(any_visible, parts, jnp.zeros((), parts.dtype)))
 
 
 def _sharing(name: str, x: Array, heads: int) -> int:
@@ -122,11 +122,11 @@ def _means(weights: Array, values: Array) -> Array:
     return means.reshape(batch, heads, queries, values.shape[3]).astype(values.dtype)
 
 
-def attended_by_scores(
+def attend_by_scores(
     query: Array,
     keys: Array,
     values: Array,
-    seen: Array | None,
+    visible: Array | None,
     bias: Array | None,
     *,
     scale: float | None,
@@ -139,12 +139,12 @@ def attended_by_scores(
     A `sink` per head takes a share of the weights and contributes no value.
     """
     dtype, wide = query.dtype, widened(query.dtype)
-    seen, bias = _of_scores(seen), _of_scores(bias)
+    visible, bias = _of_scores(visible), _of_scores(bias)
     products = _products(query, keys, scale)
     bounded = softcap * jnp.tanh(products / softcap) if softcap else products
     masked = bounded if bias is None else bounded + bias.astype(wide)
-    if seen is not None:
-        masked = jnp.where(seen, masked, -jnp.inf if math.isinf(hidden) else masked + hidden)
+    if visible is not None:
+        masked = jnp.where(visible, masked, -jnp.inf if math.isinf(hidden) else masked + hidden)
     largest = jnp.max(masked, axis=-1, keepdims=True)
     if sink is not None:
         sink = sink.astype(wide).reshape(1, -1, 1, 1)
@@ -158,7 +158,7 @@ def attended_by_scores(
     return output, [stage.astype(dtype) for stage in (products, bounded, masked, weights)]
 
 
-def _filled(mask: Array, total: int) -> Array:
+def _fill_mask(mask: Array, total: int) -> Array:
     """Pads a mask that is shorter than the number of keys; the remaining keys are hidden."""
     if mask.shape[-1] in (1, total):
         return mask
@@ -166,17 +166,17 @@ def _filled(mask: Array, total: int) -> Array:
     return jnp.pad(mask, pads, constant_values=False if mask.dtype == bool else -jnp.inf)
 
 
-def window(own: Array, total: int, *, is_causal: bool, left: int = -1, right: int = -1) -> Array | None:
-    """The keys that queries at positions `own` attend to, or None for all of them; a width of -1 is unlimited."""
+def window(positions: Array, total: int, *, is_causal: bool, left: int = -1, right: int = -1) -> Array | None:
+    """The keys that queries at these `positions` attend to, or None for all of them; a width of -1 is unlimited."""
     position = positions_of(total)
     right = 0 if is_causal and right < 0 else min(right, 0) if is_causal else right
-    seen = None
+    visible = None
     if right >= 0:
-        seen = position <= own + right
+        visible = position <= positions + right
     if left >= 0:
-        near = position >= own - left
-        seen = near if seen is None else seen & near
-    return seen
+        near = position >= positions - left
+        visible = near if visible is None else visible & near
+    return visible
 
 
 @handles("Attention", since=23)
@@ -198,38 +198,38 @@ def _attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int = 1,  # at least float32 anyway
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     is_in_heads = query.ndim == 4
     counts = (q_num_heads, kv_num_heads, kv_num_heads)
     query, key, value = (
         x if x.ndim == 4 else in_heads(x, count) for x, count in zip((query, key, value), counts, strict=True)
     )
-    keys, values = after_past(past_key, key), after_past(past_value, value)
+    keys, values = append_to_past(past_key, key), append_to_past(past_value, value)
     queries, total = query.shape[2], keys.shape[2]
-    own = jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
+    positions = jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
     if lengths is not None:
         lengths = lengths.astype(jnp.int32).reshape(-1, 1, 1, 1)
-        own = own + (lengths - queries)
+        positions = positions + (lengths - queries)
     elif past_key is not None:
-        own = own + past_key.shape[2]
-    seen = window(own, total, is_causal=bool(is_causal), left=left_window_size, right=right_window_size)
+        positions = positions + past_key.shape[2]
+    visible = window(positions, total, is_causal=bool(is_causal), left=left_window_size, right=right_window_size)
     if lengths is not None:
         is_there = positions_of(total) < lengths
-        seen = is_there if seen is None else seen & is_there
+        visible = is_there if visible is None else visible & is_there
     bias = None
     if mask is not None:
-        mask = _filled(mask, total)
+        mask = _fill_mask(mask, total)
         if mask.dtype == bool:
-            seen = mask if seen is None else seen & _of_scores(mask)
+            visible = mask if visible is None else visible & _of_scores(mask)
         else:
             bias = mask.astype(query.dtype)
     scores = None
     if softcap or call.wants(3):
-        output, stages = attended_by_scores(query, keys, values, seen, bias, scale=scale, softcap=softcap)
+        output, stages = attend_by_scores(query, keys, values, visible, bias, scale=scale, softcap=softcap)
         scores = one_of("qk_matmul_output_mode", str(qk_matmul_output_mode), dict(zip("0123", stages, strict=True)))
     else:
-        output = attended(query, keys, values, seen, bias, scale=scale)
+        output = attend(query, keys, values, visible, bias, scale=scale)
     return in_heads(output, query.shape[1]) if is_in_heads else output, keys, values, scores
 
 
@@ -243,15 +243,15 @@ def _flexible_attention(
     scale: float | None = None,
     score_mod: OnnxGraph | None = None,
     softmax_precision: int = 1,
-    call: Call,
+    call: NodeCall,
 ) -> Array:
-    wide = promoted(dtype_of(softmax_precision), widened(query.dtype))
+    wide = promote(dtype_of(softmax_precision), widened(query.dtype))
     scores = _products(query.astype(wide), key.astype(wide), scale)
-    weights = dml.activation_softmax1(_modified(scores, score_mod, call), axes=-1)
-    return _means(_modified(weights, prob_mod, call), value)
+    weights = dmljax.activation_softmax1(_apply_subgraph(scores, score_mod, call), axes=-1)
+    return _means(_apply_subgraph(weights, prob_mod, call), value)
 
 
-def _modified(x: Array, by: OnnxGraph | None, call: Call) -> Array:
+def _apply_subgraph(x: Array, by: OnnxGraph | None, call: NodeCall) -> Array:
     """Applies a subgraph, if there is one, to an array."""
     return x if by is None else as_array(*call.run(by, [x]))
 
@@ -259,7 +259,7 @@ def _modified(x: Array, by: OnnxGraph | None, call: Call) -> Array:
 # Rotary embeddings
 
 
-def rotated(x: Array, cosines: Array, sines: Array, *, is_interleaved: int) -> Array:
+def rotate(x: Array, cosines: Array, sines: Array, *, is_interleaved: int) -> Array:
     """Rotates pairs of elements in each head: neighbors if interleaved, otherwise one element from each half.
 
     `cosines` and `sines`, (batch or 1, positions, pairs), hold an angle per pair; elements beyond them stay unchanged.
@@ -287,7 +287,7 @@ def _angles(size: int, first: int, count: int) -> tuple[Array, Array]:
 
 def rows_at(cache: Array, positions: Array) -> Array:
     """Looks up a table's rows at the positions of each batch element."""
-    return dml.gather(cache, positions.astype(jnp.int32), axis=0)
+    return dmljax.gather(cache, positions.astype(jnp.int32), axis=0)
 
 
 @handles("RotaryEmbedding", since=23)
@@ -304,14 +304,14 @@ def _rotary_embedding(
     if positions is not None:
         cosines, sines = rows_at(cosines, positions), rows_at(sines, positions)
     pairs = rotary_embedding_dim // 2 or cosines.shape[-1]
-    return _rotated_alike(x, cosines[..., :pairs], sines[..., :pairs], num_heads, is_interleaved=interleaved)
+    return _rotate_heads(x, cosines[..., :pairs], sines[..., :pairs], num_heads, is_interleaved=interleaved)
 
 
-def _rotated_alike(x: Array, cosines: Array, sines: Array, num_heads: int, *, is_interleaved: int) -> Array:
+def _rotate_heads(x: Array, cosines: Array, sines: Array, num_heads: int, *, is_interleaved: int) -> Array:
     """Rotates heads, or rows of `num_heads` heads."""
     if x.ndim == 4:
-        return rotated(x, cosines, sines, is_interleaved=is_interleaved)
-    return in_rows(rotated(in_heads(x, num_heads), cosines, sines, is_interleaved=is_interleaved))
+        return rotate(x, cosines, sines, is_interleaved=is_interleaved)
+    return in_rows(rotate(in_heads(x, num_heads), cosines, sines, is_interleaved=is_interleaved))
 
 
 # ONNX Runtime's own attentions
@@ -331,7 +331,7 @@ class _SelfAttributes(_ScoreAttributes):
     past_present_share_buffer: int = 0
 
 
-def _seen_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
+def _visible_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
     """The visible keys for each of ONNX Runtime's forms of mask: lengths, ends and starts, or a 1 per visible key."""
     if mask.ndim == 1:
         position, mask = positions_of(total), mask.astype(jnp.int32)
@@ -346,24 +346,24 @@ def _seen_by_mask(mask: Array, batch: int, queries: int, total: int) -> Array:
     return mask[:, :, total - queries : total, :total] > 0
 
 
-def _attended_with_mask(
+def _attend_with_mask(
     query: Array, keys: Array, values: Array, mask: Array | None, bias: Array | None, scores: _ScoreAttributes
 ) -> Array:
     """Computes attention that adds a number to the scores of masked keys; causality hides keys completely."""
     queries, total = query.shape[2], keys.shape[2]
-    seen = None if mask is None else _seen_by_mask(mask, query.shape[0], queries, total)
+    visible = None if mask is None else _visible_by_mask(mask, query.shape[0], queries, total)
     scale, hidden = scores.scale, scores.mask_filter_value
     if not scores.unidirectional:
-        return attended(query, keys, values, seen, bias, scale=scale, hidden=hidden)
-    if seen is not None:
-        added = jnp.where(seen, 0.0, hidden).astype(query.dtype)
+        return attend(query, keys, values, visible, bias, scale=scale, hidden=hidden)
+    if visible is not None:
+        added = jnp.where(visible, 0.0, hidden).astype(query.dtype)
         bias = added if bias is None else _of_scores(bias) + added
-    own = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
-    return attended(query, keys, values, window(own, total, is_causal=True), bias, scale=scale)
+    positions = total - queries + jnp.arange(queries, dtype=jnp.int32)[None, None, :, None]
+    return attend(query, keys, values, window(positions, total, is_causal=True), bias, scale=scale)
 
 
 def require_absent(**unsupported: Array | int | str | None) -> None:
-    """Refuses inputs and attributes that have an effect."""
+    """Raises if an input or an attribute has an effect."""
     for name, value in unsupported.items():
         if value is not None and not (isinstance(value, int | float | str) and value in (0, "NONE")):
             raise Unsupported(Problem(name, "not supported", value if isinstance(value, int | str) else "an array"))
@@ -386,10 +386,10 @@ def _self_attention(
     query, key, value = (in_heads(x, scores.num_heads) for x in split_features(projected, sizes))
     if scores.do_rotary:
         angles = _angles(turned or query.shape[3], 0 if past is None else past.shape[3], query.shape[2])
-        query, key = (rotated(x, *angles, is_interleaved=False) for x in (query, key))
-    keys, values = (after_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
+        query, key = (rotate(x, *angles, is_interleaved=False) for x in (query, key))
+    keys, values = (append_to_past(None if past is None else past[i], x) for i, x in enumerate((key, value)))
     present = jnp.stack([keys, values]) if keys.shape == values.shape else None
-    return _attended_with_mask(query, keys, values, mask, bias, scores), present
+    return _attend_with_mask(query, keys, values, mask, bias, scores), present
 
 
 def split_features(projected: Array, sizes: Sequence[int] = ()) -> list[Array]:
@@ -414,7 +414,7 @@ def _projected_attention(
     rotary_embedding_dim: int = 0,
     scores: _SelfAttributes,
 ) -> Results:
-    projected = dml.gemm(x, weight, bias)
+    projected = dmljax.gemm(x, weight, bias)
     return _self_attention(projected, mask, past, attention_bias, scores, qkv_hidden_sizes, rotary_embedding_dim)
 
 
@@ -432,7 +432,7 @@ def _quantized_attention(
     *,
     scores: _SelfAttributes,
 ) -> Results:
-    projected = dml.matrix_multiply_integer_to_float(
+    projected = dmljax.matrix_multiply_integer_to_float(
         x, weight, x_scale, weight_scale, x_zero_point, weight_zero_point, bias
     )
     return _self_attention(projected, mask, past, None, scores)
@@ -452,7 +452,7 @@ def _multihead_attention(
     cache_indirection: Array | None = None,
     *,
     scores: _ScoreAttributes,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     require_absent(past_sequence_length=past_length, cache_indirection=cache_indirection)
     if call.wants(3):
@@ -469,10 +469,10 @@ def _multihead_attention(
     if bias is not None:
         of_parts = split_features(bias, [num_heads * x.shape[3] for x in parts])
         is_cached = key is not None and key.ndim == 4  # keys with their bias added
-        for i, own in enumerate(of_parts[:1] if is_cached else of_parts):
-            parts[i] = parts[i] + own.reshape(1, num_heads, 1, -1)
-    keys, values = after_past(past_key, parts[1]), after_past(past_value, parts[2])
-    return _attended_with_mask(parts[0], keys, values, mask, attention_bias, scores), keys, values
+        for i, part_bias in enumerate(of_parts[:1] if is_cached else of_parts):
+            parts[i] = parts[i] + part_bias.reshape(1, num_heads, 1, -1)
+    keys, values = append_to_past(past_key, parts[1]), append_to_past(past_value, parts[2])
+    return _attend_with_mask(parts[0], keys, values, mask, attention_bias, scores), keys, values
 
 
 @contributed("RotaryEmbedding")
@@ -492,7 +492,7 @@ def _rotary_embedding_atpositions_of(
     if positions.ndim == 1:  # the first position of each batch element
         positions = positions[:, None] + jnp.arange(x.shape[-2], dtype=positions.dtype)[None]
     angles = rows_at(cosines, positions), rows_at(sines, positions)
-    return _rotated_alike(x, *angles, num_heads or _heads_of(x, cosines), is_interleaved=interleaved)
+    return _rotate_heads(x, *angles, num_heads or _heads_of(x, cosines), is_interleaved=interleaved)
 
 
 def _heads_of(rows: Array, cache: Array) -> int:
@@ -526,10 +526,10 @@ def _rotary_embedding_of_streams(
         streams = np.where(place < 3 * np.take(mrope_section, place % 3), place % 3, 0)
     is_of_stream = [jnp.asarray(streams == stream)[None, None] for stream in range(3)]
 
-    def chosen(cache: Array) -> Array:
+    def choose(cache: Array) -> Array:
         rows = [rows_at(cache, positions[stream])[..., :pairs] for stream in range(3)]
         return jnp.where(is_of_stream[0], rows[0], jnp.where(is_of_stream[1], rows[1], rows[2]))
 
     count = num_heads or _heads_of(x, cosines)
-    cosines, sines = (chosen(cache) * jnp.asarray(scale, cache.dtype) for cache in (cosines, sines))
-    return _rotated_alike(x, cosines, sines, count, is_interleaved=interleaved)
+    cosines, sines = (choose(cache) * jnp.asarray(scale, cache.dtype) for cache in (cosines, sines))
+    return _rotate_heads(x, cosines, sines, count, is_interleaved=interleaved)

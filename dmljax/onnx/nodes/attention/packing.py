@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-import dmljax as dml
-from dmljax.onnx.handlers.registry import Call, contributed
+import dmljax
+from dmljax.onnx.handlers.registry import NodeCall, contributed
 from dmljax.onnx.handlers.signatures import KeptVector, Matrix, Rows, Vector
-from dmljax.onnx.nodes.attention.multi_head import attended, in_heads, split_features
+from dmljax.onnx.nodes.attention.multi_head import attend, in_heads, split_features
 from dmljax.onnx.running.interpreter import as_array
 from dmljax.onnx.values.counts import Count
 from dmljax.onnx.values.padded import padded
@@ -19,7 +19,7 @@ from dmljax.onnx.values.types import Array, Results
 
 
 @contributed("RemovePadding")
-def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
+def _remove_padding(x: Rows, counts: KeptVector, *, call: NodeCall) -> Results:
     batch, length = x.shape[:2]
     size = call.maximum(batch * length)
     if size is None:
@@ -37,12 +37,12 @@ def _packed(x: Rows, counts: KeptVector, *, call: Call) -> Results:
 
 
 @contributed("RestorePadding")
-def _restored(x: Matrix, places: Matrix) -> Array:
+def _restore_padding(x: Matrix, places: Matrix) -> Array:
     zeros = jnp.zeros((places.size, x.shape[1]), x.dtype)
-    return dml.scatter_nd(zeros, places.reshape(-1, 1)[: x.shape[0]], x).reshape(*places.shape, x.shape[1])
+    return dmljax.scatter_nd(zeros, places.reshape(-1, 1)[: x.shape[0]], x).reshape(*places.shape, x.shape[1])
 
 
-def _attended(
+def _attend_packed(
     parts: Sequence[Array],
     places: Array,
     ends: Array,
@@ -52,10 +52,10 @@ def _attended(
     hidden: float,
 ) -> Array:
     """Computes attention within each packed sequence, for arrays of (tokens, heads * size)."""
-    query, keys, values = (in_heads(_restored(x, places), num_heads) for x in parts)
+    query, keys, values = (in_heads(_restore_padding(x, places), num_heads) for x in parts)
     lengths = (ends[1:] - ends[:-1]).reshape(-1, 1, 1, 1)
-    seen = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths
-    padded = attended(query, keys, values, seen, bias, scale=scale, hidden=hidden)
+    visible = jnp.arange(places.shape[1], dtype=lengths.dtype)[None, None, None] < lengths
+    padded = attend(query, keys, values, visible, bias, scale=scale, hidden=hidden)
     return padded.reshape(places.size, -1)[places.reshape(-1)[: parts[0].shape[0]]]
 
 
@@ -78,9 +78,9 @@ def _packed_multihead_attention(
     else:
         parts = [query, key, value]
     if bias is not None:
-        own = split_features(bias[None], [x.shape[1] for x in parts])
-        parts = [x + term for x, term in zip(parts, own, strict=True)]
-    return _attended(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
+        bias_parts = split_features(bias[None], [x.shape[1] for x in parts])
+        parts = [x + term for x, term in zip(parts, bias_parts, strict=True)]
+    return _attend_packed(parts, places, ends, attention_bias, num_heads, scale, mask_filter_value)
 
 
 @contributed("PackedAttention")
@@ -96,5 +96,5 @@ def _packed_attention(
     qkv_hidden_sizes: Sequence[int] = (),
     scale: float | None = None,
 ) -> Array:
-    parts = split_features(dml.gemm(x, weight, bias), qkv_hidden_sizes)
-    return _attended(parts, places, ends, attention_bias, num_heads, scale, -10000.0)
+    parts = split_features(dmljax.gemm(x, weight, bias), qkv_hidden_sizes)
+    return _attend_packed(parts, places, ends, attention_bias, num_heads, scale, -10000.0)

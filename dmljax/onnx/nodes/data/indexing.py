@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.foundation.dimensions import is_symbolic, replaced
-from dmljax.onnx.handlers.registry import Call, handles, one_of, takes_attributes
+from dmljax.foundation.dimensions import is_symbolic, replace_at
+from dmljax.onnx.handlers.registry import NodeCall, handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import Kept, KeptVector, Known, KnownNumber, Matrices, Vector, Vectors
-from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import as_array, is_known
 from dmljax.onnx.values.counts import Count
 from dmljax.onnx.values.padded import Padded
@@ -22,8 +22,8 @@ from dmljax.onnx.values.types import Array, DType, Results
 from dmljax.types import REALS
 
 
-def wrapped(name: str, indices: Array, size: int) -> Array:
-    """Wraps negative indices once; refuses known indices that are out of range."""
+def wrap_indices(name: str, indices: Array, size: int) -> Array:
+    """Wraps negative indices once; raises if known indices are out of range."""
     if is_known(indices) and isinstance(size, int):
         _require_inside(name, np.asarray(indices), size)
     return jnp.where(indices < 0, indices + size, indices)
@@ -35,47 +35,47 @@ def _require_inside(name: str, indices: Known, size: int) -> None:
         raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
 
 
-def _taken(x: Known, indices: Known, *, axis: int = 0) -> Known:
-    _require_inside("indices", indices, x.shape[normal(axis, x.ndim)])
+def _take(x: Known, indices: Known, *, axis: int = 0) -> Known:
+    _require_inside("indices", indices, x.shape[normalize_axis(axis, x.ndim)])
     return np.take(x, indices.astype(np.int64), axis=axis)
 
 
-def _taken_along(x: Known, indices: Known, *, axis: int = 0) -> Known:
-    axis = normal(axis, x.ndim)
+def _take_along(x: Known, indices: Known, *, axis: int = 0) -> Known:
+    axis = normalize_axis(axis, x.ndim)
     _require_inside("indices", indices, x.shape[axis])
     return np.take_along_axis(x, indices.astype(np.int64), axis)
 
 
-@handles("Gather", fold=_taken)
+@handles("Gather", fold=_take)
 def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
     if isinstance(indices, np.ndarray) and indices.dtype != object and indices.ndim == 0 and isinstance(size, int):
         _require_inside("indices", indices, size)
         # Devices exchange x once for all of its slices, such as the queries, keys and values of stacked heads.
         return lax.index_in_dim(x, int(indices), axis, keepdims=False)
-    places = wrapped("indices", as_array(indices), size)
+    places = wrap_indices("indices", as_array(indices), size)
     if x.dtype not in REALS:
         return jnp.take(x, places, axis=axis)
-    return dml.gather(x, places, axis=axis)
+    return dmljax.gather(x, places, axis=axis)
 
 
-@handles("GatherElements", fold=_taken_along)
+@handles("GatherElements", fold=_take_along)
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    axis = normal(axis, x.ndim)
-    indices = wrapped("indices", indices, x.shape[axis])
-    return dml.gather_elements(_first_of_each(x, indices, axis), indices, axis=axis)
+    axis = normalize_axis(axis, x.ndim)
+    indices = wrap_indices("indices", indices, x.shape[axis])
+    return dmljax.gather_elements(_first_of_each(x, indices, axis), indices, axis=axis)
 
 
 def _first_of_each(x: Array, indices: Array, axis: int) -> Array:
     """Crops an array to the sizes of `indices` off the axis: ONNX lets indices be smaller, but DirectML does not."""
     if indices.ndim != x.ndim:
         raise InvalidDesc(Problem("indices", f"must have {x.ndim} dimensions, like data", indices.shape))
-    sizes = [own if i == axis else size for i, (own, size) in enumerate(zip(x.shape, indices.shape, strict=True))]
+    sizes = [whole if i == axis else size for i, (whole, size) in enumerate(zip(x.shape, indices.shape, strict=True))]
     if tuple(sizes) == x.shape:
         return x
     ints = [pair for pair in zip(x.shape, sizes, strict=True) if all(isinstance(number, int) for number in pair)]
-    if any(size > own for own, size in ints):
+    if any(size > whole for whole, size in ints):
         rule = f"must be no larger than data {x.shape}, except along axis {axis}"
         raise InvalidDesc(Problem("indices", rule, indices.shape))
     return x[tuple(map(slice, sizes))]
@@ -85,13 +85,13 @@ def _with_rest(part: Array, x: Array) -> Array:
     """Replaces the first elements of an array along each axis with `part`."""
     for axis, size in enumerate(x.shape):
         if part.shape[axis] != size:
-            window = [slice(own) for own in part.shape]
+            window = [slice(size) for size in part.shape]
             window[axis] = slice(part.shape[axis], size)
-            part = dml.join([part, x[tuple(window)]], axis=axis)
+            part = dmljax.join([part, x[tuple(window)]], axis=axis)
     return part
 
 
-def _wrapped_nd(indices: Array, sizes: Sequence[int]) -> Array:
+def _wrap_nd(indices: Array, sizes: Sequence[int]) -> Array:
     count = indices.shape[-1]
     whole = jnp.asarray(sizes[:count], indices.dtype).reshape(*[1] * (indices.ndim - 1), count)
     return jnp.where(indices < 0, indices + whole, indices)
@@ -99,7 +99,7 @@ def _wrapped_nd(indices: Array, sizes: Sequence[int]) -> Array:
 
 @handles("GatherND")
 def _gather_nd(x: Array, indices: Vectors, *, batch_dims: int = 0) -> Array:
-    return dml.gather_nd1(x, _wrapped_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
+    return dmljax.gather_nd1(x, _wrap_nd(indices, x.shape[batch_dims:]), batch_dimension_count=batch_dims)
 
 
 _SCATTERS = {
@@ -113,12 +113,12 @@ _SCATTERS = {
 
 @handles("Scatter", "ScatterElements")
 def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     part = _first_of_each(x, indices, axis)
-    indices = wrapped("indices", indices, x.shape[axis])
+    indices = wrap_indices("indices", indices, x.shape[axis])
     scatter = one_of("reduction", reduction, _SCATTERS)
     if scatter is None:
-        return _with_rest(dml.scatter(part, indices, updates, axis=axis), x)
+        return _with_rest(dmljax.scatter(part, indices, updates, axis=axis), x)
     others = tuple(i for i in range(x.ndim) if i != axis)
     numbers = jax.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
     mode = jax.lax.GatherScatterMode.FILL_OR_DROP
@@ -127,10 +127,10 @@ def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0
 
 @handles("ScatterND")
 def _scatter_nd(x: Array, indices: Vectors, updates: Array, *, reduction: str = "none") -> Array:
-    indices = _wrapped_nd(indices, x.shape)
+    indices = _wrap_nd(indices, x.shape)
     scatter = one_of("reduction", reduction, _SCATTERS)
     if scatter is None:
-        return dml.scatter_nd(x, indices, updates)
+        return dmljax.scatter_nd(x, indices, updates)
     scattered, windows = tuple(range(indices.shape[-1])), tuple(range(indices.ndim - 1, updates.ndim))
     numbers = jax.lax.ScatterDimensionNumbers(windows, scattered, scattered)
     return scatter(x, indices, updates, numbers, mode=jax.lax.GatherScatterMode.FILL_OR_DROP)
@@ -140,7 +140,7 @@ def _scatter_nd(x: Array, indices: Vectors, updates: Array, *, reduction: str = 
 def _tensor_scatter(
     x: Matrices, update: Matrices, indices: Vector | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Array:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     if update.ndim != x.ndim:
         raise InvalidDesc(Problem("update", f"must have {x.ndim} dimensions, like past_cache", update.shape))
     first = jnp.zeros(x.shape[0], jnp.int32) if indices is None else indices
@@ -149,7 +149,7 @@ def _tensor_scatter(
         places = places % x.shape[axis]
     spread = [1] * x.ndim
     spread[0], spread[axis] = places.shape
-    return dml.scatter(x, jnp.broadcast_to(places.reshape(spread), update.shape), update, axis=axis)
+    return dmljax.scatter(x, jnp.broadcast_to(places.reshape(spread), update.shape), update, axis=axis)
 
 
 def _depth(depth: Known) -> int:
@@ -162,7 +162,7 @@ def _depth(depth: Known) -> int:
 def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int = -1) -> Known | None:
     if not isinstance(values, Symbols):
         return None
-    axis, count = normal(axis, indices.ndim + 1), _depth(depth)
+    axis, count = normalize_axis(axis, indices.ndim + 1), _depth(depth)
     places = np.arange(count).reshape(-1, *[1] * (indices.ndim - axis))
     wanted = np.expand_dims(indices.astype(np.int64), axis)
     return np.asarray(np.where((wanted == places) | (wanted + count == places), values[1], values[0]))
@@ -171,8 +171,8 @@ def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int =
 @handles("OneHot", fold=_one_hot_symbols)
 def _one_hot(indices: Array, depth: KnownNumber, values: Array, *, axis: int = -1) -> Array:
     # ONNX inserts the axis and takes indices of any type; DirectML's indices are integers with an axis of size 1.
-    axis, count = normal(axis, indices.ndim + 1), _depth(depth)
-    return dml.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
+    axis, count = normalize_axis(axis, indices.ndim + 1), _depth(depth)
+    return dmljax.one_hot(jnp.expand_dims(indices.astype(jnp.int32), axis), values, axis=axis, depth=count)
 
 
 @handles("TopK", since=10)
@@ -180,9 +180,9 @@ def _top_k(x: Array, k: KnownNumber, *, axis: int = -1, largest: int = 1, sorted
     direction = directml.AxisDirection.DECREASING if largest else directml.AxisDirection.INCREASING
     count = size_of(k.item())
     if count == 0:
-        empty = jax.lax.slice_in_dim(x, 0, 0, axis=normal(axis, x.ndim))
+        empty = jax.lax.slice_in_dim(x, 0, 0, axis=normalize_axis(axis, x.ndim))
         return empty, empty.astype(counting_type())
-    values, indices = dml.top_k1(x, axis=axis, k=count, axis_direction=direction, dtype=counting_type())
+    values, indices = dmljax.top_k1(x, axis=axis, k=count, axis_direction=direction, dtype=counting_type())
     return values, indices
 
 
@@ -195,19 +195,19 @@ def counting_type() -> DType:
 
 
 @handles("NonZero")
-def _nonzero(x: Kept, *, call: Call) -> Results:
+def _nonzero(x: Kept, *, call: NodeCall) -> Results:
     # ONNX's result has a column for each nonzero element.
     size = call.maximum(x.size)
     if size is None or isinstance(x, np.ndarray):
         known = call.known(call.node.inputs[0], x, x.size)
         return np.array(np.nonzero(np.atleast_1d(known)), np.int64)[: known.ndim]  # a scalar's coordinates have no rows
-    count, coordinates = dml.nonzero_coordinates(x, size=size, dtype=counting_type())
+    count, coordinates = dmljax.nonzero_coordinates(x, size=size, dtype=counting_type())
     return Padded(coordinates.T, (x.ndim, Count.of(jnp.minimum(count, size), size)))
 
 
 @handles("Compress")
-def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: Call) -> Results:
-    x, axis = (x.ravel(), 0) if axis is None else (x, normal(axis, x.ndim))
+def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call: NodeCall) -> Results:
+    x, axis = (x.ravel(), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
     if not is_symbolic(x.shape[axis]):
         condition = condition[: x.shape[axis]]
     size = call.maximum(condition.size)
@@ -216,11 +216,11 @@ def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call:
         return jnp.take(x, np.flatnonzero(known), axis=axis)
     places = jnp.flatnonzero(condition, size=size, fill_value=x.shape[axis])
     taken = jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
-    return Padded(taken, replaced(x.shape, axis, Count.of(jnp.minimum(jnp.count_nonzero(condition), size), size)))
+    return Padded(taken, replace_at(x.shape, axis, Count.of(jnp.minimum(jnp.count_nonzero(condition), size), size)))
 
 
 @handles("Unique")
-def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) -> Results:
+def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: NodeCall) -> Results:
     at_most = x.size if axis is None else x.shape[axis]
     size = call.maximum(at_most)
     if size is None:
@@ -237,7 +237,7 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: Call) ->
         first, counts, inverse = first[order], counts[order], number.argsort(order)[inverse]
     if size is None:
         return values, *(array.astype(np.int64) for array in (first, inverse, counts))
-    found = Count.of(jnp.count_nonzero(counts), size)
-    sizes = (found,) if axis is None else replaced(values.shape, axis, found)
+    count = Count.of(jnp.count_nonzero(counts), size)
+    sizes = (count,) if axis is None else replace_at(values.shape, axis, count)
     firsts, places, tallies = (jnp.asarray(array, counting_type()) for array in (first, inverse, counts))
-    return Padded(jnp.asarray(values), sizes), Padded(firsts, (found,)), places, Padded(tallies, (found,))
+    return Padded(jnp.asarray(values), sizes), Padded(firsts, (count,)), places, Padded(tallies, (count,))

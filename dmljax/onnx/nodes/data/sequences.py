@@ -8,9 +8,9 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
 from dmljax.onnx.graph.file import OnnxGraph, TensorType
-from dmljax.onnx.handlers.registry import Call, handles
+from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Kept, KeptValue, KeptVectors, Known, KnownNumber, Passed
-from dmljax.onnx.nodes.data.shapes import joined, normal
+from dmljax.onnx.nodes.data.shapes import join_arrays, normalize_axis
 from dmljax.onnx.running.interpreter import as_array
 from dmljax.onnx.values.symbols import as_sizes
 from dmljax.onnx.values.types import Results, Tensor, Value
@@ -65,7 +65,7 @@ def _at(sequence: KeptValue, position: KnownNumber) -> Value:
 
 
 @handles("SequenceErase")
-def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
+def _erase(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
     elements = _elements(sequence)
     place = len(elements) - 1 if position is None else _place(position, len(elements))
     if not elements:
@@ -74,7 +74,7 @@ def _erased(sequence: KeptValue, position: KnownNumber | None = None) -> Value:
 
 
 @handles("SequenceInsert")
-def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = None) -> Value:
+def _insert(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = None) -> Value:
     elements = _elements(sequence)
     count = len(elements)
     # A new element may also come after the last.
@@ -84,7 +84,7 @@ def _inserted(sequence: KeptValue, tensor: Kept, position: KnownNumber | None = 
 
 @handles("SplitToSequence")
 def _split_to_sequence(x: KeptVectors, split: Known | None = None, *, axis: int = 0, keepdims: int = 1) -> Value:
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     whole = x.shape[axis]
     if split is None:
         sizes = [1] * whole
@@ -103,19 +103,19 @@ def _split_to_sequence(x: KeptVectors, split: Known | None = None, *, axis: int 
 
 
 @handles("ConcatFromSequence")
-def _concatenated(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tensor:
+def _concatenate(sequence: KeptValue, *, axis: int, new_axis: int = 0) -> Tensor:
     elements: list[Any] = _elements(sequence)
     if not elements:
         raise InvalidDesc(Problem((), "the sequence must not be empty"))
-    axis = normal(axis, elements[0].ndim + bool(new_axis))
+    axis = normalize_axis(axis, elements[0].ndim + bool(new_axis))
     if all(isinstance(element, np.ndarray) for element in elements):
         return np.asarray(np.stack(elements, axis) if new_axis else np.concatenate(elements, axis))
     arrays = [as_array(element) for element in elements]
-    return joined([jnp.expand_dims(array, axis) for array in arrays] if new_axis else arrays, axis)
+    return join_arrays([jnp.expand_dims(array, axis) for array in arrays] if new_axis else arrays, axis)
 
 
 @handles("SequenceMap")
-def _mapped(sequence: Passed, *others: Passed, body: OnnxGraph, call: Call) -> Results:
+def _map(sequence: Passed, *others: Passed, body: OnnxGraph, call: NodeCall) -> Results:
     elements = _elements(sequence)
     lengths = [len(value) for value in (elements, *others) if isinstance(value, list)]
     if len({*lengths}) > 1:

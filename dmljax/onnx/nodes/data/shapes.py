@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import is_symbolic, number
-from dmljax.foundation.sharding import reshaped
-from dmljax.lowerings.copies import copied
+from dmljax.foundation.sharding import reshape
+from dmljax.lowerings.copies import copy_exactly
 from dmljax.onnx.graph.file import dtype_of, require_possible_sizes
-from dmljax.onnx.handlers.registry import Call, handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import NodeCall, handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import (
     Image,
     KeptMatrix,
@@ -84,23 +84,23 @@ def _number_of(value: Elements | None) -> Known:
     return value.reshape(())
 
 
-def _filled(shape: Known, *, value: Elements | None = None) -> Known | None:
+def _fill(shape: Known, *, value: Elements | None = None) -> Known | None:
     number, sizes = _number_of(value), as_sizes(shape)
     if any(not isinstance(size, int) for size in sizes):
         return None
     return np.broadcast_to(number, sizes)
 
 
-@handles("ConstantOfShape", fold=_filled)
+@handles("ConstantOfShape", fold=_fill)
 def _constant_of_shape(shape: KnownVector, *, value: Elements | None = None) -> Array:
     number, sizes = as_array(_number_of(value)), as_sizes(shape)
     require_possible_sizes((), sizes, "must have results of")  # a node of constants runs at once
     if number.dtype not in REALS:
         return jnp.full(sizes, number)
-    return dml.fill_value_constant(number, output_sizes=sizes, dtype=number.dtype)
+    return dmljax.fill_value_constant(number, output_sizes=sizes, dtype=number.dtype)
 
 
-def _folded_range(start: Known, limit: Known, delta: Known) -> Known | None:
+def _fold_range(start: Known, limit: Known, delta: Known) -> Known | None:
     if any(isinstance(value, Symbols) for value in (start, limit, delta)) or _count(start, limit, delta) > MAX_FOLDED:
         return None
     count = _count(start, limit, delta)
@@ -114,16 +114,16 @@ def _count(start: Known, limit: Known, delta: Known) -> Any:
     return _above_0(size_of(math.ceil((last - first) / step)))
 
 
-@handles("Range", fold=_folded_range)
+@handles("Range", fold=_fold_range)
 def _range(start: KnownNumber, limit: KnownNumber, delta: KnownNumber) -> Array:
     first, step = (as_array(value.reshape(())) for value in (start, delta))
-    return dml.fill_value_sequence(first, step, output_sizes=(_count(start, limit, delta),))
+    return dmljax.fill_value_sequence(first, step, output_sizes=(_count(start, limit, delta),))
 
 
 @handles("EyeLike")
 def _eye_like(x: KeptMatrix, *, dtype: int = 0, k: int = 0) -> Array:
-    kind = jax.dtypes.canonicalize_dtype(dtype_of(dtype) if dtype else x.dtype)
-    return dml.diagonal_matrix(1, offset=k, output_sizes=x.shape, dtype=jnp.dtype(kind))
+    result_type = jax.dtypes.canonicalize_dtype(dtype_of(dtype) if dtype else x.dtype)
+    return dmljax.diagonal_matrix(1, offset=k, output_sizes=x.shape, dtype=jnp.dtype(result_type))
 
 
 # Reshapes
@@ -139,7 +139,7 @@ def _identity(x: KeptValue) -> Value:
 
 
 @handles("Reshape", since=5, folds=True)
-def _reshaped(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
+def _reshape(x: X, shape: KnownVector, *, allowzero: int = 0) -> X:
     sizes = list(as_sizes(shape))
     for i, size in enumerate(sizes):
         if isinstance(size, int) and size == 0 and not allowzero:
@@ -163,25 +163,25 @@ def _require_count(x: Tensor, sizes: Sequence[int]) -> None:
 
 @handles("Reshape", since=1)
 def _reshape_to_attribute(x: Array, *, shape: Sequence[int] = ()) -> Array:
-    return _reshaped(x, np.array(shape, np.int64))
+    return _reshape(x, np.array(shape, np.int64))
 
 
 @handles("Flatten", folds=True)
-def _flattened(x: X, *, axis: int = 1) -> X:
+def _flatten(x: X, *, axis: int = 1) -> X:
     axis = axis if axis >= 0 else axis + x.ndim
     return _of_sizes(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 def _of_sizes(x: X, sizes: Sequence[int]) -> X:
-    return reshaped(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
+    return reshape(x, sizes) if isinstance(x, jax.Array) else x.reshape(sizes)
 
 
 @handles("Squeeze", since=13, folds=True)
-def _squeezed(x: X, axes: Known | None = None) -> X:
+def _squeeze(x: X, axes: Known | None = None) -> X:
     if axes is None:
         ones = [i for i, size in enumerate(x.shape) if isinstance(size, int) and size == 1]
         return x.reshape([size for i, size in enumerate(x.shape) if i not in ones])
-    dropped = {normal(axis, x.ndim) for axis in as_sizes(axes)}
+    dropped = {normalize_axis(axis, x.ndim) for axis in as_sizes(axes)}
     for axis in dropped:
         if x.shape[axis] != 1:
             raise InvalidDesc(Problem("axes", "must name dimensions of size 1", f"{axis} of {x.shape}"))
@@ -189,17 +189,17 @@ def _squeezed(x: X, axes: Known | None = None) -> X:
 
 
 @handles("Unsqueeze", since=13, folds=True)
-def _unsqueezed(x: X, axes: Known) -> X:
+def _unsqueeze(x: X, axes: Known) -> X:
     chosen = as_sizes(axes)
     rank = x.ndim + len(chosen)
-    added = {normal(axis, rank) for axis in chosen}
+    added = {normalize_axis(axis, rank) for axis in chosen}
     if len(added) < len(chosen):
         raise InvalidDesc(Problem("axes", "must not repeat", chosen))
-    own = iter(x.shape)
-    return x.reshape([1 if i in added else next(own) for i in range(rank)])
+    sizes = iter(x.shape)
+    return x.reshape([1 if i in added else next(sizes) for i in range(rank)])
 
 
-def normal(axis: int, rank: int) -> int:
+def normalize_axis(axis: int, rank: int) -> int:
     """Converts a negative axis to a positive one."""
     if not -rank <= axis < rank:
         raise InvalidDesc(Problem("axis", f"must be in [{-rank}, {rank})", axis))
@@ -214,7 +214,7 @@ takes_attributes("Unsqueeze", since=1, axes=Sequence[int])
 
 
 @handles("Transpose", folds=True)
-def _transposed(x: X, *, perm: Sequence[int] | None = None) -> X:
+def _transpose(x: X, *, perm: Sequence[int] | None = None) -> X:
     if perm is not None and sorted(perm) != list(range(x.ndim)):
         raise InvalidDesc(Problem("perm", f"must be a permutation of {x.ndim} dimensions", tuple(perm)))
     return x.transpose(perm)
@@ -231,32 +231,32 @@ def _broadcast_sizes(x: Tensor, shape: Known) -> tuple[int, ...]:
 @handles("Expand", since=8, fold=lambda x, shape: np.broadcast_to(x, _broadcast_sizes(x, shape)))
 def _expand(x: Array, shape: KnownVector) -> Array:
     sizes = _broadcast_sizes(x, shape)
-    return copied(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
+    return copy_exactly(lambda floats, _: jnp.broadcast_to(floats[0], sizes), (x,))
 
 
-def _tiled(x: Known, repeats: Known) -> Known | None:
+def _repeat(x: Known, repeats: Known) -> Known | None:
     times = as_sizes(repeats)
     return np.tile(x, times) if math.prod(times) * x.size <= MAX_FOLDED else None
 
 
-@handles("Tile", since=6, fold=_tiled)
+@handles("Tile", since=6, fold=_repeat)
 def _tile(x: Array, repeats: KnownVector) -> Array:
     times = as_sizes(repeats)
     if len(times) != x.ndim:
         raise InvalidDesc(Problem("repeats", f"must have {x.ndim} numbers, one per dimension", times))
     is_known = all(isinstance(count, int) and count for count in times)
-    return dml.tile(x, repeats=times) if is_known else jnp.tile(x, times)
+    return dmljax.tile(x, repeats=times) if is_known else jnp.tile(x, times)
 
 
 @handles("Tile", since=1)
 def _tile_along(x: Array, tiles: KnownNumber, axis: KnownNumber) -> Array:
     repeats = [1] * x.ndim
-    repeats[normal(int(axis.item()), x.ndim)] = size_of(tiles.item())
+    repeats[normalize_axis(int(axis.item()), x.ndim)] = size_of(tiles.item())
     return _tile(x, sizes_array(repeats))
 
 
-def _concatenated(*inputs: Known, axis: int = 1) -> Known:
-    axis = normal(axis, inputs[0].ndim)
+def _fold_concat(*inputs: Known, axis: int = 1) -> Known:
+    axis = normalize_axis(axis, inputs[0].ndim)
     others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in inputs}
     if len(others) > 1 or len({x.ndim for x in inputs}) > 1:
         rule = "inputs must have the same sizes, except along the axis"
@@ -264,21 +264,21 @@ def _concatenated(*inputs: Known, axis: int = 1) -> Known:
     return np.concatenate(inputs, axis=axis)
 
 
-@handles("Concat", since=4, fold=_concatenated)
+@handles("Concat", since=4, fold=_fold_concat)
 def _concat(*inputs: Array, axis: int) -> Array:
-    return joined(inputs, axis)
+    return join_arrays(inputs, axis)
 
 
 @handles("Concat", since=1)
 def _first_concat(*inputs: Array, axis: int = 1) -> Array:
-    return joined(inputs, axis)
+    return join_arrays(inputs, axis)
 
 
-def joined(inputs: Sequence[Array], axis: int) -> Array:
+def join_arrays(inputs: Sequence[Array], axis: int) -> Array:
     """Joins arrays along an axis; empty arrays are skipped."""
     if inputs[0].dtype not in REALS:
         return jnp.concatenate(inputs, axis=axis)
-    return dml.join(list(inputs), axis=axis)
+    return dmljax.join(list(inputs), axis=axis)
 
 
 def split_sizes(whole: int, count: int) -> list[int]:
@@ -295,17 +295,17 @@ def _split_into(x: Tensor, sizes: Sequence[int], axis: int) -> Results:
         if isinstance(ends[-1], np.integer) and ends[-1] != x.shape[axis]:
             raise InvalidDesc(Problem("split", f"must add up to {x.shape[axis]}", tuple(sizes)))
         return tuple((np if isinstance(x, np.ndarray) else jnp).split(x, ends[:-1].tolist(), axis=axis))
-    return tuple(dml.split(x, sizes=sizes, axis=axis))
+    return tuple(dmljax.split(x, sizes=sizes, axis=axis))
 
 
 @handles("Split", since=13, folds=True)
 def _split(
-    x: Tensor, split: KnownVector | None = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
+    x: Tensor, split: KnownVector | None = None, *, axis: int = 0, num_outputs: int | None = None, call: NodeCall
 ) -> Results:
     count = len(call.node.outputs)
     if num_outputs not in (None, count):
         raise InvalidDesc(Problem("num_outputs", f"must be {count}, the number of outputs", num_outputs))
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     return _split_into(x, split_sizes(x.shape[axis], count) if split is None else as_sizes(split), axis)
 
 
@@ -313,7 +313,7 @@ takes_attributes("Split", since=2, split=Sequence[int] | None)
 
 
 @handles("Split", since=1)
-def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: Call) -> Results:
+def _first_split(x: Array, split: Known | None = None, *, axis: int = 0, call: NodeCall) -> Results:
     return _split(x, split, axis=axis, call=call)
 
 
@@ -333,29 +333,29 @@ def slices(shape: Sequence[int], starts: Known, ends: Known, axes: Known | None,
     for start, end, axis, step in zip(*bounds, strict=True):
         if step == 0:
             raise InvalidDesc(Problem("steps", "must not be 0", strides))
-        axis = normal(axis, len(shape))
+        axis = normalize_axis(axis, len(shape))
         if all(isinstance(value, int) for value in (start, step, shape[axis])) and step < 0:
             start = max(start, -shape[axis])  # before the first element, where Python would find none
         windows[axis] = slice(start, end, step)
     return windows
 
 
-def _indexed(x: Known, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None) -> Known:
+def _fold_slice(x: Known, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None) -> Known:
     return np.asarray(x[tuple(slices(x.shape, starts, ends, axes, steps))])
 
 
-@handles("Slice", since=10, fold=_indexed)
+@handles("Slice", since=10, fold=_fold_slice)
 def _slice(
     x: Array, starts: KnownVector, ends: KnownVector, axes: KnownVector | None = None, steps: KnownVector | None = None
 ) -> Array:
     windows = slices(x.shape, starts, ends, axes, steps)
     bounds = (*x.shape, *(bound for window in windows for bound in (window.start, window.stop, window.step)))
     if any(map(is_symbolic, bounds)) or x.dtype not in REALS:
-        return _sliced_by_symbols(x, windows)
+        return _slice_by_symbols(x, windows)
     ranges = [range(size)[window] for size, window in zip(x.shape, windows, strict=True)]
     if not all(map(len, ranges)):
         return x[tuple(windows)]  # DirectML has no empty tensors
-    return dml.slice1(
+    return dmljax.slice1(
         x,
         starts=[min(places[0], places[-1]) for places in ranges],
         sizes=[abs(places[-1] - places[0]) + 1 for places in ranges],
@@ -363,7 +363,7 @@ def _slice(
     )
 
 
-def _sliced_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
+def _slice_by_symbols(x: Array, windows: Sequence[slice]) -> Array:
     """Slices an array with open sizes; a bound of `BEYOND` or more means the end."""
 
     def bound(value: int | None) -> int | None:
@@ -385,12 +385,12 @@ _MODES = {
 }
 
 
-def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[int], mode: str) -> Array:
+def _pad_array(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[int], mode: str) -> Array:
     start, end = [0] * x.ndim, [0] * x.ndim
     if len(pads) != 2 * len(axes):
         raise InvalidDesc(Problem("pads", f"must have {2 * len(axes)} numbers", tuple(pads)))
     for i, axis in enumerate(axes):
-        start[normal(axis, x.ndim)], end[normal(axis, x.ndim)] = pads[i], pads[len(axes) + i]
+        start[normalize_axis(axis, x.ndim)], end[normalize_axis(axis, x.ndim)] = pads[i], pads[len(axes) + i]
     padding_mode = one_of("mode", mode, _MODES)
     # DirectML has no negative padding; crop first.
     windows = [slice(_above_0(-a), size - _above_0(-b)) for a, b, size in zip(start, end, x.shape, strict=True)]
@@ -399,7 +399,7 @@ def _padded(x: Array, pads: Sequence[int], value: Tensor | None, axes: Sequence[
     if not any(start) and not any(end):
         return x
     value = jnp.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
-    return dml.padding1(x, value, padding_mode=padding_mode, start_padding=start, end_padding=end)
+    return dmljax.padding1(x, value, padding_mode=padding_mode, start_padding=start, end_padding=end)
 
 
 def _above_0(amount: int) -> int:
@@ -411,7 +411,7 @@ def _pad(
     x: Array, pads: KnownVector, value: Number | None = None, axes: KnownVector | None = None, *, mode: str = "constant"
 ) -> Array:
     chosen = range(x.ndim) if axes is None else as_sizes(axes)
-    return _padded(x, as_sizes(pads), value, chosen, mode)
+    return _pad_array(x, as_sizes(pads), value, chosen, mode)
 
 
 takes_attributes("Pad", since=2, pads=Sequence[int], value=float | None)
@@ -419,7 +419,7 @@ takes_attributes("Pad", since=2, pads=Sequence[int], value=float | None)
 
 @handles("Pad", since=1)
 def _first_pad(x: Array, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0) -> Array:
-    return _padded(x, paddings, jnp.asarray(value, x.dtype), range(x.ndim), mode)
+    return _pad_array(x, paddings, jnp.asarray(value, x.dtype), range(x.ndim), mode)
 
 
 @handles("Crop")
@@ -429,7 +429,7 @@ def _crop(x: Image, *, border: Sequence[int] = (0, 0, 0, 0), scale: Sequence[int
             raise InvalidDesc(Problem(name, f"must have {count} numbers", tuple(numbers)))
     left, top, right, bottom = border
     height, width = scale or (x.shape[2] - top - bottom, x.shape[3] - left - right)
-    return dml.slice(x, starts=(0, 0, top, left), sizes=(*x.shape[:2], height, width))
+    return dmljax.slice(x, starts=(0, 0, top, left), sizes=(*x.shape[:2], height, width))
 
 
 @handles("CenterCropPad")
@@ -438,7 +438,7 @@ def _center_crop_pad(x: Array, shape: KnownVector, *, axes: Sequence[int] | None
     if len(sizes) != len(chosen):
         raise InvalidDesc(Problem("shape", f"must have {len(chosen)} numbers", sizes))
     for axis, size in zip(chosen, sizes, strict=True):
-        axis = normal(axis, x.ndim)
+        axis = normalize_axis(axis, x.ndim)
         more = size - x.shape[axis]
         if is_symbolic(more):  # may be padding or cropping
             places = jax.lax.iota(np.int32, size) - jax.lax.div(number(more, np.int32), np.int32(2))
@@ -446,7 +446,7 @@ def _center_crop_pad(x: Array, shape: KnownVector, *, axes: Sequence[int] | None
             x = jnp.take(x, outside, axis=axis, mode="fill", fill_value=0)
         else:
             half = abs(more) // 2 if more > 0 else -((-more) // 2)
-            x = _padded(x, (half, more - half), None, [axis], "constant")
+            x = _pad_array(x, (half, more - half), None, [axis], "constant")
     return x
 
 
@@ -457,21 +457,21 @@ _ORDERS = {"DCR": directml.DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": directml.Dep
 
 @handles("DepthToSpace")
 def _depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    return dml.depth_to_space1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
+    return dmljax.depth_to_space1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
 
 
 @handles("SpaceToDepth")
 def _space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    return dml.space_to_depth1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
+    return dmljax.space_to_depth1(x, block_size=blocksize, order=one_of("mode", mode, _ORDERS))
 
 
 @handles("ReverseSequence")
 def _reverse_sequence(x: Array, lengths: Vector, *, batch_axis: int = 1, time_axis: int = 0) -> Array:
     # ONNX has a length per index of the batch axis; DirectML has a length per sequence.
-    time_axis, batch_axis = normal(time_axis, x.ndim), normal(batch_axis, x.ndim)
+    time_axis, batch_axis = normalize_axis(time_axis, x.ndim), normalize_axis(batch_axis, x.ndim)
     sizes = [1 if axis == time_axis else size for axis, size in enumerate(x.shape)]
     others = [axis for axis in range(x.ndim) if axis != batch_axis]
-    return dml.reverse_subsequences(x, jnp.broadcast_to(jnp.expand_dims(lengths, others), sizes), axis=time_axis)
+    return dmljax.reverse_subsequences(x, jnp.broadcast_to(jnp.expand_dims(lengths, others), sizes), axis=time_axis)
 
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
@@ -487,4 +487,4 @@ def _triangle(x: Matrices, k: KeptNumber | None = None, *, upper: int = 1) -> Ar
         return jnp.where(jnp.broadcast_to(is_kept, x.shape), x, jnp.zeros((), x.dtype))
     diagonal = max(INT32_MIN, min(INT32_MAX - 1, 0 if k is None else int(k.item())))
     begin, end = (INT32_MIN, diagonal) if upper else (diagonal + 1, INT32_MAX)
-    return dml.diagonal_matrix1(x, 0, diagonal_fill_begin=begin, diagonal_fill_end=end)
+    return dmljax.diagonal_matrix1(x, 0, diagonal_fill_begin=begin, diagonal_fill_end=end)

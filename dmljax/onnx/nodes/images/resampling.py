@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.foundation.dimensions import is_symbolic, number, replaced
+from dmljax.foundation.dimensions import is_symbolic, number, replace_at
 from dmljax.onnx.handlers.registry import handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import Attributes, Known, KnownVector
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.running.interpreter import promoted
-from dmljax.onnx.values.symbols import Expression, as_sizes, size_of
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.running.interpreter import promote
+from dmljax.onnx.values.symbols import SizeExpression, as_sizes, size_of
 from dmljax.onnx.values.types import Array
 
 # How a position is rounded, and the shift before rounding
@@ -66,7 +66,7 @@ def _resize(
     *,
     resize: _ResizeAttributes,
 ) -> Array:
-    axes = [*range(x.ndim)] if resize.axes is None else [normal(axis, x.ndim) for axis in resize.axes]
+    axes = [*range(x.ndim)] if resize.axes is None else [normalize_axis(axis, x.ndim) for axis in resize.axes]
     ratios, new = _sizes(x, scales, sizes, axes, resize.keep_aspect_ratio_policy)
     if any(isinstance(size, int) and size == 0 for size in new):
         return jnp.zeros(tuple(new), x.dtype)
@@ -74,29 +74,29 @@ def _resize(
     one_of("coordinate_transformation_mode", transformation, dict.fromkeys(_COORDINATES))
     places = _places(x.shape, new, ratios, roi, axes, transformation)
     direction, shift = one_of("nearest_mode", resize.nearest_mode, _NEAREST)
-    kind = one_of("mode", resize.mode, _MODES)
+    mode = one_of("mode", resize.mode, _MODES)
     is_cropped = transformation == "tf_crop_and_resize"
     outside = resize.extrapolation_value if is_cropped else None
-    taps = _Taps(kind, direction, shift, resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
+    taps = _Taps(mode, direction, shift, resize.cubic_coeff_a, bool(resize.exclude_outside), outside)
     if any(isinstance(number, jax.Array) for numbers in places for number in numbers) or (
-        (kind == "cubic" or is_cropped) and any(map(is_symbolic, (*x.shape, *new)))
+        (mode == "cubic" or is_cropped) and any(map(is_symbolic, (*x.shape, *new)))
     ):
         if resize.antialias:
             raise Unsupported(Problem("antialias", "must be 0 for open sizes", resize.antialias))
-        return _weighted_by_neighbors(x, new, places, taps)
+        return _resize_by_neighbors(x, new, places, taps)
     # DirectML's filter width follows the scale, and ONNX's the ratio of the sizes.
     is_other_filter = resize.antialias and (resize.exclude_outside or places.scales != ratios)
     is_wide_integer = jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1
-    if kind == "cubic" or is_cropped or (kind == "linear" and (is_other_filter or is_wide_integer)):
+    if mode == "cubic" or is_cropped or (mode == "linear" and (is_other_filter or is_wide_integer)):
         stretches = [min(ratio, 1.0) if resize.antialias else 1.0 for ratio in ratios]
-        return _weighted(x, new, places, taps, stretches)
-    return dml.resample3(
+        return _resize_by_products(x, new, places, taps, stretches)
+    return dmljax.resample3(
         x,
         output_sizes=new,
         scales=[scale if scale < math.inf else 1.0 for scale in places.scales],  # any scale finds a single element
-        interpolation_mode=directml.InterpolationMode["LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR"],
+        interpolation_mode=directml.InterpolationMode["LINEAR" if mode == "linear" else "NEAREST_NEIGHBOR"],
         rounding_direction=direction,
-        input_pixel_offsets=[offset + (0 if kind == "linear" else shift) for offset in places.before],
+        input_pixel_offsets=[offset + (0 if mode == "linear" else shift) for offset in places.before],
         output_pixel_offsets=places.after,
         antialiased=bool(resize.antialias),
     )
@@ -123,28 +123,30 @@ def _sizes(
     if not has_sizes:
         for axis, ratio in zip(axes, wanted, strict=True):
             ratios[axis] = ratio
-            new[axis] = _scaled(x.shape[axis], ratio)
+            new[axis] = _scale_size(x.shape[axis], ratio)
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
     if choose is not None and any(map(is_symbolic, (*wanted, *x.shape))):
         raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
-    own = [1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
-    for axis, ratio, size in zip(axes, own, wanted, strict=True):
+    wanted_ratios = [
+        1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)
+    ]
+    for axis, ratio, size in zip(axes, wanted_ratios, wanted, strict=True):
         if choose is None:
             ratios[axis], new[axis] = ratio, size
         else:
-            ratios[axis] = choose(own)
+            ratios[axis] = choose(wanted_ratios)
             new[axis] = math.floor(ratios[axis] * x.shape[axis] + 0.5)
     return ratios, new
 
 
-def _scaled(size: int, ratio: float) -> int:
+def _scale_size(size: int, ratio: float) -> int:
     if not is_symbolic(size):
         return math.floor(np.float32(ratio) * np.float32(size))
     try:
-        return size_of(Expression(size) * ratio)
+        return size_of(SizeExpression(size) * ratio)
     except TypeError:
         raise Unsupported(Problem("scales", "must be simple fractions for open sizes", ratio)) from None
 
@@ -172,35 +174,35 @@ def _places(
             raise InvalidDesc(Problem("roi", f"must have {2 * len(axes)} numbers", None if roi is None else roi.shape))
         for i, axis in enumerate(axes):
             starts[axis], ends[axis] = float(roi.flat[i]), float(roi.flat[len(axes) + i])
-    for i, (own, size) in enumerate(zip(map(_as_number, old), map(_as_number, new), strict=True)):
+    for i, (old_size, size) in enumerate(zip(map(_as_number, old), map(_as_number, new), strict=True)):
         if is_symbolic(old[i]) and new[i] == old[i] and isinstance(ratios[i], float) and ratios[i] == 1:
             continue  # nothing moves
         match mode:
             case "align_corners":
-                last = ratios[i] * own - 1  # the size may be fractional
+                last = ratios[i] * old_size - 1  # the size may be fractional
                 before[i], after[i] = 0.0, 0.0
-                is_scaled = (own > 1) & (last > 0) & (size != 1)
-                only = _chosen((own == 1) & (size > 1), np.inf, 1.0)  # all positions are 0
-                scales[i] = _chosen(is_scaled, last / _chosen(own > 1, own - 1, 1), only)
+                is_scaled = (old_size > 1) & (last > 0) & (size != 1)
+                only = _choose((old_size == 1) & (size > 1), np.inf, 1.0)  # all positions are 0
+                scales[i] = _choose(is_scaled, last / _choose(old_size > 1, old_size - 1, 1), only)
             case "asymmetric":
                 before[i], after[i] = 0.0, 0.0
             case "tf_half_pixel_for_nn":
-                before[i] = _chosen(ratios[i] == 1, 0.5, 0.0)  # nothing moves along other dimensions
+                before[i] = _choose(ratios[i] == 1, 0.5, 0.0)  # nothing moves along other dimensions
             case "half_pixel_symmetric":
-                before[i] = 0.5 - own / 2 * (1 - size / (ratios[i] * own))
+                before[i] = 0.5 - old_size / 2 * (1 - size / (ratios[i] * old_size))
             case "pytorch_half_pixel":
                 single = (0.0, 0.0, 1.0)
                 spread = (before[i], after[i], scales[i])
                 before[i], after[i], scales[i] = (
-                    _chosen(size == 1, *pair) for pair in zip(single, spread, strict=True)
+                    _choose(size == 1, *pair) for pair in zip(single, spread, strict=True)
                 )
             case "tf_crop_and_resize":
-                span = (ends[i] - starts[i]) * (own - 1)
+                span = (ends[i] - starts[i]) * (old_size - 1)
                 is_several, is_wide = size > 1, span != 0
                 center = 0.5 * (starts[i] + ends[i])
-                before[i], after[i] = -_chosen(is_several, starts[i], center) * (own - 1), 0.0
-                spread = _chosen(is_wide, (size - 1) / _chosen(is_wide, span, 1), np.inf)
-                scales[i] = _chosen(is_several, spread, 1.0)
+                before[i], after[i] = -_choose(is_several, starts[i], center) * (old_size - 1), 0.0
+                spread = _choose(is_wide, (size - 1) / _choose(is_wide, span, 1), np.inf)
+                scales[i] = _choose(is_several, spread, 1.0)
     return _Places(before, after, scales)
 
 
@@ -208,7 +210,7 @@ def _as_number(size: int) -> Any:
     return number(size, np.float32) if is_symbolic(size) else size
 
 
-def _chosen(condition: Any, if_true: Any, if_false: Any) -> Any:
+def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
     if isinstance(condition, jax.Array):
         return jnp.where(condition, if_true, if_false)
     return if_true if condition else if_false
@@ -217,7 +219,7 @@ def _chosen(condition: Any, if_true: Any, if_false: Any) -> Any:
 class _Taps(NamedTuple):
     """How the elements around a position contribute to it."""
 
-    kind: str
+    mode: str
     direction: directml.AxisDirection  # of rounding for the nearest element, after the shift
     shift: float
     coefficient: float  # of cubic weights
@@ -228,11 +230,11 @@ class _Taps(NamedTuple):
         """The contributing elements at each position of the result, and their weights, by NumPy or by JAX."""
         numpy: Any = jnp if isinstance(places, jax.Array) else np
         last = number(old - 1, np.int32)
-        if self.kind == "nearest":
+        if self.mode == "nearest":
             rounding = numpy.floor if self.direction is directml.AxisDirection.DECREASING else numpy.ceil
             chosen = numpy.clip(rounding(places - self.shift).astype(np.int32), 0, last)[:, None]
             return chosen, numpy.ones(chosen.shape)
-        is_cubic = self.kind == "cubic"
+        is_cubic = self.mode == "cubic"
         reach = math.ceil((2 if is_cubic else 1) / stretch)
         first = numpy.floor(places) - (reach - 1)
         taps = first[:, None] + numpy.arange(2 * reach, dtype=places.dtype)[None, :]
@@ -255,10 +257,12 @@ class _Taps(NamedTuple):
 
     def wide(self, x: Array) -> Array:
         """An array in a type that holds its averages."""
-        return x if self.kind == "nearest" else x.astype(promoted(x.dtype, jnp.float32))
+        return x if self.mode == "nearest" else x.astype(promote(x.dtype, jnp.float32))
 
 
-def _weighted(x: Array, new: Sequence[int], places: _Places, taps: _Taps, stretches: Sequence[float]) -> Array:
+def _resize_by_products(
+    x: Array, new: Sequence[int], places: _Places, taps: _Taps, stretches: Sequence[float]
+) -> Array:
     """Resizes by a matrix product per dimension, for what DirectML lacks.
 
     That is cubic weights, averages of wide integers, and other border handling.
@@ -267,43 +271,45 @@ def _weighted(x: Array, new: Sequence[int], places: _Places, taps: _Taps, stretc
     is_outside = np.zeros((1,) * x.ndim, bool)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
         # Round away the errors of float64, so that the end of a crop is not outside.
-        own = np.round(places.along(axis, np.arange(size)), 10)
+        positions = np.round(places.along(axis, np.arange(size)), 10)
         if taps.outside is not None:
-            is_outside = is_outside | ((own < 0) | (own > old - 1)).reshape(replaced((1,) * x.ndim, axis, size))
-        if old == size and places.scales[axis] == 1 and np.array_equal(own, np.arange(size)):
+            is_outside = is_outside | ((positions < 0) | (positions > old - 1)).reshape(
+                replace_at((1,) * x.ndim, axis, size)
+            )
+        if old == size and places.scales[axis] == 1 and np.array_equal(positions, np.arange(size)):
             continue
-        if taps.kind == "nearest":
-            result = jnp.take(result, taps.neighbors(own, old)[0][:, 0], axis=axis)
+        if taps.mode == "nearest":
+            result = jnp.take(result, taps.neighbors(positions, old)[0][:, 0], axis=axis)
             continue
-        matrix = jnp.asarray(taps.matrix(own, old, stretches[axis]), result.dtype)
+        matrix = jnp.asarray(taps.matrix(positions, old, stretches[axis]), result.dtype)
         result = jnp.moveaxis(jnp.tensordot(result, matrix, (axis, 1), precision="highest"), -1, axis)
     if taps.outside is not None:
         result = jnp.where(jnp.asarray(is_outside), jnp.asarray(taps.outside, result.dtype), result)
-    return _rounded(result, x.dtype)
+    return _round_to(result, x.dtype)
 
 
-def _weighted_by_neighbors(x: Array, new: Sequence[int], places: _Places, taps: _Taps) -> Array:
+def _resize_by_neighbors(x: Array, new: Sequence[int], places: _Places, taps: _Taps) -> Array:
     """Resizes open sizes by adding weighted neighbors, because the matrix of the product is not known."""
     result = taps.wide(x)
     for axis, (old, size) in enumerate(zip(x.shape, new, strict=True)):
         if old == size and isinstance(places.scales[axis], float) and places.scales[axis] == 1:
             continue
-        own = places.along(axis, jnp.arange(size, dtype=jnp.float32))
-        indices, weights = taps.neighbors(own, old)
-        spread = replaced((1,) * x.ndim, axis, -1)
+        positions = places.along(axis, jnp.arange(size, dtype=jnp.float32))
+        indices, weights = taps.neighbors(positions, old)
+        spread = replace_at((1,) * x.ndim, axis, -1)
         parts = [jnp.take(result, indices[:, i], axis=axis) for i in range(indices.shape[1])]
-        if taps.kind == "nearest":
+        if taps.mode == "nearest":
             result = parts[0]
         else:
             shares = (part * weights[:, i].astype(part.dtype).reshape(spread) for i, part in enumerate(parts))
             result = functools.reduce(operator.add, shares)
         if taps.outside is not None:
-            is_outside = ((own < 0) | (own > number(old - 1, np.float32))).reshape(spread)
+            is_outside = ((positions < 0) | (positions > number(old - 1, np.float32))).reshape(spread)
             result = jnp.where(is_outside, jnp.asarray(taps.outside, result.dtype), result)
-    return _rounded(result, x.dtype)
+    return _round_to(result, x.dtype)
 
 
-def _rounded(x: Array, dtype: Any) -> Array:
+def _round_to(x: Array, dtype: Any) -> Array:
     """Converts results to the input's type; averages of integers are rounded to nearest, as DirectML's."""
     is_average = jnp.issubdtype(x.dtype, jnp.floating) and not jnp.issubdtype(dtype, jnp.floating)
     return (jnp.round(x) if is_average else x).astype(dtype)

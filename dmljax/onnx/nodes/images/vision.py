@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import Call, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
 from dmljax.onnx.handlers.signatures import ConvolutionAttributes, Images, KnownVector, Rows, WantedNumber
 from dmljax.onnx.nodes.data.indexing import counting_type
 from dmljax.onnx.nodes.images.windows import windows_of
-from dmljax.onnx.running.interpreter import is_known, promoted
+from dmljax.onnx.running.interpreter import is_known, promote
 from dmljax.onnx.values.counts import Count
 from dmljax.onnx.values.padded import Padded
 from dmljax.onnx.values.symbols import as_sizes
@@ -42,14 +42,14 @@ def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
     return [(low + i - 1, weight) for i, weight in enumerate(_cubic_weights(part))]
 
 
-def _reflected(place: Array, low: float, high: float) -> Array:
+def _reflect(place: Array, low: float, high: float) -> Array:
     """Reflects a coordinate at two borders until it lies between them."""
     span = max(high - low, 1e-6)
     rest = jnp.mod(place - low, 2 * span)
     return jnp.clip(low + jnp.where(rest > span, 2 * span - rest, rest), low, high)
 
 
-def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
+def _sample(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
     """Samples images [N, C, ...] at coordinates [N, ...] for each dimension; returns [N, C, ...]."""
     sizes = x.shape[2:]
     along = []
@@ -61,17 +61,17 @@ def _sampled(x: Array, places: Sequence[Array], mode: str, padding: str, align_c
         ):  # for cubic, only the four pixels are clamped, as in PyTorch and ONNX Runtime
             place = jnp.where((place < low) | (place > high), jnp.clip(place, 0, size - 1), place)
         elif padding == "reflection":
-            place = jnp.where((place < low) | (place > high), _reflected(place, low, high), place)
+            place = jnp.where((place < low) | (place > high), _reflect(place, low, high), place)
         taps = []
         for tap, weight in _taps(place, mode):
             if padding == "zeros":
                 weight = jnp.where((tap >= 0) & (tap <= size - 1), weight, 0)
             elif padding == "reflection":
-                tap = jnp.where((tap < low) | (tap > high), _reflected(tap, low, high), tap)
+                tap = jnp.where((tap < low) | (tap > high), _reflect(tap, low, high), tap)
             # The weight of a NaN coordinate is NaN, and so is the sample.
             taps.append((jnp.clip(jnp.nan_to_num(tap), 0, size - 1).astype(jnp.int32), weight))
         along.append(taps)
-    wide = promoted(x.dtype, places[0].dtype)
+    wide = promote(x.dtype, places[0].dtype)
     pixels = jnp.moveaxis(x, 1, -1).astype(wide)
     batch = jnp.arange(x.shape[0]).reshape(-1, *[1] * (places[0].ndim - 1))
     total: Array | int = 0
@@ -86,7 +86,7 @@ def _grid_sample(
     x: Images, grid: Images, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Array:
     modes = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
-    kind = one_of("mode", mode, modes)
+    interpolation = one_of("mode", mode, modes)
     padding = one_of("padding_mode", padding_mode, {name: name for name in ("zeros", "border", "reflection")})
     if grid.ndim != x.ndim or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
         raise InvalidDesc(
@@ -96,12 +96,12 @@ def _grid_sample(
                 grid.shape,
             )
         )
-    grid = grid.astype(promoted(grid.dtype, jnp.float32))
+    grid = grid.astype(promote(grid.dtype, jnp.float32))
     places = []
     for i, size in enumerate(x.shape[2:]):
         number = grid[..., -1 - i]  # the grid lists the last dimension first
         places.append((number + 1) / 2 * (size - 1) if align_corners else ((number + 1) * size - 1) / 2)
-    return _sampled(x, places, kind, padding, bool(align_corners))
+    return _sample(x, places, interpolation, padding, bool(align_corners))
 
 
 @handles("AffineGrid")
@@ -111,7 +111,7 @@ def _affine_grid(theta: Rows, size: KnownVector, *, align_corners: int = 0) -> A
         raise InvalidDesc(Problem("theta", f"must hold {len(space)} x {len(space) + 1} matrices", theta.shape))
     axes = []
     for count in space:
-        numbers = jnp.arange(count, dtype=promoted(theta.dtype, jnp.float32))
+        numbers = jnp.arange(count, dtype=promote(theta.dtype, jnp.float32))
         last = max(count - 1, 1)
         axes.append((2 * numbers - (count - 1)) / (last if align_corners else count))
     places = jnp.stack([*reversed(jnp.meshgrid(*axes, indexing="ij")), jnp.ones(space, axes[0].dtype)], axis=-1)
@@ -145,10 +145,10 @@ def _deformable_convolution(
     for i in range(rank):
         tap = np.arange(sizes[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
         start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * strides[i]
-        wide = promoted(offset.dtype, jnp.float32)
+        wide = promote(offset.dtype, jnp.float32)
         places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray((tap + start - pads[i])[None], wide))
     images = x.reshape(batch * offset_group, channels // offset_group, *x.shape[2:])
-    samples = _sampled(images, places, "linear", "zeros", align_corners=True)
+    samples = _sample(images, places, "linear", "zeros", align_corners=True)
     if mask is not None:
         samples = samples * mask.reshape(batch * offset_group, 1, *sizes, *space)
     samples = samples.reshape(batch, group, channels // group, taps, *space)
@@ -170,7 +170,7 @@ def _corners(boxes: Array, is_centered: int) -> tuple[Array, Array]:
 
 
 @functools.partial(jax.jit, static_argnames="steps")  # so that eager calls compile it once
-def _best_apart(low: Array, high: Array, scores: Array, limit: Array, most: Array, *, steps: int) -> Array:
+def _suppress_overlaps(low: Array, high: Array, scores: Array, limit: Array, most: Array, *, steps: int) -> Array:
     """The selected boxes of each class by descending score, [batch, class, box], filled up with -1."""
     areas = jnp.prod(high - low, axis=-1)
 
@@ -205,7 +205,7 @@ def _non_max_suppression(
     lowest_score: WantedNumber | None = None,
     *,
     center_point_box: int = 0,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     if most is None or (is_known(most) and int(np.asarray(most).reshape(())) <= 0):
         return np.zeros((0, 3), np.int64)
@@ -217,14 +217,14 @@ def _non_max_suppression(
         left = jnp.where(scores > jnp.asarray(lowest_score, scores.dtype).reshape(()), left, -jnp.inf)
     most = jnp.asarray(steps) if is_known(most) else most.reshape(())
     low, high = _corners(boxes, center_point_box)
-    places = _best_apart(*jax.lax.stop_gradient((low, high, left, limit)), most, steps=steps)
-    batch, kind = (jnp.broadcast_to(index, places.shape) for index in jnp.indices(places.shape, sparse=True)[:2])
-    rows = jnp.stack([batch, kind, places], axis=-1).reshape(-1, 3).astype(counting_type())
+    places = _suppress_overlaps(*jax.lax.stop_gradient((low, high, left, limit)), most, steps=steps)
+    batch, class_index = (jnp.broadcast_to(index, places.shape) for index in jnp.indices(places.shape, sparse=True)[:2])
+    rows = jnp.stack([batch, class_index, places], axis=-1).reshape(-1, 3).astype(counting_type())
     size = call.maximum(len(rows))
     if size is None:
         is_there = call.known(call.node.outputs[0], rows[:, 2] >= 0, len(rows))
         return np.asarray(rows)[is_there].astype(np.int64)
     are_there = rows[:, 2] >= 0
     chosen = jnp.flatnonzero(are_there, size=size, fill_value=len(rows))
-    found = Count.of(jnp.minimum(jnp.count_nonzero(are_there), size), size)
-    return Padded(jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1), (found, 3), fill=-1)
+    selected_count = Count.of(jnp.minimum(jnp.count_nonzero(are_there), size), size)
+    return Padded(jnp.take(rows, chosen, axis=0, mode="fill", fill_value=-1), (selected_count, 3), fill=-1)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.onnx.handlers.registry import Call, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     ConvolutionAttributes,
@@ -29,7 +29,7 @@ from dmljax.onnx.handlers.signatures import (
 )
 from dmljax.onnx.nodes.data.indexing import counting_type
 from dmljax.onnx.nodes.numbers.products import of_result
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.symbols import as_sizes
 from dmljax.onnx.values.types import Array
 
@@ -87,13 +87,13 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
     return windows._replace(start=tuple(start), end=tuple(end))
 
 
-def _padded(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
+def _pad_image(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
     """Pads the image if its padding depends on open sizes, and removes that padding from the windows."""
     if not any(map(is_symbolic, (*windows.start, *windows.end))):
         return x, windows
     nothing = (0,) * len(windows.sizes)
     start, end = ((0, 0, *amounts) for amounts in (windows.start, windows.end))
-    x = dml.padding1(x, jnp.asarray(value, x.dtype), start_padding=start, end_padding=end)
+    x = dmljax.padding1(x, jnp.asarray(value, x.dtype), start_padding=start, end_padding=end)
     return x, windows._replace(start=nothing, end=nothing)
 
 
@@ -111,8 +111,8 @@ def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> W
 @handles("Conv")
 def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
     """Computes a cross-correlation."""
-    x, windows = _padded(x, _filter_windows(x, filter, window), 0)
-    return dml.convolution(x, filter, bias, group_count=window.group, **windows.members())
+    x, windows = _pad_image(x, _filter_windows(x, filter, window), 0)
+    return dmljax.convolution(x, filter, bias, group_count=window.group, **windows.members())
 
 
 @handles("ConvInteger")
@@ -125,7 +125,7 @@ def _integer_convolution(
     window: ConvolutionAttributes,
 ) -> Array:
     members = _filter_windows(x, filter, window).members()
-    return dml.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **members)
+    return dmljax.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **members)
 
 
 @handles("QLinearConv")
@@ -142,7 +142,7 @@ def quantized_convolution(
     members = _filter_windows(x.array, filter.array, window).members()
     unit = jnp.ones((), jnp.float32)
     arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
-    return dml.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **members)
+    return dmljax.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **members)
 
 
 @handles("ConvTranspose")
@@ -173,7 +173,7 @@ def transposed_convolution(
         windows = windows._replace(start=start, end=end)
         sizes = zip(largest, wanted[-len(largest) :], appended, strict=True)
         appended = tuple(max(0, size - whole) + more for whole, size, more in sizes)
-    return dml.convolution(
+    return dmljax.convolution(
         x,
         filter,
         bias,
@@ -201,7 +201,7 @@ def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
     return tuple(beyond)
 
 
-def _pooled(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
+def _pooling_windows(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
     """The windows of a pooling, and how far they extend beyond the padding."""
     windows = windows_of(x.shape[2:], window.kernel_shape, window)
     return windows, _ends_of_ceil(x.shape[2:], windows) if window.ceil_mode else (0,) * (x.ndim - 2)
@@ -213,21 +213,21 @@ def _with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
     return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
 
 
-def averaged(
+def average_pool(
     x: Array,
     window: PoolingAttributes,
     count_include_pad: int,
     average: Callable[..., Array],
-    nothing: Array | float = 0.0,
+    padding_value: Array | float = 0.0,
 ) -> Array:
-    """Pools by a DirectML function whose neutral padding value is `nothing`."""
-    windows, beyond = _pooled(x, window)
+    """Pools by a DirectML function whose neutral padding value is `padding_value`."""
+    windows, beyond = _pooling_windows(x, window)
     open_amount = next(filter(is_symbolic, (*windows.start, *windows.end, *beyond)), None)
     if open_amount is not None:
         remedy = "export the model with fixed sizes"
         raise Unsupported(Problem((), "padding must not depend on open sizes", open_amount, remedy=remedy))
     if count_include_pad and any(beyond):  # elements beyond the padding do not count
-        x = dml.padding1(x, nothing, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
+        x = dmljax.padding1(x, padding_value, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
         windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
         count_include_pad = 0
     return average(x, include_padding=bool(count_include_pad), **_with_ends(windows, beyond))
@@ -235,27 +235,27 @@ def averaged(
 
 @handles("AveragePool")
 def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: int = 0) -> Array:
-    return averaged(x, window, count_include_pad, dml.average_pooling1)
+    return average_pool(x, window, count_include_pad, dmljax.average_pooling1)
 
 
-def largest(x: Array, window: PoolingAttributes) -> Array:
+def max_pool(x: Array, window: PoolingAttributes) -> Array:
     """The maximum of each window."""
-    windows, beyond = _pooled(x, window)
+    windows, beyond = _pooling_windows(x, window)
     if any(map(is_symbolic, beyond)):
         lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
         end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
-        x, windows = _padded(x, windows._replace(end=end), lowest)
+        x, windows = _pad_image(x, windows._replace(end=end), lowest)
         beyond = (0,) * len(beyond)
-    return dml.max_pooling2(x, has_indices=False, **_with_ends(windows, beyond)).values
+    return dmljax.max_pooling2(x, has_indices=False, **_with_ends(windows, beyond)).values
 
 
 @handles("MaxPool")
 def _max_pool(
-    x: Images, *, window: PoolingAttributes, storage_order: int = 0, call: Call
+    x: Images, *, window: PoolingAttributes, storage_order: int = 0, call: NodeCall
 ) -> Array | tuple[Array, Array]:
     if not call.wants(1):
-        return largest(x, window)
-    values, indices = dml.max_pooling2(x, **_with_ends(*_pooled(x, window)))
+        return max_pool(x, window)
+    values, indices = dmljax.max_pooling2(x, **_with_ends(*_pooling_windows(x, window)))
     if storage_order:  # count indices column-major
         places = jnp.unravel_index(indices, x.shape)
         shape = (*x.shape[:2], *x.shape[:1:-1])
@@ -265,37 +265,37 @@ def _max_pool(
 
 @handles("LpPool")
 def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  # a float in version 1, an integer later
-    return dml.lp_pooling1(x, p=int(p), **_with_ends(*_pooled(x, window)))
+    return dmljax.lp_pooling1(x, p=int(p), **_with_ends(*_pooling_windows(x, window)))
 
 
 # If sizes are open, a global pooling is a reduction.
 
 
-def _reduced(x: Array, function: directml.ReduceFunction) -> Array:
-    return dml.reduce(x, function=function, axes=tuple(range(2, x.ndim)))
+def _reduce_space(x: Array, function: directml.ReduceFunction) -> Array:
+    return dmljax.reduce(x, function=function, axes=tuple(range(2, x.ndim)))
 
 
 @handles("GlobalAveragePool")
 def _global_average_pool(x: Images) -> Array:
     if any(map(is_symbolic, x.shape[2:])):
-        return _reduced(x, directml.ReduceFunction.AVERAGE)
-    return dml.average_pooling(x, window_sizes=x.shape[2:])
+        return _reduce_space(x, directml.ReduceFunction.AVERAGE)
+    return dmljax.average_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalMaxPool")
 def _global_max_pool(x: Images) -> Array:
     if any(map(is_symbolic, x.shape[2:])):
-        return _reduced(x, directml.ReduceFunction.MAX)
-    return dml.max_pooling(x, window_sizes=x.shape[2:])
+        return _reduce_space(x, directml.ReduceFunction.MAX)
+    return dmljax.max_pooling(x, window_sizes=x.shape[2:])
 
 
 @handles("GlobalLpPool")
 def _global_lp_pool(x: Images, *, p: float = 2) -> Array:
     if any(map(is_symbolic, x.shape[2:])):
-        wide = x.astype(promoted(x.dtype, jnp.float32))
-        total = _reduced(jnp.abs(wide) ** int(p), directml.ReduceFunction.SUM)
+        wide = x.astype(promote(x.dtype, jnp.float32))
+        total = _reduce_space(jnp.abs(wide) ** int(p), directml.ReduceFunction.SUM)
         return (total ** (1 / int(p))).astype(x.dtype)
-    return dml.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
+    return dmljax.lp_pooling(x, window_sizes=x.shape[2:], p=int(p))
 
 
 @handles("MaxUnpool")
@@ -311,12 +311,12 @@ def _max_unpool(
     windows = windows_of(x.shape[2:], kernel_shape, WindowAttributes(pads=pads, strides=strides))
     rows = zip(x.shape[2:], windows.strides, windows.sizes, windows.start, windows.end, strict=True)
     space = [(size - 1) * stride + window - start - end for size, stride, window, start, end in rows]
-    result = dml.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
+    result = dmljax.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
     if output_shape is None:
         return result
     # The indices refer to the result before it is padded.
-    more = [size - own for size, own in zip(as_sizes(output_shape), result.shape, strict=True)]
-    return dml.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
+    more = [size - actual for size, actual in zip(as_sizes(output_shape), result.shape, strict=True)]
+    return dmljax.padding(result, start_padding=(0,) * result.ndim, end_padding=more)
 
 
 @handles("Col2Im")
@@ -325,7 +325,7 @@ def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttr
     if min(sizes, default=0) < 1:
         raise InvalidDesc(Problem("block_shape", "must each be at least 1", sizes))
     whole = (x.shape[0], x.shape[1] // math.prod(sizes), *space)
-    return dml.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
+    return dmljax.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
 
 
 # Regions
@@ -334,7 +334,7 @@ def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttr
 @handles("MaxRoiPool")
 def _max_roi_pool(x: Image, rois: Matrix, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
     height, width = pooled_shape
-    return dml.roi_pooling(
+    return dmljax.roi_pooling(
         x, rois, pooled_size=directml.Size2D(width=width, height=height), spatial_scale=spatial_scale
     )
 
@@ -364,8 +364,8 @@ def _roi_align(
         rois = jnp.concatenate([rois[:, :2], jnp.maximum(rois[:, 2:], rois[:, :2] + 1 / scale)], axis=1)
     if one_of("mode", regions.mode, {"avg": False, "max": True}):
         space = (regions.output_height, regions.output_width)
-        return _largest_of_regions(x, rois, batch_indices, space, samples, scale, 0.5 if is_half else 0)
-    return dml.roi_align1(
+        return _max_of_regions(x, rois, batch_indices, space, samples, scale, 0.5 if is_half else 0)
+    return dmljax.roi_align1(
         x,
         rois,
         batch_indices,
@@ -384,7 +384,7 @@ def _first_roi_align(x: Image, rois: Matrix, batch_indices: Vector, *, regions: 
     return _roi_align(x, rois, batch_indices, coordinate_transformation_mode=mode, regions=regions)
 
 
-def _largest_of_regions(
+def _max_of_regions(
     x: Array, rois: Array, batch_indices: Array, space: tuple[int, int], samples: int, scale: float, offset: float
 ) -> Array:
     """The maximum over the weighted pixels of all samples; DirectML takes the maximum over whole samples."""

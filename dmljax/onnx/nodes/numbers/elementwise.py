@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.file import MAIN, dtype_of
 from dmljax.onnx.handlers.registry import REGISTRY, T, handles, make_handler, one_of
 from dmljax.onnx.handlers.signatures import Attribute, Kept, Known, Number
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.running.interpreter import as_array, promoted
-from dmljax.onnx.values.symbols import Symbols, computed, kind_of, truncated_quotients
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.running.interpreter import as_array, promote
+from dmljax.onnx.values.symbols import Symbols, compute_known, kind_of, truncated_quotients
 from dmljax.onnx.values.types import Array, DType, Tensor
 from dmljax.types import REALS
 
@@ -37,8 +37,8 @@ def _of_known(fold: _Fold, kinds: str = _NUMBERS) -> _Fold:
     def run(*inputs: Known) -> Known | None:
         np.broadcast_shapes(*(x.shape for x in inputs))
         types = {kind_of(x) for x in inputs}
-        own = {"T" if dtype.kind == "O" else dtype.kind for dtype in types}
-        return computed(fold, *inputs) if own <= {*kinds} and len(types) == 1 else None
+        type_kinds = {"T" if dtype.kind == "O" else dtype.kind for dtype in types}
+        return compute_known(fold, *inputs) if type_kinds <= {*kinds} and len(types) == 1 else None
 
     return run
 
@@ -62,25 +62,25 @@ _handles_each = functools.partial(handles, is_elementwise=True)
 _KINDS = {**dict.fromkeys(("And", "Not", "Or", "Xor"), "b"), "Equal": "biufT"}
 
 _FUNCTIONS: _Entries = (
-    ("Abs", dml.element_wise_abs, np.abs),
-    ("BitwiseNot", dml.element_wise_bit_not, None),
-    ("Ceil", dml.element_wise_ceil, np.ceil),
-    ("Floor", dml.element_wise_floor, np.floor),
-    ("HardSwish", dml.activation_hard_swish, None),
-    ("IsNaN", dml.element_wise_is_nan, None),
-    ("Neg", dml.element_wise_negate, np.negative),
-    ("Not", dml.element_wise_logical_not, np.logical_not),
-    ("Reciprocal", dml.element_wise_recip, np.reciprocal),
-    ("Round", dml.element_wise_round, np.round),
-    ("Sign", dml.element_wise_sign, np.sign),
-    ("Sqrt", dml.element_wise_sqrt, np.sqrt),
+    ("Abs", dmljax.element_wise_abs, np.abs),
+    ("BitwiseNot", dmljax.element_wise_bit_not, None),
+    ("Ceil", dmljax.element_wise_ceil, np.ceil),
+    ("Floor", dmljax.element_wise_floor, np.floor),
+    ("HardSwish", dmljax.activation_hard_swish, None),
+    ("IsNaN", dmljax.element_wise_is_nan, None),
+    ("Neg", dmljax.element_wise_negate, np.negative),
+    ("Not", dmljax.element_wise_logical_not, np.logical_not),
+    ("Reciprocal", dmljax.element_wise_recip, np.reciprocal),
+    ("Round", dmljax.element_wise_round, np.round),
+    ("Sign", dmljax.element_wise_sign, np.sign),
+    ("Sqrt", dmljax.element_wise_sqrt, np.sqrt),
     *(
-        (name, getattr(dml, f"element_wise_{name.lower()}"), None)
+        (name, getattr(dmljax, f"element_wise_{name.lower()}"), None)
         for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Log")
     ),
-    *((name, getattr(dml, f"element_wise_{name.lower()}"), None) for name in ("Sin", "Sinh", "Tan")),
+    *((name, getattr(dmljax, f"element_wise_{name.lower()}"), None) for name in ("Sin", "Sinh", "Tan")),
     *(
-        (name, getattr(dml, f"activation_{name.lower()}"), None)
+        (name, getattr(dmljax, f"activation_{name.lower()}"), None)
         for name in ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
     ),
 )
@@ -88,8 +88,8 @@ _FUNCTIONS: _Entries = (
 
 def _register(entries: _Entries, form: Callable[[_Function], _Function], since: int = 1) -> None:
     for operator, function, fold in entries:
-        own = None if fold is None else _of_known(fold, _KINDS.get(operator, _NUMBERS))
-        _handles_each(operator, since=since, fold=own)(form(function))
+        known_fold = None if fold is None else _of_known(fold, _KINDS.get(operator, _NUMBERS))
+        _handles_each(operator, since=since, fold=known_fold)(form(function))
 
 
 _register(_FUNCTIONS, _of_one)
@@ -106,30 +106,30 @@ def _quotient(a: Known, b: Known) -> Known | None:
     return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
 
 
-def _divided(a: Array, b: Array) -> Array:
-    return dml.element_wise_divide(a, b)
+def _divide(a: Array, b: Array) -> Array:
+    return dmljax.element_wise_divide(a, b)
 
 
 _ARITHMETIC: _Entries = (
-    ("Add", dml.element_wise_add, np.add),
-    ("Div", _divided, _quotient),
-    ("Mul", dml.element_wise_multiply, np.multiply),
-    ("Sub", dml.element_wise_subtract, np.subtract),
-    ("And", dml.element_wise_logical_and, np.logical_and),
-    ("Or", dml.element_wise_logical_or, np.logical_or),
-    ("Xor", dml.element_wise_logical_xor, np.logical_xor),
-    ("Equal", dml.element_wise_logical_equals, np.equal),
-    ("Greater", dml.element_wise_logical_greater_than, np.greater),
-    ("Less", dml.element_wise_logical_less_than, np.less),
+    ("Add", dmljax.element_wise_add, np.add),
+    ("Div", _divide, _quotient),
+    ("Mul", dmljax.element_wise_multiply, np.multiply),
+    ("Sub", dmljax.element_wise_subtract, np.subtract),
+    ("And", dmljax.element_wise_logical_and, np.logical_and),
+    ("Or", dmljax.element_wise_logical_or, np.logical_or),
+    ("Xor", dmljax.element_wise_logical_xor, np.logical_xor),
+    ("Equal", dmljax.element_wise_logical_equals, np.equal),
+    ("Greater", dmljax.element_wise_logical_greater_than, np.greater),
+    ("Less", dmljax.element_wise_logical_less_than, np.less),
 )
 
 
-def _aligned(function: _Function) -> _Function:
+def _align_axes(function: _Function) -> _Function:
     """Adds the broadcasting of versions before 7: from an axis on, and only if an attribute asks for it."""
 
     def run(a: Array, b: Array, *, axis: int | None = None, broadcast: int = 0) -> Array:
         if broadcast and axis is not None:
-            after = a.ndim - normal(axis, a.ndim) - b.ndim
+            after = a.ndim - normalize_axis(axis, a.ndim) - b.ndim
             b = b.reshape(*b.shape, *[1] * max(after, 0))
         elif not broadcast and a.shape != b.shape:
             raise InvalidDesc(
@@ -142,14 +142,14 @@ def _aligned(function: _Function) -> _Function:
 
 _register(_ARITHMETIC, _of_two, since=7)
 for _operator, _function, _ in _ARITHMETIC:
-    handles(_operator, since=1)(_aligned(_function))
+    handles(_operator, since=1)(_align_axes(_function))
 
 _BROADCAST: _Entries = (
-    ("BitwiseAnd", dml.element_wise_bit_and, None),
-    ("BitwiseOr", dml.element_wise_bit_or, None),
-    ("BitwiseXor", dml.element_wise_bit_xor, None),
-    ("GreaterOrEqual", dml.element_wise_logical_greater_than_or_equal, np.greater_equal),
-    ("LessOrEqual", dml.element_wise_logical_less_than_or_equal, np.less_equal),
+    ("BitwiseAnd", dmljax.element_wise_bit_and, None),
+    ("BitwiseOr", dmljax.element_wise_bit_or, None),
+    ("BitwiseXor", dmljax.element_wise_bit_xor, None),
+    ("GreaterOrEqual", dmljax.element_wise_logical_greater_than_or_equal, np.greater_equal),
+    ("LessOrEqual", dmljax.element_wise_logical_less_than_or_equal, np.less_equal),
 )
 _register(_BROADCAST, _of_two)
 
@@ -158,10 +158,10 @@ _register(_BROADCAST, _of_two)
 def _parameterized_relu_of_channels(x: Array, slope: Array) -> Array:
     if slope.ndim == 1 and x.ndim > 1:  # a slope for each channel
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
-    return dml.activation_parameterized_relu(x, slope)
+    return dmljax.activation_parameterized_relu(x, slope)
 
 
-_handles_each("PRelu", since=7)(_of_two(dml.activation_parameterized_relu))
+_handles_each("PRelu", since=7)(_of_two(dmljax.activation_parameterized_relu))
 
 
 def _power(x: Array, exponent: Kept) -> Array:
@@ -169,30 +169,30 @@ def _power(x: Array, exponent: Kept) -> Array:
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and dtype.kind == "f":
         number = float(exponent.reshape(()))
         shape = jnp.broadcast_shapes(x.shape, exponent.shape)
-        return jnp.broadcast_to(dml.element_wise_constant_pow(x, number), shape)
+        return jnp.broadcast_to(dmljax.element_wise_constant_pow(x, number), shape)
     exponent = jnp.asarray(exponent)
     if exponent.dtype == dtype:
-        return dml.element_wise_pow(x, exponent)
-    are_floats = [jnp.issubdtype(kind, jnp.floating) for kind in (dtype, exponent.dtype)]
-    wide = promoted(dtype, exponent.dtype) if are_floats[0] is are_floats[1] else jnp.float32
+        return dmljax.element_wise_pow(x, exponent)
+    are_floats = [jnp.issubdtype(number_type, jnp.floating) for number_type in (dtype, exponent.dtype)]
+    wide = promote(dtype, exponent.dtype) if are_floats[0] is are_floats[1] else jnp.float32
     wide = dtype if are_floats == [True, False] and dtype.itemsize >= 4 else wide
-    return dml.cast(dml.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
+    return dmljax.cast(dmljax.element_wise_pow(x.astype(wide), exponent.astype(wide)), dtype=dtype)
 
 
-def _folded_power(x: Known, exponent: Known) -> Known | None:
+def _fold_power(x: Known, exponent: Known) -> Known | None:
     np.broadcast_shapes(x.shape, exponent.shape)
     if x.dtype.kind in "iu" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
         return None
     return np.asarray(np.power(x, exponent), x.dtype)
 
 
-handles("Pow", since=7, fold=_folded_power)(_power)
-handles("Pow", since=1)(_aligned(_power))
+handles("Pow", since=7, fold=_fold_power)(_power)
+handles("Pow", since=1)(_align_axes(_power))
 
 
 @handles("Mod", fold=lambda a, b, *, fmod=0: _of_known(np.fmod if fmod else np.mod)(a, b) if np.all(b) else None)
 def _modulus(a: Array, b: Array, *, fmod: int = 0) -> Array:
-    return (dml.element_wise_modulus_truncate if fmod else dml.element_wise_modulus_floor)(a, b)
+    return (dmljax.element_wise_modulus_truncate if fmod else dmljax.element_wise_modulus_floor)(a, b)
 
 
 @handles("BitShift")
@@ -201,7 +201,7 @@ def _bit_shift(a: Array, b: Array, *, direction: str) -> Array:
         # DirectML shifts zeros in; ONNX copies the sign bit.
         bits = a.dtype.itemsize * 8
         return jnp.right_shift(a, jnp.where((b < 0) | (b >= bits), bits - 1, b).astype(a.dtype))
-    shifts = {"LEFT": dml.element_wise_bit_shift_left, "RIGHT": dml.element_wise_bit_shift_right}
+    shifts = {"LEFT": dmljax.element_wise_bit_shift_left, "RIGHT": dmljax.element_wise_bit_shift_right}
     return one_of("direction", direction, shifts)(a, b)
 
 
@@ -210,21 +210,21 @@ def _of_any_number(function: Callable[..., T]) -> Callable[..., T]:
 
 
 _OF_ANY_NUMBER: _Entries = (
-    ("Max", dml.element_wise_max, np.maximum),
-    ("Min", dml.element_wise_min, np.minimum),
-    ("Sum", dml.element_wise_add, np.add),
+    ("Max", dmljax.element_wise_max, np.maximum),
+    ("Min", dmljax.element_wise_min, np.minimum),
+    ("Sum", dmljax.element_wise_add, np.add),
 )
 for _operator, _function, _fold in _OF_ANY_NUMBER:
-    _of_numbers_known = _of_known(_of_any_number(functools.partial(computed, _fold)))  # type: ignore[arg-type]
+    _of_numbers_known = _of_known(_of_any_number(functools.partial(compute_known, _fold)))  # type: ignore[arg-type]
     _handles_each(_operator, fold=_of_numbers_known)(_of_any_number(_function))
 
 
 @handles("Mean")
 def _mean(*inputs: Array) -> Array:
     if len(inputs) == 2:
-        return dml.element_wise_mean(*inputs)
-    total = _of_any_number(dml.element_wise_add)(*inputs)
-    return dml.element_wise_divide(total, jnp.asarray(len(inputs), total.dtype))
+        return dmljax.element_wise_mean(*inputs)
+    total = _of_any_number(dmljax.element_wise_add)(*inputs)
+    return dmljax.element_wise_divide(total, jnp.asarray(len(inputs), total.dtype))
 
 
 @handles("IsInf")
@@ -233,42 +233,42 @@ def _is_infinite(x: Array, *, detect_negative: int = 1, detect_positive: int = 1
         return jnp.zeros(x.shape, bool)
     both = detect_negative and detect_positive
     mode = "EITHER" if both else "NEGATIVE" if detect_negative else "POSITIVE"
-    return dml.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode])
+    return dmljax.element_wise_is_infinity(x, infinity_mode=directml.IsInfinityMode[mode])
 
 
-def _chosen(condition: Known, a: Known, b: Known) -> Known | None:
+def _fold_where(condition: Known, a: Known, b: Known) -> Known | None:
     np.broadcast_shapes(condition.shape, a.shape, b.shape)
     return np.where(condition, a, b) if condition.dtype == bool and kind_of(a) == kind_of(b) else None
 
 
-@_handles_each("Where", fold=_chosen)
+@_handles_each("Where", fold=_fold_where)
 def _where(condition: Array, a: Array, b: Array) -> Array:
-    return dml.element_wise_if(condition, a, b)
+    return dmljax.element_wise_if(condition, a, b)
 
 
 def _clip_fold(x: Known, low: Known | None = None, high: Known | None = None) -> Known | None:
     if any(value is not None and kind_of(value).kind == "O" for value in (x, low, high)):
         return None
-    x = x if low is None else computed(np.maximum, x, low)
-    return x if high is None else computed(np.minimum, x, high)
+    x = x if low is None else compute_known(np.maximum, x, low)
+    return x if high is None else compute_known(np.minimum, x, high)
 
 
 @_handles_each("Clip", since=11, fold=_clip_fold)
 def _clip(x: Array, low: Number | None = None, high: Number | None = None) -> Array:
     if low is not None and high is not None:
         low = jnp.minimum(low, high)  # if Min > Max, DirectML gives Min and ONNX gives Max
-    return dml.element_wise_clip1(x, low, high)
+    return dmljax.element_wise_clip1(x, low, high)
 
 
 @_handles_each("Clip", since=1)
 def _clip_of_attributes(x: Array, *, min: float = -np.inf, max: float = np.inf) -> Array:
-    return dml.element_wise_clip(x, min, max)
+    return dmljax.element_wise_clip(x, min, max)
 
 
 # Types
 
 
-def converted(x: Array, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
+def convert(x: Array, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
     """Converts a value: by CAST if DirectML has both types, otherwise by JAX."""
     if dtype.kind == "O":
         raise Unsupported(Problem("to", "must be numbers: JAX has no strings", "strings"))
@@ -281,7 +281,7 @@ def converted(x: Array, dtype: DType, saturate: int = 1, round_mode: str = "up")
     if is_float and dtype.name in _SMALL_INTEGERS:
         return x.astype(jnp.int32).astype(dtype)  # wraps around
     if x.dtype in REALS and dtype in REALS:
-        return dml.cast(x, dtype=dtype)
+        return dmljax.cast(x, dtype=dtype)
     if dtype.name == "float8_e8m0fnu":
         return _power_of_two(x.astype(jnp.float32), saturate, round_mode)
     if is_float and saturate and dtype.name.startswith("float8"):
@@ -348,7 +348,7 @@ def _bit_cast(x: Array, *, to: int) -> Array:
 def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up") -> Array:
     if kind_of(x).kind == "O":
         x = x.astype(np.float64 if dtype.kind == "f" else dtype)
-    return converted(as_array(x), dtype, saturate, round_mode)
+    return convert(as_array(x), dtype, saturate, round_mode)
 
 
 # Activations
@@ -356,17 +356,17 @@ def _of_text(x: Tensor, dtype: DType, saturate: int = 1, round_mode: str = "up")
 
 # Activations that take an array and numbers; the numbers are attributes, with these defaults
 _OF_NUMBERS: tuple[tuple[str, int, _Function, Mapping[str, float | None]], ...] = (
-    ("Celu", 1, dml.activation_celu, {"alpha": 1.0}),
-    ("Elu", 1, dml.activation_elu, {"alpha": 1.0}),
-    ("HardSigmoid", 1, dml.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    ("LeakyRelu", 1, dml.activation_leaky_relu, {"alpha": 0.01}),
-    ("ParametricSoftplus", 1, dml.activation_parametric_softplus, {"alpha": None, "beta": None}),
-    ("ScaledTanh", 1, dml.activation_scaled_tanh, {"alpha": 1.0, "beta": 0.5}),
-    ("Selu", 6, dml.activation_scaled_elu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    ("Selu", 1, dml.activation_scaled_elu, {"alpha": 1.6732, "gamma": 1.0507}),
-    ("Shrink", 1, dml.activation_shrink, {"bias": 0.0, "lambd": 0.5}),
-    ("Swish", 1, dml.activation_swish, {"alpha": 1.0}),
-    ("ThresholdedRelu", 1, dml.activation_thresholded_relu, {"alpha": 1.0}),
+    ("Celu", 1, dmljax.activation_celu, {"alpha": 1.0}),
+    ("Elu", 1, dmljax.activation_elu, {"alpha": 1.0}),
+    ("HardSigmoid", 1, dmljax.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    ("LeakyRelu", 1, dmljax.activation_leaky_relu, {"alpha": 0.01}),
+    ("ParametricSoftplus", 1, dmljax.activation_parametric_softplus, {"alpha": None, "beta": None}),
+    ("ScaledTanh", 1, dmljax.activation_scaled_tanh, {"alpha": 1.0, "beta": 0.5}),
+    ("Selu", 6, dmljax.activation_scaled_elu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+    ("Selu", 1, dmljax.activation_scaled_elu, {"alpha": 1.6732, "gamma": 1.0507}),
+    ("Shrink", 1, dmljax.activation_shrink, {"bias": 0.0, "lambd": 0.5}),
+    ("Swish", 1, dmljax.activation_swish, {"alpha": 1.0}),
+    ("ThresholdedRelu", 1, dmljax.activation_thresholded_relu, {"alpha": 1.0}),
 )
 
 
@@ -385,12 +385,12 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
     """Computes GELU by DirectML's operator, or its tanh approximation by a composition."""
     if one_of("approximate", approximate, {"none": False, "tanh": True}):
         return jax.nn.gelu(x, approximate=True)
-    return dml.activation_gelu(x)
+    return dmljax.activation_gelu(x)
 
 
 @_handles_each("Mish")
 def _mish(x: Array) -> Array:
-    return dml.element_wise_multiply(x, dml.activation_tanh(dml.activation_softplus(x)))
+    return dmljax.element_wise_multiply(x, dmljax.activation_tanh(dmljax.activation_softplus(x)))
 
 
 @handles("Affine", "ImageScaler")
@@ -398,8 +398,8 @@ def _affine(
     x: Array, *, alpha: float = 1.0, beta: float = 0.0, scale: float = 1.0, bias: Sequence[float] | None = None
 ) -> Array:
     if bias is not None:
-        return dml.value_scale_2d(x, scale, jnp.asarray(bias, x.dtype))
-    return dml.element_wise_identity(x, directml.ScaleBias(alpha, beta))
+        return dmljax.value_scale_2d(x, scale, jnp.asarray(bias, x.dtype))
+    return dmljax.element_wise_identity(x, directml.ScaleBias(alpha, beta))
 
 
 def _along(flattened: _Function, function: _Function) -> tuple[_Function, _Function]:
@@ -415,9 +415,9 @@ def _along(flattened: _Function, function: _Function) -> tuple[_Function, _Funct
 
 
 for _operator, _first, _function in (
-    ("Hardmax", dml.activation_hardmax, dml.activation_hardmax1),
-    ("LogSoftmax", dml.activation_log_softmax, dml.activation_log_softmax1),
-    ("Softmax", dml.activation_softmax, dml.activation_softmax1),
+    ("Hardmax", dmljax.activation_hardmax, dmljax.activation_hardmax1),
+    ("LogSoftmax", dmljax.activation_log_softmax, dmljax.activation_log_softmax1),
+    ("Softmax", dmljax.activation_softmax, dmljax.activation_softmax1),
 ):
     _of_rows, _by_axis = _along(_first, _function)
     handles(_operator, since=1)(_of_rows)

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.errors import Problem, Unsupported
-from dmljax.foundation.sharding import reshaped
-from dmljax.onnx.handlers.registry import Call, handles
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.foundation.sharding import reshape
+from dmljax.onnx.handlers.registry import NodeCall, handles
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, Results
 
 
@@ -30,10 +30,10 @@ class _ByMoments(NamedTuple):
     mean: Array
     variance: Array
 
-    def normalized(self, epsilon: float) -> Array:
-        x, wide = self.x, promoted(self.x.dtype, self.mean.dtype)
+    def normalize(self, epsilon: float) -> Array:
+        x, wide = self.x, promote(self.x.dtype, self.mean.dtype)
         scale, bias, mean, variance = (of_channels(moments, x).astype(wide) for moments in self[1:])
-        return dml.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
+        return dmljax.batch_normalization(x.astype(wide), mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
 @handles("BatchNormalization", since=14)
@@ -41,40 +41,46 @@ def _batch_normalization(
     inputs: _ByMoments, *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0
 ) -> Results:
     if not training_mode:
-        return inputs.normalized(epsilon)
+        return inputs.normalize(epsilon)
     # ONNX returns running moments, DirectML the batch's moments.
     x, scale, bias, *moments = inputs
     scale, bias = (of_channels(factors, x).astype(x.dtype) for factors in (scale, bias))
-    output, *own = dml.batch_normalization_training(x, scale, bias, epsilon=epsilon)
-    news = [moment.reshape(-1).astype(moments[0].dtype) for moment in own]
+    output, *batch_moments = dmljax.batch_normalization_training(x, scale, bias, epsilon=epsilon)
+    news = [moment.reshape(-1).astype(moments[0].dtype) for moment in batch_moments]
     return output, *(momentum * old + (1 - momentum) * new for old, new in zip(moments, news, strict=True))
 
 
 @handles("BatchNormalization", since=1)
 def _first_batch_normalization(
-    inputs: _ByMoments, *, epsilon: float = 1e-5, is_test: int = 0, momentum: float = 0.9, spatial: int = 1, call: Call
+    inputs: _ByMoments,
+    *,
+    epsilon: float = 1e-5,
+    is_test: int = 0,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    call: NodeCall,
 ) -> Array:
     if call.wants(1) or not spatial:
         what = "spatial=0" if not spatial else f"{len(call.node.outputs)} outputs"
         rule = "training and spatial=0 are not supported before version 14"
         raise Unsupported(Problem((), rule, what))
-    return inputs.normalized(epsilon)
+    return inputs.normalize(epsilon)
 
 
 @handles("InstanceNormalization")
 def _instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5) -> Array:
-    return dml.mean_variance_normalization(x, of_channels(scale, x), of_channels(bias, x), epsilon)
+    return dmljax.mean_variance_normalization(x, of_channels(scale, x), of_channels(bias, x), epsilon)
 
 
 @handles("MeanVarianceNormalization", since=9)
 def _mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
-    return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9)
+    return dmljax.mean_variance_normalization1(x, axes=axes, epsilon=1e-9)
 
 
 @handles("MeanVarianceNormalization", since=1)
 def _first_mean_variance_normalization(x: Array, *, across_channels: int = 0, normalize_variance: int = 1) -> Array:
     axes = range(x.ndim) if across_channels else (0, *range(2, x.ndim))
-    return dml.mean_variance_normalization1(x, axes=axes, epsilon=1e-9, normalize_variance=bool(normalize_variance))
+    return dmljax.mean_variance_normalization1(x, axes=axes, epsilon=1e-9, normalize_variance=bool(normalize_variance))
 
 
 @handles("LayerNormalization", since=1)
@@ -86,73 +92,80 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
-    call: Call,
+    call: NodeCall,
 ) -> Results:
     """Normalizes the input from an axis on; also returns its mean and inverse deviation, of type `stash_type`."""
-    output, mean, inverse = normalized(x, scale, bias, epsilon, call, axis=axis)
+    output, mean, inverse = normalize(x, scale, bias, epsilon, call, axis=axis)
     return output if mean is None else (output, mean, inverse)
 
 
-def normalized(
-    x: Array, scale: Array, bias: Array | None, epsilon: float, call: Call, *, axis: int = -1, is_simple: bool = False
+def normalize(
+    x: Array,
+    scale: Array,
+    bias: Array | None,
+    epsilon: float,
+    call: NodeCall,
+    *,
+    axis: int = -1,
+    is_simple: bool = False,
 ) -> tuple[Array, Array | None, Array | None]:
     """Normalizes the input from an axis on; also returns its mean and inverse deviation if the node wants them.
 
     `is_simple` takes the mean for 0.
     """
-    axes = tuple(range(normal(axis, x.ndim), x.ndim))
-    wide = promoted(x.dtype, scale.dtype)
+    axes = tuple(range(normalize_axis(axis, x.ndim), x.ndim))
+    wide = promote(x.dtype, scale.dtype)
     parts = x.astype(wide), scale.astype(wide), None if bias is None else bias.astype(wide), epsilon
     if is_simple:
-        output = dml.mean_variance_normalization2(*parts, axes=axes, use_mean=False)
+        output = dmljax.mean_variance_normalization2(*parts, axes=axes, use_mean=False)
     else:
-        output = dml.mean_variance_normalization1(*parts, axes=axes)
+        output = dmljax.mean_variance_normalization1(*parts, axes=axes)
     output = output.astype(scale.dtype)
     if not (call.wants(1) or call.wants(2)):
         return output, None, None
-    values = x.astype(promoted(x.dtype, jnp.float32))
-    mean = dml.reduce(values, function=directml.ReduceFunction.AVERAGE, axes=axes)
+    values = x.astype(promote(x.dtype, jnp.float32))
+    mean = dmljax.reduce(values, function=directml.ReduceFunction.AVERAGE, axes=axes)
     squares = values if is_simple else values - mean
-    variance = dml.reduce(squares**2, function=directml.ReduceFunction.AVERAGE, axes=axes)
+    variance = dmljax.reduce(squares**2, function=directml.ReduceFunction.AVERAGE, axes=axes)
     return output, mean, 1 / jnp.sqrt(variance + epsilon)
 
 
 @handles("RMSNormalization")
 def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Array:
     """Divides the input by its root mean square."""
-    axes = tuple(range(normal(axis, x.ndim), x.ndim))
-    return dml.mean_variance_normalization2(x, scale, None, epsilon, axes=axes, use_mean=False)
+    axes = tuple(range(normalize_axis(axis, x.ndim), x.ndim))
+    return dmljax.mean_variance_normalization2(x, scale, None, epsilon, axes=axes, use_mean=False)
 
 
 @handles("GroupNormalization", since=21)
 def _group_normalization(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
-    own = reshaped(_by_group(x, num_groups, epsilon), x.shape)
-    return dml.element_wise_add(dml.element_wise_multiply(own, of_channels(scale, x)), of_channels(bias, x))
+    groups = reshape(_by_group(x, num_groups, epsilon), x.shape)
+    return dmljax.element_wise_add(dmljax.element_wise_multiply(groups, of_channels(scale, x)), of_channels(bias, x))
 
 
 @handles("GroupNormalization", since=18)
 def _group_normalization_by_group(
     x: Array, scale: Array, bias: Array, *, num_groups: int, epsilon: float = 1e-5
 ) -> Array:
-    scaled = dml.element_wise_multiply(_by_group(x, num_groups, epsilon), scale.reshape(-1, 1))
-    return reshaped(dml.element_wise_add(scaled, bias.reshape(-1, 1)), x.shape)
+    scaled = dmljax.element_wise_multiply(_by_group(x, num_groups, epsilon), scale.reshape(-1, 1))
+    return reshape(dmljax.element_wise_add(scaled, bias.reshape(-1, 1)), x.shape)
 
 
 def _by_group(x: Array, count: int, epsilon: float) -> Array:
     """The normalized groups of channels, in the shape (batch, groups, elements)."""
-    groups = reshaped(x, (x.shape[0], count, math.prod(x.shape[1:]) // count))
-    return dml.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
+    groups = reshape(x, (x.shape[0], count, math.prod(x.shape[1:]) // count))
+    return dmljax.mean_variance_normalization1(groups, axes=2, epsilon=epsilon)
 
 
 @handles("LRN")
 def _local_response_normalization(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
-    return dml.local_response_normalization(x, alpha, beta, bias, local_size=size)
+    return dmljax.local_response_normalization(x, alpha, beta, bias, local_size=size)
 
 
 @handles("LpNormalization")
 def _lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    return dml.lp_normalization(x, 1e-30, axis=normal(axis, x.ndim), p=p)  # rows of zeros give zeros
+    return dmljax.lp_normalization(x, 1e-30, axis=normalize_axis(axis, x.ndim), p=p)  # rows of zeros give zeros

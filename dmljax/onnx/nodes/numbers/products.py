@@ -5,11 +5,11 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.handlers.registry import handles
 from dmljax.onnx.handlers.signatures import Attributes, Quantized
-from dmljax.onnx.running.interpreter import promoted
+from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array
 from dmljax.types import FLOATS, widened
 
@@ -29,7 +29,7 @@ class GemmAttributes(Attributes):
 def float_gemm(a: Array, b: Array, c: Array | None, product: GemmAttributes) -> Array:
     """Computes Gemm for floats."""
     is_a, is_b = bool(product.transA), bool(product.transB)
-    return dml.gemm(a, b, c, product.alpha, product.beta, transpose_a=is_a, transpose_b=is_b)
+    return dmljax.gemm(a, b, c, product.alpha, product.beta, transpose_a=is_a, transpose_b=is_b)
 
 
 @handles("Gemm", since=7)
@@ -58,7 +58,7 @@ def matmul(a: Array, b: Array) -> Array:
 
 def float_product(a: Array, b: Array, alpha: float = 1.0) -> Array:
     """Multiplies matrices or vectors, and scales the product by `alpha`."""
-    product = dml.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b, None, alpha)
+    product = dmljax.gemm(a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b, None, alpha)
     product = product[..., 0] if b.ndim == 1 else product
     return product if a.ndim > 1 else product[..., 0] if b.ndim == 1 else product[..., 0, :]
 
@@ -75,17 +75,17 @@ def of_rows(parameter: P) -> P:
 
 @handles("MatMulInteger")
 def _integer_matmul(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
-    return dml.matrix_multiply_integer(a, b, of_rows(a_zero_point), b_zero_point)
+    return dmljax.matrix_multiply_integer(a, b, of_rows(a_zero_point), b_zero_point)
 
 
 @handles("QLinearMatMul")
 def _quantized_matmul(a: Quantized, b: Quantized, scale: Array, zero_point: Array) -> Array:
     unit = jnp.ones((), jnp.float32)
     if a.scale.size == 1 and scale.size == 1:
-        own, b, scale = unit, b._replace(scale=of_result(a.scale, b.scale, scale)), unit
+        a_scale, b, scale = unit, b._replace(scale=of_result(a.scale, b.scale, scale)), unit
     else:
-        own = of_rows(a.scale)
-    return dml.quantized_linear_matrix_multiply(a.array, own, of_rows(a.zero_point), *b, scale, zero_point)
+        a_scale = of_rows(a.scale)
+    return dmljax.quantized_linear_matrix_multiply(a.array, a_scale, of_rows(a.zero_point), *b, scale, zero_point)
 
 
 def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
@@ -94,7 +94,7 @@ def of_result(of_input: Array, of_weight: Array, of_output: Array) -> Array:
     ONNX does not say how it is rounded. Its reference and ONNX Runtime use one factor per output; DirectML multiplies
     by the scales in turn, which can be off by one step near halves.
     """
-    wide = promoted(of_weight.dtype, jnp.float32)
+    wide = promote(of_weight.dtype, jnp.float32)
     first, last = (scale.astype(wide).reshape(()) for scale in (of_input, of_output))
     factor: Array = first * of_weight.astype(wide) / last
     return factor
@@ -108,5 +108,5 @@ def _einsum(*inputs: Array, equation: str) -> Array:
 
 @handles("Det")
 def _determinant(x: Array) -> Array:
-    determinant: Array = jnp.linalg.det(x.astype(promoted(x.dtype, jnp.float32)))
+    determinant: Array = jnp.linalg.det(x.astype(promote(x.dtype, jnp.float32)))
     return determinant.astype(x.dtype)

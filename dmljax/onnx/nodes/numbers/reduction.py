@@ -8,22 +8,22 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax import directml
 from dmljax.foundation.dimensions import number
 from dmljax.onnx.handlers.registry import handles, takes_attributes
 from dmljax.onnx.handlers.signatures import Function, Known, KnownNumber
 from dmljax.onnx.nodes.data.indexing import counting_type
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.values.symbols import as_sizes, computed
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.values.symbols import as_sizes, compute_known
 from dmljax.onnx.values.types import Array
 
 
-def reduced(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
+def reduce_axes(function: directml.ReduceFunction, x: Array, axes: Sequence[int] | None, keepdims: int) -> Array:
     """Reduces some axes, or all."""
-    chosen = range(x.ndim) if axes is None else sorted({normal(axis, x.ndim) for axis in axes})
+    chosen = range(x.ndim) if axes is None else sorted({normalize_axis(axis, x.ndim) for axis in axes})
     if not len(chosen):  # reduce each element by itself
-        return reduced(function, x[..., None], (-1,), 0)
+        return reduce_axes(function, x[..., None], (-1,), 0)
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         return _of_nothing(function, x, tuple(chosen), bool(keepdims))
     result = _of_numbers(function, x, tuple(chosen))
@@ -34,10 +34,10 @@ def _of_numbers(function: directml.ReduceFunction, x: Array, axes: tuple[int, ..
     """Reduces axes to size 1 in the input's type; DirectML has no means, roots and logarithms of integers."""
     if function is directml.ReduceFunction.AVERAGE and x.dtype.kind in "iu":
         count = number(math.prod(x.shape[axis] for axis in axes), x.dtype)
-        return dml.element_wise_divide(dml.reduce(x, function=directml.ReduceFunction.SUM, axes=axes), count)
+        return dmljax.element_wise_divide(dmljax.reduce(x, function=directml.ReduceFunction.SUM, axes=axes), count)
     numbers = x.astype(jnp.uint8) if x.dtype == bool else x
     numbers = numbers.astype(jnp.float32) if function in _OF_FLOATS and x.dtype.kind in "iu" else numbers
-    return dml.reduce(numbers, function=function, axes=axes).astype(x.dtype)
+    return dmljax.reduce(numbers, function=function, axes=axes).astype(x.dtype)
 
 
 _OF_FLOATS = {directml.ReduceFunction[name] for name in ("L2", "LOG_SUM", "LOG_SUM_EXP")}
@@ -63,11 +63,13 @@ def _of_nothing(function: directml.ReduceFunction, x: Array, axes: tuple[int, ..
     return jnp.log(total).astype(x.dtype) if function in (kinds.LOG_SUM, kinds.LOG_SUM_EXP) else total
 
 
-def _folded(function: Callable[..., Known], x: Known, axes: Sequence[int] | None, keepdims: int) -> Known | None:
+def _fold_reduction(
+    function: Callable[..., Known], x: Known, axes: Sequence[int] | None, keepdims: int
+) -> Known | None:
     chosen = tuple(range(x.ndim) if axes is None else axes)
     if not (x.size and chosen):
         return None
-    return np.asarray(computed(function, x, axis=chosen, keepdims=bool(keepdims)), x.dtype)
+    return np.asarray(compute_known(function, x, axis=chosen, keepdims=bool(keepdims)), x.dtype)
 
 
 def _of_input(reduced: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,17 +93,17 @@ _FUNCTIONS: tuple[tuple[str, directml.ReduceFunction, Callable[..., Known] | Non
     ("ReduceSumSquare", directml.ReduceFunction.SUM_SQUARE, None),
 )
 for _operator, _function, _fold in _FUNCTIONS:
-    _of_arrays = functools.partial(reduced, _function)
-    _of_known = functools.partial(_folded, _fold) if _fold else None
+    _of_arrays = functools.partial(reduce_axes, _function)
+    _of_known = functools.partial(_fold_reduction, _fold) if _fold else None
     # The axes are an attribute before this version, and an input from it on.
     _since = 13 if _operator == "ReduceSum" else 18
     handles(_operator, since=_since, fold=_of_known and _of_input(_of_known))(_of_input(_of_arrays))
     takes_attributes(_operator, since=1, axes=Sequence[int] | None)
 
 
-def _arg_reduced(function: Callable[..., Array]) -> Function:
+def _arg_reduction(function: Callable[..., Array]) -> Function:
     def run(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
-        axis = normal(axis, x.ndim)
+        axis = normalize_axis(axis, x.ndim)
         result = function(
             x, axes=axis, axis_direction=directml.AxisDirection(bool(select_last_index)), dtype=counting_type()
         )
@@ -110,18 +112,18 @@ def _arg_reduced(function: Callable[..., Array]) -> Function:
     return run
 
 
-handles("ArgMax")(_arg_reduced(dml.argmax))
-handles("ArgMin")(_arg_reduced(dml.argmin))
+handles("ArgMax")(_arg_reduction(dmljax.argmax))
+handles("ArgMin")(_arg_reduction(dmljax.argmin))
 
 
-def _cumulated(function: Callable[..., Array], exclusive_member: str) -> Function:
+def _cumulation(function: Callable[..., Array], exclusive_member: str) -> Function:
     def run(x: Array, axis: KnownNumber, *, exclusive: int = 0, reverse: int = 0) -> Array:
         direction = directml.AxisDirection(bool(reverse))
         options = {exclusive_member: bool(exclusive)}
-        return function(x, axis=normal(int(axis.item()), x.ndim), axis_direction=direction, **options)
+        return function(x, axis=normalize_axis(int(axis.item()), x.ndim), axis_direction=direction, **options)
 
     return run
 
 
-handles("CumSum")(_cumulated(dml.cumulative_summation, "has_exclusive_sum"))
-handles("CumProd")(_cumulated(dml.cumulative_product, "has_exclusive_product"))
+handles("CumSum")(_cumulation(dmljax.cumulative_summation, "has_exclusive_sum"))
+handles("CumProd")(_cumulation(dmljax.cumulative_product, "has_exclusive_product"))

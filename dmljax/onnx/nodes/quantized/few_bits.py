@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.foundation.sharding import sharded_along
-from dmljax.lowerings.numbers.few_bits import Weights, dequantized, product_with, unpacked
+from dmljax.foundation.sharding import shard_along
+from dmljax.lowerings.numbers.few_bits import Weights, dequantize, product_with, unpack
 from dmljax.lowerings.numbers.products import matrix_product
 from dmljax.onnx.handlers.registry import contributed, one_of
 from dmljax.onnx.handlers.signatures import Vector, Vectors
-from dmljax.onnx.nodes.data.shapes import normal
+from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.values.types import Array, DType, Elements
 
 # ruff: noqa: N803  # attributes are spelled as ONNX Runtime has them
@@ -33,8 +33,8 @@ def _matmul_of_few_bits(
     weight_prepacked: int = 0,
 ) -> Array:
     if bits not in (2, 4, 8) or weight_prepacked:
-        kind = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
-        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", kind))
+        setting = f"{bits} bits" if not weight_prepacked else "weight_prepacked"
+        raise Unsupported(Problem((), "supports only 2, 4 or 8 bits, not prepacked", setting))
     if min(K, N, block_size) < 1:
         raise InvalidDesc(Problem((), "K, N and block_size must be at least 1", f"{K}, {N} and {block_size}"))
     blocks = -(-K // block_size)
@@ -42,18 +42,18 @@ def _matmul_of_few_bits(
     if zero_points is None:
         zeros = jnp.full((1, 1), 2 ** (bits - 1), jnp.uint8)
     elif zero_points.dtype == jnp.uint8:
-        zeros = unpacked(zero_points.reshape(N, -1), bits)[:, :blocks]
+        zeros = unpack(zero_points.reshape(N, -1), bits)[:, :blocks]
     else:
         zeros = zero_points.reshape(N, blocks)
     if groups is None:
         product = product_with(a, Weights(codes, scales, zeros), bits)
     else:  # the block of each row, regardless of its position
         places = groups.astype(jnp.int32)
-        numbers = unpacked(codes, bits).reshape(N, -1, 1)[:, :K]
+        numbers = unpack(codes, bits).reshape(N, -1, 1)[:, :K]
         shift = zeros[:, places] if zero_points is not None else zeros
-        product = matrix_product(a, dequantized(numbers, scales[:, places], shift, a.dtype).T)
+        product = matrix_product(a, dequantize(numbers, scales[:, places], shift, a.dtype).T)
     if bias is not None:
-        product += sharded_along(product, bias.reshape(*(1 for _ in product.shape[1:]), N))
+        product += shard_along(product, bias.reshape(*(1 for _ in product.shape[1:]), N))
     return product.astype(a.dtype)
 
 
@@ -66,7 +66,7 @@ def in_blocks(numbers: Array, scales: Array, zeros: Array | Elements, size: int,
     if missing := scales.shape[1] * size - count:
         numbers = jnp.pad(numbers, [(0, 0), (0, missing)])
     blocks = numbers.reshape(rows, -1, size)
-    return dequantized(blocks, scales.astype(jnp.float32), jnp.asarray(zeros), dtype)[:, :count]
+    return dequantize(blocks, scales.astype(jnp.float32), jnp.asarray(zeros), dtype)[:, :count]
 
 
 # The values of the 4-bit codes of bitsandbytes
@@ -97,7 +97,7 @@ def _matmul_of_tables(
     table = jnp.asarray(np.array(one_of("quant_type", str(quant_type), _TABLES), np.float32))
     places = jnp.stack([b >> 4, b & 15], -1).reshape(-1)[: N * K].astype(jnp.int32)  # high bits first
     weight = in_blocks(table[places][None], largest[None], NO_ZEROS, block_size, a.dtype)
-    return dml.gemm(a, weight.reshape(N, K), None, transpose_b=bool(transB))
+    return dmljax.gemm(a, weight.reshape(N, K), None, transpose_b=bool(transB))
 
 
 @contributed("GatherBlockQuantized")
@@ -112,7 +112,7 @@ def _gather_of_blocks(
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Array:
-    gathered, along = normal(gather_axis, x.ndim), normal(quantize_axis, x.ndim)
+    gathered, along = normalize_axis(gather_axis, x.ndim), normalize_axis(quantize_axis, x.ndim)
     is_packed = x.dtype == jnp.uint8
     if gathered == along or (is_packed and (gathered or bits not in (2, 4, 8))) or block_size < 0:
         rule = "gather_axis and quantize_axis must differ, and packed data needs gather_axis 0 and 2, 4 or 8 bits"
@@ -125,7 +125,7 @@ def _gather_of_blocks(
     def rows(table: Array) -> Array:
         return jnp.take(table, places if table.shape[gathered] != 1 else jnp.zeros_like(places), axis=gathered)
 
-    numbers = unpacked(rows(x), bits) if is_packed else rows(x)
+    numbers = unpack(rows(x), bits) if is_packed else rows(x)
     length = numbers.shape[after]
 
     def of_blocks(table: Array) -> Array:
@@ -136,7 +136,7 @@ def _gather_of_blocks(
 
     if zero_points is not None:
         count = scales.shape[-1]
-        zeros = cut(of_blocks(unpacked(zero_points, bits)[..., :count] if is_packed else zero_points))
+        zeros = cut(of_blocks(unpack(zero_points, bits)[..., :count] if is_packed else zero_points))
     else:
         zeros = jnp.float32(2 ** (bits - 1) if is_packed else 0)
     result = (numbers.astype(jnp.float32) - zeros) * cut(of_blocks(scales))

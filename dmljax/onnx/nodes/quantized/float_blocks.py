@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.lowerings.numbers.few_bits import unpacked
+from dmljax.lowerings.numbers.few_bits import unpack
 from dmljax.onnx.handlers.registry import contributed
 from dmljax.onnx.handlers.signatures import Matrices, Matrix, Number, Vector
 from dmljax.onnx.nodes.quantized.few_bits import NO_ZEROS, in_blocks
@@ -15,7 +15,7 @@ from dmljax.onnx.values.types import Array
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
-def _scaled(numbers: Array, scales: Array, block: int) -> Array:
+def _scale_blocks(numbers: Array, scales: Array, block: int) -> Array:
     """Rows of numbers, in float32, times the scales that blocks share."""
     count = numbers.shape[1]
     if block < 1 or scales.shape != (numbers.shape[0], -(-count // block)):
@@ -34,12 +34,12 @@ def _matmul_of_8_bits(
     *,
     block_size: int = 128,
 ) -> Array:
-    weight = _scaled(b, scales, block_size)
+    weight = _scale_blocks(b, scales, block_size)
     if a_scale is not None:
         step, largest = a_scale.reshape(()), float(jnp.finfo(b.dtype).max)
         steps = jnp.clip(a.astype(jnp.float32) / step, -largest, largest).astype(b.dtype)
         a = (steps.astype(jnp.float32) * step).astype(a.dtype)
-    return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
+    return dmljax.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
 
 
 @contributed("MatMulBlockQuantizedFp4Weight")
@@ -53,8 +53,8 @@ def _matmul_of_4_bits(
     *,
     block_size: int = 16,
 ) -> Array:
-    numbers = jnp.asarray(_E2M1)[unpacked(b, 4).astype(jnp.int32)]
+    numbers = jnp.asarray(_E2M1)[unpack(b, 4).astype(jnp.int32)]
     if scales.dtype == jnp.uint8:
         scales = lax.bitcast_convert_type(scales, jnp.float8_e4m3fn)
-    weight = _scaled(numbers, scales, block_size) * scale.reshape(())
-    return dml.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)
+    weight = _scale_blocks(numbers, scales, block_size) * scale.reshape(())
+    return dmljax.gemm(a, weight.astype(a.dtype), bias, transpose_b=True)

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dmljax as dml
+import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.graph.file import dtype_of
 from dmljax.onnx.handlers.registry import handles
-from dmljax.onnx.nodes.data.shapes import normal
-from dmljax.onnx.nodes.numbers.elementwise import converted
+from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.nodes.numbers.elementwise import convert
 from dmljax.onnx.values.types import Array, DType, Results
 from dmljax.types import INTEGERS, INTEGERS_4
 
@@ -20,7 +20,7 @@ def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
         return parameter.reshape(())
     if block_size:
         return parameter
-    axis = normal(axis, x.ndim)
+    axis = normalize_axis(axis, x.ndim)
     return jnp.expand_dims(parameter, [other for other in range(x.ndim) if other != axis])
 
 
@@ -45,7 +45,7 @@ def quantize_linear(
     zero_point = None if zero_point is None else _spread(zero_point, x, axis, block_size)
     if dtype not in _QUANTIZED:
         return _in_small_type(x, scale, zero_point, dtype, saturate)
-    return dml.quantize(x, scale, zero_point, dtype=dtype)
+    return dmljax.quantize(x, scale, zero_point, dtype=dtype)
 
 
 _QUANTIZED = INTEGERS | INTEGERS_4  # by DirectML's operators
@@ -53,17 +53,17 @@ _QUANTIZED = INTEGERS | INTEGERS_4  # by DirectML's operators
 
 def _in_small_type(x: Array, scale: Array, zero_point: Array | None, dtype: DType, saturate: int) -> Array:
     """Quantizes to a type that DirectML does not have: 2-bit integers, and floats of 4 and 8 bits."""
-    wide = x.astype(jnp.float32) / _repeated(scale, x.shape)
-    more = _repeated(zero_point, x.shape)
+    wide = x.astype(jnp.float32) / _repeat_blocks(scale, x.shape)
+    more = _repeat_blocks(zero_point, x.shape)
     if not dtype.name.startswith("float"):
         limits = jnp.iinfo(dtype)
         return jnp.clip(jnp.round(wide) + more, int(limits.min), int(limits.max)).astype(jnp.int32).astype(dtype)
     if dtype.name == "float4_e2m1fn":
         wide = jnp.clip(wide, -6, 6)
-    return converted(wide + more, dtype, saturate)
+    return convert(wide + more, dtype, saturate)
 
 
-def _repeated(parameter: Array | None, shape: tuple[int, ...]) -> Array:
+def _repeat_blocks(parameter: Array | None, shape: tuple[int, ...]) -> Array:
     """Repeats a blockwise parameter for each element, in float32."""
     parameter = jnp.zeros((), jnp.float32) if parameter is None else parameter.astype(jnp.float32)
     if parameter.ndim == 0:
@@ -91,14 +91,14 @@ def dequantize_linear(
     dtype, scale = scale.dtype, _spread(scale, x, axis, block_size)
     zero_point = None if zero_point is None else _spread(zero_point, x, axis, block_size)
     if x.dtype in _QUANTIZED:
-        result = dml.dequantize(x, scale, zero_point)
+        result = dmljax.dequantize(x, scale, zero_point)
     else:
-        number = x.astype(jnp.float32) - _repeated(zero_point, x.shape)
-        result = (number * _repeated(scale, x.shape)).astype(dtype)
+        number = x.astype(jnp.float32) - _repeat_blocks(zero_point, x.shape)
+        result = (number * _repeat_blocks(scale, x.shape)).astype(dtype)
     return result.astype(dtype_of(output_dtype)) if output_dtype else result
 
 
 @handles("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x: Array) -> Results:
     """Quantizes the input to 8 bits over its own range; also returns the scale and the zero point."""
-    return tuple(dml.dynamic_quantize_linear(x, dtype=np.uint8))
+    return tuple(dmljax.dynamic_quantize_linear(x, dtype=np.uint8))

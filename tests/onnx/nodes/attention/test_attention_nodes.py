@@ -22,18 +22,18 @@ def attention(*outputs: str, mask: Any = None, **attributes: Any) -> Any:
     names = ["q", "k", "v", *(["mask"] if mask is not None else [])]
     node = helper.make_node("Attention", names, list(outputs) or ["y"], **attributes)
     inputs = [*SHAPES, *([mask] if mask is not None else [])]
-    return dmljax.onnx.load(model([node], inputs, [one for one in node.output if one], opset=24))
+    return dmljax.onnx.load(model([node], inputs, [tensor for tensor in node.output if tensor], opset=24))
 
 
 def test_a_fully_masked_query_gives_zeros_and_finite_derivatives() -> None:
-    own = attention(mask=value("mask", BOOL, [3, 3]))
-    seen = np.array([[True, False, False], [False, False, False], [True, True, True]])
-    result = own(QUERY, KEY, VALUE, seen)
+    attend = attention(mask=value("mask", BOOL, [3, 3]))
+    mask = np.array([[True, False, False], [False, False, False], [True, True, True]])
+    result = attend(QUERY, KEY, VALUE, mask)
     assert np.all(np.asarray(result)[0, :, 1] == 0)
     np.testing.assert_allclose(result[0, :, 0], VALUE[0, :, 0], rtol=1e-6)
-    slopes = jax.jit(jax.grad(lambda query: jnp.sum(own(query, KEY, VALUE, seen))))(QUERY)
-    assert np.all(np.isfinite(slopes))
-    assert np.all(np.asarray(slopes)[0, :, 1] == 0)
+    grads = jax.jit(jax.grad(lambda query: jnp.sum(attend(query, KEY, VALUE, mask))))(QUERY)
+    assert np.all(np.isfinite(grads))
+    assert np.all(np.asarray(grads)[0, :, 1] == 0)
 
 
 def test_a_large_softcap_changes_nothing() -> None:
@@ -47,8 +47,8 @@ def test_a_large_softcap_changes_nothing() -> None:
 @SAMPLED
 @pytest.mark.parametrize("mode", range(4))
 def test_scores_are_returned_from_the_requested_stage(mode: int) -> None:
-    own = attention("y", "", "", "s", is_causal=1, softcap=2.0, qk_matmul_output_mode=mode)
-    output, scores = own(QUERY, KEY, VALUE)
+    attend = attention("y", "", "", "s", is_causal=1, softcap=2.0, qk_matmul_output_mode=mode)
+    output, scores = attend(QUERY, KEY, VALUE)
     products = QUERY @ KEY.swapaxes(2, 3) / 2
     bounded = 2 * np.tanh(products / 2)
     masked = np.where(np.tril(np.ones((3, 3), bool)), bounded, -np.inf)
@@ -58,13 +58,13 @@ def test_scores_are_returned_from_the_requested_stage(mode: int) -> None:
 
 
 def test_attention_is_mapped() -> None:
-    own = attention(is_causal=1)
-    several = jax.vmap(own)(*(jnp.stack([one, -one]) for one in (QUERY, KEY, VALUE)))
-    np.testing.assert_allclose(several[1], own(-QUERY, -KEY, -VALUE), rtol=1e-5, atol=1e-6)
+    attend = attention(is_causal=1)
+    several = jax.vmap(attend)(*(jnp.stack([x, -x]) for x in (QUERY, KEY, VALUE)))
+    np.testing.assert_allclose(several[1], attend(-QUERY, -KEY, -VALUE), rtol=1e-5, atol=1e-6)
 
 
 def test_a_number_of_heads_that_does_not_divide_is_refused() -> None:
     node = helper.make_node("Attention", ["q", "q", "q"], ["y"], q_num_heads=3, kv_num_heads=3)
-    own = dmljax.onnx.load(model([node], [value("q", FLOAT, [1, 3, 8])], ["y"], opset=24))
+    attend = dmljax.onnx.load(model([node], [value("q", FLOAT, [1, 3, 8])], ["y"], opset=24))
     with pytest.raises(DmlError, match="num_heads must divide the last dimension"):
-        own(np.zeros((1, 3, 8), np.float32))
+        attend(np.zeros((1, 3, 8), np.float32))

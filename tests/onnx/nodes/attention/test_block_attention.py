@@ -54,12 +54,12 @@ MASK[1][[0, 1, 1, 2, 2, 2, 3, 3, 3], [0, 0, 1, 0, 1, 2, 0, 2, 3]] = True
 def by_onnxruntime_in_place(model: Any, arrays: list[Any]) -> list[Any]:
     """The results of ONNX Runtime, with caches that inputs and outputs share, as it demands."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    names, outputs = ([one.name for one in some] for some in (session.get_inputs(), session.get_outputs()))
-    given = [one for one in arrays if one is not None]
+    names, outputs = ([x.name for x in some] for some in (session.get_inputs(), session.get_outputs()))
+    given = [x for x in arrays if x is not None]
     values = {n: onnxruntime.OrtValue.ortvalue_from_numpy(x.copy()) for n, x in zip(names, given, strict=True)}
     binding = session.io_binding()
-    for name, one in values.items():
-        binding.bind_ortvalue_input(name, one)
+    for name, x in values.items():
+        binding.bind_ortvalue_input(name, x)
     binding.bind_output(outputs[0])
     pasts = [name for name, x in zip(names, given, strict=True) if x.shape[1:3] == (KEY_HEADS, 64)]
     for name, past in zip(outputs[1:], pasts, strict=True):
@@ -80,10 +80,10 @@ def by_onnxruntime_in_place(model: Any, arrays: list[Any]) -> list[Any]:
 )
 def test_queries_see_the_blocks_of_their_layout_as_in_onnxruntime(arrays: Any, attributes: Any) -> None:
     model = one_node("SparseAttention", arrays, 3, **SPARSE, **attributes)
-    own = run(model, [one for one in arrays if one is not None])
+    actual = run(model, [array for array in arrays if array is not None])
     other = by_onnxruntime_in_place(model, arrays)
-    np.testing.assert_allclose(own[0], other[0], rtol=1e-4, atol=1e-5)
-    for present, expected in zip(own[1:], other[1:], strict=True):
+    np.testing.assert_allclose(actual[0], other[0], rtol=1e-4, atol=1e-5)
+    for present, expected in zip(actual[1:], other[1:], strict=True):
         length = arrays[8][0]
         np.testing.assert_allclose(present[:, :, :length], expected[:, :, :length], rtol=1e-5, atol=1e-5)
 
@@ -100,18 +100,18 @@ def mean(query: Any, keys: Any, values: Any, *, softcap: float = 0.0, sink: floa
 def test_sequences_of_a_sparse_batch_may_differ_in_length(queries: int, lengths: list[int]) -> None:
     # ONNX Runtime 1.32 gives the shorter ones other results than its documentation says.
     arrays = sparse(queries, lengths)
-    own = run(one_node("SparseAttention", arrays, 3, **SPARSE), arrays)
+    outputs = run(one_node("SparseAttention", arrays, 3, **SPARSE), arrays)
     for i, length in enumerate(lengths):
-        keys, values = (np.asarray(x[i]) for x in own[1:])
+        keys, values = (np.asarray(x[i]) for x in outputs[1:])
         past = max(length - queries, 0)
         for head in range(HEADS):
             for step in range(min(queries, length)):
                 place = past + step
-                seen = [k for k in range(place + 1) if MASK[head % 2, place // 16, k // 16]]
+                visible = [k for k in range(place + 1) if MASK[head % 2, place // 16, k // 16]]
                 query = arrays[0][i, step].reshape(HEADS, SIZE)[head]
-                expected = mean(query, keys[head // 2, seen], values[head // 2, seen])
-                found = own[0][i, step].reshape(HEADS, SIZE)[head]
-                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+                expected = mean(query, keys[head // 2, visible], values[head // 2, visible])
+                actual = outputs[0][i, step].reshape(HEADS, SIZE)[head]
+                np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_layouts_must_divide_the_heads() -> None:
@@ -176,8 +176,8 @@ def by_pages(arrays: list[Any], *, width: int = 64, is_causal: bool = True, soft
         end = pasts[i] + starts[i + 1] - starts[i]
         for token in range(starts[i], starts[i + 1]):
             place = pasts[i] + token - starts[i]
-            seen = range(max(place - width + 1, 0), place + 1 if is_causal else end)
-            places = [(row[k // BLOCK], k % BLOCK) for k in seen]
+            visible = range(max(place - width + 1, 0), place + 1 if is_causal else end)
+            places = [(row[k // BLOCK], k % BLOCK) for k in visible]
             for head in range(HEADS):
                 of_head = [np.stack([x[block, k, head // 2] for block, k in places]) for x in (keys, values)]
                 share = None if sink is None else sink[head]
@@ -201,15 +201,15 @@ NORMS = {"q_norm": floats(SIZE), "k_norm": floats(SIZE)}
     ],
 )
 def test_sequences_attend_to_their_pages(arrays: Any, attributes: Any, options: Any) -> None:
-    given = [one for one in arrays if one is not None]
-    own = run(one_node("PagedAttention", arrays, 3, **PAGED, **attributes), given)
-    for found, expected in zip(own, by_pages(arrays, **options), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    given = [array for array in arrays if array is not None]
+    outputs = run(one_node("PagedAttention", arrays, 3, **PAGED, **attributes), given)
+    for actual, expected in zip(outputs, by_pages(arrays, **options), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_tokens_without_a_slot_are_not_kept() -> None:
     arrays = paged(slots=integers(9, 6, 7, 40, 41, -1))
-    given = [one for one in arrays if one is not None]
+    given = [array for array in arrays if array is not None]
     _, keys, _ = run(one_node("PagedAttention", arrays, 3, **PAGED), given)
     expected = arrays[3].copy().reshape(-1, KEY_HEADS, SIZE)
     expected[[9, 6, 7, 40, 41]] = arrays[1][:5].reshape(-1, KEY_HEADS, SIZE)
@@ -218,10 +218,10 @@ def test_tokens_without_a_slot_are_not_kept() -> None:
 
 def test_packed_tokens_attend_alike() -> None:
     arrays = paged()
-    own = run(one_node("PagedAttention", arrays, 3, **PAGED), arrays[:8])
+    actual = run(one_node("PagedAttention", arrays, 3, **PAGED), arrays[:8])
     packed = [np.concatenate(arrays[:3], 1), None, None, *arrays[3:8]]
-    other = run(one_node("PagedAttention", packed, 3, **PAGED), [one for one in packed if one is not None])
-    np.testing.assert_allclose(other[0], own[0], rtol=1e-5, atol=1e-6)
+    other = run(one_node("PagedAttention", packed, 3, **PAGED), [array for array in packed if array is not None])
+    np.testing.assert_allclose(other[0], actual[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,9 @@ def test_operators_of_linear_attention_equal_onnxruntime(name: str) -> None:
     operator, inputs, outputs, attributes = CASES[name]
     model = one_node(operator, inputs, outputs, **attributes)
     expected = by_onnxruntime(model, [x for x in inputs if x is not None])
-    for own, other in zip(run(model, inputs), expected, strict=True):
-        assert own.dtype == other.dtype
-        np.testing.assert_allclose(own, other, rtol=1e-5, atol=2e-5)
+    for actual, other in zip(run(model, inputs), expected, strict=True):
+        assert actual.dtype == other.dtype
+        np.testing.assert_allclose(actual, other, rtol=1e-5, atol=2e-5)
 
 
 @FULL
@@ -129,16 +129,16 @@ def test_a_window_of_states_has_those_of_the_last_tokens(case: str, window: int)
         if count < 1:
             assert not states[slot].any()
             continue
-        own = [x.take(range(count), axis) if x.shape[axis:][:1] == (5,) else x for x in inputs]
-        part, state = run(one_node(operator, own, outputs, **attributes), own)
+        first_tokens = [x.take(range(count), axis) if x.shape[axis:][:1] == (5,) else x for x in inputs]
+        part, state = run(one_node(operator, first_tokens, outputs, **attributes), first_tokens)
         np.testing.assert_allclose(states[slot], state, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(output.take(range(count), axis), part, rtol=1e-5, atol=1e-5)
 
 
 def test_a_weight_may_project_the_gate_of_a_sum() -> None:
     x, y, gate, weight = floats(2, 3, 8), floats(2, 3, 8), floats(2, 3, 5), floats(5, 1)
-    (own,) = run(one_node("GatedAdd", [x, y, gate, weight]), [x, y, gate, weight])
-    np.testing.assert_allclose(own, x + y / (1 + np.exp(-gate @ weight)), rtol=1e-5, atol=1e-6)
+    (actual,) = run(one_node("GatedAdd", [x, y, gate, weight]), [x, y, gate, weight])
+    np.testing.assert_allclose(actual, x + y / (1 + np.exp(-gate @ weight)), rtol=1e-5, atol=1e-6)
 
 
 def changed(case: Any, place: int | None = None, value: Any = None, **attributes: Any) -> Any:

@@ -22,7 +22,7 @@ def floats(*shape: int) -> Any:
 
 def run(operator: str, arrays: list[Any], outputs: int = 1, **attributes: Any) -> Any:
     made = one_node(operator, arrays, outputs, **attributes)
-    return dmljax.onnx.load(made)(*(one for one in arrays if one is not None))
+    return dmljax.onnx.load(made)(*(array for array in arrays if array is not None))
 
 
 def test_padding_is_removed_and_restored() -> None:
@@ -45,9 +45,9 @@ def test_packed_sequences_attend_as_padded_ones(is_together: bool) -> None:
     mask = IS_TOKEN.astype(np.int32)
     inputs = [*padded, bias, mask]
     (expected,) = by_onnxruntime(one_node("MultiHeadAttention", inputs, num_heads=2), inputs)
-    query, key, value = (one[IS_TOKEN] for one in padded)
+    query, key, value = (x[IS_TOKEN] for x in padded)
     if is_together:
-        parts = [np.stack([one.reshape(-1, 2, 4) for one in (query, key, value)], 2), None, None]
+        parts = [np.stack([x.reshape(-1, 2, 4) for x in (query, key, value)], 2), None, None]
     else:
         parts = [query, key, value]
     result = run("PackedMultiHeadAttention", [*parts, bias, PLACES, ENDS], num_heads=2)
