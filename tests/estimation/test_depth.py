@@ -102,7 +102,7 @@ def test_weights_and_inputs_must_be_those_of_the_model() -> None:
 
 
 def test_what_does_not_compile_is_told() -> None:
-    x = jax.ShapeDtypeStruct((2**33, 256), jnp.float32)
+    x = jax.ShapeDtypeStruct((2**31, 256), jnp.float32)
     estimate = dmljax.estimate(perceptron(5), x, target="v5e", extrapolate=True)
     assert "memory" in estimate.reason
     assert estimate.layers == 0

@@ -141,10 +141,10 @@ def _score_grads(block: Block, first: Any, sizes: ScoreSizes) -> tuple[Any, Any,
     scores, is_visible = _scores(block, first, sizes)
     highest, log_of_weight = block["lse"]
     probs = jnp.exp2((scores - highest) * _LOG2_OF_E - log_of_weight * _LOG2_OF_E)
-    slopes = probs * (_product(block["grad"], block["value"], 1) - block["delta"])
+    grads = probs * (_product(block["grad"], block["value"], 1) - block["delta"])
     if is_visible is not None and "fill" in block:
-        slopes = jnp.where(is_visible, slopes, np.float32(0))
-    return probs, slopes, is_visible
+        grads = jnp.where(is_visible, grads, np.float32(0))
+    return probs, grads, is_visible
 
 
 def _multiply_grads(grads: Any, other: Any) -> Any:

@@ -505,8 +505,8 @@ def _fetch_last(
     input, updates = arrays
     _, last = _last_numbers(arrays, position, dimensions, axis)
     one = np.ones((), last.dtype)
-    found = fetch(updates, jnp.maximum(last, one) - one, axis)
-    return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), found, input)
+    fetched = fetch(updates, jnp.maximum(last, one) - one, axis)
+    return jnp.where(jnp.expand_dims(last > 0, tuple(range(last.ndim, input.ndim))), fetched, input)
 
 
 def _write_last(arrays: tuple[Array, ...], position: Array, dimensions: lax.ScatterDimensionNumbers) -> Array:
