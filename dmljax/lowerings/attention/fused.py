@@ -251,7 +251,7 @@ def _batch(primitive: Primitive, arrays: Sequence[Any], axes: Sequence[int | Non
 
 
 def _chip(*, spec: AttentionSpec, wrt: tuple[str, ...] = (), has_lse: bool = False) -> str | None:
-    """The chip of the kernel, if any; none for gradients by a fill, or by a bias, which has an element for each score."""
+    """The chip of the kernel, if any; gradients by a fill, or by a bias, which may have all scores, have none."""
     return None if {"bias", "fill"} & {*wrt} else spec.chip
 
 
