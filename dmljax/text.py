@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from itertools import count, islice
 from typing import Any
 
-import jax
-import numpy as np
-
 
 def show(value: Any) -> str:
     """A short representation of `value` for a message."""
+    import jax  # takes seconds, and the command line needs only other functions of this module
+    import numpy as np
+
     if isinstance(value, jax.core.Tracer):
         return f"a traced {str(value.aval).lstrip('~')}"  # without JAX's mark of a weak type
     if isinstance(value, jax.Array | np.ndarray) and value.size > 8:

@@ -70,7 +70,7 @@ FLOORS = {
     ],
     "onnx.nodes": [["data"], ["numbers"], ["attention", "images", "quantized"], ["*"]],
     "estimation": [["hlo"], ["*"]],
-    "command_line": [["onnx"], ["*"]],
+    "command_line": [["onnx", "terminal"], ["describe", "models", "options"], ["*"], ["cli"]],
 }
 HEIGHTS = {
     room: {name: height for height, names in enumerate(floors) for name in names} for room, floors in FLOORS.items()

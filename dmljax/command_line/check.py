@@ -1,0 +1,167 @@
+"""The command `dmljax check`: lists what is wrong in models, weights and folders."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dmljax.command_line.options import Subparsers, add_command, add_model_options, add_options
+from dmljax.command_line.terminal import FINDINGS, GREEN, RED, color_text, count_text, report_error
+from dmljax.text import escape_controls, join_words
+
+SUMMARY = "Lists every error in models, and everything in ONNX models that dmljax does not support."
+
+EXAMPLES = """examples:
+  dmljax check model.json                            # check the rules of the newest feature level
+  dmljax check model.json --dml_feature_level 3_0    # check the rules of an older feature level
+  dmljax check models/*.json                         # check several models
+  generate_model | dmljax check -                    # check what another program writes
+  dmljax check model.onnx                            # missing operators, and nodes that refuse or need a CPU
+  dmljax check phi-3-mini-directml                   # a folder of a language model
+  dmljax check net.stablehlo --weights FILE.npz      # compare weights with an artifact's
+
+The exit status is 0 without findings, 1 with findings, and 2 if a file cannot be read as JSON."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command with its options."""
+    parser = add_command(subparsers, "check", SUMMARY, EXAMPLES)
+    add_model_options(parser, may_be_folder=True)
+    add_options(
+        parser,
+        (
+            "--weights",
+            "the weights of an artifact that `dmljax compile` wrote for several chips",
+            {"metavar": "FILE.npz"},
+        ),
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lists every error in DxDispatch models, and everything in ONNX models that dmljax does not support."""
+    from dmljax.command_line.models import is_onnx
+    from dmljax.dxdispatch.model import UnreadableModel
+    from dmljax.errors import MissingFile
+
+    statuses = []
+    for path in options.models:
+        try:
+            if options.weights:
+                statuses.append(_check_weights(path, options))
+                continue
+            check_one = _check_folder if Path(path).is_dir() else _check_onnx if is_onnx(path) else _check_model
+            statuses.append(check_one(path, options))
+        except (UnreadableModel, MissingFile) as error:  # the other models are checked all the same
+            statuses.append(report_error(error, as_json=options.json))
+    return max(statuses)
+
+
+def _check_weights(path: str, options: argparse.Namespace) -> int:
+    """Compares a file of weights with the artifact that takes them as an argument."""
+    from dmljax.estimation import artifacts
+
+    problems = [*map(str, artifacts.find_weight_problems(path, options.weights))]
+    if options.json:
+        print(json.dumps({"findings": problems}))
+    else:
+        _print_lines(options.weights, problems)
+        count = color_text(count_text(len(problems), "finding"), RED if problems else GREEN)
+        print(f"{escape_controls(options.weights)}: {count} as the weights of {escape_controls(path)}")
+    return FINDINGS if problems else 0
+
+
+def _check_onnx(path: str, options: argparse.Namespace) -> int:
+    from dmljax.command_line.onnx.checking import check_model
+
+    result = check_model(path)
+    if options.json:
+        print(json.dumps(_check_json(result)))
+    else:
+        _print_lines(path, [*result.problems, *result.left])
+        _print_counts(path, result)
+    return FINDINGS if result.problems else 0
+
+
+def _check_folder(path: str, options: argparse.Namespace) -> int:
+    from dmljax.command_line.models import is_of_diffusion, refuse_model_options
+    from dmljax.command_line.onnx.checking import check_diffusion, check_folder
+    from dmljax.errors import DmlError
+
+    refuse_model_options(path, options)
+    try:
+        folder_check = (check_diffusion if is_of_diffusion(Path(path)) else check_folder)(Path(path))
+    except DmlError as error:  # no configuration; the other models are checked all the same
+        return report_error(error, as_json=options.json)
+    settings, whole = folder_check.settings, folder_check.whole
+    if options.json:
+        print(json.dumps({**_check_json(whole), **folder_check.to_json()}))
+    else:
+        if settings is not None:
+            _print_lines(path, _describe_folder(settings, folder_check.weight_bytes, folder_check.cache_bytes))
+        for file, check in folder_check.models.items():
+            _print_lines(file, [*check.problems, *check.left])
+        _print_lines(path, folder_check.problems)
+        _print_counts(path, whole)
+    return FINDINGS if whole.problems else 0
+
+
+def _describe_folder(settings: Any, weight_bytes: Mapping[str, int], cache_bytes: int) -> Iterator[str]:
+    """Describes a language model, with a sentence per line."""
+    from dmljax.estimation.report import amount
+
+    heads = f"{settings.heads} heads, " if settings.heads else ""
+    caches = f"{settings.key_heads} key heads of {settings.head_size}"
+    yield f"{settings.kind or 'a model'} of {settings.layers} layers, {heads}{caches}, {settings.vocabulary} tokens"
+    ends = f"ends at {join_words(settings.end_tokens, 'or')}" if settings.end_tokens else "has no end token"
+    yield f"context of {settings.context_length} tokens; {ends}"
+    yield f"search: {', '.join(f'{name} {value}' for name, value in settings.search._asdict().items())}"
+    if settings.others:
+        others = (f", {other.file.name} as {part}" for part, other in settings.others.items())
+        yield f"models: {settings.file.name} to decode{''.join(others)}"
+    if weight_bytes:
+        parts = join_words(f"{amount(size, 'B')} of {group}" for group, size in weight_bytes.items())
+        yield f"weights of {amount(sum(weight_bytes.values()), 'B')}: {parts}"
+        yield f"caches of {amount(cache_bytes, 'B')} for 1,000 tokens of a sequence"
+
+
+def _check_model(path: str, options: argparse.Namespace) -> int:
+    from dmljax.command_line.models import load_model, warn
+    from dmljax.dxdispatch.model import Finding, InvalidModel, UnreadableModel
+    from dmljax.types import LATEST
+
+    findings: Sequence[Finding] = ()
+    try:
+        model = load_model(path, options)
+        warnings = model.warnings
+    except UnreadableModel:
+        raise
+    except InvalidModel as error:
+        findings, warnings = error.findings, error.warnings
+    if options.json:
+        lists = {"findings": findings, "warnings": warnings}
+        print(json.dumps({key: [finding.to_json() for finding in listed] for key, listed in lists.items()}))
+    else:
+        warn(warnings, file=sys.stdout)
+        for finding in findings:
+            print(finding)
+        count = color_text(count_text(len(findings), "finding"), RED if findings else GREEN)
+        name = "<stdin>" if path == "-" else escape_controls(path)
+        print(f"{name}: {count} at {options.dml_feature_level or LATEST}")
+    return FINDINGS if findings else 0
+
+
+def _check_json(result: Any) -> dict[str, Any]:
+    return {"findings": [*result.problems], "left_to_cpu": [*result.left], "nodes_left_to_cpu": result.nodes_left}
+
+
+def _print_lines(path: object, lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"{escape_controls(str(path))}: {escape_controls(line)}")
+
+
+def _print_counts(path: str, check: Any) -> None:
+    count = color_text(count_text(len(check.problems), "finding"), RED if check.problems else GREEN)
+    nodes = f"{count_text(check.nodes_left, 'node')} that ONNX Runtime's DirectML provider leaves to the CPU"
+    print(f"{escape_controls(path)}: {count}, {nodes}")
