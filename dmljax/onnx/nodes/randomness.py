@@ -9,8 +9,9 @@ import numpy as np
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.graph.file import Node, dtype_of
-from dmljax.onnx.handlers.registry import NodeCall, handles
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles
 from dmljax.onnx.handlers.signatures import Kept, Matrix, Wanted
+from dmljax.onnx.nodes.numbers.elementwise import add_arrays
 from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, DType, Tensor
 
@@ -131,3 +132,18 @@ def _is_none(value: Tensor | None) -> bool:
 @handles("Dropout", since=1)
 def _dropout_of_attributes(x: Array, *, is_test: int = 0, ratio: float = 0.5) -> tuple[Array, Array]:
     return _pass_through(x)
+
+
+@contributed("BiasDropout", draws=lambda node: may_drop(node, 4))
+def _dropout_of_sum(
+    x: Array,
+    bias: Array,
+    residual: Array | None = None,
+    ratio: Wanted | None = None,
+    training_mode: Wanted | None = None,
+    *,
+    seed: int | None = None,
+    call: NodeCall,
+) -> tuple[Array, Array]:
+    dropped, mask = dropout(add_arrays(x, bias), ratio, training_mode, seed=seed, call=call)
+    return add_arrays(dropped, residual), mask

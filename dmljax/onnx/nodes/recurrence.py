@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
-from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
+from dmljax.onnx.handlers.signatures import RecurrentAttributes, RecurrentInputs, Rows
 from dmljax.onnx.values.types import Array, Results
 from dmljax.ops.networks.recurrence import activation_functions, gru_of, rnn_of
 from dmljax.text import show
@@ -161,3 +161,34 @@ def lstm(
         clip_threshold=network.clip or None,
         couple_input_forget=bool(input_forget),
     )
+
+
+@contributed("DynamicQuantizeLSTM")
+def _lstm_of_quantized_weights(
+    x: Rows,
+    weight: Rows,
+    recurrence: Rows,
+    bias: Array | None,
+    lengths: Array | None,
+    hidden: Array | None,
+    cell: Array | None,
+    peephole: Array | None,
+    weight_scale: Array,
+    weight_zero_point: Array,
+    recurrence_scale: Array,
+    recurrence_zero_point: Array,
+    *,
+    network: RecurrentAttributes,
+    input_forget: int = 0,
+    call: NodeCall,
+) -> Results:
+    # ONNX Runtime also quantizes the inputs of each product to 8 bits; we do not.
+    def of_directions(quantized: Array, scale: Array, zero_point: Array) -> Array:
+        # Scales are per direction or per output; the weights are transposed.
+        spread = [parameter.reshape(quantized.shape[0], 1, -1) for parameter in (scale, zero_point)]
+        return dmljax.element_wise_dequantize_linear(quantized, *spread).swapaxes(1, 2)
+
+    weights = of_directions(weight, weight_scale, weight_zero_point)
+    recurrences = of_directions(recurrence, recurrence_scale, recurrence_zero_point)
+    inputs = RecurrentInputs(x, weights, recurrences, bias, lengths, hidden)
+    return lstm(inputs, cell, peephole, network=network, input_forget=input_forget, call=call)

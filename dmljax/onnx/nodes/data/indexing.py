@@ -1,6 +1,7 @@
 """Operators that gather, scatter and find elements by index."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import is_symbolic, replace_at
-from dmljax.onnx.handlers.registry import NodeCall, handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import Kept, KeptVector, Known, KnownNumber, Matrices, Vector, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import as_array, is_known
@@ -241,3 +242,10 @@ def _unique(x: Kept, *, axis: int | None = None, sorted: int = 1, call: NodeCall
     sizes = (count,) if axis is None else replace_at(values.shape, axis, count)
     firsts, places, tallies = (jnp.asarray(array, counting_type()) for array in (first, inverse, counts))
     return Padded(jnp.asarray(values), sizes), Padded(firsts, (count,)), places, Padded(tallies, (count,))
+
+
+@contributed("Unique")
+def _unique_in_order(x: KeptVector, *, call: NodeCall) -> Results:
+    results: Any = _unique(x, sorted=0, call=call)
+    values, _, places, counts = results
+    return values, places, counts

@@ -15,7 +15,7 @@ from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.sharding import reshape
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.onnx.graph.file import dtype_of, require_possible_sizes
-from dmljax.onnx.handlers.registry import NodeCall, handles, one_of, takes_attributes
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import (
     Image,
     KeptMatrix,
@@ -197,6 +197,11 @@ def _unsqueeze(x: X, axes: Known) -> X:
         raise InvalidDesc(Problem("axes", "must not repeat", chosen))
     sizes = iter(x.shape)
     return x.reshape([1 if i in added else next(sizes) for i in range(rank)])
+
+
+@contributed("ExpandDims")
+def _with_dimension(x: Array, axis: KnownNumber) -> Array:
+    return jnp.expand_dims(x, int(axis.item()))
 
 
 def normalize_axis(axis: int, rank: int) -> int:

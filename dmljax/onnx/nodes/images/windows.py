@@ -13,12 +13,13 @@ from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
 from dmljax.onnx.handlers.signatures import (
     Attributes,
     ConvolutionAttributes,
     Image,
     Images,
+    Known,
     KnownVector,
     Matrix,
     PoolingAttributes,
@@ -182,6 +183,20 @@ def transposed_convolution(
         output_padding=appended,
         **windows.members(),
     )
+
+
+@contributed("ConvTransposeWithDynamicPads")
+def _transposed_convolution_of_input_pads(
+    x: Images,
+    filter: Images,
+    pads: Known | None = None,
+    bias: Array | None = None,
+    *,
+    window: ConvolutionAttributes,
+    output_padding: Sequence[int] | None = None,
+) -> Array:
+    window = window if pads is None else replace(window, pads=as_sizes(pads))
+    return transposed_convolution(x, filter, bias, window=window, output_padding=output_padding)
 
 
 # Poolings

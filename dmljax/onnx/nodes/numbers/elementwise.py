@@ -13,8 +13,8 @@ import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.onnx.graph.file import MAIN, dtype_of
-from dmljax.onnx.handlers.registry import REGISTRY, T, handles, make_handler, one_of
-from dmljax.onnx.handlers.signatures import Attribute, Kept, Known, Number
+from dmljax.onnx.handlers.registry import REGISTRY, Handler, T, contributed, handles, make_handler, one_of
+from dmljax.onnx.handlers.signatures import Attribute, Kept, Known, Number, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.running.interpreter import as_array, promote
 from dmljax.onnx.values.symbols import Symbols, compute_known, kind_of, truncated_quotients
@@ -422,3 +422,69 @@ for _operator, _first, _function in (
     _of_rows, _by_axis = _along(_first, _function)
     handles(_operator, since=1)(_of_rows)
     handles(_operator, since=13)(_by_axis)
+
+
+def _is_of_one_array(handler: Handler) -> bool:
+    is_ready = not any(attribute.is_required for attribute in handler.attributes.values())
+    return handler.required == 1 and is_ready and not handler.takes_call
+
+
+def activate(x: Array, name: str | None, numbers: Mapping[str, float | None]) -> Array:
+    """Applies the ONNX activation of this name, with those `numbers` that are attributes of it."""
+    if not name:
+        return x
+    known = {
+        operator: entries
+        for (domain, operator), entries in REGISTRY.handlers.items()
+        if domain == "" and _is_of_one_array(entries[0])
+    }
+    chosen = {key: value for key, value in numbers.items() if value is not None}
+    entries = one_of("activation", name, known)
+    handler = next((entry for entry in entries if chosen.keys() <= entry.attributes.keys()), entries[0])
+    result: Array = handler.function(x, **handler.arguments(chosen))  # type: ignore[assignment]  # of one array
+    return result
+
+
+# ONNX Runtime's own operators: sums and their activations
+
+
+def add_arrays(x: Array, *others: Array | None) -> Array:
+    """Adds those arrays that are given."""
+    return functools.reduce(dmljax.element_wise_add, (other for other in others if other is not None), x)
+
+
+@contributed("BiasAdd")
+def _sum_with_skip(x: Array, bias: Array, skip: Array) -> Array:
+    return add_arrays(x, bias, skip)
+
+
+@contributed("BiasGelu")
+def _gelu_of_sum(x: Array, bias: Array) -> Array:
+    return dmljax.element_wise_add1(x, bias, fused_activation=directml.ActivationGeluDesc())
+
+
+@contributed("FastGelu")
+def _fast_gelu(x: Array, bias: Array | None = None) -> Array:
+    # The DirectML provider computes the exact GELU, but the definition is this approximation.
+    return jax.nn.gelu(add_arrays(x, bias), approximate=True)
+
+
+@contributed("QuickGelu")
+def _quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
+    return dmljax.activation_swish(x, alpha)
+
+
+@contributed("BiasSplitGelu")
+def _gated_gelu(x: Vectors, bias: Array) -> Array:
+    total = dmljax.element_wise_add(x, bias)
+    left, right = dmljax.split(total, sizes=[total.shape[-1] // 2] * 2, axis=-1)
+    return dmljax.element_wise_multiply(left, dmljax.activation_gelu(right))
+
+
+@contributed("BiasSoftmax")
+def _softmax_of_sum(x: Array, bias: Array, *, axis: int = 1, is_inner_broadcast: int) -> Array:
+    axis = normalize_axis(axis, x.ndim)
+    if is_inner_broadcast:  # the bias repeats along inner dimensions
+        repeated = x.ndim - bias.ndim
+        bias = bias if repeated <= 0 else bias.reshape((1,) * repeated + bias.shape)
+    return dmljax.activation_softmax1(dmljax.element_wise_add(x, bias), axes=range(axis, x.ndim))

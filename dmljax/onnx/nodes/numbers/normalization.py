@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 import dmljax
 from dmljax import directml
-from dmljax.errors import Problem, Unsupported
+from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.sharding import reshape
-from dmljax.onnx.handlers.registry import NodeCall, handles
+from dmljax.onnx.handlers.registry import NodeCall, contributed, handles
+from dmljax.onnx.handlers.signatures import Attributes, Images, Vector
 from dmljax.onnx.nodes.data.shapes import normalize_axis
+from dmljax.onnx.nodes.numbers.elementwise import add_arrays
 from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array, Results
 
@@ -169,3 +172,74 @@ def _local_response_normalization(
 @handles("LpNormalization")
 def _lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     return dmljax.lp_normalization(x, 1e-30, axis=normalize_axis(axis, x.ndim), p=p)  # rows of zeros give zeros
+
+
+# ONNX Runtime's own normalizations
+
+
+@handles("SimplifiedLayerNormalization")  # ONNX Runtime defines it in ONNX's domain
+def _simplified_normalization(
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, call: NodeCall
+) -> Results:
+    output, _, inverse = normalize(x, scale, None, epsilon, call, axis=axis, is_simple=True)
+    return output, inverse
+
+
+@contributed("SkipLayerNormalization")
+def _skip_layer_normalization(
+    x: Array,
+    skip: Array,
+    gamma: Array,
+    beta: Array | None = None,
+    bias: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+    call: NodeCall,
+) -> Results:
+    total = add_arrays(x, skip, bias)
+    return *normalize(total, gamma, beta, epsilon, call), total
+
+
+@contributed("SkipSimplifiedLayerNormalization")
+def _skip_simplified_normalization(
+    x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12, call: NodeCall
+) -> Results:
+    total = add_arrays(x, skip, bias)
+    return *normalize(total, gamma, None, epsilon, call, is_simple=True), total
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GroupAttributes(Attributes):
+    activation: int
+    channels_last: int = 1
+    epsilon: float = 1e-5
+    groups: int
+
+
+@contributed("GroupNorm")
+def _group_norm(x: Images, gamma: Vector, beta: Vector, *, norm: _GroupAttributes) -> Array:
+    image = x if norm.channels_last else jnp.moveaxis(x, 1, -1)
+    channels, groups = image.shape[-1], norm.groups
+    if groups < 1 or channels % groups:
+        raise InvalidDesc(Problem("groups", f"must divide {channels} channels", groups))
+    wide = image.astype(promote(x.dtype, gamma.dtype))
+    parts = reshape(wide, (image.shape[0], math.prod(image.shape[1:-1]), groups, channels // groups))
+    parts = dmljax.mean_variance_normalization1(parts, axes=(1, 3), epsilon=norm.epsilon)
+    gamma, beta = gamma.astype(wide.dtype), beta.astype(wide.dtype)
+    result = dmljax.element_wise_add(dmljax.element_wise_multiply(reshape(parts, image.shape), gamma), beta)
+    result = (dmljax.activation_swish(result) if norm.activation else result).astype(x.dtype)
+    return result if norm.channels_last else jnp.moveaxis(result, -1, 1)
+
+
+@contributed("SkipGroupNorm")
+def _skip_group_norm(
+    x: Images, gamma: Vector, beta: Vector, skip: Array, bias: Vector | None = None, *, norm: _GroupAttributes
+) -> tuple[Array, Array]:
+    place = -1 if norm.channels_last else 1
+
+    def along_channels(rows: Array) -> Array:
+        return jnp.expand_dims(rows, [axis for axis in range(1, x.ndim) if axis != place % x.ndim])
+
+    skip = along_channels(skip) if skip.ndim == 2 else skip
+    total = add_arrays(x, skip, None if bias is None else along_channels(bias[None]))
+    return _group_norm(total, gamma, beta, norm=norm), total

@@ -1,19 +1,20 @@
 """Matrix products, determinants and Einsum."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 import jax.numpy as jnp
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.handlers.registry import handles
-from dmljax.onnx.handlers.signatures import Attributes, Quantized
+from dmljax.onnx.handlers.registry import contributed, handles
+from dmljax.onnx.handlers.signatures import Attributes, Matrices, Quantized
+from dmljax.onnx.nodes.numbers.elementwise import activate, add_arrays, gelu
 from dmljax.onnx.running.interpreter import promote
 from dmljax.onnx.values.types import Array
 from dmljax.types import FLOATS, widened
 
-# ruff: noqa: N815  # attributes are spelled as ONNX has them
+# ruff: noqa: N815  # attributes are spelled as ONNX and ONNX Runtime have them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,3 +111,102 @@ def _einsum(*inputs: Array, equation: str) -> Array:
 def _determinant(x: Array) -> Array:
     determinant: Array = jnp.linalg.det(x.astype(promote(x.dtype, jnp.float32)))
     return determinant.astype(x.dtype)
+
+
+@contributed("Inverse")
+def _inverse(x: Matrices) -> Array:
+    inverse: Array = jnp.linalg.inv(x.astype(promote(x.dtype, jnp.float32)))
+    return inverse.astype(x.dtype)
+
+
+# ONNX Runtime's own products
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProductAttributes(Attributes):
+    alpha: float = 1.0
+    transA: int = 0
+    transB: int = 0
+    transBatchA: int = 0
+    transBatchB: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ActivationNumbers(Attributes):
+    activation_alpha: float | None = None
+    activation_axis: int | None = None
+    activation_beta: float | None = None
+    activation_gamma: float | None = None
+
+    def by_name(self) -> dict[str, float | None]:
+        return {name.removeprefix("activation_"): value for name, value in asdict(self).items()}
+
+
+def _matrices(x: Array, *, is_transposed: int, is_batch_last: int) -> Array:
+    if is_batch_last:
+        x = jnp.moveaxis(x, 0, -2)
+    return x.swapaxes(-1, -2) if is_transposed and x.ndim > 1 else x
+
+
+@contributed("FusedMatMul", "TransposeMatMul")
+def _fused_matmul(a: Array, b: Array, *, product: _ProductAttributes) -> Array:
+    a = _matrices(a, is_transposed=product.transA, is_batch_last=product.transBatchA)
+    b = _matrices(b, is_transposed=product.transB, is_batch_last=product.transBatchB)
+    return float_product(a, b, product.alpha)
+
+
+@contributed("FusedMatMulActivation")
+def _fused_matmul_activation(
+    a: Array, b: Array, *, activation: str, numbers: _ActivationNumbers, product: _ProductAttributes
+) -> Array:
+    return activate(_fused_matmul(a, b, product=product), activation, numbers.by_name())
+
+
+@contributed("FusedGemm")
+def _fused_gemm(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    activation: str | None = None,
+    numbers: _ActivationNumbers,
+    product: GemmAttributes,
+) -> Array:
+    return activate(float_gemm(a, b, c, product), activation, numbers.by_name())
+
+
+@contributed("GemmFastGelu")
+def _product_with_fast_gelu(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    return gelu(add_arrays(float_product(x, weight), bias), approximate="tanh")
+
+
+@contributed("MulInteger")
+def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None = None) -> Array:
+    left, right = (
+        x.astype(jnp.int32) - (0 if zero is None else zero.astype(jnp.int32).reshape(()))
+        for x, zero in ((a, a_zero_point), (b, b_zero_point))
+    )
+    return dmljax.element_wise_multiply(left, right)
+
+
+@contributed("MatMulIntegerToFloat")
+def _scaled_integer_matmul(
+    a: Array,
+    b: Array,
+    a_scale: Array,
+    b_scale: Array,
+    a_zero_point: Array | None = None,
+    b_zero_point: Array | None = None,
+    bias: Array | None = None,
+) -> Array:
+    return dmljax.matrix_multiply_integer_to_float(
+        *(a, b, of_rows(a_scale), b_scale), of_rows(a_zero_point), b_zero_point, bias
+    )
+
+
+@contributed("DynamicQuantizeMatMul")
+def _dynamically_quantized_matmul(
+    a: Array, b: Array, b_scale: Array, b_zero_point: Array | None = None, bias: Array | None = None
+) -> Array:
+    quantized, scale, zero_point = dmljax.dynamic_quantize_linear(a)
+    return dmljax.matrix_multiply_integer_to_float(quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
