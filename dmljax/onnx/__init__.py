@@ -4,7 +4,7 @@ Needs the package `onnx`, which the extra `onnx` installs.
 """
 
 from dmljax.onnx.diffusion.model import DiffusionModel as DiffusionModel, diffusion_model as diffusion_model
-from dmljax.onnx.graph.file import TensorType as TensorType
+from dmljax.onnx.graph.graph import TensorType as TensorType
 from dmljax.onnx.language.model import (
     LanguageModel as LanguageModel,
     State as State,

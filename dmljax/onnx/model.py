@@ -17,7 +17,8 @@ from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import sharding
 from dmljax.onnx.graph import saving
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, names_read, read_model
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.handlers.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
 from dmljax.onnx.handlers.refusals import merge_problems
 from dmljax.onnx.handlers.registry import LARGEST, Handler

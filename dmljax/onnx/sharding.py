@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.foundation.meshes import place_weights, require_fitting
-from dmljax.onnx.graph.file import Node, OnnxGraph
+from dmljax.onnx.graph.graph import Node, OnnxGraph
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.low_rank import BARE, FIRST, SECOND
 from dmljax.text import join_words, show

@@ -22,7 +22,7 @@ import dmljax.onnx.running.plan
 from dmljax import DmlError
 from dmljax.directml import InvalidDesc, InvalidType, Unsupported
 from dmljax.foundation import checks
-from dmljax.onnx.graph.file import MAIN
+from dmljax.onnx.graph.graph import MAIN
 from dmljax.onnx.handlers.registry import REGISTRY, make_handler
 from dmljax.onnx.running.plan import Plan, PlanMode
 

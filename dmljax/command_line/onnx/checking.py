@@ -13,7 +13,8 @@ from dmljax.errors import DmlError, MissingFile, Problem
 from dmljax.foundation.checks import find_damaged
 from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings, require_names, vocabulary_of
 from dmljax.onnx.diffusion.schedulers import scheduler_of
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, Reader, TensorType, read_model
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
+from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.language.model import problems_of_names
 from dmljax.onnx.language.parts import DECODER, load_part, problems_between, revise
 from dmljax.onnx.language.settings import Settings, read_configuration, settings_of

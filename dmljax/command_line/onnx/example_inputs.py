@@ -11,7 +11,7 @@ from dmljax.command_line.onnx.input_types import GivenSizes, type_of_input
 from dmljax.command_line.onnx.open_caches import open_caches
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.files import MODES, PICTURES, read_picture, unreadable
-from dmljax.onnx.graph.file import TensorType
+from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.model import Model
 from dmljax.onnx.values.types import Elements
 from dmljax.text import did_you_mean, join_words, reason_of

@@ -9,7 +9,8 @@ import jax
 
 from dmljax.command_line.onnx.open_caches import open_caches
 from dmljax.errors import Problem, Unsupported, require
-from dmljax.onnx.graph.file import TensorType, require_possible_sizes
+from dmljax.onnx.graph.graph import TensorType
+from dmljax.onnx.graph.reader import require_possible_sizes
 from dmljax.onnx.model import Model
 from dmljax.text import join_words
 

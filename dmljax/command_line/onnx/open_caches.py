@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dmljax.onnx.graph.file import Node, TensorType
+from dmljax.onnx.graph.graph import Node, TensorType
 from dmljax.onnx.model import Model, nodes_of, rehearsal
 
 # The place of the input with past keys, which past values follow, and the attribute with the number of their heads

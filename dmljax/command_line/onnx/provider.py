@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.handlers.refusals import LAYOUTS, MACHINE_LEARNING, TRAINING
 
 # The ONNX operators for which the provider has a kernel

@@ -21,7 +21,7 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_ch
 from dmljax.foundation.checks import array, integer_in
 from dmljax.foundation.files import read_object
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
-from dmljax.onnx.graph.file import Node
+from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
 from dmljax.onnx.model import Model, load, nodes_of, require_key
 from dmljax.onnx.several_models import SeveralModels, in_floats

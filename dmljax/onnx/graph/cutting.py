@@ -5,7 +5,7 @@ from typing import Any
 
 from dmljax.graphs.steps import GraphStep, find_needed
 from dmljax.graphs.to_graph.views import View
-from dmljax.onnx.graph.file import Node, names_read
+from dmljax.onnx.graph.graph import Node, names_read
 
 
 def live_nodes(nodes: Sequence[Node], outputs: Collection[str], known: Collection[str] = ()) -> tuple[Node, ...]:

@@ -10,7 +10,8 @@ import onnx
 from onnx import numpy_helper
 
 from dmljax.errors import InvalidType, Problem
-from dmljax.onnx.graph.file import MAIN, MAX_FILE_BYTES, Reader
+from dmljax.onnx.graph.graph import MAIN
+from dmljax.onnx.graph.reader import MAX_FILE_BYTES, Reader
 
 OTHER_BYTES = 2**24  # room for everything in a file besides its weights
 

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.graph.file import MAIN, MAX_DEPTH, Function, FunctionKey, Node, OnnxGraph, Reader
+from dmljax.onnx.graph.graph import MAIN, Function, FunctionKey, Node, OnnxGraph
+from dmljax.onnx.graph.reader import MAX_DEPTH, Reader
 from dmljax.onnx.handlers.refusals import OperatorRefusal, merge_problems, refusal_of
 from dmljax.onnx.handlers.registry import REGISTRY, Handler, NodeCall, make_handler
 from dmljax.onnx.handlers.signatures import Attribute, Input, Use

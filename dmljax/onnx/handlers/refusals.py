@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dmljax.errors import Path, Problem
-from dmljax.onnx.graph.file import MAIN
+from dmljax.onnx.graph.graph import MAIN
 
 MACHINE_LEARNING = "ai.onnx.ml"
 TRAINING = "ai.onnx.preview.training"

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.onnx.graph.file import MAIN, Node
+from dmljax.onnx.graph.graph import MAIN, Node
 from dmljax.onnx.handlers.signatures import (
     Attribute,
     Attributes,

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dmljax.onnx.graph.file import OnnxGraph, Reference, TensorType
+from dmljax.onnx.graph.graph import OnnxGraph, Reference, TensorType
 from dmljax.onnx.values.types import Array, Elements, Results, Tensor, Value
 
 Function = Callable[..., Results]

@@ -24,7 +24,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
-from dmljax.onnx.graph.file import TensorType
+from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, load_parts, missing_name, types_of_inputs
 from dmljax.onnx.language.sampling import Sampling, choose_tokens, iota, numbers_of, sampling_of
 from dmljax.onnx.language.settings import FILE, Search, Settings, read_settings, with_options

@@ -15,7 +15,7 @@ from jax import Array
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import array
-from dmljax.onnx.graph.file import OnnxGraph, TensorType
+from dmljax.onnx.graph.graph import OnnxGraph, TensorType
 from dmljax.onnx.language.settings import FILE, Settings
 from dmljax.onnx.model import Model, Revision
 from dmljax.onnx.rewrites.fixed_caches import NamesOfInputs, with_fixed_caches

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem, Unsupported, inside
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.onnx.graph.file import OnnxGraph
+from dmljax.onnx.graph.graph import OnnxGraph
 from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Passed, Wanted
 from dmljax.onnx.nodes.data.indexing import counting_type

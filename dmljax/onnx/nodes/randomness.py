@@ -8,7 +8,8 @@ import numpy as np
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.graph.file import Node, dtype_of
+from dmljax.onnx.graph.graph import Node
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import NodeCall, contributed, handles
 from dmljax.onnx.handlers.signatures import Kept, Matrix, Wanted
 from dmljax.onnx.nodes.numbers.elementwise import add_arrays

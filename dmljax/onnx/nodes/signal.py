@@ -6,7 +6,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import is_symbolic
-from dmljax.onnx.graph.file import dtype_of
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import handles
 from dmljax.onnx.handlers.signatures import Known, KnownNumber, Matrices, Vector
 from dmljax.onnx.nodes.data.shapes import normalize_axis

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmljax.errors import Problem, Unsupported
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.registry import Handler
 
 ROWS = "\0rows"  # the input that chooses a token of each sequence

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.graph.cutting import live_nodes
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
 from dmljax.onnx.rewrites.joining import JoinedNode, WrittenAttention
 
 Place = tuple[int, int]  # of a result in a layer: the node and its output

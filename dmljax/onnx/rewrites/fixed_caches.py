@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmljax.errors import Problem, Unsupported
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
 
 _PREFIX = "fixed caches"  # of the names of added values
 _LAST, _TOTAL = f"{_PREFIX}/last", f"{_PREFIX}/total"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.handlers.signatures import Use
 from dmljax.onnx.values.types import Elements

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import onnx
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, dtype_of
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.values.types import Array, DType
 from dmljax.text import did_you_mean, show
 from dmljax.types import FLOATS

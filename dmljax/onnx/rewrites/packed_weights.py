@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
 from dmljax.onnx.values.types import DType
 
 _BITS = 4

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dmljax.onnx.graph.file import MAIN, Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, Place, find_layers
 from dmljax.onnx.rewrites.joining import JOINED

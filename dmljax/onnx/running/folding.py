@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from dmljax.graphs.steps import GraphStep, run_at_each_call
-from dmljax.onnx.graph.file import OnnxGraph, names_read
+from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.handlers.registry import KeyNeeded
 from dmljax.onnx.running.interpreter import Interpreter, as_array, is_known
 from dmljax.onnx.values.counts import NotKnown

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from dmljax.lowerings.platform import choose
 from dmljax.lowerings.workarounds import in_memory_bits
-from dmljax.onnx.graph.file import Node, OnnxGraph
+from dmljax.onnx.graph.graph import Node, OnnxGraph
 from dmljax.onnx.handlers.registry import Handler
 from dmljax.onnx.values.types import Array, Tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
 from dmljax.foundation.checks import array
-from dmljax.onnx.graph.file import TensorType
+from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.values.types import DType, Value
 from dmljax.text import did_you_mean, join_words, show
 from dmljax.types import FLOATS

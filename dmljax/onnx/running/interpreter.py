@@ -21,7 +21,8 @@ from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.lowerings.images.channels import are_channels_last, network_of
-from dmljax.onnx.graph.file import Node, OnnxGraph, require_possible_sizes
+from dmljax.onnx.graph.graph import Node, OnnxGraph
+from dmljax.onnx.graph.reader import require_possible_sizes
 from dmljax.onnx.handlers.registry import REGISTRY, Handler, NodeCall, Run
 from dmljax.onnx.handlers.signatures import Use
 from dmljax.onnx.running.images import images_of, layers_of, of_images

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.foundation.checks import JAX_ARRAYS
-from dmljax.onnx.graph.file import OnnxGraph, names_read
+from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.rewrites.scanned_layers import with_scanned_layers
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text

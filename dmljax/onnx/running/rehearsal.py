@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from dmljax.errors import DmlError, Problem, Unsupported
-from dmljax.onnx.graph.file import Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import Node, OnnxGraph, names_read
 from dmljax.onnx.running.interpreter import KEY, Interpreter
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Value

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from dmljax.onnx.graph.file import OnnxGraph, names_read
+from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.running.interpreter import Interpreter
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Elements, Value

@@ -22,7 +22,7 @@ from dmljax.graphs.to_graph.builder import NoOperator, unused
 from dmljax.graphs.to_graph.converter import Converter
 from dmljax.graphs.to_graph.views import View
 from dmljax.onnx.graph.cutting import advise_cut, live_nodes
-from dmljax.onnx.graph.file import Node, OnnxGraph, TensorType, names_read
+from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.refusals import merge_by_operator
 from dmljax.onnx.handlers.registry import KeyNeeded
 from dmljax.onnx.running.interpreter import Interpreter, as_array

@@ -12,7 +12,8 @@ import onnx.shape_inference
 
 from dmljax.errors import InvalidType, Problem
 from dmljax.onnx import Model, load
-from dmljax.onnx.graph.file import TensorType, read_model
+from dmljax.onnx.graph.graph import TensorType
+from dmljax.onnx.graph.reader import read_model
 from dmljax.onnx.model import file_of
 from dmljax.onnx.running.inputs import check_input
 from dmljax.run.answers import Answering, refusing

@@ -17,7 +17,8 @@ from onnx_models import FLOAT, model, value
 import dmljax.onnx
 from dmljax import DmlError
 from dmljax.lowerings.images import channels
-from dmljax.onnx.graph.file import Node, Reader
+from dmljax.onnx.graph.graph import Node
+from dmljax.onnx.graph.reader import Reader
 from dmljax.onnx.handlers.registry import REGISTRY, Handler
 from dmljax.onnx.running.images import images_of, layers_of, of_images
 

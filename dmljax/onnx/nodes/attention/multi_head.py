@@ -14,7 +14,8 @@ import numpy as np
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.graph.file import OnnxGraph, dtype_of
+from dmljax.onnx.graph.graph import OnnxGraph
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
 from dmljax.onnx.handlers.signatures import (
     Attributes,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, inside
-from dmljax.onnx.graph.file import OnnxGraph, TensorType
+from dmljax.onnx.graph.graph import OnnxGraph, TensorType
 from dmljax.onnx.handlers.registry import NodeCall, handles
 from dmljax.onnx.handlers.signatures import Kept, KeptValue, KeptVectors, Known, KnownNumber, Passed
 from dmljax.onnx.nodes.data.shapes import join_arrays, normalize_axis

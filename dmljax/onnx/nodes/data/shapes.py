@@ -14,7 +14,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.foundation.dimensions import is_symbolic, number
 from dmljax.foundation.sharding import reshape
 from dmljax.lowerings.copies import copy_exactly
-from dmljax.onnx.graph.file import dtype_of, require_possible_sizes
+from dmljax.onnx.graph.reader import dtype_of, require_possible_sizes
 from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of, takes_attributes
 from dmljax.onnx.handlers.signatures import (
     Image,

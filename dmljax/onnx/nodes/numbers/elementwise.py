@@ -12,7 +12,8 @@ import numpy as np
 import dmljax
 from dmljax import directml
 from dmljax.errors import InvalidDesc, Problem, Unsupported
-from dmljax.onnx.graph.file import MAIN, dtype_of
+from dmljax.onnx.graph.graph import MAIN
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import REGISTRY, Handler, T, contributed, handles, make_handler, one_of
 from dmljax.onnx.handlers.signatures import Attribute, Kept, Known, Number, Vectors
 from dmljax.onnx.nodes.data.shapes import normalize_axis

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmljax
 from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.graph.file import dtype_of
+from dmljax.onnx.graph.reader import dtype_of
 from dmljax.onnx.handlers.registry import handles
 from dmljax.onnx.nodes.data.shapes import normalize_axis
 from dmljax.onnx.nodes.numbers.elementwise import convert
