@@ -68,7 +68,8 @@ FLOORS = {
         ["diffusion"],
         ["__init__"],
     ],
-    "onnx.nodes": [["data"], ["numbers"], ["attention", "images", "quantized"], ["*"]],
+    "onnx.graph": [["graph"], ["reader"], ["*"]],
+    "onnx.nodes": [["data"], ["numbers"], ["attention", "images", "quantized"], ["*"], ["aliases"]],
     "estimation": [["hlo"], ["*"]],
     "command_line": [["onnx", "terminal"], ["describe", "models", "options"], ["*"], ["cli"]],
 }
