@@ -8,9 +8,7 @@ import numpy as np
 
 from dmljax.graphs.steps import GraphStep, run_at_each_call
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
-from dmljax.onnx.handlers.registry import KeyNeeded
 from dmljax.onnx.running.interpreter import Interpreter, as_array, is_known
-from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.symbols import has_counts
 from dmljax.onnx.values.types import Array, Value
 
@@ -75,12 +73,8 @@ def fold(
 def _results(interpreter: Interpreter, graph: OnnxGraph, index: int, values: dict[str, Value]) -> dict[str, Value]:
     """The results of a node whose inputs are all known so far; none if it needs more or its results are not tensors."""
     node = graph.nodes[index]
-    if any(node.subgraphs) or not all(name in values for name in names_read(node)):
-        return {}
     made = dict(values)
-    try:
-        interpreter.run_node(graph, index, made)
-    except (NotKnown, KeyNeeded):
+    if any(node.subgraphs) or not interpreter.try_node(graph, index, made):
         return {}
     results = {name: made[name] for name in node.outputs if name}
     are_tensors = all(isinstance(x, jax.Array | np.ndarray) and not has_counts(x) for x in results.values())

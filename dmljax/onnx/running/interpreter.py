@@ -21,9 +21,9 @@ from dmljax.calls.decorator import unrecorded_calls
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.open_sizes import Undecided, explain_undecided
 from dmljax.lowerings.images.channels import are_channels_last, network_of
-from dmljax.onnx.graph.graph import Node, OnnxGraph
+from dmljax.onnx.graph.graph import Node, OnnxGraph, names_read
 from dmljax.onnx.graph.reader import require_possible_sizes
-from dmljax.onnx.handlers.registry import REGISTRY, Handler, NodeCall, Run
+from dmljax.onnx.handlers.registry import REGISTRY, Handler, KeyNeeded, NodeCall, Run
 from dmljax.onnx.handlers.signatures import Use
 from dmljax.onnx.running.images import images_of, layers_of, of_images
 from dmljax.onnx.values.counts import OUTSIDE, NotKnown, UndecidedCount
@@ -99,6 +99,16 @@ class Interpreter:
         if len(results) < sum(map(bool, node.outputs)):
             raise Unsupported(Problem(node.place, f"must have at most {len(results)} outputs", len(node.outputs)))
         values |= {name: result for name, result in zip(node.outputs, results, strict=False) if name}
+
+    def try_node(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> bool:
+        """Adds the results of a node, unless they depend on what is not known; returns whether it did."""
+        if not values.keys() >= {*names_read(graph.nodes[index])}:
+            return False
+        try:
+            self.run_node(graph, index, values)
+        except (NotKnown, KeyNeeded):
+            return False
+        return True
 
     def forget(self, graph: OnnxGraph, index: int, values: dict[str, Value]) -> None:
         """Drops values that no later node reads, so that an eager run frees their memory."""

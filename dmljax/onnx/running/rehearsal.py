@@ -7,9 +7,8 @@ import jax
 import numpy as np
 
 from dmljax.errors import DmlError, Problem, Unsupported
-from dmljax.onnx.graph.graph import Node, OnnxGraph, names_read
+from dmljax.onnx.graph.graph import Node, OnnxGraph
 from dmljax.onnx.running.interpreter import KEY, Interpreter
-from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Value
 
 
@@ -34,12 +33,8 @@ def rehearse(
         values: dict[str, Value] = {**known, **arrays, KEY: jax.random.key(0)}
         with interpreter.trace_context(graph):
             for index, node in enumerate(graph.nodes):
-                if not values.keys() >= {*names_read(node)}:
-                    continue
                 try:
-                    interpreter.run_node(graph, index, values)
-                except NotKnown:  # a call may have the missing values
-                    continue
+                    interpreter.try_node(graph, index, values)  # a call may have the values that are missing here
                 except DmlError as error:
                     errors[node] = error
         del values[KEY]

@@ -12,7 +12,6 @@ import numpy as np
 
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
 from dmljax.onnx.running.interpreter import Interpreter
-from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.types import Elements, Value
 
 MAX_KEPT = 256  # compiled programs per model
@@ -73,14 +72,8 @@ class StaticPart:
         def compute(arrays: dict[str, Value]) -> dict[str, Value]:
             values = {**known, **arrays}
             part.nodes.clear()
-            for index, node in enumerate(nodes):
-                if all(name in values for name in names_read(node)):
-                    try:
-                        with self._interpreter.trace_context(self._graph):
-                            self._interpreter.run_node(self._graph, index, values)
-                        part.nodes.add(index)
-                    except NotKnown:
-                        pass
+            with self._interpreter.trace_context(self._graph):
+                part.nodes.update(i for i in range(len(nodes)) if self._interpreter.try_node(self._graph, i, values))
             others = (name for index, node in enumerate(nodes) if index not in part.nodes for name in names_read(node))
             later = {*others, *self._graph.output_names} - known.keys() - arrays.keys()
             made = {name: value for name, value in values.items() if name in later}
