@@ -141,7 +141,7 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> "list[generation
     from dmljax.estimation import generation
     from dmljax.estimation.placement import ChipProgram
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.model import generation_programs
+    from dmljax.onnx.language.generation import generation_programs
 
     refuse_model_options(path, options, gradient=options.gradient, optimizer=options.optimizer)
     model = language_model(path, dtype=options.dtype)
@@ -156,7 +156,7 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> "list[generation
         def programs(model: Any, batch: int = batch) -> list[ChipProgram]:
             return [
                 ChipProgram(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
-                for part in generation_programs(model, batch, prompt, room)
+                for part in generation_programs(model.decoder, batch, prompt, room)
             ]
 
         work = generation.Work(batch, prompt, generated)

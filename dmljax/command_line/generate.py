@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     # Imported after the options are checked: the package onnx is an extra.
     from dmljax.command_line.onnx.example_inputs import array_in
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.settings import Search
+    from dmljax.onnx.language.sampling import Search
     from dmljax.onnx.language.tokens import Tokenizer
 
     model = language_model(options.folder)

@@ -15,7 +15,7 @@ from dmljax.estimation import Estimate
 from dmljax.estimation.chips import Times
 from dmljax.estimation.generation import Generation, PreparedGeneration, Work, table
 from dmljax.onnx import language_model
-from dmljax.onnx.language.model import generation_programs
+from dmljax.onnx.language.generation import generation_programs
 
 # JAX 0.12 warns of its own compiler for GPU kernels where XLA calls back to divide one.
 pytestmark = pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
@@ -135,7 +135,7 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_compiled(
 
 def test_each_program_returns_what_it_updates(folder: Path) -> None:
     model = language_model(folder)
-    reading, step = generation_programs(model, 2, 20, 30)
+    reading, step = generation_programs(model.decoder, 2, 20, 30)
     for program in (reading, step):
         results = jax.eval_shape(program.function, model.weights, *program.inputs)
         assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, program.inputs[0])

@@ -136,11 +136,11 @@ def language(part: int) -> Program:
     from small_language_models import write_folder
 
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.model import generation_programs
+    from dmljax.onnx.language.generation import generation_programs
 
     with tempfile.TemporaryDirectory() as folder:
         model = language_model(write_folder(Path(folder)))
-    one = generation_programs(model, 2, 128, 160)[part]
+    one = generation_programs(model.decoder, 2, 128, 160)[part]
     return one.function, (model.weights, *one.inputs)
 
 

@@ -15,8 +15,7 @@ from dmljax.onnx.diffusion.model import PARTS, file_of, read_diffusion_settings,
 from dmljax.onnx.diffusion.schedulers import scheduler_of
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType
 from dmljax.onnx.graph.reader import Reader, read_model
-from dmljax.onnx.language.model import problems_of_names
-from dmljax.onnx.language.parts import DECODER, load_part, problems_between, revise
+from dmljax.onnx.language.parts import DECODER, load_part, problems_between, problems_of_names, revise
 from dmljax.onnx.language.settings import Settings, read_configuration, settings_of
 from dmljax.onnx.language.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
 from dmljax.onnx.model import Model, load, refusals_of

@@ -196,6 +196,35 @@ def problems_between(settings: Settings, by_part: Mapping[str, Model]) -> Iterat
                 yield Problem((settings.files[part].name, tensor.name), rule, tensor, remedy=remedy)
 
 
+def problems_of_names(
+    settings: Settings, inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+) -> Iterator[Problem]:
+    """Lists names in the settings that a model does not have, and sizes that differ from the model's."""
+    names, caches, states = settings.names, settings.caches(inputs), settings.states(inputs)
+    used = {*caches, *caches.values()}
+    reads = "inputs_embeds" if "embedding" in settings.others else "input_ids"
+    sides = {"inputs": ("past", inputs, [reads, "attention_mask"]), "outputs": ("present", outputs, ["logits"])}
+    for side, (past, known, roles) in sides.items():
+        for role in (*roles, *(f"{past}_{cache}_names" for cache in ("key", "value", "conv", "recurrent"))):
+            of_layers = (name for i in range(settings.layers) if (name := names[role] % i) in used)
+            wanted = of_layers if role.endswith("_names") else [names[role]]
+            missing = next((name for name in wanted if name not in known), None)
+            if missing is not None:
+                yield missing_name(settings, (DECODER, side, role), missing, known)
+    fields = [("model", "vocab_size", settings.vocabulary, outputs.get(names["logits"]), -1)]
+    for name in (name for name in caches if name not in states):
+        fields.append(("decoder", "num_key_value_heads", settings.key_heads, inputs.get(name), 1))
+        fields.append(("decoder", "head_size", settings.head_size, inputs.get(name), 3))
+    reported = set()
+    for part, field, declared, tensor, axis in fields:
+        size = tensor.sizes[axis] if tensor is not None and tensor.sizes else None
+        if isinstance(size, int) and size != declared and field not in reported:
+            reported.add(field)
+            yield Problem(
+                (FILE, *dict.fromkeys(("model", part)), field), f"must be {size}, as {tensor} has it", declared
+            )
+
+
 def missing_name(settings: Settings, where: tuple[str, ...], name: str, known: Any) -> Problem:
     """The problem of a name that a model does not have among its inputs or outputs."""
     part, side, *_ = where

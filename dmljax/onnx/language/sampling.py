@@ -1,5 +1,6 @@
-"""Chooses the next tokens of sequences: the likeliest, or drawn by their probabilities."""
+"""The options of a search, and how it chooses next tokens: the likeliest, or drawn by their probabilities."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,7 +9,47 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmljax.onnx.language.settings import Search
+from dmljax.errors import InvalidDesc, Problem
+from dmljax.onnx.language.state import iota
+from dmljax.text import show
+
+_LARGE = 2**31 - 1
+_RULES: dict[str, tuple[tuple[type, ...], float, float, str]] = {
+    "max_length": ((int,), 1, _LARGE, ""),
+    "min_length": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}"),
+    "do_sample": ((bool,), 0, 1, "True or False"),
+    "temperature": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
+    "top_k": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 keeps all tokens"),
+    "top_p": ((int, float), math.ulp(0), 1, "a number above 0 and at most 1"),
+    "repetition_penalty": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
+    "no_repeat_ngram_size": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 lets tokens repeat"),
+}
+
+
+class Search(NamedTuple):
+    """How the next tokens are chosen, with the names of `genai_config.json`."""
+
+    max_length: int
+    min_length: int = 0
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+
+
+def with_options(search: Search, changes: Mapping[str, Any], context_length: int) -> Search:
+    """The search with the `changes` that are not None, after checking them."""
+    options = {name: value for name, value in changes.items() if value is not None}
+    for name, value in options.items():
+        kinds, lowest, highest, rule = _RULES[name]
+        if name == "max_length":
+            highest, rule = context_length, f"an integer from 1 to {context_length}, the model's context"
+        is_right = isinstance(value, kinds) and (bool in kinds) == isinstance(value, bool)
+        if not is_right or not lowest <= value <= highest:
+            raise InvalidDesc(Problem(name, f"must be {rule}", show(value)))
+    return search._replace(**options)
 
 
 class Sampling(NamedTuple):
@@ -25,12 +66,12 @@ class Sampling(NamedTuple):
 def sampling_of(search: Search) -> Sampling:
     """The parts of a search that a program is compiled for."""
     return Sampling(
-        search.do_sample,
-        search.top_k if search.do_sample else 0,
-        search.do_sample and search.top_p < 1,
-        search.repetition_penalty != 1,
-        search.min_length > 0,
-        search.no_repeat_ngram_size,
+        is_drawn=search.do_sample,
+        kept=search.top_k if search.do_sample else 0,
+        has_top_p=search.do_sample and search.top_p < 1,
+        has_penalty=search.repetition_penalty != 1,
+        has_least=search.min_length > 0,
+        ngram_size=search.no_repeat_ngram_size,
     )
 
 
@@ -44,34 +85,36 @@ def choose_tokens(
     logits: Array,
     tokens: Array,
     lengths: Array,
-    way: Sampling,
+    form: Sampling,
     numbers: Mapping[str, Array],
     ends: Array,
     key: Any,
 ) -> Array:
     """The next token of each sequence, which has `lengths` of the `tokens`."""
     room = tokens.shape[1]
-    if way.has_penalty:
+    if form.has_penalty:
         seen = _present(tokens, iota(room)[None] < lengths[:, None], logits.shape)
         penalty = numbers["repetition_penalty"]
         logits = jnp.where(seen, jnp.where(logits > 0, logits / penalty, logits * penalty), logits)
-    if 0 < way.ngram_size < room:  # shorter sequences have nothing to repeat
-        logits = jnp.where(_completing_ngrams(tokens, lengths[:, None], way.ngram_size, logits.shape), -jnp.inf, logits)
-    if way.has_least:
+    if 0 < form.ngram_size < room:  # shorter sequences have nothing to repeat
+        logits = jnp.where(
+            _completing_ngrams(tokens, lengths[:, None], form.ngram_size, logits.shape), -jnp.inf, logits
+        )
+    if form.has_least:
         is_end = jnp.zeros(logits.shape[1], bool).at[ends].set(True)
         is_short = lengths < numbers["min_length"]
         logits = jnp.where(is_short[:, None] & is_end[None], -jnp.inf, logits)
-    if not way.is_drawn:
+    if not form.is_drawn:
         return jnp.argmax(logits, 1).astype(jnp.int32)
     logits = logits / numbers["temperature"]
     count = logits.shape[1]
-    kept = min(way.kept or count, count)
-    if kept == count and not way.has_top_p:
+    kept = min(form.kept or count, count)
+    if kept == count and not form.has_top_p:
         return jax.random.categorical(key, logits, axis=1).astype(jnp.int32)
     values, places = lax.top_k(logits, kept)
-    if way.has_top_p:
-        powers = jax.nn.softmax(values, 1)
-        before = jnp.cumsum(powers, 1) - powers
+    if form.has_top_p:
+        probs = jax.nn.softmax(values, 1)
+        before = jnp.cumsum(probs, 1) - probs
         is_kept = (before < numbers["top_p"]) | (iota(kept)[None] == 0)  # also where float32 rounds top_p to 0
         values = jnp.where(is_kept, values, -jnp.inf)
     drawn = jax.random.categorical(key, values, axis=1)[:, None]
@@ -95,8 +138,3 @@ def _completing_ngrams(tokens: Array, lengths: Array, size: int, shape: Sequence
     is_within = iota(count)[None] + size <= lengths
     are_equal = lax.fori_loop(0, size - 1, compare, is_within, unroll=min(max(size - 1, 1), 8))
     return _present(tokens[:, size - 1 :], are_equal, shape)
-
-
-def iota(count: int) -> Array:
-    """The numbers below `count`, in int32."""
-    return lax.iota(np.int32, count)

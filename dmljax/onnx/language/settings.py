@@ -1,6 +1,5 @@
 """The folders of ONNX Runtime GenAI: the settings of a language model and its search in `genai_config.json`."""
 
-import math
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,25 +8,13 @@ from typing import Any, NamedTuple
 from dmljax.errors import InvalidDesc, Problem, Unsupported, all_checked, inside
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.files import read_object
+from dmljax.onnx.language.sampling import Search, with_options
 from dmljax.text import did_you_mean, join_words, show
 
 FILE = "genai_config.json"
 _MOST_BYTES = 2**20
 
 _ABSENT = object()
-
-
-class Search(NamedTuple):
-    """How the next tokens are chosen, with the names of `genai_config.json`."""
-
-    max_length: int
-    min_length: int = 0
-    do_sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
 
 
 class FileSettings(NamedTuple):
@@ -251,19 +238,6 @@ def _search(fields: _Fields, context_length: int) -> Search:
         return with_options(Search(context_length), options, context_length)
 
 
-def with_options(search: Search, changes: Mapping[str, Any], context_length: int) -> Search:
-    """The search with the `changes` that are not None, after checking them."""
-    options = {name: value for name, value in changes.items() if value is not None}
-    for name, value in options.items():
-        kinds, lowest, highest, rule = _RULES[name]
-        if name == "max_length":
-            highest, rule = context_length, f"an integer from 1 to {context_length}, the model's context"
-        is_right = isinstance(value, kinds) and (bool in kinds) == isinstance(value, bool)
-        if not is_right or not lowest <= value <= highest:
-            raise InvalidDesc(Problem(name, f"must be {rule}", show(value)))
-    return search._replace(**options)
-
-
 # The only supported values of these fields
 _FIXED = {"num_beams": 1, "num_return_sequences": 1}
 _WITHOUT_EFFECT = (  # without beams, and with sizes and keys from calls
@@ -271,13 +245,3 @@ _WITHOUT_EFFECT = (  # without beams, and with sizes and keys from calls
     *("past_present_share_buffer", "random_seed"),
 )
 _LARGE = 2**31 - 1
-_RULES: dict[str, tuple[tuple[type, ...], float, float, str]] = {
-    "max_length": ((int,), 1, _LARGE, ""),
-    "min_length": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}"),
-    "do_sample": ((bool,), 0, 1, "True or False"),
-    "temperature": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
-    "top_k": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 keeps all tokens"),
-    "top_p": ((int, float), math.ulp(0), 1, "a number above 0 and at most 1"),
-    "repetition_penalty": ((int, float), 1e-6, _LARGE, f"a number from 1e-06 to {_LARGE}"),
-    "no_repeat_ngram_size": ((int,), 0, _LARGE, f"an integer from 0 to {_LARGE}, where 0 lets tokens repeat"),
-}

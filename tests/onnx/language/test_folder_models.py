@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from small_folders import (
 
 from dmljax.command_line.cli import main
 from dmljax.onnx import LanguageModel, language_model
-from dmljax.onnx.language.model import generation_programs
+from dmljax.onnx.language.generation import generation_programs
 from dmljax.onnx.rewrites.decoders import Tables
 
 PROMPTS = [[3, 5, 7], [3, 6, 9, 10, 11]]
@@ -83,13 +84,13 @@ def test_logits_of_what_was_heard_equal_onnxruntimes(folder: Path, model: Langua
 def test_an_encoder_hears_once(
     model: LanguageModel, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear, calls = model._jit_encode_audio, list[Any]()
+    hear, calls = model.decoder.jit_encode_audio, list[Any]()
 
     def counted(*given: Any) -> Any:
         calls.append(given)
         return hear(*given)
 
-    monkeypatch.setattr(model, "_jit_encode_audio", counted)
+    monkeypatch.setitem(vars(model.decoder), "jit_encode_audio", counted)
     state = model.start(PROMPTS, audio=AUDIO, max_length=18)
     steps = [*model.stream(state=state, **ENDLESS)]
     assert [token for token, _ in steps] == expected[0][len(PROMPTS[0]) :]
@@ -142,7 +143,7 @@ def test_all_models_of_a_folder_have_the_float_type(folder: Path, model: Languag
 
 
 def test_the_first_program_of_an_estimate_hears(model: LanguageModel) -> None:
-    reading, step = generation_programs(model, 2, 5, 18)
+    reading, step = generation_programs(model.decoder, 2, 5, 18)
     assert reading.inputs[-1].shape == (2, MELS, FRAMES)
     for program in (reading, step):
         results = jax.eval_shape(program.function, model.weights, *program.inputs)
@@ -254,7 +255,7 @@ def test_wrong_images_are_refused(seeing: LanguageModel, call: Callable[[Any], A
 def test_images_are_refused_where_earlier_ones_would_be_read_anew(
     seeing: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeing, "_tables", Tables(most=8, short=8))
+    monkeypatch.setattr(seeing, "decoder", replace(seeing.decoder, tables=Tables(most=8, short=8)))
     with refuses("onnx: images: not supported for models with other rotary angles for long sequences"):
         seeing.generate([3, -1, -1, 7], images=images_of(1))
 

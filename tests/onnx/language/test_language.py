@@ -32,7 +32,7 @@ from small_language_models import (
 from dmljax.errors import Unsupported
 from dmljax.lowerings.attention import dot_product
 from dmljax.onnx import LanguageModel, language_model, load
-from dmljax.onnx.language.model import generation_programs
+from dmljax.onnx.language.generation import generation_programs
 
 PROMPT, OTHER = [5, 11, 40, 7, 23], [9, 30, 17]
 
@@ -235,7 +235,7 @@ def test_other_choices_by_the_length_of_the_mask_are_refused(tmp_path: Path) -> 
 
 
 def test_a_prompt_multiplies_only_its_last_token_by_the_vocabulary(model: LanguageModel) -> None:
-    reading, _ = generation_programs(model, batch=2, prompt=CONTEXT, room=CONTEXT)
+    reading, _ = generation_programs(model.decoder, batch=2, prompt=CONTEXT, room=CONTEXT)
     text = jax.jit(reading.function).lower(model.weights, *reading.inputs).as_text()
     assert f"2x{CONTEXT}x{HIDDEN}xf32" in text
     assert f"2x{CONTEXT}x{VOCABULARY}xf32" not in text
@@ -286,13 +286,13 @@ def test_logits_equal_onnxruntimes(model: LanguageModel, reference: Reference) -
 def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = language_model(folder)
     calls: list[Any] = []
-    called = model._run_decoder
+    called = model.decoder.run_decoder
 
     def counted(*given: Any) -> Any:
         calls.append(given)
         return called(*given)
 
-    monkeypatch.setattr(model, "_run_decoder", counted)
+    monkeypatch.setitem(vars(model.decoder), "run_decoder", counted)
     prompts = [PROMPT * 4, OTHER * 9, PROMPT * 5 + OTHER]  # of 20 to 28 tokens
     model.generate(prompts[0], max_length=40)
     assert len(calls) == 2  # a prompt, and the loop

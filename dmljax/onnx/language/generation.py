@@ -1,0 +1,473 @@
+"""Generates tokens: a prompt is read in one call, and one compiled loop chooses tokens until every sequence has ended.
+
+Layers of convolutions and of linear attention have states that each token changes: later tokens cannot overwrite
+padding there. Models with such layers read prompts without padding, in pieces whose lengths are powers of two.
+"""
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh
+
+from dmljax.errors import InvalidDesc, Problem, Unsupported
+from dmljax.onnx.graph.graph import TensorType
+from dmljax.onnx.language.parts import DECODER, ROLES, FolderModels, types_of_inputs
+from dmljax.onnx.language.sampling import Sampling, Search, choose_tokens, numbers_of, sampling_of
+from dmljax.onnx.language.settings import Settings
+from dmljax.onnx.language.state import (
+    State,
+    batch_axis,
+    empty_state,
+    iota,
+    is_traced,
+    pad_rows,
+    place_on_mesh,
+    restore_inactive,
+    rewind,
+    round_up,
+    to_numpy,
+)
+from dmljax.onnx.model import finder_of, function_of_graph, graph_of, stored_in
+from dmljax.onnx.rewrites.decoders import COUNTS, ROWS, Tables, with_counts, with_logits, with_one_table
+from dmljax.types import FLOATS
+
+GraphFunction = Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Any]]
+Progress = tuple[State, Array, Any]  # the state, which sequences are over, and the random key
+
+
+class Inputs(NamedTuple):
+    """The prompts of a call, with their audio and images."""
+
+    prompts: Any = None
+    audio: Any = None
+    images: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """A folder's decoder in the buffers of a state, and the models that work for it."""
+
+    settings: Settings
+    models: FolderModels
+    graph_function: GraphFunction  # of weights and inputs; gives the logits of all tokens
+    prompt_function: GraphFunction  # gives the logits of one token of each sequence
+    outputs: Sequence[str]
+    roles: Mapping[str, TensorType]  # of the inputs besides caches
+    caches: Mapping[str, str]  # the inputs that keep what was read, with the outputs that follow them
+    types_of_caches: Mapping[str, TensorType]
+    batch_axes: Mapping[str, int]  # of states, which each token changes; other caches are keys and values
+    tables: Tables | None  # of rotary angles, if there are others for long sequences
+    position_streams: tuple[Any, ...]  # the sizes of positions in time, height and width
+
+    @cached_property
+    def jit_read_block(self) -> Callable[..., Any]:
+        return _jit_in_place(self.read_block, "is_first", "mesh")
+
+    @cached_property
+    def jit_decode(self) -> Callable[..., Any]:
+        return _jit_in_place(self.decode, "form", "mesh")
+
+    @cached_property
+    def jit_score_tokens(self) -> Callable[..., Any]:
+        return jax.jit(self.score_tokens)
+
+    @cached_property
+    def jit_encode_audio(self) -> Callable[..., Any]:
+        return jax.jit(self.models.encode_audio)
+
+    @cached_property
+    def jit_embed_tokens(self) -> Callable[..., Any]:
+        return jax.jit(self.models.embed_tokens)
+
+    def empty_state(self, batch: int, room: int, weights: Mapping[str, Any]) -> State:
+        """The state of sequences without tokens, with room for `room` tokens of each."""
+        settings, float_type = self.settings, self.models.float_type(weights)
+        shape = (batch, settings.key_heads, room, settings.head_size)
+
+        def type_of_cache(name: str, cache_type: TensorType) -> jax.ShapeDtypeStruct:
+            sizes = (size if isinstance(size, int) else batch for size in cache_type.sizes or ())
+            dtype = cache_type.dtype if float_type is None or cache_type.dtype not in FLOATS else float_type
+            return jax.ShapeDtypeStruct((*sizes,) if name in self.batch_axes else shape, dtype)
+
+        types = {name: type_of_cache(name, cache_type) for name, cache_type in self.types_of_caches.items()}
+        return empty_state(batch, room, settings.vocabulary, types)
+
+    def encode_audio(self, weights: Mapping[str, Any], audio: Any, count: int) -> dict[str, Array]:
+        """The encoder's results for the audio of `count` sequences, as the decoder reads them."""
+        features = self.models.check_audio(audio, count, self.models.float_type(weights))
+        return {} if features is None else self.jit_encode_audio(weights, features)
+
+    def embed_images(self, weights: Mapping[str, Any], tokens: Any, images: Any) -> Array | None:
+        """The rows of tokens with the features of images; None without images."""
+        if images is not None and self.position_streams:
+            rule = "not supported for models with positions in time, height and width"
+            raise Unsupported(Problem("images", rule, self.roles["position_ids"]))
+        if images is not None and self.tables is not None:  # tokens that are read again would need all earlier images
+            raise Unsupported(Problem("images", "not supported for models with other rotary angles for long sequences"))
+        features = self.models.encode_images(weights, images, self.models.float_type(weights))
+        if features is None:
+            return None
+        places = int(np.sum((tokens < 0) | (tokens == self.settings.image_token)))
+        count = int(np.prod(features.shape[:-1]))
+        if places != count and (places or self.settings.image_token is not None):
+            rule = f"must have {count} tokens in the places of images, which have as many features"
+            raise InvalidDesc(Problem("prompts", rule, places))
+        embeds: Array = self.jit_embed_tokens(weights, tokens, features)
+        return embeds
+
+    def extend(
+        self,
+        weights: Mapping[str, Any],
+        mesh: Mesh | None,
+        state: State,
+        lengths: Any,
+        rows: list[Any],
+        max_length: int,
+        images: Any = None,
+    ) -> State:
+        """The state, whose sequences have `lengths`, after reading the rows: lists or arrays of tokens."""
+        counts = np.array([len(row) for row in rows], np.int32)
+        ends = lengths + counts
+        if max(ends) > max_length:
+            rule = f"must leave at most max_length = {max_length} tokens in all"
+            raise InvalidDesc(Problem("prompts", rule, int(max(ends))))
+        embeds = self.embed_images(weights, pad_rows(rows, round_up(max(map(len, rows)), max_length))[0], images)
+        if lengths.any() and self.become_long(lengths, ends):
+            state, rows = rewind(state, lengths, rows, self.batch_axes)
+            lengths = np.zeros_like(lengths)
+        before = lengths
+        while any(len(row) for row in rows):
+            is_first = not lengths.any()
+            if self.batch_axes:
+                longest_read = min(map(len, rows)) if is_first else max(map(len, rows))
+                size = 1 << (longest_read.bit_length() - 1)
+                parts = [row[:size] if len(row) >= size else [] for row in rows]
+            else:
+                size = round_up(max(map(len, rows)), max_length)
+                parts = [row[:size] for row in rows]
+            tokens, counts = pad_rows(parts, size)
+            piece = None
+            if embeds is not None:
+                places = (lengths - before)[:, None] + np.arange(size)[None]
+                piece = jnp.take_along_axis(embeds, places[..., None], axis=1, mode="clip")
+            state = self.jit_read_block(weights, state, tokens, counts, ends, piece, is_first=is_first, mesh=mesh)
+            lengths, rows = lengths + counts, [row[count:] for row, count in zip(rows, counts, strict=True)]
+        return state
+
+    def are_long(self, lengths: Any) -> Any:
+        """Whether sequences are so long that a model has other rotary angles for all of their tokens."""
+        return lengths > (2**31 - 1 if self.tables is None else self.tables.most)
+
+    def become_long(self, before: Any, after: Any) -> bool:
+        return self.tables is not None and bool(np.any(self.are_long(np.asarray(after)) & ~self.are_long(before)))
+
+    def steps_until_long(self, lengths: Any) -> int | None:
+        """The tokens until the first of the sequences becomes long; None if none can."""
+        short = lengths[~self.are_long(lengths)]
+        return None if self.tables is None or not short.size else self.tables.most + 1 - int(max(short))
+
+    def require_short(self, length: int) -> None:
+        """Raises if traced sequences may become long, as all of their tokens are then read again."""
+        if self.tables is not None and length > self.tables.most:
+            rule = (
+                f"must be at most {self.tables.most} under jax.jit, because longer sequences have other rotary angles"
+            )
+            raise Unsupported(Problem("max_length", rule, length))
+
+    def run_decoder(
+        self,
+        weights: Any,
+        caches: Mapping[str, Array],
+        tokens: Array,
+        places: Array,
+        mask: Array,
+        ends: Array,
+        counts: Array | None = None,
+        embeds: Array | None = None,
+    ) -> tuple[Array, dict[str, Array]]:
+        """The logits of all tokens, or only of the last of each row's first `counts`, and the caches.
+
+        The rows have `ends` tokens once all are read; `embeds` replaces the embedding's rows.
+        """
+        if self.tables is not None:
+            places = places + jnp.where(self.are_long(ends), self.tables.short, 0)[:, None]
+        places = jnp.broadcast_to(places, (*self.position_streams, *places.shape))
+        values = {"input_ids": tokens, "attention_mask": mask, "position_ids": places}
+        if "inputs_embeds" in self.roles:
+            if embeds is None:
+                embeds = self.models.embed_tokens(weights, tokens, dtype=self.models.float_type(weights))
+            values["inputs_embeds"] = embeds
+        inputs = {
+            tensor.name: values[role]
+            if tensor.dtype in FLOATS
+            else values[role].astype(jax.dtypes.canonicalize_dtype(tensor.dtype))
+            for role, tensor in self.roles.items()
+        }
+        inputs |= caches
+        decoder_weights = self.models.weights_of(DECODER, weights)
+        if counts is None:
+            outputs = self.graph_function(decoder_weights, inputs)
+        else:
+            last = jnp.maximum(counts - 1, 0)[:, None, None]
+            outputs = self.prompt_function(decoder_weights, {**inputs, ROWS: last, COUNTS: counts})
+        results: dict[str, Any] = dict(zip(self.outputs, outputs, strict=True))
+        logits = results[self.settings.names["logits"]].astype(jnp.float32)
+        presents = {past: results[present].astype(caches[past].dtype) for past, present in self.caches.items()}
+        return logits, {**caches, **presents}
+
+    def read_block(
+        self,
+        weights: Any,
+        state: State,
+        tokens: Array,
+        counts: Array,
+        ends: Array,
+        embeds: Array | None = None,
+        *,
+        is_first: bool,
+        mesh: Mesh | None = None,
+    ) -> State:
+        """The state after reading `counts` tokens of each row, of the `ends` that they will have."""
+        (batch, size), room = tokens.shape, state.tokens.shape[1]
+        places = state.lengths[:, None] + iota(size)[None]
+        # A mask that is as long as the tokens tells the model that nothing came before.
+        mask = places < counts[:, None] if is_first else iota(room)[None] < (state.lengths + counts)[:, None]
+        logits, caches = self.run_decoder(weights, state.caches, tokens, places, mask, ends, counts, embeds)
+        written = state.tokens.at[iota(batch)[:, None], places].set(tokens, mode="drop")
+        read = State(
+            written, state.lengths + counts, *restore_inactive(state, logits[:, 0], caches, counts > 0, self.batch_axes)
+        )
+        return place_on_mesh(read, mesh, self.batch_axes)
+
+    def decode(
+        self,
+        weights: Any,
+        state: State,
+        is_over: Array,
+        key: Any,
+        max_steps: Array,
+        numbers: Any,
+        *,
+        form: Sampling,
+        mesh: Mesh | None,
+    ) -> Progress:
+        """The state after choosing at most `max_steps` tokens for each sequence, and which sequences are over."""
+
+        def is_going(carried: Any) -> Any:
+            count, (_, is_over, _) = carried
+            return (count < max_steps) & ~jnp.all(is_over)
+
+        def step(carried: Any) -> Any:
+            count, progress = carried
+            state, *rest = self.decode_step(weights, progress, numbers, form=form)
+            return count + 1, (place_on_mesh(state, mesh, self.batch_axes), *rest)
+
+        progress: Progress = state, is_over, key
+        _, progress = lax.while_loop(is_going, step, (jnp.int32(0), progress))
+        return progress
+
+    def decode_step(self, weights: Any, progress: Progress, numbers: Any, *, form: Sampling) -> Progress:
+        """The progress after choosing a token for each sequence that is not over."""
+        state, is_over, key = progress
+        batch, room = state.tokens.shape
+        rows, ends = iota(batch), jnp.array(self.settings.end_tokens, jnp.int32)
+        step_key = key
+        if key is not None:
+            key, step_key = jax.random.split(key)
+        chosen = choose_tokens(state.logits, state.tokens, state.lengths, form, numbers, ends, step_key)
+        tokens = state.tokens.at[rows, jnp.where(is_over, room, state.lengths)].set(chosen, mode="drop")
+        lengths = state.lengths + (~is_over).astype(jnp.int32)
+        is_read = ~is_over
+        is_over |= jnp.any(chosen[:, None] == ends[None], 1) | (lengths >= numbers["max_length"])
+        # A sequence that is over reads its last token again, which changes nothing that is kept.
+        last = lengths - 1
+        mask = iota(room)[None] < lengths[:, None]
+        logits, caches = self.run_decoder(
+            weights, state.caches, tokens[rows, last][:, None], last[:, None], mask, lengths
+        )
+        return (
+            State(tokens, lengths, *restore_inactive(state, logits[:, -1], caches, is_read, self.batch_axes)),
+            is_over,
+            key,
+        )
+
+    def score_tokens(
+        self, weights: Any, tokens: Array, counts: Array, audio_caches: Mapping[str, Array], embeds: Array | None
+    ) -> Array:
+        places = jnp.broadcast_to(iota(tokens.shape[1])[None], tokens.shape)
+        caches = {**self.empty_state(len(tokens), 0, weights).caches, **audio_caches}
+        return self.run_decoder(weights, caches, tokens, places, places < counts[:, None], counts, embeds=embeds)[0]
+
+
+def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
+    """Fits the decoder of a folder to sequences in buffers."""
+    model, names = models.by_part[DECODER], settings.names
+    types = types_of_inputs(model)
+    caches, states = settings.caches(types), settings.states(types)
+    batch_axes = {past: batch_axis(past, types[past].sizes) for past in caches if past in states}
+    positions = TensorType(names["position_ids"], np.dtype(np.int64), (None, None))
+    graph, tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
+    types |= {tensor.name: tensor for tensor in graph.inputs}
+    logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
+    roles = {role: types[names[role]] for role in ROLES if names[role] in types}
+    sizes = roles["position_ids"].sizes if "position_ids" in roles else None
+    return Decoder(
+        settings=settings,
+        models=models,
+        graph_function=function_of_graph(model, logits.all),
+        prompt_function=function_of_graph(model, with_counts(logits.chosen)),
+        outputs=[output.name for output in model.outputs],
+        roles=roles,
+        caches=caches,
+        types_of_caches={past: types[past] for past in caches},
+        batch_axes=batch_axes,
+        tables=tables,
+        position_streams=sizes[:-2] if sizes else (),
+    )
+
+
+class GenerationRun(NamedTuple):
+    """A generation: its sequences so far, and the arguments of the next steps."""
+
+    decoder: Decoder
+    weights: Mapping[str, Any]
+    mesh: Mesh | None
+    state: State
+    search: Search
+    is_single: bool
+    key: Any
+    over: Any = None  # which sequences are over
+
+    @property
+    def is_over(self) -> bool:
+        return self.over is not None and bool(np.all(self.over))
+
+    def advance(self, max_steps: int) -> "GenerationRun":
+        """The run after at most `max_steps` more tokens of each sequence."""
+        decoder, before = self.decoder, to_numpy(self.state.lengths)
+        over = before >= self.search.max_length if self.over is None else self.over
+        steps = max_steps if is_traced(before) else min(max_steps, decoder.steps_until_long(before[~over]) or max_steps)
+        run = self.decode(over, steps)
+        if is_traced(run.state.lengths):
+            decoder.require_short(self.search.max_length)
+            return run
+        if decoder.become_long(before, run.state.lengths):
+            state, rows = rewind(run.state, np.asarray(run.state.lengths), [[]] * len(before), decoder.batch_axes)
+            state = decoder.extend(self.weights, self.mesh, state, np.zeros_like(before), rows, state.tokens.shape[1])
+            run = run._replace(state=state)
+        return run if steps == max_steps or run.is_over else run.advance(max_steps - steps)
+
+    def decode(self, over: Any, max_steps: int) -> "GenerationRun":
+        key = self.key if self.search.do_sample else None
+        numbers, form = numbers_of(self.search), sampling_of(self.search)
+        state, over, key = self.decoder.jit_decode(
+            self.weights, self.state, over, key, np.int32(max_steps), numbers, form=form, mesh=self.mesh
+        )
+        return self._replace(state=state, over=to_numpy(over), key=key)
+
+    def sequences(self) -> Any:
+        if is_traced(self.state.tokens):
+            most = self.state.tokens[:, : self.search.max_length]
+            return most[0] if self.is_single else most
+        tokens, lengths = np.asarray(self.state.tokens), np.asarray(self.state.lengths)
+        rows = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
+        return rows[0] if self.is_single else rows
+
+
+class Stream(Iterator[Any]):
+    """New tokens as they come: a token for a single prompt; for several, a list with None where a sequence is over."""
+
+    def __init__(self, run: GenerationRun, block: int) -> None:
+        self._run, self._block = run, block
+        self._waiting: deque[list[Any]] = deque()
+
+    def __next__(self) -> Any:
+        while not self._waiting:
+            if self._run.is_over:
+                raise StopIteration
+            before = np.asarray(self._run.state.lengths)
+            self._run = self._run.advance(self._block)
+            self._waiting.extend(new_tokens(self._run.state, before))
+        row = self._waiting.popleft()
+        return row[0] if self._run.is_single else row
+
+    @property
+    def logits(self) -> Array:
+        """The logits (sequences, vocabulary) of the token that comes next."""
+        return self._run.state.logits
+
+    @property
+    def state(self) -> State:
+        """The sequences with all tokens so far, to continue them later."""
+        kept: State = jax.tree.map(jnp.copy, self._run.state)  # the next tokens take the memory of the run's own
+        return kept
+
+
+def new_tokens(state: State, before: Any) -> Iterator[list[int | None]]:
+    """The new tokens of all sequences, step by step, since they had the lengths `before`."""
+    tokens, lengths = np.asarray(state.tokens), np.asarray(state.lengths)
+    for step in range(max(lengths - before)):
+        places = enumerate(before + step)
+        yield [int(tokens[row, place]) if place < lengths[row] else None for row, place in places]
+
+
+class GenerationProgram(NamedTuple):
+    """A program of a generation: a function of weights and `inputs`, which updates the first input in place."""
+
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]  # their types
+
+
+def generation_programs(
+    decoder: Decoder, batch: int, prompt: int, room: int
+) -> tuple[GenerationProgram, GenerationProgram]:
+    """The programs of a generation with the folder's search: reading `prompt` tokens, and a step of the loop.
+
+    The first includes an encoder, if there is one, and then also takes audio.
+    """
+
+    def integers(*sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, jnp.int32)
+
+    search, weights = decoder.settings.search, decoder.models.weights
+    state = jax.eval_shape(lambda: decoder.empty_state(batch, room, weights))
+    prompts: tuple[Any, ...] = integers(batch, round_up(prompt, room)), integers(batch), integers(batch)
+    reading = functools.partial(decoder.read_block, is_first=True)
+    if "encoder" in decoder.settings.others:
+        audio = decoder.models.type_of_audio(batch, decoder.models.float_type(weights))
+        state = state._replace(caches=state.caches | jax.eval_shape(decoder.models.encode_audio, weights, audio))
+        prompts, reading = (*prompts, audio), functools.partial(_encode_and_prefill, decoder)
+    key = jax.eval_shape(lambda: jax.random.key(0)) if search.do_sample else None
+    progress = state, jax.ShapeDtypeStruct((batch,), jnp.bool_), key
+    numbers = jax.tree.map(lambda number: jax.ShapeDtypeStruct((), number.dtype), numbers_of(search))
+    step = functools.partial(decoder.decode_step, form=sampling_of(search))
+    return GenerationProgram(reading, (state, *prompts)), GenerationProgram(step, (progress, numbers))
+
+
+def _encode_and_prefill(
+    decoder: Decoder, weights: Any, state: State, tokens: Array, counts: Array, ends: Array, audio: Array
+) -> State:
+    audio_caches = decoder.models.encode_audio(weights, audio)
+    return decoder.read_block(
+        weights, state._replace(caches=state.caches | audio_caches), tokens, counts, ends, is_first=True
+    )
+
+
+def _jit_in_place(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
+    """Compiles a function of weights and a state, which it updates in place unless it is transformed."""
+    donating = jax.jit(function, donate_argnums=1, static_argnames=static)
+    transformed = jax.jit(function, static_argnames=static)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        has_traced = any(map(is_traced, jax.tree.leaves((arguments, options))))
+        return (transformed if has_traced else donating)(*arguments, **options)
+
+    return call
