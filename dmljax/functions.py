@@ -7,7 +7,7 @@
 _NAMES = {
     "dmljax.errors": """
         DmlError""",
-    "dmljax.estimation.programs": """
+    "dmljax.estimation.entry": """
         estimate""",
     "dmljax.estimation.report": """
         Estimate NodeCost""",

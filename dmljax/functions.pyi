@@ -1,7 +1,7 @@
 # fmt: off
 from dmljax import directml
 from dmljax.errors import DmlError
-from dmljax.estimation.programs import estimate
+from dmljax.estimation.entry import estimate
 from dmljax.estimation.report import Estimate, NodeCost
 from dmljax.pictures import show
 from dmljax.ops.data.gathering import (

@@ -139,29 +139,21 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> "list[generation
     from dmljax.command_line.models import refuse_model_options
     from dmljax.errors import require
     from dmljax.estimation import generation
-    from dmljax.estimation.placement import ChipProgram
     from dmljax.onnx import language_model
-    from dmljax.onnx.language.generation import generation_programs
 
     refuse_model_options(path, options, gradient=options.gradient, optimizer=options.optimizer)
     model = language_model(path, dtype=options.dtype)
-    prompt, generated = options.prompt or _PROMPT, options.generate or _GENERATED
-    room, context = prompt + generated, model.settings.context_length
+    default = generation.Work()
+    prompt, generated = options.prompt or default.prompt, options.generate or default.generated
+    context = model.settings.context_length
     rule = f"and --generate must be at most {context} tokens in all, the model's context"
-    require((), room <= context, f"--prompt {rule}", f"{prompt} and {generated}")
+    require((), prompt + generated <= context, f"--prompt {rule}", f"{prompt} and {generated}")
     choices = {"precision": options.precision, "extrapolate": options.extrapolate}
     prepared = []
     for batch, target in product(options.batch or [1], options.targets):
-
-        def programs(model: Any, batch: int = batch) -> list[ChipProgram]:
-            return [
-                ChipProgram(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
-                for part in generation_programs(model.decoder, batch, prompt, room)
-            ]
-
         work = generation.Work(batch, prompt, generated)
         mesh = dict(options.mesh)
-        prepared.append(generation.prepare_generation(model, programs, work, target, mesh, **choices))
+        prepared.append(generation.prepare_generation(model, work, target, mesh, **choices))
     estimates = []
     for program in prepared:
         title = f"{escape_controls(path)}, batch {program.work.batch} for {program.token.place.name}"
@@ -170,7 +162,6 @@ def _estimate_folder(path: str, options: argparse.Namespace) -> "list[generation
     return estimates
 
 
-_PROMPT, _GENERATED = 512, 128  # tokens, unless --prompt and --generate say otherwise
 Inputs = Callable[["Place", int | None], Mapping[str, Any]]  # the types of inputs for some chips and a batch
 
 

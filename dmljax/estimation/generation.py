@@ -4,14 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from dmljax.errors import within
+from dmljax.errors import require, within
 from dmljax.estimation.depth import PreparedByDepth, by_depth
 from dmljax.estimation.placement import MODEL_AXIS, ChipProgram, auto_types, place_arguments, sizes_of_mesh
 from dmljax.estimation.programs import Prepared, bytes_on_a_chip
 from dmljax.estimation.report import Batch, Estimate, amount, largest_batch, remarks, side_by_side
 from dmljax.estimation.targets import place_of
+from dmljax.foundation.checks import integer_in
+from dmljax.text import join_words, show
 
 NOTE = """\
 Prompts and tokens take at least these times, computed from XLA's compiled programs, not measured. One program reads all
@@ -25,9 +28,20 @@ _CACHE = 4  # dimensions of a cache: batch, heads, tokens and features
 class Work(NamedTuple):
     """How many sequences are generated at once, the tokens of each prompt, and the tokens that follow it."""
 
-    batch: int
-    prompt: int
-    generated: int
+    batch: int = 1
+    prompt: int = 512
+    generated: int = 128
+
+
+def work_of(inputs: Sequence[Any], generate: int | None) -> Work:
+    """The work of reading prompts, which are the inputs if there are any, and of adding tokens to each."""
+    work = Work() if generate is None else Work(generated=integer_in("generate", generate, 1, 2**31 - 1))
+    if not inputs:
+        return work
+    shapes = [jnp.shape(leaf) for leaf in inputs]
+    rule = "must be prompts of the shape (sequences, tokens)"
+    require("inputs", len(inputs) == 1 and len(shapes[0]) == 2 and all(shapes[0]), rule, join_words(map(show, shapes)))
+    return work._replace(batch=shapes[0][0], prompt=shapes[0][1])
 
 
 class Generation(NamedTuple):
@@ -102,7 +116,6 @@ class PreparedGeneration(NamedTuple):
 
 def prepare_generation(
     model: Any,
-    programs: Callable[[Any], Sequence[ChipProgram]],
     work: Work,
     target: str,
     mesh: Mapping[str, int] | None,
@@ -110,11 +123,15 @@ def prepare_generation(
     precision: str | None = None,
     extrapolate: bool = False,
 ) -> PreparedGeneration:
-    """Places the two `programs` of a model on chips, which by default all divide the weights.
+    """Places the two programs of a language model on chips, which by default all divide the weights.
 
     The first axis of a mesh divides the batch, and `model` the weights and the heads of caches.
     """
+    batch, prompt, generated = work
+    room, context = prompt + generated, model.settings.context_length
     with within("estimate"):
+        rule = f"must leave at most {context} tokens with the prompt's {prompt}, the model's context"
+        require("generate", room <= context, rule, generated)
         place = place_of(target)
         count = len(place.devices)
         axes = sizes_of_mesh((), target, count, mesh or {"data": 1, MODEL_AXIS: count})
@@ -128,10 +145,15 @@ def prepare_generation(
             )
 
         def both(model: Any) -> list[Prepared]:
-            return [prepare_program(program) for program in programs(model)]
+            return [
+                prepare_program(
+                    ChipProgram(part.function, model.weights, part.inputs, model.partition, donated=(1,), updates=True)
+                )
+                for part in model.generation_programs(batch, prompt, room)
+            ]
 
-        prompt, token = by_depth(model, both) if extrapolate else both(model)
-        return PreparedGeneration(work, prompt, token, axes[first] if batch_axis else 1)
+        reading, step = by_depth(model, both) if extrapolate else both(model)
+        return PreparedGeneration(work, reading, step, axes[first] if batch_axis else 1)
 
 
 def _divide(leaf: Any, axes: Mapping[str, int], batch_axis: str | None) -> Any:

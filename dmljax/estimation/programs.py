@@ -24,49 +24,6 @@ from dmljax.estimation.training import gradient_of, optimizer_of, training_step
 from dmljax.text import join_words, show
 
 
-def estimate(
-    function: Any,
-    *inputs: Any,
-    target: str,
-    weights: Any = None,
-    gradient: bool = False,
-    optimizer: Any = None,
-    precision: str | None = None,
-    dtype: str | None = None,
-    extrapolate: bool = False,
-    mesh: Mapping[str, int] | None = None,
-    specs: Any = None,
-) -> Estimate:
-    """Estimates a function's cost on a chip that you do not have, from what XLA compiles for it on this CPU.
-
-    `function` takes the `weights`, if any, and the `inputs`; only their shapes and types matter. A model of
-    `dmljax.onnx` brings its own weights, and a descriptor, `directml.Graph` or DxDispatch model its own inputs. A
-    function of `jax.jit` donates the arguments that it says. `target` is a chip of `dmljax.estimation.TARGETS`, such as
-    h100 or v5e, or several such as `h100:8`, `v5e:16` or `v5e:4x4`.
-
-    `gradient` estimates the derivative of the outputs' squares by the weights, or by the inputs if there are none.
-    `optimizer`, one of optax's or "sgd", "momentum" or "adamw", estimates a step of training instead, with its state.
-    `precision` sets the precision of products, as `jax.default_matmul_precision` does. `dtype`, such as "bfloat16",
-    replaces the type of float32 and float64 weights and inputs. `extrapolate` compiles an ONNX model with 2 and with 4
-    of its equal layers, and not with all, which may take minutes: kernels, bytes and seconds are linear in the depth.
-
-    Several chips split the inputs' first dimension, and each holds all weights. `mesh={"data": 32, "model": 8}` names
-    axes for them; the first axis splits the inputs. `specs` map names of weights to PartitionSpecs, by default those of
-    `model.partition` along the axis `model`. Arrays and shapes with a NamedSharding keep its spec.
-
-    The time is a lower bound, not a measurement: each kernel takes the longest of its launch, bytes, operations and
-    exchange at the chip's peak rates. The extra `accelerators` installs the compilers.
-
-    >>> estimate(jnp.sin, jnp.ones(8), target="h1000")
-    Traceback (most recent call last):
-    dmljax.directml.InvalidDesc: estimate: unknown chip 'h1000', did you mean h100? ...
-    """
-    made = prepare(
-        *(function, inputs, target, weights, mesh, specs), precision=precision, dtype=dtype, extrapolate=extrapolate
-    )
-    return made.estimate(gradient=gradient, optimizer=optimizer)
-
-
 class Prepared(NamedTuple):
     """A program placed on chips, ready to compile."""
 

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
+from helpers import refuses
 from small_language_models import KEY_HEADS, LAYERS, SIZE, write_folder
 
+import dmljax
 from dmljax.command_line.cli import main
 from dmljax.estimation import Estimate
 from dmljax.estimation.chips import Times
@@ -55,6 +58,26 @@ def test_the_figures_fit_together(folder: Path, reports: Any) -> None:
     assert prompt["weight_bytes"] == token["weight_bytes"] == weights
     left = token["memory_bytes"] - weights
     assert report["largest_batch"] == pytest.approx(left * BATCH / (report["peak_bytes"] - weights), abs=1)
+
+
+def test_the_function_estimates_the_same(folder: Path, reports: Any) -> None:
+    prompts = jax.ShapeDtypeStruct((BATCH, 20), jnp.int32)
+    estimated = dmljax.estimate(language_model(folder), prompts, target="h100", generate=10)
+    names = ("prompt_seconds", "token_seconds", "tokens_per_second", "largest_batch", "peak_bytes", "cache_bytes")
+    figures = estimated.to_json()
+    assert [figures[name] for name in names] == [reports[0][name] for name in names]
+
+
+def test_the_function_refuses_what_generation_does_not_use(folder: Path) -> None:
+    model, prompts = language_model(folder), jax.ShapeDtypeStruct((2, 20), jnp.int32)
+    with refuses("estimate: dtype must be left out for a language model; got 'bfloat16'"):
+        dmljax.estimate(model, target="h100", dtype="bfloat16")
+    with refuses("estimate: inputs must be prompts of the shape (sequences, tokens); got (20,)"):
+        dmljax.estimate(model, jnp.ones(20, int), target="h100")
+    with refuses("estimate: generate must leave at most 64 tokens with the prompt's 20, the model's context; got 128"):
+        dmljax.estimate(model, prompts, target="h100")
+    with refuses("estimate: generate must be left out except for language models; got 8"):
+        dmljax.estimate(jnp.sin, prompts, target="h100", generate=8)  # type: ignore[call-overload]
 
 
 def test_caches_are_updated_in_place(reports: Any) -> None:

@@ -469,7 +469,7 @@ def test_what_is_not_compiled_is_refused_in_a_sentence() -> None:
     with pytest.raises(directml.InvalidDesc, match=r"estimate: gradient: needs a result of floats; got bool\[8\]"):
         dmljax.estimate(jnp.isnan, array(8), target="h100", gradient=True)
     with pytest.raises(directml.InvalidType, match=r"estimate: target must be a text such as 'h100:8'; got \['h100'\]"):
-        dmljax.estimate(jnp.sin, array(8), target=["h100"])  # type: ignore[arg-type]
+        dmljax.estimate(jnp.sin, array(8), target=["h100"])  # type: ignore[call-overload]
     q = jax.ShapeDtypeStruct((1, 512, 8, 64), jnp.bfloat16)
     with pytest.raises(directml.Unsupported, match=r"cuDNN's attention compiles only where cuDNN is \(implementation="):
         dmljax.estimate(lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), q, target="h100")

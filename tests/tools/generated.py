@@ -17,7 +17,7 @@ FOREIGN_NAMES = PACKAGE / "descriptors" / "foreign_names.json"
 FAMILIES = sorted(path for path in (PACKAGE / "ops").glob("*/*.py") if path.stem != "__init__")
 FUNCTIONS = {
     "errors": ("DmlError",),
-    "estimation.programs": ("estimate",),
+    "estimation.entry": ("estimate",),
     "estimation.report": ("Estimate", "NodeCost"),
     "pictures": ("show",),
 }  # names in the package besides the operators' functions

@@ -16,7 +16,14 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
-from dmljax.onnx.language.generation import GenerationRun, Inputs, Stream, decoder_of
+from dmljax.onnx.language.generation import (
+    GenerationProgram,
+    GenerationRun,
+    Inputs,
+    Stream,
+    decoder_of,
+    generation_programs,
+)
 from dmljax.onnx.language.parts import DECODER, FolderModels, load_parts, problems_of_names, types_of_inputs
 from dmljax.onnx.language.sampling import Search, with_options
 from dmljax.onnx.language.settings import Settings, read_settings
@@ -224,6 +231,10 @@ class LanguageModel:
             )
             parts = [x[:count] for x, count in zip(logits, counts.tolist(), strict=True)]
             return parts[0] if is_single else parts
+
+    def generation_programs(self, batch: int, prompt: int, room: int) -> tuple[GenerationProgram, GenerationProgram]:
+        """The programs that read `prompt` tokens of each sequence, and add a token, as `dmljax.estimate` needs them."""
+        return generation_programs(self.decoder, batch, prompt, room)
 
     def _logits_of_array(self, inputs: Inputs, weights: Mapping[str, Any] | None) -> Array:
         tokens = tokens_of_array(inputs.prompts, inputs.images)
