@@ -22,19 +22,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.calls.windows import WindowPlan, check_steps, for_each_dimension, require_representable, require_room
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import equalities, fits
 from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_size, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
-from dmljax.lowerings.images.windows import (
-    WindowPlan,
-    checked_steps,
-    for_each_dimension,
-    require_representable,
-    require_room,
-)
 from dmljax.lowerings.numbers.products import scale_rounded, sum_as_floats
 from dmljax.ops.elementwise.quantization import (
     ZeroPointOfFilter,
@@ -76,7 +70,7 @@ def _infer_convolution(
     )
     require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
     require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
-    steps = checked_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
+    steps = check_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
     (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
     require("group_count", group_count >= 1, "must be at least 1", group_count)
     rule = f"must divide the {input[1]} channels of {argument_name('input')}"

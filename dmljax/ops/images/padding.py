@@ -14,6 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.calls.windows import WindowPlan, require_representable, windows_over
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
@@ -22,7 +23,6 @@ from dmljax.foundation.sharding import MeshAxes, call_partitioned, dimension_axe
 from dmljax.foundation.sizes import Sizes, require_dimensions, require_one_each, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes, copy_exactly, copy_partitioned
 from dmljax.lowerings.images.columns import column_sizes, fold_windows, unfold_windows
-from dmljax.lowerings.images.windows import WindowPlan, require_representable, windows_over
 from dmljax.types import (
     FLOAT,
     UP_TO_32_BIT,

@@ -27,6 +27,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
+from dmljax.calls.windows import WindowPlan, windows_over
 from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.checks import require_count
@@ -43,7 +44,7 @@ from dmljax.foundation.sizes import (
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images import pooling
 from dmljax.lowerings.images.channels import in_layout_of_network
-from dmljax.lowerings.images.windows import Window, WindowPlan, windows_over
+from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.workarounds import product, quotient
 from dmljax.ops.data.gathering import scatter_checked
 from dmljax.ops.elementwise.quantization import ZeroPointOfInput, ZeroPointOfOutputLikeInput, quantize_rounded
