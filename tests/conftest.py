@@ -96,7 +96,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--notebooks", action="store_true", help="run the notebooks")
     parser.addoption("--write-notebooks", action="store_true", help="write the notebooks' output into their files")
     parser.addoption("--accuracy-table", metavar="FILE", type=Path, help="write the errors that the tests measure")
-    parser.addoption("--full", action="store_true", help="also run the cases marked `full`")
+    parser.addoption("--full", action="store_true", help="also run the cases marked `full` or `gate`")
+    parser.addoption("--gate", action="store_true", help="also run the cases marked `gate`")
     parser.addoption("--transformation-table", metavar="FILE", type=Path, help="write the results of transformations")
     parser.addoption(
         "--expect-transformations", metavar="FILE", type=Path, help="fail where the results differ from this page"
@@ -107,6 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--transformation-table") or config.getoption("--accuracy-table"):
         config.option.full = True
+    config.option.gate |= config.option.full
     config.pluginmanager.register(accuracy_table)
     config.pluginmanager.register(transformation_table)
     if config.option.compilation_cache is None:  # workers share compilations, which saves a sixth of the time
@@ -122,12 +124,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
     """Makes only the cases that run: without `--full`, those not marked `full`, or a few drawn by a test's name.
 
+    Without `--gate`, likewise of these those not marked `gate`.
+
     pytest has no public way to drop cases before it makes them; making all of them takes half a minute per process.
     """
     yield
-    if not metafunc.config.getoption("--full"):
-        cases, of_test = metafunc._calls, [*metafunc.definition.iter_markers("full")]
-        kept = [case for case in cases if all(mark.kwargs for mark in (*of_test, *case.marks) if mark.name == "full")]
+    for name in marks_left_out(metafunc.config):
+        cases, of_test = metafunc._calls, [*metafunc.definition.iter_markers(name)]
+        kept = [case for case in cases if all(mark.kwargs for mark in (*of_test, *case.marks) if mark.name == name)]
         drawn = [mark.kwargs["but"] for mark in of_test if mark.kwargs][:1]
         if kept and drawn:
             kept = random.Random(metafunc.definition.name).sample(kept, min(drawn[0], len(kept)))
@@ -135,10 +139,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--full"):
-        left_out = [item for item in items if not all(mark.kwargs for mark in item.iter_markers("full"))]
+    for name in marks_left_out(config):
+        left_out = [item for item in items if not all(mark.kwargs for mark in item.iter_markers(name))]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def marks_left_out(config: pytest.Config) -> list[str]:
+    return [name for name in ("full", "gate") if not config.getoption(name)]
 
 
 @pytest.hookimpl(wrapper=True)

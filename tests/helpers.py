@@ -32,6 +32,7 @@ REALS = [*FLOATS, *INTEGERS, jnp.dtype("bool")]
 FEW_TYPES = [*map(jnp.dtype, ("float32", "bfloat16", "int8", "uint64" if X64 else "uint32", "bool"))]
 FULL = pytest.mark.full  # skipped unless --full is given
 SAMPLED = pytest.mark.full(but=1)  # so are all of a test's cases except one
+GATE = pytest.mark.gate  # skipped unless --gate or --full is given
 
 
 def few_of(every: Iterable[Any], *few: Any) -> list[Any]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers import GATE
 
 import dmljax
 import dmljax.onnx
@@ -32,6 +33,7 @@ def require_close(result: Any, expected: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-6)
 
 
+@GATE
 def test_tokens_go_to_their_best_two_experts() -> None:
     tokens, router, experts = random(6, 8), random(8, 4, seed=1), random(4, 8, 5, seed=2)
 
@@ -113,6 +115,7 @@ def test_a_beam_search_runs_in_a_scan() -> None:
     require_close(scores, [score for score, _ in best])
 
 
+@GATE
 def test_the_largest_gradients_are_sent_and_the_rest_accumulates() -> None:
     gradient = random(4, 6)
 
@@ -153,6 +156,7 @@ def test_a_classifier_learns_from_smoothed_labels() -> None:
     require_close(weights, expected)
 
 
+@GATE
 def test_an_image_becomes_a_batch_of_patches() -> None:
     image = np.random.default_rng(0).integers(0, 256, (40, 36, 3), np.uint8)
     mean, deviation = np.array([0.5, 0.4, 0.3], np.float32), np.array([0.2, 0.3, 0.4], np.float32)
@@ -194,6 +198,7 @@ def test_a_quantized_layer_is_trained_through_its_rounding() -> None:
     np.testing.assert_allclose(result, x @ rounded, atol=0.1)
 
 
+@GATE
 def test_causal_attention_is_mapped_over_examples_and_differentiated() -> None:
     query, key, value = random(3, 4, 6, 16)
 

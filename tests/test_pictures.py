@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED
+from helpers import FULL, GATE, SAMPLED
 
 import dmljax
 from dmljax import DmlError, directml, pictures
@@ -34,6 +34,7 @@ def texts(figure: Any) -> list[list[str]]:
     return [[text.get_text() for text in place.texts if text.get_text()] for place in figure.axes]
 
 
+@GATE
 def test_each_number_has_a_cell() -> None:
     figure = draw({"scores": jnp.array([[0.5, -jnp.inf], [jnp.nan, 2.0]]), "flags": np.array([True, False])})
     assert [place.get_title(loc="left") for place in figure.axes] == ["scores", "flags"]

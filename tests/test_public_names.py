@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from helpers import few_of
+from helpers import GATE, few_of
 
 import dmljax
 from dmljax import directml, dxdispatch, onnx
@@ -99,12 +99,14 @@ def test_names_from_other_libraries_are_answered_with_dmljaxs(name: str, meant: 
 
 
 @pytest.mark.parametrize("room", few_of(["directml", "dxdispatch", "onnx", "pydirectml", "serialized"], "onnx"))
+@GATE
 def test_formats_are_imported_on_demand(room: str) -> None:
     program = f"import dmljax, sys; assert 'dmljax.{room}' not in sys.modules; print(dmljax.{room}.__name__)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == (f"dmljax.{room}\n", "")
 
 
+@GATE
 def test_the_package_is_imported_without_jax() -> None:
     program = "import dmljax, sys; assert 'jax' not in sys.modules; print(dmljax.gather.__module__, dir(dmljax)[-1])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -96,6 +96,7 @@ def test_a_function_takes_the_name_of_a_member(choice: tuple[Any, str]) -> None:
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=name_of_choice)
+@pytest.mark.gate(but=6)
 def test_an_invalid_choice_is_refused_with_the_valid_ones(choice: tuple[Any, str]) -> None:
     operator, argument = choice
     names = [name.lower() for name in enumeration_of(CHOICES[operator, argument]).__members__]
@@ -182,6 +183,7 @@ def test_functions_that_take_an_activation_take_its_name(operator: Any) -> None:
 
 
 @pytest.mark.parametrize(("function", "gates", "count"), [("rnn", 1, 1), ("gru", 3, 2), ("lstm", 4, 3)])
+@pytest.mark.gate(but=1)
 def test_networks_take_the_names_of_their_activations(function: str, gates: int, count: int) -> None:
     network = getattr(dmljax, function)
     arrays = jnp.ones((2, 1, 3)), jnp.full((1, gates * 2, 3), 0.5), jnp.full((1, gates * 2, 2), -0.5)

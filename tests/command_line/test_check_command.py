@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx
 import pytest
+from helpers import GATE
 from onnx import helper
 from onnx_models import DOMAINS, FLOAT, INT64, model, value
 from small_language_models import CONFIGURATION, HEADS, HIDDEN, LAYERS, VOCABULARY, language_proto, write_folder
@@ -40,6 +41,7 @@ def changed(folder: Path, text: Any, *path: str) -> None:
     (folder / FILE).write_text(json.dumps(content))
 
 
+@GATE
 def test_a_folder_tells_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(folder, "llama", "model", "type")
     changed(folder, HEADS, "model", "decoder", "num_attention_heads")
@@ -97,6 +99,7 @@ def with_field(value: Any, *path: str) -> Callable[[Path], None]:
     ],
     ids=range(9),
 )
+@pytest.mark.gate(but=4)
 def test_a_finding_names_the_file_and_the_field(
     folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], finding: str
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import SAMPLED, few_of
+from helpers import GATE, SAMPLED, few_of
 from models import MODELS, dispatch, hardmax, listed, tensor, write_model, zeros
 
 import dmljax
@@ -72,6 +72,7 @@ def test_commands_that_do_not_need_jax_do_not_import_it(option: str) -> None:
     assert [name for name in imported if re.match(r"dmljax\.(?!command_line\b)", name)] == ["dmljax.text"]
 
 
+@GATE
 def test_an_error_prints_one_line_and_exits_with_status_2(tmp_path: Path) -> None:
     path = write_model(tmp_path, {"x": listed("FLOAT32", [1, "NaN", "x"])})
     finished = in_a_process("run", path)
@@ -100,12 +101,14 @@ def test_an_option_enables_64_bit_types(tmp_path: Path) -> None:
     assert in_a_process("check", path).returncode == 0
 
 
+@GATE
 def test_characters_and_bytes_are_printed_as_such(tmp_path: Path) -> None:
     path = write_model(tmp_path, {"ü": listed("UINT8", [72, 195, 188, 200])}, {}, [{"type": "print", "resource": "ü"}])
     finished = in_a_process("run", path, PYTHONIOENCODING="utf-8")
     assert finished.stdout == "Running on 'cpu'\nResource 'ü': ".encode() + b"H, \xc3, \xbc, \xc8\n"
 
 
+@GATE
 def test_a_reader_may_leave_early() -> None:
     command = f"{sys.executable} -m dmljax ops --json | head -c 1"
     finished = subprocess.run(command, shell=True, capture_output=True, timeout=120, check=True)
@@ -141,6 +144,7 @@ def in_a_shell(arguments: list[Any], redirected: str) -> tuple[int, bytes, bytes
     return finished.returncode, finished.stdout, finished.stderr
 
 
+@GATE
 def test_a_model_runs_where_jit_is_disabled(capsys: pytest.CaptureFixture[str]) -> None:
     model = MODELS / "nonzero_coordinates.json"  # which has loops
     finished = in_a_process("run", model, JAX_DISABLE_JIT="1")
@@ -336,6 +340,7 @@ def test_modules_are_emitted_for_any_platform(emit: str, tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("platform", few_of(["gpu", "cuda", "rocm", "tpu"], "tpu"))
+@GATE
 def test_an_unavailable_platform_is_refused(platform: str) -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("JAX may have this platform here")
@@ -353,6 +358,7 @@ def test_an_unavailable_platform_is_refused(platform: str) -> None:
 @pytest.mark.parametrize(
     "command", few_of([["run", ROUTING], ["run", ROUTING, "--emit", "hlo"], ["explain", "one_hot"]], ["run", ROUTING])
 )
+@GATE
 def test_nothing_is_computed_without_a_platform(command: list[Any]) -> None:
     finished = in_a_process(*command, JAX_PLATFORMS="no_such")
     assert finished.returncode == 2
@@ -417,6 +423,7 @@ def test_a_compiler_that_aborts_gives_a_one_line_error(
     assert capfd.readouterr().err == "error: XLA's compiler stopped: signal 9\n"
 
 
+@GATE
 def test_commands_that_compile_for_chips_run_in_a_process_of_their_own(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

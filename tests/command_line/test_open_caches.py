@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from helpers import FULL
+from helpers import FULL, GATE
 from onnx import helper
 from onnx_models import DOMAINS, FLOAT, model, small_network, value
 from small_language_models import KEY_HEADS, LAYERS, SIZE, VOCABULARY, language_proto
@@ -90,6 +90,7 @@ def test_heads_have_the_size_of_new_keys_and_values(proto: onnx.ModelProto, size
     assert open_caches(dmljax.onnx.load(proto)).decided == dict(zip("hst", sizes, strict=True))
 
 
+@GATE
 def test_a_model_with_open_caches_runs(path: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["run", path, "--compare", "onnxruntime", "--json"]) == 0
@@ -100,6 +101,7 @@ def test_a_model_with_open_caches_runs(path: str) -> None:
     assert max(report["differences"].values()) < 1e-3
 
 
+@GATE
 def test_an_artifact_takes_any_past(path: str, tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     assert main(["compile", path, "--for", "cpu", "-o", str(file)]) == 0

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from helpers import GATE
 from small_diffusion_models import PROTOS, write_folder
 from small_language_models import write_folder as write_language_folder
 
@@ -31,6 +32,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: object, status: 
     return capsys.readouterr()
 
 
+@GATE
 def test_a_text_becomes_a_picture(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import X64
+from helpers import GATE, X64
 from models import GPT, MODELS
 
 import dmljax
@@ -42,6 +42,7 @@ def printed_without_dmljax(code: str, folder: Path) -> list[str]:
     return finished.stdout.splitlines()
 
 
+@GATE
 def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("dmljax").symlink_to(GPT.parents[1])
@@ -119,6 +120,7 @@ HALVED = """<ir_version: 10, opset_import: ["": 21]> f (float[1, 1, height, widt
 }"""
 
 
+@GATE
 def test_open_sizes_may_be_multiples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.onnx").write_bytes(parser.parse_model(HALVED).SerializeToString())
     path = tmp_path / "model.stablehlo"
@@ -141,6 +143,7 @@ np.save("logits.npy", logits)
 """
 
 
+@GATE
 def test_a_divided_model_runs_on_eight_devices_without_dmljax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("dmljax").symlink_to(GPT.parents[1])
@@ -321,6 +324,7 @@ QUANTIZED = """<ir_version: 10, opset_import: ["": 21]> f (float[N, 4] x) => (fl
 }"""
 
 
+@GATE
 def test_a_quantized_model_runs_without_dmljax(tmp_path: Path) -> None:
     model = dmljax.onnx.load(parser.parse_model(QUANTIZED))
     x = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
@@ -353,6 +357,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[arguments for arguments, _ in REFUSED])
+@pytest.mark.gate(but=3)
 def test_a_model_that_cannot_be_compiled_gives_a_one_line_error(
     arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

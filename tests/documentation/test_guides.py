@@ -25,6 +25,7 @@ def as_users_have_it() -> Iterator[None]:
 
 # The recipes take longer than all others.
 @pytest.mark.parametrize("path", few_of(GUIDES, *(x for x in GUIDES if x.stem != "recipes")), ids=lambda x: x.stem)
+@pytest.mark.gate(but=2)
 def test_a_guides_code_prints_the_output_shown_below_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import X64, needs_x32, needs_x64, units_off
+from helpers import GATE, X64, needs_x32, needs_x64, units_off
 
 import dmljax
 from dmljax import directml
@@ -28,6 +28,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"line {README[: README.index(block)].count(chr(10)) + 1}")
+@pytest.mark.gate(but=1)
 def test_a_block_of_code_prints_by_itself_what_the_readme_says(block: str) -> None:
     said = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
     finished = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False)
@@ -111,6 +112,7 @@ def test_jax_argmax_takes_one_axis() -> None:
         jnp.argmax(SUBNORMALS, (0, 1))  # type: ignore[arg-type]
 
 
+@GATE
 def test_jax_indexing_drops_the_gradient_of_a_clamped_index() -> None:
     x = jnp.array([1.0, 2.0], jnp.float32)
     assert float(x[5]) == 2

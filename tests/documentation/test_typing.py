@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 from documented_code import ROOT, programs
+from helpers import GATE
+
+pytestmark = GATE
+
 
 # Expected messages: words of each, by program, with the reason.
 KNOWN = {

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
+from helpers import GATE
 from hypothesis import HealthCheck, given, settings, strategies as st
 from models import MODELS, dispatch, hardmax, listed, tensor, zeros
 from test_serialized import product_with_named_constants
@@ -342,6 +343,7 @@ def warnings_in(complained: io.StringIO) -> int:
 
 
 @pytest.mark.parametrize("mutated", [mutated_value, mutated_network])
+@pytest.mark.gate(but=1)
 def test_mutated_models_are_run_or_refused(
     mutated: Callable[[random.Random], str],
     folder: Path,
@@ -374,6 +376,7 @@ def test_mutated_models_are_run_or_refused(
 
 @settings(deadline=None, max_examples=300)
 @given(st.text(st.sampled_from('{}[]",:/*\\ntfalsebu01-.eE+ \n\x00é')) | st.text())
+@GATE
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     line = column = 1
     try:

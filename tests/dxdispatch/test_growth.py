@@ -73,6 +73,7 @@ def calls(path: Path, text: str) -> int:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.gate(but=4)
 def test_calls_grow_no_faster_than_the_model(tmp_path: Path, name: str) -> None:
     few, many = (calls(tmp_path / "model.json", MODELS[name](count)) for count in (50, 400))
     assert many < 9 * few

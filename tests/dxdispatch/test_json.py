@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers import GATE
 from hypothesis import given, settings, strategies as st
 
 from dmljax.dxdispatch import text
@@ -38,6 +39,7 @@ def test_repeated_names_are_reported_with_their_line() -> None:
     assert parse(TEXT).repeated == [(("Sizes",), 11)]
 
 
+@GATE
 def test_comments_in_a_long_list_cost_little() -> None:
     numbers = "1,\n" * 300_000
     document = parse(f"[{numbers} // half of them\n {numbers} /* 7 */ 2]")
@@ -95,6 +97,7 @@ json_values = st.recursive(
 
 @settings(deadline=None, max_examples=300)
 @given(json_values, st.sampled_from([None, 1, "\t"]))
+@GATE
 def test_json_from_the_standard_library_is_read_the_same(value: Any, indent: Any) -> None:
     text = json.dumps(value, indent=indent)
     assert repr(parse(text).root) == repr(value)

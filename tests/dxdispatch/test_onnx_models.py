@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from helpers import GATE
 from models import dispatch, findings, listed, load_model, run, write_model, zeros
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, small_network, value
@@ -58,6 +59,7 @@ def ran(folder: Path, dispatchables: Any, commands: Any, resources: Any = DATA, 
     return run(fuse(model) if is_fused else model)
 
 
+@GATE
 def test_a_network_computes_what_it_does_as_a_function(tmp_path: Path) -> None:
     from dmljax.onnx import load as load_onnx
 

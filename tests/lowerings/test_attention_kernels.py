@@ -11,7 +11,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED, collectives, few_of, mesh_of
+from helpers import FULL, GATE, SAMPLED, collectives, few_of, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -137,6 +137,7 @@ UNSEEN = [(chip, hiding, devices) for chip in CHIPS for hiding in HIDING for dev
 @pytest.mark.parametrize(
     "case", few_of(UNSEEN, ("gpu", "a mask", 1), ("tpu", "16 bits", 1), ("gpu", "a bias", 2)), ids=str
 )
+@GATE
 def test_a_query_that_sees_no_key_attends_to_all(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, hiding, devices = case
     dtype, given_for = HIDING[hiding]
@@ -170,6 +171,7 @@ FILLINGS = [
 @pytest.mark.parametrize(
     "case", few_of(FILLINGS, ("gpu", -1e9, -1e4, "keys"), ("tpu", -np.inf, -1e4, "scores")), ids=str
 )
+@GATE
 def test_hidden_keys_count_where_a_bias_outweighs_the_mask(case: Any, kernels_for: Callable[[str], None]) -> None:
     """The first keys of the second sequence are padding, as in batches of language models."""
     chip, left, fill, of = case
@@ -232,6 +234,7 @@ def test_a_fill_takes_the_place_of_hidden_scores(case: Any, kernels_for: Callabl
         (512, {"fill": -1e30}, [4, 4, 3, 4]),
     ],
 )
+@pytest.mark.gate(but=1)
 def test_blocks_that_no_query_needs_are_skipped(
     padding: int | None, number: dict[str, float], after: list[int]
 ) -> None:
@@ -250,6 +253,7 @@ STRANGE = [(chip, name, number) for chip in CHIPS for name in range(4) for numbe
 
 
 @pytest.mark.parametrize("case", few_of(STRANGE, ("gpu", 1, np.inf), ("tpu", 3, -np.inf)), ids=str)
+@GATE
 def test_what_is_not_finite_spreads_as_in_the_formula(case: Any, kernels_for: Callable[[str], None]) -> None:
     chip, place, number = case
     arrays = [coarse(1, 40, 4), coarse(1, 40, 4), coarse(1, 40, 4), coarse(1, 1, 40, 40)]
@@ -269,6 +273,7 @@ SHARED = ["lengths", "few keys", "no key", "positions", "infinity", "a bias", "a
 
 @SAMPLED
 @pytest.mark.parametrize("kind", few_of(SHARED, "no key", "few keys"))
+@GATE
 def test_programs_share_the_keys_of_few_queries(
     kind: str, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,10 +317,12 @@ TRANSFORMED: dict[str, Callable[..., Any]] = {
 
 @SAMPLED
 @pytest.mark.parametrize("name", few_of(TRANSFORMED, "tangents of slopes", "a batch"))
+@GATE
 def test_kernels_have_every_transformation(name: str, kernels_for: Callable[[str], None]) -> None:
     agree_for("gpu", TRANSFORMED[name], kernels_for, *SMALL)
 
 
+@GATE
 def test_a_kernel_reads_a_cache(kernels_for: Callable[[str], None]) -> None:
     past, new = normal(2, 1, 20, 8), normal(2, 4, 8)
     sizes: Any = {"past_sequence_lengths": np.array([3, 16], np.int32), "total_sequence_length": 20}
@@ -327,6 +334,7 @@ def test_a_kernel_reads_a_cache(kernels_for: Callable[[str], None]) -> None:
     agree_for("gpu", attended, kernels_for, normal(2, 4, 2 * 8), past, new)
 
 
+@GATE
 def test_without_jit_a_kernel_computes_the_same(kernels_for: Callable[[str], None]) -> None:
     expected = small(*SMALL)
     kernels_for("gpu")
@@ -339,6 +347,7 @@ def test_without_jit_a_kernel_computes_the_same(kernels_for: Callable[[str], Non
 
 @pytest.mark.parametrize("shares", few_of([1, 2], 1))
 @pytest.mark.parametrize("axis_type", few_of([AxisType.Explicit, AxisType.Auto], AxisType.Auto), ids=lambda x: x.name)
+@GATE
 def test_each_device_has_a_kernel_for_its_batches_and_heads(
     axis_type: AxisType, shares: int, kernels_for: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,6 +409,7 @@ RINGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("dtype", few_of(["float32", "bfloat16"], "float32"))
 @pytest.mark.parametrize("kind", few_of(RINGS, "causal"))  # the next test has a GPU's
+@GATE
 def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Callable[[str], None]) -> None:
     chip, given = RINGS[kind]
     mesh, rows = mesh_of(AxisType.Auto, sequence=4), P(None, "sequence")
@@ -422,6 +432,7 @@ def test_devices_in_a_ring_have_kernels(kind: str, dtype: str, kernels_for: Call
         agree(of_masks(ring), expected, jnp.dtype(dtype))
 
 
+@GATE
 def test_rings_of_kernels_have_second_derivatives(kernels_for: Callable[[str], None]) -> None:
     mesh, rows = mesh_of(AxisType.Auto, sequence=2), P(None, "sequence")
     arrays = normal(1, 4, 2 * 8), normal(1, 4, 8), normal(1, 4, 8)
@@ -446,6 +457,7 @@ def test_an_exported_program_has_the_kernels_that_jax_keeps_readable() -> None:
     assert "triton" not in text
 
 
+@GATE
 def test_a_program_for_a_cpu_does_not_import_pallas() -> None:
     code = """
 import sys, dmljax, jax, jax.numpy as jnp

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED, collectives, few_of, mesh_of
+from helpers import GATE, SAMPLED, collectives, few_of, mesh_of
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from dmljax.lowerings.kernels import few_bits as few_bits_kernels
@@ -86,12 +86,14 @@ def test_products_are_numpys_on_every_platform(case: Any, lower_for: Callable[[s
     agree(jax.jit(partial(product_with, bits=bits))(a, weights), expected_product(a, weights, bits), unit)
 
 
+@GATE
 def test_scales_of_float16_are_read_from_their_bits() -> None:
     bits = np.arange(2**16, dtype=np.uint16)
     floats = few_bits_kernels._float32(jnp.asarray(bits.view(np.int16)))
     np.testing.assert_array_equal(floats, bits.view(np.float16).astype(np.float32))
 
 
+@GATE
 def test_many_blocks_are_divided_among_programs(lower_for: Callable[[str], None]) -> None:
     weights, a = weights_of(5, 20, 64, 4), jnp.asarray(RNG.standard_normal((2, 1280)), np.float32)
     lower_for("gpu")
@@ -99,6 +101,7 @@ def test_many_blocks_are_divided_among_programs(lower_for: Callable[[str], None]
 
 
 @pytest.mark.parametrize("size", few_of([16, 32, 128], 128))
+@GATE
 def test_integers_on_a_cpu_are_as_accurate_as_floats(size: int) -> None:
     weights = weights_of(64, 1024 // size, size, 4)
     a = jnp.asarray(RNG.standard_normal((4, 1024)) * 10.0 ** RNG.uniform(-3, 3, (4, 1)), np.float32)
@@ -129,6 +132,7 @@ def grads_of(a: Any, weights: Weights) -> Any:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.gate(but=1)
 def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable[[str], None]) -> None:
     weights, a = weights_of(6, 8, 16, 4), jnp.asarray(RNG.standard_normal((2, 128)), jnp.bfloat16).astype(np.float32)
 
@@ -150,6 +154,7 @@ def test_derivatives_are_those_of_the_formula(platform: str, lower_for: Callable
 
 
 @pytest.mark.parametrize("platform", few_of(PLATFORMS, "gpu"))
+@GATE
 def test_batches_of_rows_and_of_weights_are_those_one_by_one(platform: str, lower_for: Callable[[str], None]) -> None:
     a = jnp.asarray(RNG.standard_normal((3, 2, 32)), np.float32)
     one, several = weights_of(6, 2, 16, 4), [weights_of(6, 2, 16, 4) for _ in range(3)]
@@ -167,6 +172,7 @@ MESHES = [(platform, axis_type) for platform in PLATFORMS for axis_type in (Axis
 @SAMPLED
 @pytest.mark.parametrize("divided", ["columns", "columns with one zero point", "blocks", "rows"])
 @pytest.mark.parametrize("where", MESHES, ids=str)
+@GATE
 def test_devices_have_columns_or_blocks(where: Any, divided: str, lower_for: Callable[[str], None]) -> None:
     platform, axis_type = where
     mesh = mesh_of(axis_type, model=4)
@@ -193,6 +199,7 @@ def test_columns_of_bytes_are_in_order() -> None:
     np.testing.assert_array_equal(unpack(jnp.array([[0b11100100]], jnp.uint8), 2), [[0, 1, 2, 3]])
 
 
+@GATE
 def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
     weights, a = weights_of(256, 8, 32, 4), jnp.ones((1, 256), np.float32)
 
@@ -204,6 +211,7 @@ def test_a_loop_on_a_cpu_does_not_unpack_codes_before_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.gate(but=1)
 def test_precise_products_are_not_rounded(dtype: Any, lower_for: Callable[[str], None]) -> None:
     weights, a = weights_of(21, 8, 32, 4, dtype=dtype), jnp.asarray(RNG.standard_normal((2, 256)), dtype)
     lower_for("tpu")

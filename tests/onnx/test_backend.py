@@ -140,6 +140,7 @@ def reason_of(name: str) -> str | None:
 
 
 @pytest.mark.parametrize("case", few_of(CASES, *FIRST_OF_EACH_OPERATOR), ids=lambda case: case.name)
+@pytest.mark.gate(but=25)
 def test_backend_case(case: Any) -> None:
     proto = model_of(case)
     nodes = proto.graph.node

@@ -13,12 +13,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from helpers import FULL, SAMPLED, few_of
+from helpers import FULL, GATE, SAMPLED, few_of
 from onnx_models import FLOAT, model, value
 
 import dmljax.onnx
 
 torch = pytest.importorskip("torch")
+pytestmark = GATE
 
 nn = torch.nn
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx.parser
 import pytest
-from helpers import SAMPLED, mesh_of
+from helpers import GATE, SAMPLED, mesh_of
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax.onnx
@@ -64,6 +64,7 @@ def test_queries_keys_and_values_are_divided_by_columns_and_the_output_by_rows()
     }
 
 
+@GATE
 def test_experts_are_divided_by_their_hidden_units() -> None:
     nodes = "y = com.microsoft.MoE<k = 2>(x, router, up, up_bias, down, down_bias, gate, gate_bias)"
     weights = "up:4x8x6 up_bias:4x8 down:4x6x8 down_bias:4x6 gate:4x8x6 gate_bias:4x8"
@@ -130,6 +131,7 @@ def test_recurrent_layers_have_their_gates_divided() -> None:
 
 
 @pytest.mark.parametrize("is_gradient", [False, True])
+@GATE
 def test_steps_of_a_divided_lstm_exchange_only_its_state(is_gradient: bool) -> None:
     nodes = 'y, h = LSTM<hidden_size = 16, direction = "bidirectional">(x, w, r, b)'
     model, mesh = read("float[5, N, 3] x", "w:2x64x3 r:2x64x16 b:2x128", nodes), mesh_of(AxisType.Auto, model=8)
@@ -262,6 +264,7 @@ def assert_close(actual: Any, expected: Any) -> None:
 @SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", NETWORKS)
+@GATE
 def test_data_and_weights_may_be_divided_at_once(name: str, axis_type: AxisType) -> None:
     described, x, batch = NETWORKS[name]
     model, mesh = read(*described), mesh_of(axis_type, data=4, model=2)

@@ -5,11 +5,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import GATE, few_of
 from onnx import helper
 from random_networks import Draw, Step
 
 import dmljax.onnx
+
+pytestmark = GATE
+
 
 ERRORS = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-10}  # beside the largest number that a node reads or computes
 

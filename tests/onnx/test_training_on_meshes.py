@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import SAMPLED, collectives
+from helpers import GATE, SAMPLED, collectives
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 from onnx_models import FLOAT, INT64, model as model_of, small_network, value
 from trained import State, batch, losses_of_processes, losses_on, optimizer, specs_of, step_of, transformer
@@ -51,6 +51,7 @@ def train(state: State, steps: range, dtype: Any, place: Any = None, **options: 
 @SAMPLED
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
+@GATE
 def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> None:
     of_one_device, expected = train(fresh(), range(4), dtype)
     mesh = mesh_of(axis_type, data=4, model=2)
@@ -71,6 +72,7 @@ def test_eight_devices_train_as_one_does(axis_type: AxisType, dtype: Any) -> Non
             np.testing.assert_allclose(weight, of_one_device.weights[name], rtol=1e-4, atol=1e-5)
 
 
+@GATE
 def test_two_processes_train_as_one_does() -> None:
     expected = losses_on(mesh_of(AxisType.Explicit, data=4, model=2))
     for losses in losses_of_processes():
@@ -155,6 +157,7 @@ norms (float[batch, 8, 4, 4] x) => (float[batch, 5] y) <int64[2] rows = {0, -1}>
 """
 
 
+@GATE
 def test_norms_and_biases_only_exchange_their_gradients() -> None:
     rng = np.random.default_rng(0)
     sizes = {
@@ -223,6 +226,7 @@ def test_values_independent_of_weights_keep_their_type() -> None:
     np.testing.assert_array_equal(result, np.sin(ids.astype(np.float32) * turn).astype(jnp.bfloat16))
 
 
+@GATE
 def test_mixed_weights_compute_in_the_type_that_differs_from_the_file() -> None:
     weights = MODEL.weights | {"up": MODEL.weights["up"].astype(jnp.bfloat16)}
     ids, _ = batch(0)

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from cases_softmax import log_softmax
 from families import ELEMENTWISE
-from helpers import FULL, SAMPLED, UNITS, needs_x64, units_beyond, units_off, with_subnormals
+from helpers import FULL, GATE, SAMPLED, UNITS, needs_x64, units_beyond, units_off, with_subnormals
 from numpy.typing import NDArray
 from scalar_functions import BREAKPOINTS, DEFINED, RIVALS, dense, scalar_function
 from search import Errors, largest_error, worst_arguments
@@ -114,6 +114,7 @@ def operands(name: str, dtype: Any, count: int) -> list[Arr]:
 @pytest.mark.full(but=8)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("name", ROUNDING)
+@pytest.mark.gate(but=2)
 def test_is_within_a_few_ulp_of_float64(name: str, dtype: Any, record_property: Callable[[str, object], None]) -> None:
     error = assert_near(name, operands(name, dtype, 200_000), {})
     if dtype != np.float32:
@@ -134,6 +135,7 @@ def test_is_as_accurate_with_the_attributes_of_peers(name: str) -> None:
 
 @pytest.mark.full(but=8)
 @pytest.mark.parametrize("name", ROUNDING)
+@pytest.mark.gate(but=2)
 def test_the_page_has_the_largest_errors(
     name: str, record_property: Callable[[str, object], None], pytestconfig: pytest.Config
 ) -> None:
@@ -304,6 +306,7 @@ def test_is_as_accurate_with_other_attributes(name: str, attributes: dict[str, A
     assert_near(name, [dense(np.float32, 100_000, 1)], attributes)
 
 
+@GATE
 def test_angles_near_large_multiples_of_a_quarter_turn_are_accurate() -> None:
     rng = np.random.default_rng(5)
     turns = np.arange(1, 200_000) * np.pi / 2

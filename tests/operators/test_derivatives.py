@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from families import ELEMENTWISE
-from helpers import FULL, SAMPLED, needs_x64
+from helpers import FULL, GATE, SAMPLED, needs_x64
 from numpy.typing import NDArray
 from scalar_functions import DEFINED, dense, scalar_function
 from scipy import special
@@ -302,6 +302,7 @@ SECOND_DERIVATIVES: dict[str, Callable[[Arr], Any]] = {
     "name",
     SECOND_DERIVATIVES,
 )
+@GATE
 def test_the_second_derivative_is_finite_and_right_where_the_exact_one_is_finite(name: str) -> None:
     magnitudes = np.array([0.0, 1e-30, 1e-3, 0.3, 1, 3, 12, 45, 88, 100, 1e4, 1e20], np.float32)
     x = np.concatenate([magnitudes, -magnitudes])
@@ -355,6 +356,7 @@ def test_the_second_derivative_of_a_power_is_right_at_its_edges(base: float, exp
 
 
 @pytest.mark.parametrize("function", [dmljax.element_wise_modulus_floor, dmljax.element_wise_modulus_truncate])
+@pytest.mark.gate(but=1)
 def test_the_derivative_of_a_modulus_ignores_an_overflowing_quotient(function: Any) -> None:
     of_a = lambda a: function(a, np.float32(1e-3))  # noqa: E731
     large = jnp.float32(1e38)  # divided by 1e-3, it is infinite

@@ -22,6 +22,7 @@ import pytest
 from families import CASES, MEMBERS, SUPPORT, pages_minimum_level
 from filelock import FileLock
 from helpers import (
+    GATE,
     SAMPLED,
     assert_nearly_same_trees,
     assert_same_trees,
@@ -92,6 +93,7 @@ def test_is_documented_with_a_running_example(operator: str) -> None:
 
 @for_each_operator
 @pytest.mark.full(but=10)
+@pytest.mark.gate(but=4)
 def test_the_pages_examples_are_reproduced_bit_for_bit(operator: str) -> None:
     for example in examples_of(OPERATORS[operator]):
         outputs = jax.tree.leaves(directml.lower(example.desc)(*example.arrays(of_inputs=True).values()))
@@ -106,6 +108,7 @@ def test_the_members_are_the_headers_in_its_order(operator: str) -> None:
 
 @for_each_operator
 @pytest.mark.full(but=20)
+@pytest.mark.gate(but=6)
 def test_equals_the_oracle_at_every_data_type_and_at_the_lowest_and_highest_rank(operator: str) -> None:
     case, descs = CASES[operator], list(typed_descs(operator))
     inputs = [case.inputs(desc, np.random.default_rng(seed)) for seed, desc in enumerate(descs)]
@@ -139,6 +142,7 @@ def test_a_lowered_desc_shows_its_arrays(operator: str) -> None:
 
 
 @for_each_operator
+@pytest.mark.gate(but=12)
 def test_outputs_have_the_shapes_and_types_of_the_desc(operator: str) -> None:
     for desc in typed_descs(operator):
         shapes = jax.eval_shape(directml.lower(desc), *(t.shape_dtype for t in desc.tensors(is_input=True).values()))
@@ -331,6 +335,7 @@ def test_a_user_jit_around_it_traces_once(operator: str) -> None:
 
 @transformation("vmap")
 @pytest.mark.full(but=60)
+@pytest.mark.gate(but=20)
 def test_vmap_adds_a_dimension_to_each_result(operator: str) -> None:
     desc = any_desc(operator)
     one, batch = arguments_of(desc), [np.stack([array] * 3) for array in arguments_of(desc)]
@@ -408,6 +413,7 @@ def test_gradients_equal_finite_differences(operator: str) -> None:
 
 @for_each_operator
 @pytest.mark.full(but=60)
+@pytest.mark.gate(but=15)
 def test_gradients_are_traced_on_an_auto_mesh(operator: str) -> None:
     """Floats here move as integers, which have no transpose."""
     function, floats = differentiable_call(operator)
@@ -648,6 +654,7 @@ def test_the_result_is_a_tree_like_any_other(operator: str) -> None:
 
 @transformation("export")
 @pytest.mark.full(but=60)
+@pytest.mark.gate(but=15)
 def test_lowers_for_every_platform_without_callbacks_or_large_constants(operator: str) -> None:
     desc = any_desc(operator)
     shapes = [tensor.shape_dtype for tensor in desc.tensors(is_input=True).values()]
@@ -763,5 +770,6 @@ def in_several_processes(
 
 @transformation("several processes")
 @SAMPLED
+@GATE
 def test_runs_on_arrays_shared_by_several_processes(operator: str, in_several_processes: dict[str, str]) -> None:
     assert in_several_processes[operator] == processes.AS_IN_ONE

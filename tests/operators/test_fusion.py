@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import SAMPLED, few_of
+from helpers import GATE, SAMPLED, few_of
 
 import dmljax
 from dmljax import directml
@@ -87,6 +87,7 @@ REDUCED: dict[str, tuple[Call, Call]] = {
 
 @DTYPES
 @pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.gate(but=1)
 def test_a_sum_needs_no_more_memory_than_the_jax_idiom(name: str, dtype: str) -> None:
     ours, idiom = (memory(function, dtype).temp_size_in_bytes for function in REDUCED[name])
     assert ours <= 1.01 * idiom
@@ -128,6 +129,7 @@ def test_rows_are_reduced_where_they_are_computed(name: str, dtype: str) -> None
 
 
 @DTYPES
+@GATE
 def test_nonzero_sorts_nothing_and_scatters_only_words(dtype: str) -> None:
     computation = compiled(lambda matrix: dmljax.nonzero_coordinates(matrix), dtype)
     needed = computation.memory_analysis()

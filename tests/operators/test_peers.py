@@ -9,11 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED
+from helpers import FULL, GATE, SAMPLED
 
 import dmljax
 from dmljax import directml
 from dmljax.directml import Size2D
+
+pytestmark = GATE
+
 
 RNG = np.random.default_rng(7)
 

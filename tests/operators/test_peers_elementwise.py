@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import FEW_TYPES, FULL, SAMPLED, UNITS, X64, assert_same_bits, random_array, specials, units_off
+from helpers import FEW_TYPES, FULL, GATE, SAMPLED, UNITS, X64, assert_same_bits, random_array, specials, units_off
 from numpy.typing import NDArray
 from test_peers import onnxruntime_run, same
 
 import dmljax
 from dmljax import directml
 from dmljax.directml import IsInfinityMode, RoundingMode
+
+pytestmark = GATE
+
 
 Arr = NDArray[Any]
 Mask = Callable[..., Any]

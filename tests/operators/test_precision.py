@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import SAMPLED, f32, few_of
+from helpers import GATE, SAMPLED, f32, few_of
 from onnx import helper
 from onnx_models import FLOAT, model, value
 from operator_calls import differentiable_call, float_call
@@ -91,6 +91,7 @@ EXACT = {"CONVOLUTION_INTEGER", "QUANTIZED_LINEAR_CONVOLUTION"}
 @pytest.mark.parametrize(
     "operator", few_of(OPERATORS, "DML_OPERATOR_CONVOLUTION", "DML_OPERATOR_MULTIHEAD_ATTENTION", "DML_OPERATOR_GRU")
 )
+@GATE
 def test_descriptors_keep_full_precision_under_every_transformation(operator: str) -> None:
     if operator.removeprefix("DML_OPERATOR_") in EXACT:
         return
@@ -124,6 +125,7 @@ def product_with_4_bits(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [attention_of_16_bits, product_with_4_bits])
+@pytest.mark.gate(but=1)
 def test_operations_with_kernels_keep_the_setting_of_their_call(function: Callable[[Any], Any]) -> None:
     """They become a kernel, or in exported programs the formula, when the program is lowered."""
 

@@ -14,6 +14,7 @@ import pytest
 from cases_softmax import log_softmax
 from helpers import (
     FULL,
+    GATE,
     SAMPLED,
     UNITS,
     assert_nearly_same_trees,
@@ -407,6 +408,7 @@ def test_a_batch_of_any_operator_needs_no_exchange(name: str, axis_type: AxisTyp
     assert result.sharding.spec[0] == "batch"
 
 
+@GATE
 def test_divided_regions_of_a_constant_image_are_those_of_the_image() -> None:
     align = lambda boxes, numbers: dmljax.roi_align(IMAGES, boxes, numbers, output_size=2)  # noqa: E731
     arrays = BOXES, np.arange(8, dtype=np.int32)
@@ -529,6 +531,7 @@ def test_eager_calls_under_set_mesh_are_right(name: str, axis_type: AxisType) ->
 
 
 @pytest.mark.parametrize("name", ["gather_nd1", "gather_nd1, bfloat16"])
+@pytest.mark.gate(but=1)
 def test_batches_on_different_axes_are_resharded_to_match(name: str) -> None:
     specs = P("rows", None, "columns"), P("columns", "rows", None)
     function, arrays = CALLS[name]
@@ -597,6 +600,7 @@ def test_gradients_work_on_a_mesh(axis_type: AxisType) -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(*sharded), expected, rtol=1e-6)
 
 
+@GATE
 def test_products_have_gradients_on_an_explicit_mesh() -> None:
     grad = jax.grad(lambda x: jnp.sum(dmljax.reduce(x, "multiply", axes=(0, 2))))
     numbers = CUBE + 0.5
@@ -639,6 +643,7 @@ BROADCASTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", BROADCASTS)
+@pytest.mark.gate(but=3)
 def test_devices_sum_the_gradients_of_what_they_share_before_they_exchange_them(name: str) -> None:
     function, (batch, *shared) = BROADCASTS[name]
     mesh = mesh_of(AxisType.Explicit, batch=8, model=1)
@@ -727,12 +732,14 @@ SHARED: dict[str, tuple[Callable[..., Any], list[tuple[Any, Any]]]] = {
 
 @SAMPLED
 @pytest.mark.parametrize("name", SHARED)
+@GATE
 def test_devices_may_share_each_argument_inside_shard_map(name: str) -> None:
     function, arrays = SHARED[name]
     here, there = ({str(i): both[device] for i, both in enumerate(arrays)} for device in (0, 1))
     check_shared_and_divided(lambda given: function(*(given[key] for key in here)), (here, there))
 
 
+@GATE
 def test_devices_may_share_the_image_of_a_gradient_of_regions() -> None:
     def gradients(image: Any, *arrays_of_device: Any) -> Any:
         align = functools.partial(dmljax.roi_align_grad, maximum_samples_per_output=1)

@@ -588,6 +588,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.gate(but=4)
 def test_undecidable_sizes_are_refused_with_a_constraint_that_helps(name: str) -> None:
     (function, sizes, arrays), message = REFUSED[name]
     dtypes = [array.dtype for array in arrays]

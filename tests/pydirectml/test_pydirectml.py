@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers import SAMPLED, assert_same_bits, refuses
+from helpers import GATE, SAMPLED, assert_same_bits, refuses
 
 import dmljax
 import dmljax.pydirectml.__main__
@@ -183,6 +183,7 @@ def test_other_forms_of_a_desc_are_refused(args: Any, error: Any) -> None:
 # Expressions
 
 
+@GATE
 def test_operators_of_expressions() -> None:
     program = Program()
     x, y = floats(1, 1, 2, 3), floats(1, 1, 2, 3)
@@ -787,6 +788,7 @@ print(device, *np.array(device.compute(model, [dml.Binding(x, np.array([-1.0, 2.
 """
 
 
+@GATE
 def test_a_windows_program_runs_unchanged(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "helper.py").write_text("SIZES = [2]\n")

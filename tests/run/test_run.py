@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import FULL
+from helpers import FULL, GATE
 from onnx import TensorProto, helper
 from onnx_models import small_network
 from small_language_models import VOCABULARY, Reference, language_proto, write_folder
@@ -37,6 +37,7 @@ def printed(program: str, folder: Path, *arguments: str, runner: str | None = "d
 # The runner
 
 
+@GATE
 def test_modules_stand_in_for_the_installed_ones(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import onnxruntime as session_maker\n")
     program = """\
@@ -210,6 +211,7 @@ def kinds() -> onnx.ModelProto:
     return onnx.parser.parse_model(KINDS)
 
 
+@GATE
 def test_a_program_of_onnx_runtime_prints_the_same(tmp_path: Path) -> None:
     onnx.save(kinds(), tmp_path / "kinds.onnx")
     onnx.save(small_network(), tmp_path / "network.onnx")
@@ -261,6 +263,7 @@ def test_providers_are_names(ort: Any) -> None:
     assert ort.InferenceSession(model, options).get_providers()[0] == "DmlExecutionProvider"
 
 
+@GATE
 def test_random_nodes_draw_anew_in_each_run(ort: Any) -> None:
     node = helper.make_node("RandomNormal", [], ["y"], shape=[4])
     graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])])
@@ -426,6 +429,7 @@ def test_a_generator_repeats_no_ngram(folder: Path, reference: Reference) -> Non
     assert generator.get_next_tokens().tolist() == [int(np.argmax(logits))]
 
 
+@GATE
 def test_states_of_layers_begin_anew_after_a_rewind(tmp_path: Path) -> None:
     import dmljax.run.onnxruntime_genai as og
 

@@ -217,6 +217,7 @@ def test_members_may_be_marked_up_as_fields_or_without_a_heading(tmp_path: Path)
         ),
     ],
 )
+@pytest.mark.gate(but=5)
 def test_a_page_that_differs_makes_a_line(tmp_path: Path, old: str, new: str, lines: list[str]) -> None:
     assert GEMM.count(old) == 1
     assert audit(tmp_path, gemm=GEMM.replace(old, new)) == [f"GEMM{line}" for line in lines]

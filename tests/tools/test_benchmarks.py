@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import pytest
+from helpers import GATE
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -30,6 +31,7 @@ def test_every_operator_is_measured_beside_its_rivals() -> None:
     assert "ARGMAX  jax.numpy " in measured
 
 
+@GATE
 def test_a_device_is_measured_on_little_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     device: Any = import_module("device")

@@ -248,6 +248,7 @@ def test_a_tokenizer_may_be_one_file(folder: Path, tmp_path: Path, model: Diffus
     ],
     ids=str,
 )
+@pytest.mark.gate(but=4)
 def test_wrong_calls_are_refused(model: DiffusionModel, options: dict[str, Any], message: str) -> None:
     with refuses(f"onnx: {message}"):
         model.generate(**{"prompts": PROMPTS, "key": jax.random.key(0), **SHAPE, **options})

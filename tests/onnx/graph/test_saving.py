@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from helpers import GATE
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import FLOAT, by_onnxruntime, model, small_network, value
 
@@ -22,6 +23,7 @@ from dmljax.onnx.graph import saving
 PICTURE = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype("float32")
 
 
+@GATE
 def test_a_trained_model_runs_in_onnx_runtime(tmp_path: Path) -> None:
     network = dmljax.onnx.load(small_network())
     grads = jax.grad(lambda weights: jnp.sum(network.apply(weights, PICTURE) ** 2))(network.weights)
@@ -130,6 +132,7 @@ def test_tensors_inside_nodes_are_embedded(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory use from Linux")
+@GATE
 def test_a_loaded_model_has_its_weights_once(tmp_path: Path) -> None:
     size = 2**27
     weight = np.ones(size // 4, np.float32)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import FULL, mesh_of, refuses
+from helpers import FULL, GATE, mesh_of, refuses
 from jax.sharding import AxisType
 from small_folders import (
     FRAMES,
@@ -68,6 +68,7 @@ def seeing(seeing_folder: Path) -> LanguageModel:
 # Audio
 
 
+@GATE
 def test_sequences_continue_what_an_encoder_heard(model: LanguageModel, expected: list[list[int]]) -> None:
     assert model.generate(PROMPTS, audio=AUDIO, **ENDLESS) == expected
     assert model.generate(PROMPTS, audio=AUDIO[::-1], **ENDLESS) != expected
@@ -166,6 +167,7 @@ IMAGES = images_of(3)
 OF_ROWS = [{"pixel_values": IMAGES["pixel_values"][rows]} for rows in (slice(1), slice(1, 3))]
 
 
+@GATE
 def test_features_of_images_stand_in_their_places(seeing_folder: Path, seeing: LanguageModel) -> None:
     prompts, reference = prompts_with(TOKEN), FolderReference(seeing_folder)
     expected = [reference.greedy(prompt, 18, images=images) for prompt, images in zip(prompts, OF_ROWS, strict=True)]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import FULL, assert_same_bits, few_of, mesh_of, refuses
+from helpers import FULL, GATE, assert_same_bits, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
 from onnx import numpy_helper, parser
 from small_language_models import (
@@ -98,6 +98,7 @@ def kernels_for(
     return lambda: lower_for(request.param)
 
 
+@GATE
 def test_kernels_read_prompts_of_different_lengths(folder: Path, kernels_for: Callable[[], None]) -> None:
     prompts = [PROMPT * 3 + OTHER, OTHER]
     expected = language_model(folder).logits(prompts)
@@ -130,6 +131,7 @@ f (float[batch, 2, n, 8] q, float[batch, 2, n, 8] k, float[batch, 2, n, 8] v, fl
 """
 
 
+@GATE
 def test_kernels_read_batches_with_padding_on_the_left(kernels_for: Callable[[], None]) -> None:
     """Queries of padding see keys after their own, because -10,000 hides those less than padding is hidden."""
     model = load(parser.parse_model(WITH_LEFT_PADDING))
@@ -141,6 +143,7 @@ def test_kernels_read_batches_with_padding_on_the_left(kernels_for: Callable[[],
     np.testing.assert_allclose(model(*inputs, mask), expected, rtol=2e-5, atol=2e-5)
 
 
+@GATE
 def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stateful_reference: Reference) -> None:
     read = stateful.start([PROMPT + OTHER, OTHER], max_length=20)
     shorter = stateful.stream(state=read, max_length=len(PROMPT + OTHER) + 1, min_length=20)
@@ -150,6 +153,7 @@ def test_sequences_that_are_over_keep_their_states(stateful: LanguageModel, stat
 
 
 @pytest.mark.parametrize("dtype", few_of(["int4", "uint4"], "uint4"))  # the next test has int4
+@GATE
 def test_weights_of_4_bits_are_packed_and_saved_as_they_were(dtype: str, tmp_path: Path) -> None:
     proto = language_proto(dequantized=np.dtype(dtype))
     folder = write_folder(tmp_path / "model", dequantized=np.dtype(dtype))
@@ -164,6 +168,7 @@ def test_weights_of_4_bits_are_packed_and_saved_as_they_were(dtype: str, tmp_pat
         assert_same_bits(numpy_helper.to_array(x), in_file[x.name])
 
 
+@GATE
 def test_only_weights_that_nothing_else_reads_are_packed(tmp_path: Path) -> None:
     proto = language_proto(dequantized=np.dtype("int4"))
     proto.graph.node.add(op_type="Identity", input=["0.q.weight"], output=["copy"])
@@ -196,6 +201,7 @@ def tabled_reference() -> Reference:
 LONG = [*range(3, 3 + SHORT), *OTHER]
 
 
+@GATE
 def test_a_model_chooses_angles_by_the_length_of_each_sequence(
     tabled: LanguageModel, tabled_reference: Reference
 ) -> None:
@@ -209,6 +215,7 @@ def test_a_model_chooses_angles_by_the_length_of_each_sequence(
         np.testing.assert_allclose(actual, tabled_reference.logits(prompt), rtol=1e-4, atol=1e-4)
 
 
+@GATE
 def test_a_conversation_that_becomes_long_is_read_again(tabled: LanguageModel, tabled_reference: Reference) -> None:
     read = tabled.start([PROMPT, LONG[:4]], max_length=SHORT + 8)
     longer = tabled.start([LONG, OTHER], state=read)
@@ -242,6 +249,7 @@ def test_a_prompt_multiplies_only_its_last_token_by_the_vocabulary(model: Langua
 
 
 @pytest.mark.parametrize("options", [{"of_last": True}, pytest.param({"softcap": 3.0}, marks=FULL)])
+@GATE
 def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[str, Any]) -> None:
     ending = language_model(write_folder(tmp_path / "model", **options))
     reference = Reference(language_proto(**{**options, "of_last": False}))
@@ -251,6 +259,7 @@ def test_logits_of_last_tokens_follow_any_ending(tmp_path: Path, options: dict[s
 
 
 @pytest.mark.parametrize("has_tables", [False, pytest.param(True, marks=FULL)])
+@GATE
 def test_not_a_number_in_padding_reaches_no_token(tmp_path: Path, reference: Reference, has_tables: bool) -> None:
     options: dict[str, Any] = {"has_tables": has_tables, "has_positions": not has_tables}
     padded = language_model(write_folder(tmp_path / "model", padding=np.nan, **options))
@@ -277,12 +286,14 @@ def test_a_prompt_may_fill_the_context(model: LanguageModel, reference: Referenc
     assert model.generate(prompt, max_length=len(prompt)) == prompt
 
 
+@GATE
 def test_logits_equal_onnxruntimes(model: LanguageModel, reference: Reference) -> None:
     np.testing.assert_allclose(model.logits(PROMPT), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
     for actual, prompt in zip(model.logits([PROMPT, OTHER]), (PROMPT, OTHER), strict=True):
         np.testing.assert_allclose(actual, reference.logits(prompt), rtol=1e-4, atol=1e-4)
 
 
+@GATE
 def test_later_calls_compile_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = language_model(folder)
     calls: list[Any] = []
@@ -314,6 +325,7 @@ def test_a_stream_gives_the_tokens_one_by_one(model: LanguageModel, block: int) 
     assert [*model.stream(PROMPT, block=block, **ENDLESS)] == model.generate(PROMPT, **ENDLESS)[len(PROMPT) :]
 
 
+@GATE
 def test_a_stream_of_several_sequences_gives_none_for_those_that_ended(model: LanguageModel) -> None:
     prompts = [PROMPT, OTHER]
     steps = [*model.stream(prompts, **ENDLESS)]
@@ -333,6 +345,7 @@ def test_a_conversation_goes_on(model: LanguageModel) -> None:
     assert model.generate(state=both, min_length=20) == expected
 
 
+@GATE
 def test_sequences_of_a_state_may_differ_in_length(model: LanguageModel) -> None:
     long, short = (PROMPT * 3)[:13], OTHER[:1]
     state = model.start([long, short], max_length=20)
@@ -365,6 +378,7 @@ def test_an_end_token_ends_a_sequence(folder: Path, tmp_path: Path, reference: R
     assert other == whole[: whole.index(end) + 1 if end in whole[len(OTHER) :] else 20]
 
 
+@GATE
 def test_draws_are_reproducible(model: LanguageModel) -> None:
     draw: Any = {"do_sample": True, "top_k": 0, **ENDLESS}
     first, again, other = (model.generate(PROMPT, key=jax.random.key(i), **draw) for i in (0, 0, 1))
@@ -393,6 +407,7 @@ def likeliest(logits: Any, temperature: float, top_k: int, top_p: float) -> Any:
     return result
 
 
+@GATE
 def test_tokens_are_drawn_by_their_probabilities(model: LanguageModel, reference: Reference) -> None:
     search: Any = {"temperature": 2.0, "top_k": 8, "top_p": 0.4}
     count = 1000
@@ -450,6 +465,7 @@ PROMPTS = [[5, 11, 5, 11, 5], [9, 30, 17, 9, 30, 17, 9, 30], OTHER[:1]]
 
 
 @pytest.mark.parametrize("options", few_of(NGRAMS, NGRAMS[2]))
+@GATE
 def test_no_ngram_comes_again(model: LanguageModel, reference: Reference, options: dict[str, Any]) -> None:
     expected = [without_repetition(reference, prompt, options) for prompt in PROMPTS]
     assert model.generate(PROMPTS, **options, **ENDLESS) == expected
@@ -469,6 +485,7 @@ def test_no_ngram_of_a_state_is_drawn_again(model: LanguageModel, options: dict[
 # Transformations
 
 
+@GATE
 def test_generation_is_traced(model: LanguageModel) -> None:
     expected = model.generate(PROMPT, **ENDLESS)
     assert jax.jit(lambda tokens: model.generate(tokens, **ENDLESS))(jnp.array(PROMPT)).tolist() == expected
@@ -544,6 +561,7 @@ def test_sequences_that_may_become_long_are_not_traced(tabled: LanguageModel) ->
 @pytest.mark.parametrize(
     "axis_type", few_of([AxisType.Auto, AxisType.Explicit], AxisType.Explicit), ids=lambda x: x.name
 )
+@GATE
 def test_devices_divide_weights_caches_and_sequences(model: LanguageModel, axis_type: AxisType) -> None:
     mesh = mesh_of(axis_type, data=4, model=2)
     specs = model.partition(mesh)
@@ -582,6 +600,7 @@ def require_products_of_bfloat16() -> None:
         pytest.skip(f"XLA: {error}")
 
 
+@GATE
 def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: LanguageModel) -> None:
     require_products_of_bfloat16()
     half = language_model(folder, dtype=jnp.bfloat16)
@@ -631,6 +650,7 @@ def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: 
         ),
     ],
 )
+@pytest.mark.gate(but=4)
 def test_wrong_calls_are_refused(model: LanguageModel, call: Callable[[Any], Any], message: str) -> None:
     with refuses(message):
         call(model)

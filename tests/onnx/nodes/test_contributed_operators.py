@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import SAMPLED, few_of
+from helpers import GATE, SAMPLED, few_of
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
@@ -320,6 +320,7 @@ def test_chunks_of_a_group_query_may_be_padded_as_in_onnxruntime() -> None:
             assert_close(present[i, :, : last + 1], expected[i, :, : last + 1], 1e-5)
 
 
+@GATE
 def test_not_a_number_in_padding_reaches_no_query_of_a_group() -> None:
     arrays, attributes = grouped(4, 0, [4, 2])
     expected = run(one_node("GroupQueryAttention", arrays, 3, **attributes), arrays)
@@ -347,6 +348,7 @@ def resident(total: int, capacity: int, width: int) -> int:
         (5, 6, [12], {}),
     ],
 )
+@GATE
 def test_caches_of_a_sliding_window_keep_the_latest_keys_as_in_onnxruntime(
     queries: int, capacity: int, lengths: list[int], attributes: Any
 ) -> None:
@@ -368,6 +370,7 @@ def test_a_cache_that_is_smaller_than_its_window_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("queries", "lengths"), [(4, [4, 4]), (1, [6, 4])])
+@GATE
 def test_the_longest_sequence_may_be_known_at_run_time_only(queries: int, lengths: list[int]) -> None:
     arrays, attributes = grouped(queries, 9, lengths)
     function = dmljax.onnx.load(one_node("GroupQueryAttention", arrays, 3, **attributes))
@@ -379,6 +382,7 @@ def test_the_longest_sequence_may_be_known_at_run_time_only(queries: int, length
 @pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("queries", "past", "lengths"), [(4, 0, [4, 4]), (1, 8, [6, 4])])
+@GATE
 def test_caches_of_groups_are_quantized_as_in_onnxruntime(
     kind: str, bits: int, queries: int, past: int, lengths: list[int]
 ) -> None:
@@ -396,6 +400,7 @@ def test_caches_of_groups_are_quantized_as_in_onnxruntime(
             np.testing.assert_array_equal(present[i, :, : last + 1], expected[i, :, : last + 1])
 
 
+@GATE
 def test_queries_and_keys_of_groups_are_normalized_before_they_attend() -> None:
     # ONNX Runtime does so only on GPUs.
     arrays, attributes = grouped(4, 0, [4, 4])
@@ -421,6 +426,7 @@ def test_a_cache_of_another_width_is_refused() -> None:
         run(one_node("GroupQueryAttention", inputs, 3, **attributes), [x for x in inputs if x is not None])
 
 
+@GATE
 def test_a_group_query_may_pack_its_keys_and_values() -> None:
     arrays, attributes = grouped(1, 5, [6, 4])
     packed = [np.concatenate(arrays[:3], axis=-1), None, None, *arrays[3:]]
@@ -433,6 +439,7 @@ def test_a_group_query_may_pack_its_keys_and_values() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.gate(but=1)
 def test_keys_and_values_may_be_stacked_in_each_head(is_whole: bool) -> None:
     stacked = floats(2, 6, 2, 3, 4)
     apart = [stacked[:, :, :, i].reshape(2, 6, 8) for i in range(3)]
@@ -443,6 +450,7 @@ def test_keys_and_values_may_be_stacked_in_each_head(is_whole: bool) -> None:
 
 
 @pytest.mark.parametrize(("channels_last", "activation"), [(1, 0), (1, 1), (0, 1)])
+@pytest.mark.gate(but=1)
 def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     channels_last: int, activation: int
 ) -> None:
@@ -463,6 +471,7 @@ def test_groups_of_channels_are_normalized_with_their_channels_first_or_last(
     assert_close(plain, expected.astype(np.float32), 1e-5)
 
 
+@GATE
 def test_bias_split_gelu_gates_one_half_by_the_gelu_of_the_other() -> None:
     x, bias = floats(2, 3, 8), floats(8)
     (result,) = run(one_node("BiasSplitGelu", [x, bias]), [x, bias])
@@ -545,6 +554,7 @@ def test_a_product_may_end_in_a_fast_gelu() -> None:
     assert_close(result, np.asarray(expected), 1e-5)
 
 
+@GATE
 def test_dropout_of_a_sum_is_added_to_the_residual() -> None:
     arrays = [floats(50, 8), floats(8), floats(50, 8), np.array(0.25, np.float32), np.array(True)]
     model = dmljax.onnx.load(one_node("BiasDropout", arrays, 2))
@@ -578,6 +588,7 @@ def test_the_mean_of_quantized_numbers_equals_the_dequantized_mean() -> None:
 
 
 @pytest.mark.parametrize("opset", [12, 13])
+@pytest.mark.gate(but=1)
 def test_a_quantized_softmax_keeps_an_open_batch(opset: int) -> None:
     arrays = [u8(2, 3, 5), scale(0.05), zero(120), scale(1 / 256), zero(0)]
     proto = one_node("QLinearSoftmax", arrays, axis=1, opset=opset)
@@ -605,6 +616,7 @@ OF_PROVIDER: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("operator", few_of(OF_PROVIDER, "Conv", "Gemm"))
+@pytest.mark.gate(but=1)
 def test_fused_operators_apply_the_operator_and_then_the_activation(operator: str) -> None:
     arrays, attributes = OF_PROVIDER[operator]
     fused: dict[str, Any] = {"fused_activation": "LeakyRelu", "fused_alpha": 0.25}
@@ -627,6 +639,7 @@ def test_unsupported_attributes_of_attention_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.gate(but=1)
 def test_attention_rotates_queries_and_keys_by_their_positions(size: int) -> None:
     # ONNX Runtime does so only on GPUs.
     arrays = [X[:, :1], WEIGHT, BIAS, np.ones((2, 4), np.int32), PAST]

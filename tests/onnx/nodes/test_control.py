@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED, refuses
+from helpers import GATE, SAMPLED, refuses
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -114,6 +114,7 @@ def until_small(rows: bool = False) -> Any:
     return body(*nodes, going="more", rows=rows, half=np.float32(0.5), one=np.float32(1))
 
 
+@GATE
 def test_a_data_dependent_condition_ends_a_loop_exactly() -> None:
     run = loop(until_small(rows=True), outputs=2, count="")
     last, rows = run(jnp.float32(20))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED
+from helpers import FULL, GATE, SAMPLED
 from jax.test_util import check_grads
 from onnx_models import by_onnxruntime, one_node
 
@@ -140,6 +140,7 @@ def test_gates_may_lie_apart_from_their_linear_parts(fusion: int) -> None:
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
 
+@GATE
 def test_the_limit_may_come_after_the_activation() -> None:
     inputs = dense(5, rows=2 * UNITS)
     model = one_node("MoE", inputs, **GATED, swiglu_fusion=1, swiglu_limit=0.3, swiglu_limit_after_activation=1)
@@ -153,6 +154,7 @@ def test_the_limit_may_come_after_the_activation() -> None:
     np.testing.assert_allclose(run(model, inputs), mix(inputs, chosen, weights, activated), rtol=1e-5, atol=2e-5)
 
 
+@GATE
 def test_a_sparse_mixer_compares_each_expert_with_those_close_to_it() -> None:
     # ONNX Runtime's CPU ignores the attribute; these are the formulas of arXiv:2409.12136 for inference.
     inputs = dense(40)
@@ -170,6 +172,7 @@ def test_a_sparse_mixer_compares_each_expert_with_those_close_to_it() -> None:
     np.testing.assert_allclose(run(model, inputs), expected, rtol=1e-5, atol=2e-5)
 
 
+@GATE
 def test_experts_that_no_token_chooses_are_not_read() -> None:
     inputs = dense(1)
     model = one_node("MoE", inputs, k=2)
@@ -181,6 +184,7 @@ def test_experts_that_no_token_chooses_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("is_one_sided", [False, pytest.param(True, marks=FULL)])
+@GATE
 def test_many_tokens_equal_single_ones(is_one_sided: bool) -> None:
     inputs = dense(150)
     if is_one_sided:  # all tokens choose the last expert
@@ -195,6 +199,7 @@ def test_many_tokens_equal_single_ones(is_one_sided: bool) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, pytest.param(12, marks=FULL)])
+@GATE
 def test_mixtures_have_derivatives_and_are_mapped(tokens: int) -> None:
     x, router, *weights = map(jnp.asarray, dense(tokens))
     attributes: Any = {"k": 2, "activation_type": "silu", "normalize_routing_weights": 1}

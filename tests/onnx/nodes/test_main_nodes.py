@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
@@ -40,6 +40,7 @@ def test_elements_are_scattered_to_fewer_indices_than_there_are(axis: int, reduc
     np.testing.assert_array_equal(result, expected)
 
 
+@GATE
 def test_few_indices_have_derivatives_and_a_graph() -> None:
     indices, updates = np.array([[1, 2], [0, 1]], np.int32), np.array([[50, -50], [60, -60]], np.float32)
     run = dmljax.onnx.load(one_node("ScatterElements", [X, indices, updates], domain="", version=18))
@@ -207,6 +208,7 @@ def test_corners_of_a_single_element_are_that_element() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.gate(but=1)
 def test_samples_may_have_another_type_than_the_grid(dtype: Any) -> None:
     grid = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 2, 3, 2)
 

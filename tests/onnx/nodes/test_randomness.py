@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx.parser
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx import helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -58,6 +58,7 @@ def test_numbers_have_the_distribution_that_the_node_says(
     assert numbers.std() == pytest.approx(deviation, rel=0.05)
 
 
+@GATE
 def test_multinomial_draws_classes_by_their_log_probabilities() -> None:
     run = load_model("(float[2, 3] x) => (int64[2, 20000] y)", "y = Multinomial <sample_size = 20000, dtype = 7> (x)")
     chances = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], np.float32)
@@ -67,6 +68,7 @@ def test_multinomial_draws_classes_by_their_log_probabilities() -> None:
     np.testing.assert_allclose(shares, chances, atol=0.02)
 
 
+@GATE
 def test_a_key_gives_the_same_numbers_under_every_transformation() -> None:
     run = noisy()
     expected = run(X, key=KEY)
@@ -87,6 +89,7 @@ def test_a_key_gives_the_same_numbers_under_every_transformation() -> None:
     close(jax.export.deserialize(exported.serialize()).call(X, key=KEY))
 
 
+@GATE
 def test_each_node_and_seed_draws_its_own_numbers() -> None:
     body = "a = RandomUniform <shape = [4]> () b = RandomUniform <shape = [4]> () c = Add (a, x)"
     draw = load_model("(float[4] x) => (float[4] a, float[4] b, float[4] c)", body)
@@ -98,6 +101,7 @@ def test_each_node_and_seed_draws_its_own_numbers() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 9])
+@GATE
 def test_each_iteration_of_a_loop_draws_its_own_numbers(count: int) -> None:
     nodes = [
         helper.make_node("Identity", ["goes"], ["going"]),
@@ -133,6 +137,7 @@ DROPOUT = (
 )
 
 
+@GATE
 def test_dropout_drops_a_fraction_in_training() -> None:
     run = load_model(*DROPOUT)
     x = np.linspace(1, 2, MANY, dtype=np.float32)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx import helper
 from onnx_models import FLOAT, by_onnxruntime, model, value
 
@@ -42,6 +42,7 @@ def network(operator: str, gates: int, outputs: Any = ("y", "h"), directions: in
         (["sigmoid", "Softsign", "ThresholdedRelu"], [0.3], []),
     ],
 )
+@pytest.mark.gate(but=1)
 def test_activations_by_name_take_numbers_in_their_order(activations: Any, alphas: Any, betas: Any) -> None:
     lists = {"activation_alpha": alphas, "activation_beta": betas}
     numbers = {name: one for name, one in lists.items() if one}
@@ -69,6 +70,7 @@ def test_attributes_mean_the_same_as_in_onnxruntime(operator: str, gates: int, a
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
+@GATE
 def test_layout_1_puts_the_batch_first() -> None:
     state = RNG.bit_generator.state  # so that the weights are the same
     plain, _, _ = network("LSTM", 4, ["y", "h", "c"], directions=2, direction="bidirectional")
@@ -88,6 +90,7 @@ def test_absent_outputs_are_not_computed() -> None:
     assert recur(X).shape == (1, 2, 4)
 
 
+@GATE
 def test_a_network_has_derivatives_of_its_weights() -> None:
     recur, _, _ = network("LSTM", 4, ["y"])
     grads = jax.grad(lambda weights: jnp.sum(recur.apply(weights, X) ** 2))(recur.weights)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from helpers import FULL, SAMPLED, few_of
+from helpers import FULL, GATE, SAMPLED, few_of
 from onnx import parser
 
 import dmljax.onnx
@@ -145,6 +145,7 @@ def test_a_form_is_one_attention(calls: Calls, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", few_of(FORMS, "guarded"))
+@GATE
 def test_derivatives_equal_those_of_the_nodes(calls: Calls, form: str) -> None:
     nodes, constants = FORMS[form]
     shapes = read(nodes)
@@ -227,6 +228,7 @@ def causal_network(form: str, **shapes: Sequence[Any]) -> Any:
 
 
 @pytest.mark.parametrize("form", CAUSAL)
+@pytest.mark.gate(but=1)
 def test_a_causal_mask_becomes_bounds(calls: Calls, form: str) -> None:
     model = causal_network(form, q=["b", 4, "n", 8], k=["b", 4, "m", 8], v=["b", 4, "m", 3])
     inputs = arrays({name: SIZES[name] for name in "qkv"})
@@ -239,6 +241,7 @@ def test_a_causal_mask_becomes_bounds(calls: Calls, form: str) -> None:
     assert not loaded.weights
 
 
+@GATE
 def test_a_causal_mask_in_the_file_becomes_bounds(calls: Calls) -> None:
     shapes = {"q": (1, 1, 40, 8), "k": (1, 1, 50, 8), "v": (1, 1, 50, 3)}
     model = network(f"{PRODUCT}  cut = Slice(stored, zero, end, last)  s = Where(cut, p, low)  {REST}", shapes)
@@ -287,6 +290,7 @@ def test_a_query_that_sees_no_key(calls: Calls, nodes: str, low: float) -> None:
 @pytest.mark.parametrize(
     "steps", ["s = Where(seen, p, low)", "f = Where(seen, zero, low)  s = Add(p, f)"], ids=["replaced", "added"]
 )
+@pytest.mark.gate(but=1)
 def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero(steps: str) -> None:
     nodes = f"{PRODUCT}  {steps}  {GUARD}"
     shapes = read(nodes)
@@ -298,6 +302,7 @@ def test_derivatives_of_a_guarded_query_that_sees_no_key_are_zero(steps: str) ->
 
 
 @pytest.mark.parametrize("form", ["filled", "filled and biased"])
+@GATE
 def test_derivatives_do_not_pass_through_replaced_scores(form: str) -> None:
     nodes, constants = FORMS[form]
     shapes = read(nodes)
@@ -458,6 +463,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("form", few_of(OTHERS, "a causal mask of more dimensions", "scores of a smaller range"))
+@pytest.mark.gate(but=1)
 def test_another_form_runs_node_by_node(calls: Calls, form: str) -> None:
     model, inputs = OTHERS[form].model()
     assert_as_node_by_node(model, inputs)
@@ -650,6 +656,7 @@ SAME = {
         "guarded, with low biases",
     ),
 )
+@pytest.mark.gate(but=1)
 def test_a_near_form_gives_what_its_nodes_give(calls: Calls, form: str) -> None:
     assert_as_node_by_node(*SAME[form].model())
     assert len(calls) == 1
@@ -675,6 +682,7 @@ def test_weights_that_are_an_output_run_node_by_node(calls: Calls) -> None:
     np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-6)
 
 
+@GATE
 def test_weights_that_dropout_draws_run_node_by_node(calls: Calls) -> None:
     nodes = f"{PRODUCT}  w = Softmax<axis = -1>(p)  u = Dropout(w, ratio, training)  y = MatMul(u, v)"
     model = network(nodes, read(nodes), "float ratio = {0.5}, bool training = {1}")
@@ -684,6 +692,7 @@ def test_weights_that_dropout_draws_run_node_by_node(calls: Calls) -> None:
     assert (results[0] != results[1]).any()
 
 
+@GATE
 def test_a_mask_that_is_drawn_is_no_constant(calls: Calls) -> None:
     nodes = f"{PRODUCT}  m = Bernoulli<dtype = 9>(chances)  s = Where(m, p, low)  {REST}"
     shapes = {"q": (1, 1, 3, 8), "k": (1, 1, 3, 8), "v": (1, 1, 3, 3)}
@@ -721,6 +730,7 @@ def test_a_softmax_of_two_dimensions_is_not_along_keys(calls: Calls) -> None:
     assert not calls
 
 
+@GATE
 def test_operands_with_padding_run_node_by_node(calls: Calls) -> None:
     nodes = "h = Cast<to = 9>(keep)  k2 = Compress<axis = 2>(k, h)  v2 = Compress<axis = 2>(v, h)"
     nodes += "  t = Transpose<perm = [0, 1, 3, 2]>(k2)  p = MatMul(q, t)  w = Softmax<axis = -1>(p)  y = MatMul(w, v2)"

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from helpers import GATE
 from small_language_models import write_folder
 
 import dmljax.onnx
@@ -97,6 +98,7 @@ def test_inputs_that_only_other_layers_read_are_gone() -> None:
         ("Tanh(s2)", "Elu <alpha: float = 0.5> (s2)"),
     ],
 )
+@pytest.mark.gate(but=1)
 def test_layers_differ_by_their_nodes_and_connections(change: tuple[str, str]) -> None:
     model = dmljax.onnx.load(perceptron(5, change=change))
     assert model.equal_layers == 2
@@ -180,6 +182,7 @@ def residual(layers: int) -> onnx.ModelProto:
     return parse_model(f"(float[1, N, 4] x) => (float[1, N, 4] y) <{weights}> {{ {nodes} y = Neg(m{layers}) }}")
 
 
+@GATE
 def test_norms_that_add_are_parts_of_layers() -> None:
     model, x = dmljax.onnx.load(residual(5)), np.arange(12, dtype=np.float32).reshape(1, 3, 4)
     assert model.equal_layers == 5
@@ -196,6 +199,7 @@ def test_transposed_weights_are_parts_of_layers() -> None:
     np.testing.assert_allclose(model.with_layers(1)(X), X @ model.weights["w0"].T, rtol=1e-6)
 
 
+@GATE
 def test_a_short_model_has_gradients_and_additions() -> None:
     model = dmljax.onnx.load(perceptron(5))
     short = model.with_layers(2)
@@ -210,6 +214,7 @@ def test_a_short_model_has_gradients_and_additions() -> None:
 
 
 @pytest.mark.parametrize("options", [{"has_tables": True}, {"has_state": True}])
+@GATE
 def test_a_language_model_loses_the_caches_of_its_layers(tmp_path: Path, options: dict[str, bool]) -> None:
     model = dmljax.onnx.language_model(write_folder(tmp_path / "five", layers=5, **options))
     short = model.with_layers(2)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import FULL, SAMPLED, few_of, mesh_of, refuses
+from helpers import FULL, GATE, SAMPLED, few_of, mesh_of, refuses
 from jax.sharding import AxisType, PartitionSpec as P
 from onnx_models import FLOAT, model, value
 from small_language_models import LAYERS, VOCABULARY, Reference, write_folder
@@ -89,6 +89,7 @@ def test_a_product_has_the_weight_and_the_product_of_its_additions(product_form:
     np.testing.assert_allclose(tuned.apply(tuned.weights | added, X), expected, rtol=tolerance, atol=tolerance)
 
 
+@GATE
 def test_gradients_are_those_of_a_dense_product() -> None:
     matrix, nodes, constants = WAYS["MatMulNBits"]
     tuned = read(nodes, constants).with_low_rank(2, key=KEY)
@@ -105,6 +106,7 @@ def test_gradients_are_those_of_a_dense_product() -> None:
         jax.tree.map(lambda grad, other: np.testing.assert_allclose(grad, other, rtol=1e-3, atol=1e-3), grads, expected)
 
 
+@GATE
 def test_first_factors_are_drawn_and_the_weights_are_shared() -> None:
     base = read(*WAYS["MatMul"][1:])
     tuned = base.with_low_rank(300, key=KEY)
@@ -116,6 +118,7 @@ def test_first_factors_are_drawn_and_the_weights_are_shared() -> None:
     assert np.any(a != base.with_low_rank(300, key=jax.random.key(1)).weights["w.lora_a"])
 
 
+@GATE
 def test_products_are_chosen_by_parts_of_names_and_may_share_a_weight() -> None:
     nodes = "a = MatMul(x, up_w) b = MatMul(a, down_w) c = MatMul(b, up_w) y = Add(c, bias)"
     random = {name: RNG.standard_normal(sizes) for name, sizes in (("up_w", (40, 6)), ("down_w", (6, 40)))}
@@ -166,6 +169,7 @@ def weights(tuned: LanguageModel) -> dict[str, Any]:
     return tuned.weights | random_additions(tuned, 0.1)
 
 
+@GATE
 def test_a_language_model_generates_with_additions_as_onnxruntime_does(
     base: LanguageModel, tuned: LanguageModel, weights: Any, tmp_path: Path
 ) -> None:
@@ -176,6 +180,7 @@ def test_a_language_model_generates_with_additions_as_onnxruntime_does(
     np.testing.assert_allclose(tuned.logits(PROMPT, weights=weights), reference.logits(PROMPT), rtol=1e-4, atol=1e-4)
 
 
+@GATE
 def test_additions_are_divided_as_their_products(tuned: LanguageModel, weights: Any) -> None:
     mesh = mesh_of(AxisType.Auto, data=2, model=4)
     specs = tuned.partition(mesh)
@@ -187,6 +192,7 @@ def test_additions_are_divided_as_their_products(tuned: LanguageModel, weights: 
     np.testing.assert_allclose(tuned.logits(PROMPT, weights=placed), expected, rtol=1e-4, atol=1e-4)
 
 
+@GATE
 def test_additions_to_converted_weights_are_converted(base: LanguageModel, tuned: LanguageModel, weights: Any) -> None:
     half = language_model(base.settings.file.parent, dtype=jnp.bfloat16).with_low_rank(
         4, ["0.q", "1.out", "logits"], key=KEY
@@ -199,6 +205,7 @@ def test_additions_to_converted_weights_are_converted(base: LanguageModel, tuned
 
 
 @pytest.mark.parametrize("is_divided", few_of([False, True], False))
+@GATE
 def test_gradients_reach_additions_through_a_whole_model(tuned: LanguageModel, weights: Any, is_divided: bool) -> None:
     placed = tuned.shard(mesh_of(AxisType.Auto, data=2, model=4)) if is_divided else tuned.weights
     frozen = {name: weight for name, weight in placed.items() if ".lora_" not in name}
@@ -267,6 +274,7 @@ def test_traced_prompts_may_be_a_batch(tuned: LanguageModel) -> None:
         ),
     ],
 )
+@pytest.mark.gate(but=3)
 def test_wrong_calls_are_refused(base: LanguageModel, call: Callable[[Any], Any], message: str) -> None:
     with refuses(f"onnx: {message}"):
         call(base)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import mesh_of
+from helpers import GATE, mesh_of
 from jax.sharding import AxisType
 from small_language_models import write_folder
 from test_layers import SCALE, X, parse_model, perceptron, residual, transformer
@@ -52,6 +52,7 @@ PERCEPTRONS = {
 
 
 @pytest.mark.parametrize("name", PERCEPTRONS)
+@pytest.mark.gate(but=1)
 def test_layers_in_a_loop_compute_the_same(name: str) -> None:
     plain, scanned = both(PERCEPTRONS[name])
     assert [output.name for output in scanned.outputs] == [output.name for output in plain.outputs]
@@ -67,6 +68,7 @@ def test_each_sequence_of_equal_layers_is_a_loop() -> None:
     assert lengths_of_loops(both(perceptron(5))[1].apply, plain.weights, X, SCALE) == [5]
 
 
+@GATE
 def test_derivatives_reach_each_weight_by_its_name() -> None:
     def gradients(model: dmljax.onnx.Model) -> Any:
         return jax.jit(jax.grad(lambda weights: model.apply(weights, X, SCALE).sum()))(model.weights)
@@ -76,6 +78,7 @@ def test_derivatives_reach_each_weight_by_its_name() -> None:
     assert_close(scanned, plain)
 
 
+@GATE
 def test_weights_of_another_type_and_mapped_inputs() -> None:
     plain, scanned = both(perceptron(5))
     weights = {name: weight.astype(jnp.bfloat16) for name, weight in plain.weights.items()}
@@ -95,6 +98,7 @@ def test_the_batch_may_stay_open() -> None:
     assert_close(exported.call(X, SCALE), plain(X, SCALE))
 
 
+@GATE
 def test_divided_weights_and_additions() -> None:
     plain, scanned = both(perceptron(5))
     mesh = mesh_of(AxisType.Auto, data=2, model=2)
@@ -129,6 +133,7 @@ def test_a_transformer_with_caches() -> None:
     assert_close(scanned(*arrays), plain(*arrays))
 
 
+@GATE
 def test_the_gpt_of_the_examples() -> None:
     plain, scanned = both(GPT)
     tokens = np.array([[3, 1, 4, 1, 5]])
@@ -136,6 +141,7 @@ def test_the_gpt_of_the_examples() -> None:
     assert_close(scanned(tokens), plain(tokens))
 
 
+@GATE
 def test_the_decoder_of_a_language_model(tmp_path: Path) -> None:
     plain, scanned = both(write_folder(tmp_path / "model", layers=4) / "model.onnx")
     random = np.random.default_rng(0)
@@ -156,6 +162,7 @@ def test_errors_name_a_node_of_the_first_layer() -> None:
         scanned(X, np.ones(3, np.float32))
 
 
+@GATE
 def test_layers_that_draw_numbers_stay_as_they_are() -> None:
     weights = ", ".join(f"float[4, 4] w{i}" for i in range(4))
     nodes = "is_training = Constant <value = bool {1}> ()  half = Constant <value = float {0.5}> ()  "

@@ -10,7 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import FULL, SAMPLED, assert_same_bits, few_of, transposes
+from helpers import FULL, GATE, SAMPLED, assert_same_bits, few_of, transposes
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, model, value
 
@@ -181,6 +181,7 @@ def is_near(actual: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("computed", few_of(["results", "gradients"], "results"))
+@GATE
 def test_a_network_computes_what_its_layers_do(
     computed: str, network: Any, pictures: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_one_function_has_a_program_for_networks_and_one_for_layers(network: Any
     assert transposes(pooled, pictures) == nowhere
 
 
+@GATE
 def test_the_layout_suits_the_target_platform(network: Any, pictures: Any) -> None:
     """The tracing process's platform does not matter: a program exported on a CPU may be for a GPU."""
     counts = transposes(network, pictures)

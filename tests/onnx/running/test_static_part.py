@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import compilations
+from helpers import GATE, compilations
 from onnx import TensorProto, helper
 from onnx_models import FLOAT, INT64, by_onnxruntime, model, value
 
@@ -59,6 +59,7 @@ def test_a_second_call_of_the_same_sizes_compiles_nothing() -> None:
     assert events_of(lambda: network(X + 1)) != []
 
 
+@GATE
 def test_nodes_around_data_dependent_ones_compile_together() -> None:
     before = ["Neg", "Sin", "Cos", "Tanh", "Floor", "Sign"]
     beside = ["Abs", "Sqrt", "Exp", "Sigmoid", "Erf", "Softplus"]
@@ -135,6 +136,7 @@ def test_errors_name_the_node_wherever_it_is() -> None:
         network(X)
 
 
+@GATE
 def test_the_number_of_cached_programs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmljax.onnx.running.static_part.MAX_KEPT", 3)
     network = dmljax.onnx.load(selected())

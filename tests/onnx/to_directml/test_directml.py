@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from helpers import FULL, SAMPLED, assert_same_bits, needs_x64
+from helpers import FULL, GATE, SAMPLED, assert_same_bits, needs_x64
 from onnx import numpy_helper
 from onnx.backend.test import data
 
@@ -105,6 +105,7 @@ def small_cnn() -> Model:
     )
 
 
+@GATE
 def test_a_small_network_of_images() -> None:
     graph = require_same(small_cnn(), floats(2, 1, 8, 8))
     assert operators(graph) == [
@@ -314,6 +315,7 @@ def test_an_operator_that_takes_other_tensors_stays_one_node(name: str, operator
     assert operators(load_model(signature, body, weights, version=26).graph()).count(operator) == 1
 
 
+@GATE
 def test_maximum_sizes_bound_data_dependent_results() -> None:
     body = "places = NonZero (x)  rows = Transpose (places)  y = GatherND (x, rows)"
     text = f'<ir_version: 10, opset_import: ["": 21]> f (float[2, 3] x) => (float[k] y) {{ {body} }}'
@@ -466,6 +468,7 @@ def test_bounds_that_are_not_known_are_tensors() -> None:
 # Refusals
 
 
+@GATE
 def test_all_unsupported_nodes_are_reported_at_once() -> None:
     model = load_model(
         "(float[4, 4] x, float[1, 8, 1] s) => (float a, float[1, 8, 2] c, float b)",
@@ -493,6 +496,7 @@ def uneven() -> Model:
     )
 
 
+@GATE
 def test_a_refusal_says_how_to_cut_the_model() -> None:
     model, shapes, x = uneven(), {"x": (2, 4, 4)}, floats(2, 4, 4)
     with pytest.raises(Unsupported) as raised:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from helpers import FULL, compilations
+from helpers import FULL, GATE, compilations
 from onnx import TensorProto, helper
 from onnx_models import BOOL, FLOAT, INT64, model, value
 
@@ -29,6 +29,7 @@ def load_model(operator: str, kinds: Any, outputs: int = 1, opset: int = 21, **o
     return dmljax.onnx.load(model([node], inputs, results, opset=opset), maximum_sizes=maximum)
 
 
+@GATE
 def test_unique_elements_are_exact_and_a_bound_fills_with_zeros() -> None:
     x = floats([3, 1, 3, 2])
     values, first, inverse, counts = load_model("Unique", [FLOAT], 4, sorted=0)(x)
@@ -79,6 +80,7 @@ def test_boxes_are_those_of_onnx_runtime_and_a_bound_fills_with_minus_one(boxes:
     assert (np.asarray(bounded)[len(expected) :] == -1).all()
 
 
+@GATE
 def test_any_number_of_boxes_is_chosen_without_a_gradient_and_compiled_once(boxes: Any) -> None:
     constants = {"c": np.array([2**63 - 1]), "d": np.float32(0.3)}
     nodes = [helper.make_node("NonMaxSuppression", [*"abcd"], ["u"]), helper.make_node("Identity", ["a"], ["v"])]

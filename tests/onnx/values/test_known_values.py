@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx import helper
 from onnx_models import FLOAT, INT64, model, value
 
@@ -161,6 +161,7 @@ def repeated() -> onnx.ModelProto:
     return model(nodes, inputs, ["y"], constants)
 
 
+@GATE
 def test_images_are_repeated_under_every_transformation() -> None:
     run = dmljax.onnx.load(repeated())
     image, tokens = np.arange(12, dtype=np.float32).reshape(1, 3, 4), np.ones((2, 5, 3), np.float32)

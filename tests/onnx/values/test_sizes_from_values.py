@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx.parser
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx_models import by_onnxruntime
 
 import dmljax.onnx
@@ -160,6 +160,7 @@ def test_networks_without_any_such_element_compute_what_onnx_runtime_does(name: 
     require_same(dmljax.onnx.load(proto, maximum_sizes="largest"), x, by_onnxruntime(proto, [x]))
 
 
+@GATE
 def test_a_batch_is_mapped_each_with_sizes_of_its_own() -> None:
     model = dmljax.onnx.load(network(NETWORKS["sum"]), maximum_sizes="largest")
     batch = np.stack([X, -X, np.abs(X)])
@@ -168,6 +169,7 @@ def test_a_batch_is_mapped_each_with_sizes_of_its_own() -> None:
     assert counts.ravel().tolist() == [(x > 0).sum() for x in batch]
 
 
+@GATE
 def test_padding_has_no_part_in_gradients() -> None:
     nodes = "v = GatherND (x, p)  l = Log (v)  y = ReduceSum <keepdims = 0> (l)  n = Shape (v)"
     model = dmljax.onnx.load(network(nodes), maximum_sizes="largest")

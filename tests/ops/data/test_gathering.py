@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import (
     FULL,
+    GATE,
     INT32_MAX,
     INT32_MIN,
     INTEGERS,
@@ -179,6 +180,7 @@ def test_scatter_overwrites_along_the_axis_where_the_index_stands(call: Any, low
     assert_same_bits(call(dmljax.scatter, input, indices.T, updates.T, axis=1), down.T)
 
 
+@pytest.mark.gate(but=1)
 def test_the_last_of_several_updates_wins(call: Any, lowering: str) -> None:
     rng = np.random.default_rng(0)
     input, indices = np.full((3, 5), -1, np.int32), rng.integers(-5, 5, (3, 400))
@@ -193,6 +195,7 @@ def test_the_last_of_several_updates_wins(call: Any, lowering: str) -> None:
     assert_same_bits(written, oracles.scatter_nd(input, tuples[..., :1], blocks))
 
 
+@pytest.mark.gate(but=1)
 def test_the_last_update_wins_inside_loops_and_fusions(lowering: str) -> None:
     rng = np.random.default_rng(1)
     input, indices = np.zeros((2, 6), np.float32), rng.integers(-6, 2, (2, 500))
@@ -208,6 +211,7 @@ def test_the_last_update_wins_inside_loops_and_fusions(lowering: str) -> None:
 @pytest.mark.parametrize("axis", few_of([0, 1, -1], -1))
 @pytest.mark.parametrize("dtype", few_of([np.float32, jnp.bfloat16], jnp.bfloat16))
 @pytest.mark.parametrize("count", [2, 90])
+@pytest.mark.gate(but=1)
 def test_one_device_writes_elements_to_one_dimension(axis: int, dtype: Any, count: int) -> None:
     rng, sizes = np.random.default_rng(2), [3, 4, 5]
     input = random_array(rng, dtype, tuple(sizes))
@@ -231,6 +235,7 @@ def test_scatters_ignore_what_is_out_of_range(call: Any, lowering: str, dtype: A
 
 
 @needs_x64
+@pytest.mark.gate(but=1)
 def test_scatters_do_not_truncate_64_bit_indices(call: Any, lowering: str) -> None:
     indices = np.array([2**32 + 1, -(2**32) + 1, -(2**63), 2**63 - 1, -5], np.int64)
     expected = [7, 0, 0, 0, 0]
@@ -238,6 +243,7 @@ def test_scatters_do_not_truncate_64_bit_indices(call: Any, lowering: str) -> No
     assert call(dmljax.scatter_nd, np.zeros(5), indices[:, None], np.full(5, 7.0)).tolist() == expected
 
 
+@pytest.mark.gate(but=1)
 def test_a_tuple_with_one_index_out_of_range_overwrites_nothing(call: Any, lowering: str) -> None:
     tuples = np.array([[0, 3], [2, 0], [-3, 0], [0, -4], [-2, -3]], np.int32)
     written = call(dmljax.scatter_nd, np.zeros((2, 3), np.int32), tuples, np.arange(1, 6, dtype=np.int32))
@@ -258,6 +264,7 @@ def test_a_tuple_with_one_index_out_of_range_overwrites_nothing(call: Any, lower
         lambda x, i: dmljax.scatter(dmljax.gather(x, i[0], axis=1), i, dmljax.gather_elements(x, i, axis=0), axis=1),
     ],
 )
+@GATE
 def test_every_bfloat16_is_copied_eagerly_and_inside_jit(move: Any, lowering: str) -> None:
     bits, indices = EVERY.reshape(256, 256), np.random.default_rng(0).integers(-260, 260, (256, 256))
     expected = np.asarray(move(bits, indices))
@@ -338,6 +345,7 @@ def test_scatters_may_be_mapped_over_any_arguments(lowering: str) -> None:
             assert_same_bits(jax.vmap(function, in_axes=axes)(*arguments), np.stack([function(*row) for row in rows]))
 
 
+@pytest.mark.gate(but=1)
 def test_the_last_of_few_updates_wins_in_a_large_array(call: Any, lowering: str) -> None:
     input, indices = np.zeros((2, 12), np.float32), np.array([[3, 3, -1], [12, -9, 3]], np.int32)
     updates = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
@@ -355,6 +363,7 @@ UNIQUE_SCATTERS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize(("name", "rows"), [("scatter", UNIQUE), ("scatter_nd", UNIQUE[[0, 0]])])
+@pytest.mark.gate(but=1)
 def test_unique_indices_write_the_same_and_have_the_same_gradient(
     call: Any, lowering: str, name: str, rows: Any
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from helpers import (
     FLOATS,
     FULL,
+    GATE,
     INT32_MAX,
     INT32_MIN,
     INTEGERS,
@@ -445,6 +446,7 @@ def test_a_block_is_random123s_known_answer_in_its_order(words: tuple[int, ...])
 
 @SAMPLED
 @pytest.mark.parametrize("full", [0, 1, 2, 3, 4])
+@GATE
 def test_the_counter_carries_from_word_to_word(full: int) -> None:
     words = [ALL_ONES - 2, *[ALL_ONES] * 3][:full] + [5] * (4 - full)
     state = state_of(*words, *PI[:2])
@@ -473,6 +475,7 @@ def test_fewer_words_are_a_prefix_of_the_same_sequence(sizes: tuple[int, ...]) -
     assert_same_bits(after, expected_after)
 
 
+@GATE
 def test_the_next_state_continues_after_the_last_block_started() -> None:
     whole = generated(state_of(*PI), 24).output
     first, state = generated(state_of(*PI), 8)
@@ -488,6 +491,7 @@ def test_many_words_on_one_device_are_the_same(sizes: tuple[int, ...]) -> None:
     assert_same_bits(generated(state, *sizes).output, oracles.random_generator(state, sizes=sizes)[0])
 
 
+@GATE
 def test_random_words_are_the_same_with_64_bit_types() -> None:
     state = state_of(ALL_ONES, *PI[:5])
     map_twice = jax.vmap(jax.vmap(lambda state: generated(state, 5)))

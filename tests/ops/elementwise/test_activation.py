@@ -150,6 +150,7 @@ def test_relu_keeps_every_bit_of_positive_numbers_and_nan(call: Any, dtype: Any)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.gate(but=1)
 def test_relu_grad_is_the_gradient_of_relu_bit_for_bit(dtype: str) -> None:
     rng = np.random.default_rng(0)
     input, upper = (random_array(rng, dtype, (500,)) for _ in range(2))

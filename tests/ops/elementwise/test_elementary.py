@@ -366,6 +366,7 @@ def test_other_platforms_compute_the_same(source: Any) -> None:
 
 
 @pytest.mark.parametrize("source", few_of([*REALS, *INTEGERS_4], np.dtype(np.float32), *INTEGERS_4), ids=str)
+@pytest.mark.gate(but=1)
 def test_casts_from_and_to_4_bits_equal_fractions(call: Any, source: Any) -> None:
     values = np.arange(16).astype(source) if source in INTEGERS_4 else specials(source)
     with np.errstate(invalid="ignore"):
@@ -449,6 +450,7 @@ def test_gradients_pass_between_floats_and_are_cast_back(source: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types([*INTEGERS, np.dtype(bool)]), ids=str)
+@pytest.mark.gate(but=1)
 def test_no_gradient_passes_through_integers(dtype: Any) -> None:
     through = lambda x: dmljax.cast(dmljax.cast(x, dtype=dtype), dtype="float32").sum()  # noqa: E731
     assert jax.grad(through)(np.array([1.5, 2.5], np.float32)).tolist() == [0, 0]

@@ -79,6 +79,7 @@ def test_the_output_is_uint8_unless_the_zero_point_or_dtype_says_otherwise(call:
 
 
 @pytest.mark.parametrize("quantize", [dmljax.quantize, dmljax.element_wise_quantize_linear])
+@pytest.mark.gate(but=1)
 def test_scales_and_zero_points_may_be_python_numbers(call: Any, quantize: Any) -> None:
     input = np.array([-0.15, 0.6], np.float32)
     assert_same_bits(call(quantize, input, 0.03, 0, dtype=jnp.int8), np.array([-5, 20], np.int8))

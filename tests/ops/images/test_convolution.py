@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers import (
     FULL,
+    GATE,
     INT32_MAX,
     INT32_MIN,
     SAMPLED,
@@ -190,6 +191,7 @@ def test_networks_of_small_convolutions_equal_sums_in_loops(seed: int) -> None:
         ["strided", *(name for name in SHAPES if name.startswith(("pointwise", "depthwise")))], "strided", "depthwise"
     ),
 )
+@pytest.mark.gate(but=1)
 def test_networks_compute_with_channels_last(name: str) -> None:
     with network_of(2):
         check_derivatives(*EVERY[name])
@@ -228,6 +230,7 @@ def test_grouped_convolutions_avoid_xlas_convolution_on_a_cpu() -> None:
 
 @SAMPLED
 @pytest.mark.parametrize("name", ["of many terms", "depthwise", "pointwise", "of groups", "dense, backward"])
+@GATE
 def test_images_and_filters_may_be_mapped(name: str) -> None:
     image, filters, arguments = EVERY[name]
     x, w = whole(3, *image), whole(3, *filters)
@@ -290,6 +293,7 @@ def test_a_fused_activation_applies_to_the_sum_with_the_bias() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.gate(but=1)
 def test_the_sum_of_16_bit_floats_and_their_bias_is_rounded_once_before_the_activation(dtype: Any) -> None:
     odd = 2**11 + 1 if dtype == np.float16 else 2**8 + 1  # halfway between two neighbors
     x, w = np.array([[[odd - 1, 1]]], dtype), np.ones((1, 1, 2), dtype)
@@ -457,6 +461,7 @@ def random_bytes(dtype: Any, *shape: int) -> Any:
         pytest.param("of one dimension", ("uint8", "int8"), marks=FULL),
     ],
 )
+@GATE
 def test_integers_of_every_zero_point_are_exact(name: str, types: Any, lowering: str) -> None:
     image, filters, arguments = EVERY[name]
     count = len(image) - 2
@@ -529,6 +534,7 @@ def test_results_round_half_to_even_and_saturate(call: Any) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), types=st.sampled_from(["ui i", "iu u", "uu i", "ii u"]))
+@GATE
 def test_quantized_convolutions_round_the_exact_sum_in_the_pages_steps(seed: int, types: str) -> None:
     rng = np.random.default_rng(seed)
     of_input, of_filter, of_output = (np.dtype("uint8" if kind == "u" else "int8") for kind in types.replace(" ", ""))

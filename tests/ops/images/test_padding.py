@@ -13,6 +13,7 @@ import pytest
 from helpers import (
     FLOATS,
     FULL,
+    GATE,
     REALS,
     SAMPLED,
     assert_same_bits,
@@ -110,6 +111,7 @@ def test_padding_may_be_thousands_of_periods(mode: PaddingMode) -> None:
     assert_same_bits(padded, np.pad(ROW, (7, 99_999), mode=in_numpy))  # type: ignore[call-overload]
 
 
+@GATE
 def test_padding_may_be_cropped_back_beyond_the_input() -> None:
     crop = lambda mode, **kw: dmljax.padding(ROW, 9, padding_mode=mode, **kw).tolist()  # noqa: E731
     before, after = ({"start_padding": (start,), "end_padding": (end,)} for start, end in ((6, -7), (-6, 5)))

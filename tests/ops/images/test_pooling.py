@@ -15,6 +15,7 @@ from cases_padding import blocks_of
 from helpers import (
     FLOATS,
     FULL,
+    GATE,
     REALS,
     SAMPLED,
     X64,
@@ -179,6 +180,7 @@ def test_indices_are_returned_only_on_request() -> None:
 
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
 @pytest.mark.parametrize("padding", few_of([0, 1], 1))
+@pytest.mark.gate(but=1)
 def test_the_gradient_goes_to_the_element_that_is_selected(dtype: Any, padding: int, lowering: str) -> None:
     largest = np.array(jnp.finfo(dtype).max, dtype)
     values = [np.array(x, dtype) for x in (NAN, INF, -INF, 0, -1)] + [largest, -largest]
@@ -196,6 +198,7 @@ def test_the_gradient_goes_to_the_element_that_is_selected(dtype: Any, padding: 
 
 @pytest.mark.parametrize("dtype", few_of(FLOATS, np.dtype("float32")), ids=str)
 @pytest.mark.parametrize("dilation", few_of([1, 2], 2))
+@pytest.mark.gate(but=1)
 def test_the_gradient_of_max_pooling_is_max_pooling_grad(dtype: Any, dilation: int, lowering: str) -> None:
     windows = WINDOWS | {"dilations": (dilation, dilation)}
     # Few different values and NaN, so that ties are everywhere.
@@ -472,6 +475,7 @@ def all_functions() -> dict[str, Any]:
     }
 
 
+@GATE
 def test_empty_batches_stay_empty() -> None:
     for image in (np.zeros((0, 3, 4), np.float32), np.zeros((2, 0, 4, 5), np.float32)):
         for function in all_functions().values():
@@ -658,6 +662,7 @@ def rounded_up(x: Any, size: int, stride: int, dilation: int, padding: tuple[int
 
 @pytest.mark.parametrize("padding", few_of([(0, 0), (1, 0), (1, 1)], (1, 0)))
 @pytest.mark.parametrize("steps", few_of([(1, 1), (2, 1), (3, 1), (3, 2), (5, 1)], (2, 1), (3, 2)))
+@pytest.mark.gate(but=1)
 def test_sizes_may_be_rounded_up(steps: tuple[int, int], padding: tuple[int, int]) -> None:
     stride, dilation = steps
     sliding: Any = {"window_sizes": 2, "strides": stride, "dilations": dilation, "ceil_mode": True}

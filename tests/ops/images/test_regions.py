@@ -11,7 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_regions import AVERAGE, LINEAR, MAX, NEAREST_NEIGHBOR, UINT_MAX, Sampling
-from helpers import FLOATS, FULL, assert_same_bits, check_refused, f32, few_of, few_types, random_array, refuses, tensor
+from helpers import (
+    FLOATS,
+    FULL,
+    GATE,
+    assert_same_bits,
+    check_refused,
+    f32,
+    few_of,
+    few_types,
+    random_array,
+    refuses,
+    tensor,
+)
 
 import dmljax
 from dmljax import directml
@@ -120,6 +132,7 @@ def test_derivatives_of_the_image_are_right_in_any_order() -> None:
         np.testing.assert_allclose(np.ravel(one), 2 * matrix.T @ (matrix @ np.ravel(direction)), rtol=1e-5, atol=1e-6)
 
 
+@GATE
 def test_regions_are_not_differentiated_in_a_gradient_of_the_image() -> None:
     def of_image(roi: Any) -> Any:
         align = lambda image: (dmljax.roi_align(image, roi, INDICES, output_size=SIZE) ** 2).sum()  # noqa: E731
@@ -158,6 +171,7 @@ def test_an_element_has_as_many_samples_as_pixels_rounded_up() -> None:
     assert aligned_row(range(5), 2, 2, 1, minimum_samples_per_output=0) == [1.5]
 
 
+@GATE
 def test_an_inverted_region_is_mirrored() -> None:
     assert aligned_row(range(4), 4, 0, 4) == aligned_row(range(4), 0, 4, 4)[::-1] == [3, 2, 1, 0]
 
@@ -172,6 +186,7 @@ def test_a_sample_reads_the_edge_up_to_one_pixel_from_its_center(mode: Any) -> N
         assert aligned_row((10, 20, 30, 40), position, position, 1, **arguments) == [value]
 
 
+@GATE
 def test_samples_outside_the_image_are_counted() -> None:
     # Two of four samples lie beyond the margin.
     arguments = {"minimum_samples_per_output": 4, "maximum_samples_per_output": 4, "outside": 100.0}
@@ -358,6 +373,7 @@ def test_16_bit_floats_are_rounded_once(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
+@pytest.mark.gate(but=1)
 def test_every_bit_is_pooled(dtype: Any, call: Any) -> None:
     if dtype == jnp.bfloat16:
         pytest.skip("XLA on CPU selects bfloat16 as float32, which turns signaling NaNs into quiet ones")

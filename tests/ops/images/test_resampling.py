@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from helpers import (
     FULL,
+    GATE,
     REALS,
     SAMPLED,
     X64,
@@ -73,6 +74,7 @@ def test_a_scale_is_the_simplest_fraction_that_rounds_to_it(numerator: int, deno
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 0x7F7FFFFE))
+@GATE
 def test_any_float_is_a_fraction_that_rounds_to_it(bits: int) -> None:
     number = float(np.uint32(bits).view(np.float32))
     actual = simplest_fraction(number)
@@ -186,6 +188,7 @@ def test_averages_of_8_bit_integers_are_exact_and_round_half_to_even(resampling:
         assert_same_bits(result, oracles.resampled(x, weights, LINEAR))
 
 
+@GATE
 def test_averages_of_8_bit_integers_round_to_nearest_with_large_denominators() -> None:
     x = np.random.default_rng(0).integers(0, 256, (2, 31, 37), np.uint8)
     scales = (1, 1.0001234, 1.0004321)
@@ -256,6 +259,7 @@ SHIFTED: dict[str, Any] = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
 
 
 @pytest.mark.parametrize(("rank", "spatial"), [(1, 1), (2, 2), (4, 2), (5, 3)])
+@pytest.mark.gate(but=1)
 def test_one_number_is_for_the_spatial_dimensions(rank: int, spatial: int) -> None:
     x = np.arange(2.0 * 3**rank, dtype=np.float32)[: 3 ** (rank - 1) * 2].reshape(2, *(3,) * (rank - 1))
 
@@ -321,6 +325,7 @@ def test_elements_of_weight_zero_are_ignored(call: Any) -> None:
 @pytest.mark.parametrize("scale", few_of([1.37, 7.31, 1.5, 0.71], 1.37))
 @pytest.mark.parametrize("antialiased", few_of([False, True], False))
 @pytest.mark.parametrize("platform", few_of(["cpu", "gpu"], "cpu"))
+@GATE
 def test_an_infinite_element_touches_its_neighbors_only(
     scale: float, antialiased: bool, platform: str, lower_for: Any
 ) -> None:
@@ -411,6 +416,7 @@ def test_antialiasing_applies_only_to_shrinking_averages() -> None:
 
 @pytest.mark.parametrize("mode", few_of(InterpolationMode, LINEAR))
 @pytest.mark.parametrize("sizes", few_of([(6, 10), (2, 5), (3, 4)], (2, 5)))
+@GATE
 def test_networks_resample_with_channels_last(mode: InterpolationMode, sizes: tuple[int, int]) -> None:
     x = np.random.default_rng(0).integers(-9, 9, (2, 3, 3, 5)).astype(np.float32)
 
@@ -520,6 +526,7 @@ def test_positions_are_computed_once_and_not_stored_as_constants() -> None:
         wide_taps(1, 200, 90, Fraction(16777217, 12582912), Fraction(1, 3)),
     ],
 )
+@GATE
 def test_weight_matrices_compute_averages_and_their_transposes(taps: Any, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x, g = (jnp.asarray(rng.standard_normal((2, size, 3)), dtype) for size in (taps.input_size, taps.where.output_size))
@@ -532,6 +539,7 @@ def test_weight_matrices_compute_averages_and_their_transposes(taps: Any, dtype:
 
 
 @pytest.mark.usefixtures("as_on_a_tpu")
+@GATE
 def test_products_repeat_the_last_element_behind_it() -> None:
     x = np.array([9, 4, 1, 0, 1, 4, 9], np.float32)
     how: dict[str, Any] = {"output_sizes": (3,), "interpolation_mode": LINEAR, "antialiased": True}
@@ -542,6 +550,7 @@ def test_products_repeat_the_last_element_behind_it() -> None:
 
 @pytest.mark.usefixtures("as_on_a_tpu")
 @pytest.mark.parametrize("antialiased", [False, True])
+@pytest.mark.gate(but=1)
 def test_products_along_several_dimensions_are_rounded_once(antialiased: bool) -> None:
     rng = np.random.default_rng(0)
     x, size = rng.standard_normal((2, 5, 6)).astype(np.float16), (2, 8, 4)

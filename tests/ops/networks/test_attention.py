@@ -15,6 +15,7 @@ import pytest
 from helpers import (
     FLOATS,
     FULL,
+    GATE,
     SAMPLED,
     assert_same_bits,
     assert_same_trees,
@@ -91,6 +92,7 @@ def test_stacked_arrays_attend_as_separate_ones(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", few_types(FLOATS), ids=str)
+@pytest.mark.gate(but=1)
 def test_the_result_is_rounded_once(dtype: Any) -> None:
     wide = widened(dtype)
     arrays = {
@@ -124,6 +126,7 @@ BOUNDS = [5, 2], [0, 6], [-3, 1], [2**31 - 1, -(2**31)]
 
 @SAMPLED
 @pytest.mark.parametrize("lengths", BOUNDS, ids=str)
+@GATE
 def test_lengths_and_bounds_select_the_keys_between_them(lengths: Any) -> None:
     lengths = np.array(lengths, np.int32)
     kind = MaskType.KEY_SEQUENCE_LENGTH
@@ -158,6 +161,7 @@ def test_masks_of_positions_broadcast(shape: tuple[int, ...]) -> None:
     near(attended(relative_position_bias=relative), oracle(relative_position_bias=relative))
 
 
+@GATE
 def test_a_mask_selects_keys_whose_value_is_positive() -> None:
     mask = np.array([2, 0, -1, 1, -(2**31)], np.int32)
     assert_same_bits(attended(mask=mask), attended(mask=mask > 0))
@@ -205,6 +209,7 @@ def test_present_keys_and_values_include_the_bias() -> None:
     assert_same_bits(np.swapaxes(value, 1, 2).reshape(VALUE.shape), VALUE + of_value)
 
 
+@GATE
 def test_heads_of_queries_may_share_keys() -> None:
     query = normal(BATCH, QUERIES, 6 * SIZE)
     result = grouped(query, KEY, VALUE, query_head_count=6, key_value_head_count=HEADS)
@@ -243,6 +248,7 @@ def test_new_keys_are_appended_to_the_existing_ones(lengths: Any, total: int | N
 @pytest.mark.parametrize(
     "dtype", ["uint8", "int32", *(["int64", "uint64"] if jax.config.read("jax_enable_x64") else [])]
 )
+@GATE
 def test_lengths_may_be_of_any_integer_type(dtype: str) -> None:
     most = np.iinfo(dtype).max
     lengths = np.array([1, most], dtype)
@@ -285,6 +291,7 @@ def test_single_steps_in_a_loop_equal_causal_attention() -> None:
 
 
 @pytest.mark.parametrize("places", [[3, 0, -1, 2, 5], [7, 4, -3, 4, 9], [1, 2, 3, 0, 1]], ids=str)
+@pytest.mark.gate(but=1)
 def test_one_key_of_each_sequence_is_written_for_a_tpu_as_elsewhere(
     places: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -476,6 +483,7 @@ def test_an_old_gpu_computes_the_formula(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.gate(but=1)
 def test_kernels_compute_the_slopes(platform: str) -> None:
     def derive(attended: Callable[..., Any]) -> Callable[..., Any]:
         return jax.grad(lambda *arrays: jnp.sum(attended(*arrays)), (0, 1, 2))
@@ -490,6 +498,7 @@ def test_accelerators_compute_what_a_cpu_computes(name: str, lower_for: Callable
     check_both_ways(name, lambda: lower_for("gpu"), queries=5, keys=11, past=4)
 
 
+@GATE
 def test_derivatives_on_a_cpu_store_no_scores_from_the_accelerator_path() -> None:
     x = normal(1, 2048, 4)
     _, pull = jax.vjp(lambda x: attention(x, x, x, head_count=2), x)
@@ -586,6 +595,7 @@ def grads_of(function: Callable[..., Any], arrays: Any) -> Any:
 @SAMPLED
 @pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", RING_KINDS)
+@GATE
 def test_a_ring_of_devices_computes_what_one_device_does(kind: str, axis_type: AxisType) -> None:
     arrays, one_device = arrays_of(kind)
     ring = in_ring(mesh_of(axis_type, sequence=8), kind)
@@ -607,6 +617,7 @@ def test_a_ring_rounds_16_bits_once() -> None:
         np.testing.assert_allclose(parted, one, rtol=2**-7, atol=2**-8 * float(jnp.max(jnp.abs(one))))
 
 
+@GATE
 def test_a_ring_sums_derivatives_in_32_bits() -> None:
     # Each of seven devices adds so little to 1/8 that bfloat16 would drop it.
     mesh, blocks = mesh_of(AxisType.Auto, sequence=8), P(None, "sequence")
@@ -619,6 +630,7 @@ def test_a_ring_sums_derivatives_in_32_bits() -> None:
     assert_same_bits(pulled(grads)[0], np.full((1, 8, 1), expected))
 
 
+@GATE
 def test_a_ring_exchanges_only_its_keys_and_values() -> None:
     arrays, _ = arrays_of("causal")
     ring = in_ring(mesh_of(AxisType.Auto, sequence=8), "causal")
@@ -628,6 +640,7 @@ def test_a_ring_exchanges_only_its_keys_and_values() -> None:
     assert sum(size for _, size in forward) == (arrays["key"].nbytes + arrays["value"].nbytes) // 8
 
 
+@GATE
 def test_a_ring_needs_as_much_memory_as_blocks() -> None:
     # 8 heads of 16,384 positions have 8 GiB of scores; each device has 128 MiB, for its block and another.
     x = jax.ShapeDtypeStruct((1, 16384, 8 * 16), np.float32)
@@ -662,6 +675,7 @@ def test_a_ring_computes_large_blocks_in_parts(in_blocks: Callable[[], None]) ->
         np.testing.assert_allclose(one, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@GATE
 def test_a_query_in_a_ring_that_sees_no_key_is_nan_as_on_one_device() -> None:
     is_seen = np.ones((16, 24), bool)
     is_seen[3], is_seen[4, :20] = False, False
@@ -844,6 +858,7 @@ def test_a_desc_that_breaks_a_rule_is_refused(changed: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 3), (1, 0, 3), (0, 0, 3)])
+@pytest.mark.gate(but=1)
 def test_attention_accepts_empty_batches_queries_and_keys(batch: int, queries: int, keys: int) -> None:
     query, key = np.ones((batch, queries, 4), np.float32), np.ones((batch, keys, 4), np.float32)
     attend = lambda q, k, v: dmljax.multihead_attention(q, k, v, head_count=2, scale=1.0)  # noqa: E731

@@ -72,6 +72,7 @@ def test_gemm_is_as_accurate_as_its_sums_allow(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.gate(but=1)
 def test_16_bit_sums_are_rounded_once(call: Any, dtype: str) -> None:
     # 2048 ones and 3 halves: float16 would stop at 2048, and lose each half.
     kind = jnp.dtype(dtype)
@@ -285,6 +286,7 @@ def scales(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", few_of(INTEGERS, "int8", "uint32"))
+@pytest.mark.gate(but=1)
 def test_sums_of_bytes_are_exact_and_wider_ones_as_float32(call: Any, dtype: str) -> None:
     a, b = whole(dtype, 2, 3, 40), whole(dtype, 2, 40, 5)
     of_all, of_each = (None, None, scales(), scales(1)), (whole(dtype, 3, 1), whole(dtype, 5), scales(3, 1), scales(5))

@@ -13,6 +13,7 @@ from cases_recurrence import GATES, OF_DIRECTIONS, SIGMOID, STEPS, TANH, assert_
 from helpers import (
     FLOATS,
     FULL,
+    GATE,
     SAMPLED,
     assert_same_bits,
     assert_same_trees,
@@ -249,6 +250,7 @@ def test_each_direction_has_its_own_activations() -> None:
             assert_near(actual, one)
 
 
+@GATE
 def test_activations_may_be_given_once_for_both_directions() -> None:
     arrays = arrays_of("GRU", 2)
     activations = [directml.ActivationHardSigmoidDesc(alpha=0.25, beta=0.5), RELU]

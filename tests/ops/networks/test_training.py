@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_training import assert_near
-from helpers import FLOATS, FULL, SAMPLED, assert_same_bits, check_refused, f32, refuses, tensor
+from helpers import FLOATS, FULL, GATE, SAMPLED, assert_same_bits, check_refused, f32, refuses, tensor
 
 import dmljax
 from dmljax import directml
@@ -97,6 +97,7 @@ def test_hyperparameters_may_be_traced() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.gate(but=1)
 def test_a_donated_update_is_in_place(dtype: Any) -> None:
     arrays: Any = [jnp.asarray(RNG.random(4096), dtype) for _ in range(4)]
     update = jax.jit(dmljax.adam_optimizer, donate_argnums=(0, 1, 2))
@@ -144,6 +145,7 @@ def test_the_pages_update_of_a_tree_is_in_place() -> None:
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(trees))
 
 
+@GATE
 def test_derivatives_are_finite_where_a_gradient_is_0() -> None:
     gradient = np.array([0, 1, -2], np.float32)
     zeros = np.zeros_like(gradient)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases_normalization import assert_near
-from helpers import FULL, assert_same_bits, check_refused, f32, mesh_of, needs_x64, refuses, tensor
+from helpers import FULL, GATE, assert_same_bits, check_refused, f32, mesh_of, needs_x64, refuses, tensor
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import dmljax
@@ -68,6 +68,7 @@ def of_rows(x: Any) -> list[Any]:
     }.items(),
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.gate(but=2)
 def test_errors_are_bounded_for_any_rows(name: str, rows: Any) -> None:
     x = rows.astype(np.float32)
     *results, first, second = of_rows(x)
@@ -93,6 +94,7 @@ def test_squares_overflow_in_float32_and_not_in_float16(call: Any) -> None:
 
 
 @pytest.mark.parametrize("constant", [0.1, -7e-3, 30.0])
+@pytest.mark.gate(but=1)
 def test_rows_of_one_value_are_nearly_0(constant: float) -> None:
     rows = np.full((3, 1001), constant, np.float32)
     np.testing.assert_allclose(normalized(rows, axes=1), 0 * rows, atol=abs(constant) * 1e-3)
@@ -449,6 +451,7 @@ def test_a_wrong_call_is_refused(name: str, change: dict[str, Any], message: str
         getattr(dmljax, name)(**{"input": ROW} | CALLS.get(name, {}) | change)
 
 
+@GATE
 def test_one_number_for_each_channel_needs_no_other_dimension() -> None:
     mean, variance, scale, bias = CHANNELS
     flat = [one.ravel() for one in CHANNELS]
@@ -480,6 +483,7 @@ def test_batch_normalization_works_without_scale_and_bias() -> None:
         assert_near(without, dmljax.batch_normalization(IMAGES, mean, variance, **filled))
 
 
+@GATE
 def test_a_batch_trains_by_channel_without_scale_and_bias() -> None:
     ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
     shifted = IMAGES + 5

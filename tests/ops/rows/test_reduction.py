@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import (
     FULL,
+    GATE,
     INTEGERS,
     REALS,
     SAMPLED,
@@ -200,6 +201,7 @@ def test_long_sums_are_exact_and_16_bit_floats_accumulate_in_float32(call: Any) 
 
 
 @pytest.mark.parametrize("sizes", [(2**17,), (2**13, 4), (600, 300)], ids=str)
+@pytest.mark.gate(but=2)
 def test_rounding_errors_do_not_accumulate(sizes: tuple[int, ...], lowering: str) -> None:
     rng = np.random.default_rng(0)
     every = [
@@ -311,6 +313,7 @@ def test_gradients_at_ties_zeros_and_infinities() -> None:
     assert gradient(F.SUM_SQUARE, np.array([3, 0], np.float32)) == [6, 0]
 
 
+@GATE
 def test_reducing_nothing_gives_the_empty_sum_or_product() -> None:
     nothing = np.zeros((2, 0, 3), np.float32)
     expected = {F.SUM: 0, F.L1: 0, F.L2: 0, F.SUM_SQUARE: 0, F.MULTIPLY: 1, F.LOG_SUM: -np.inf, F.LOG_SUM_EXP: -np.inf}
@@ -394,6 +397,7 @@ def test_axes_may_be_all_or_none_and_arrays_may_be_scalars(function: Any) -> Non
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.gate(but=1)
 def test_positions_may_count_over_all_elements(name: str) -> None:
     function, x = getattr(dmljax, name), jnp.array([[1, 3], [2, 0]])
     assert function(x).tolist() == [[getattr(x, name)()]]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SAMPLED
+from helpers import GATE, SAMPLED
 from onnx import helper
 from onnx_models import BOOL, FLOAT, model, value
 
@@ -25,6 +25,7 @@ def attention(*outputs: str, mask: Any = None, **attributes: Any) -> Any:
     return dmljax.onnx.load(model([node], inputs, [tensor for tensor in node.output if tensor], opset=24))
 
 
+@GATE
 def test_a_fully_masked_query_gives_zeros_and_finite_derivatives() -> None:
     attend = attention(mask=value("mask", BOOL, [3, 3]))
     mask = np.array([[True, False, False], [False, False, False], [True, True, True]])
@@ -36,6 +37,7 @@ def test_a_fully_masked_query_gives_zeros_and_finite_derivatives() -> None:
     assert np.all(np.asarray(grads)[0, :, 1] == 0)
 
 
+@GATE
 def test_a_large_softcap_changes_nothing() -> None:
     plain = attention(is_causal=1)(QUERY, KEY, VALUE)
     bounded = attention(is_causal=1, softcap=1e4)(QUERY, KEY, VALUE)

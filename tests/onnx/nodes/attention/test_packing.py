@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from helpers import GATE
 from onnx_models import by_onnxruntime, one_node
 
 import dmljax.onnx
@@ -25,6 +26,7 @@ def run(operator: str, arrays: list[Any], outputs: int = 1, **attributes: Any) -
     return dmljax.onnx.load(made)(*(array for array in arrays if array is not None))
 
 
+@GATE
 def test_padding_is_removed_and_restored() -> None:
     x = floats(3, 4, 5)
     tokens, places, ends, longest = run("RemovePadding", [x, LENGTHS], 4)
@@ -40,6 +42,7 @@ def test_padding_is_removed_and_restored() -> None:
 
 
 @pytest.mark.parametrize("is_together", [False, True])
+@pytest.mark.gate(but=1)
 def test_packed_sequences_attend_as_padded_ones(is_together: bool) -> None:
     padded, bias = [floats(3, 4, 8) for _ in range(3)], floats(24)
     mask = IS_TOKEN.astype(np.int32)
@@ -54,6 +57,7 @@ def test_packed_sequences_attend_as_padded_ones(is_together: bool) -> None:
     np.testing.assert_allclose(result, expected[IS_TOKEN], rtol=1e-5, atol=1e-5)
 
 
+@GATE
 def test_packed_sequences_are_projected_before_they_attend() -> None:
     x, weight, bias = floats(3, 4, 6), floats(6, 24), floats(24)
     inputs = [x, weight, bias, IS_TOKEN.astype(np.int32)]
