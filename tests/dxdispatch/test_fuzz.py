@@ -1,6 +1,6 @@
 """Mutated models: dmljax either runs each, or refuses it with an expected error.
 
-The suite draws a few; `pytest tests/dxdispatch/test_fuzz.py --models 50000` draws as many as you ask for.
+The suite draws a few; `pytest --gate tests/dxdispatch/test_fuzz.py --models 50000` draws as many as you ask for.
 """
 
 import contextlib
