@@ -113,6 +113,7 @@ def test_the_package_is_imported_without_jax() -> None:
     assert (run.stdout, run.stderr) == ("dmljax value_scale_2d\n", "")
 
 
+@GATE
 def test_one_function_loads_few_modules() -> None:
     program = (
         "import dmljax, sys; dmljax.activation_relu; print(sum(name.startswith('dmljax') for name in sys.modules))"

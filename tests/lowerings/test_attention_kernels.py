@@ -197,6 +197,7 @@ FILLED = [
 
 
 @pytest.mark.parametrize("case", few_of(FILLED, ("gpu", "a mask", -2.0), ("gpu", "padding", -1e30)), ids=str)
+@pytest.mark.gate(but=1)
 def test_a_fill_takes_the_place_of_hidden_scores(case: Any, kernels_for: Callable[[str], None]) -> None:
     """A hidden score may be lower than the fill, or infinite."""
     chip, hiding, fill = case
