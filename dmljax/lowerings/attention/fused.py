@@ -2,7 +2,7 @@
 
 It has derivatives of any order in both modes: a kernel computes those of reverse mode, and the formula all others.
 
-Arrays have the dimensions that `attention_kernels` describes; the first may be 1 instead of the batch.
+Arrays have the dimensions that `kernels/attention.py` describes; the first may be 1 instead of the batch.
 """
 
 import itertools
@@ -76,6 +76,7 @@ GRADS = {
     "bias": "dbias",
     "scale": "dscale",
     "added": "dadded",
+    "fill": "dfill",
 }
 _SHARED = ("bias", "is_seen", "begin", "end", "scale", "added", "fill")  # operands that all batches may share
 _NUMBERS = ("scale", "added", "fill")  # operands whose derivatives are sums over everything
