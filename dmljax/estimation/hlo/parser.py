@@ -148,7 +148,7 @@ def parse(text: str) -> Module:
     ... }''')
     >>> root = module.computations[module.entry].root
     >>> root.opcode, root.operands, root.results
-    ('negate', ('x',), (Tensor(dtype='f32', sizes=(4, 2), memory_space=1),))
+    ('negate', ('x',), (HloTensor(dtype='f32', sizes=(4, 2), memory_space=1),))
     """
     computations: dict[str, Computation] = {}
     entry, current = "", None

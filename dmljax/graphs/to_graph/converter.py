@@ -130,7 +130,7 @@ class Converter(Builder):
     def _unroll(self, equation: Any, views: Sequence[View]) -> list[View]:
         """Unrolls a loop, because DirectML has no loops."""
         params, body = equation.params, equation.params["jaxpr"]
-        length, constants, carries = params["length"], params["num_consts"], params["num_carry"]
+        length, (constants, carries) = params["length"], _counts_of_scan(equation)
         if not 0 < length <= MAX_ROUNDS:
             raise NoOperator(f"must be a loop of 1 to {MAX_ROUNDS} rounds", length)
         constants_of_loop, state, rows = views[:constants], [*views[constants:][:carries]], views[constants + carries :]
@@ -154,6 +154,16 @@ class Converter(Builder):
             )
         several = results if equation.primitive.multiple_results else [results]
         return [self.local_constant(np.asarray(result)) for result in several]
+
+
+def _counts_of_scan(equation: Any) -> tuple[int, int]:
+    """The numbers of a scan's constants and carries, which JAX 0.12 does not say: sequences have a dimension more."""
+    body = equation.params["jaxpr"].jaxpr
+    sides = (equation.invars, body.invars), (equation.outvars, body.outvars)
+    inputs, carries = (
+        sum(outer.aval.shape == inner.aval.shape for outer, inner in zip(*side, strict=True)) for side in sides
+    )
+    return inputs - carries, carries
 
 
 def _inner(equation: Any) -> Any:
