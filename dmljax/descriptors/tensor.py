@@ -265,7 +265,7 @@ def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def pack(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Packs an even number of 4-bit elements two to a byte, the first in the low half; `halves` has a byte for each.
 
-    >>> packed(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
+    >>> pack(np.array([1, 2, 15, 0], "uint8")).tobytes().hex()
     '210f'
     """
     return (halves[0::2] & np.uint8(15)) | (halves[1::2] << np.uint8(4))

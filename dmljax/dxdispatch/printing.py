@@ -79,7 +79,7 @@ def print_pieces(name: str, values: NDArray[Any], *, verbose: bool) -> Iterator[
     """The text that DxDispatch prints for a resource, in pieces.
 
     >>> print(
-    ...     *printed_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False),
+    ...     *print_pieces("x", np.array([0.1, -0.0, 1e7], "float32"), verbose=False),
     ...     sep="",
     ... )
     Resource 'x': 0.1, -0, 1e+07
