@@ -32,8 +32,8 @@ nitpick_ignore_regex = [
     (
         "py:class",
         r"dmljax\.((descriptors|dxdispatch|estimation)\..*"
-        r"|onnx\.(graph\.file\.OnnxGraph|language\.(model\._Run|settings\.Settings|tokens\.PromptTokenizer)"
-        r"|diffusion\.(model\.DiffusionSettings|schedulers\.Scheduler)|model\.Revision))",
+        r"|onnx\.(graph\.graph\.OnnxGraph|language\.(generation\.Generation(Program|Run)|settings\.Settings"
+        r"|tokens\.PromptTokenizer)|diffusion\.(model\.DiffusionSettings|schedulers\.Scheduler)|model\.Revision))",
     ),
 ]
 nb_execution_mode = "off"  # the tests run the notebooks, and compare their output with the output in the files

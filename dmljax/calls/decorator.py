@@ -78,6 +78,7 @@ def operator_function(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     signature = inspect.signature(function)
+    call.__module__ = "dmljax"  # the module that users import it from
     call.__signature__ = _shown_signature(signature)  # type: ignore[attr-defined]
     call.__doc__ = documentation(function, signature, kinds)
     return call
@@ -91,6 +92,7 @@ def _shown_signature(signature: inspect.Signature) -> inspect.Signature:
 
 def result(form: type[R]) -> type[R]:
     """Registers a named tuple as the result of an operator, so that `jax.export` can serialize it."""
+    form.__module__ = "dmljax"  # the module that users import it from
     register_namedtuple_serialization(form, serialized_name=f"dmljax.{form.__name__}")
     return form
 
