@@ -1,4 +1,4 @@
-"""Estimates what has a program: a function, a descriptor, a graph or a model; a language model has two."""
+"""Estimates the cost of a function, descriptor, graph or model, and of both programs of a language model."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload

@@ -1,1 +1,1 @@
-"""What only commands need of ONNX models: example inputs, timing and checks."""
+"""Example inputs, timing and checks of ONNX models, which only commands need."""

@@ -53,7 +53,7 @@ def part_of_attention(spec: AttentionSpec, operands: Arrays) -> tuple[Array, Arr
     """Computes attention to some of the keys, and the logarithm of the sum of exp(score) for each query.
 
     The logarithm is the sum of two elements: the highest score, and the logarithm of the sum of exp(score - highest).
-    If all scores are -inf, the highest is, too, and the other has no meaning. `spec.formula` computes each query's
+    If all scores are -inf, so is the highest, and the other has no meaning. `spec.formula` computes each query's
     highest score, or takes "highest" for it, and two sums: of exp(score - highest), and of the values times that.
     """
     result, lse = _attend.bind(*operands.values(), spec=spec, has_lse=True, marker=primitives.marker())
