@@ -61,7 +61,7 @@ FLOORS = {
         ["rewrites"],
         ["running"],
         ["nodes"],
-        ["sharding", "to_directml"],
+        ["loading", "sharding", "to_directml"],
         ["model"],
         ["several_models"],
         ["language"],

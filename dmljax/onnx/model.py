@@ -1,49 +1,28 @@
 """ONNX models as callables that take arrays."""
 
-import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import numpy as np
-import onnx
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-import dmljax.onnx.nodes  # noqa: F401  # which registers the handlers
-from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside, within
+from dmljax.errors import InvalidDesc, InvalidType, Problem, within
 from dmljax.foundation.checks import array, boolean, integer_in
 from dmljax.graphs.graph import Graph
 from dmljax.onnx import sharding
 from dmljax.onnx.graph import saving
-from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, TensorType, names_read
-from dmljax.onnx.graph.reader import Reader, read_model
-from dmljax.onnx.handlers.finder import Finder, deciding_names, draws_numbers, require_handlers, require_no_circles
-from dmljax.onnx.handlers.refusals import merge_problems
-from dmljax.onnx.handlers.registry import LARGEST, Handler
-from dmljax.onnx.rewrites.equal_layers import Kinds, Layers, find_layers, shorten
-from dmljax.onnx.rewrites.joining import constants_of_masks, join_attention
-from dmljax.onnx.rewrites.low_rank import Matrix, additions, draw_weights
-from dmljax.onnx.rewrites.packed_weights import Origin
-from dmljax.onnx.running.inputs import Inputs, check_input
-from dmljax.onnx.running.interpreter import Interpreter, as_array
+from dmljax.onnx.graph.graph import TensorType
+from dmljax.onnx.loading import load_graph
+from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, longest_layers
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
+from dmljax.onnx.rewrites.low_rank import draw_weights, with_low_rank
 from dmljax.onnx.running.plan import CallWeights, Plan, unpack, without_sizes
-from dmljax.onnx.running.rehearsal import Rehearsal, refusals, rehearse
 from dmljax.onnx.to_directml.conversion import directml_graph
 from dmljax.onnx.values.padded import is_padded_array, sizes_of
-from dmljax.onnx.values.types import Array, DType, Elements, Value
-from dmljax.text import did_you_mean, show
+from dmljax.onnx.values.types import Array
+from dmljax.text import show
 from dmljax.types import Results
-
-MAX_SMALL = 1024  # elements of an integer constant that is not a weight
-
-
-class Revision(NamedTuple):
-    """A graph that runs instead of a file's, and the origins of those arrays that differ from the file's."""
-
-    graph: OnnxGraph
-    origins: Mapping[str, Origin] = {}
 
 
 def load(
@@ -67,7 +46,7 @@ def load(
     """
     with within("onnx"):
         scan_layers = boolean("scan_layers", scan_layers)
-        return Model(source, constants or {}, maximum_sizes or {}, scan_layers=scan_layers)
+        return Model(*load_graph(source, constants or {}, maximum_sizes or {}, scan_layers=scan_layers))
 
 
 class Model:
@@ -91,59 +70,15 @@ class Model:
     weights: dict[str, jax.Array]
     is_random: bool
 
-    def __init__(
-        self,
-        source: Any,
-        constants: Mapping[str, Any],
-        maximum_sizes: Mapping[str, int] | str,
-        revise: Callable[[OnnxGraph], Revision] = Revision,
-        *,
-        scan_layers: bool = False,
-    ) -> None:
-        proto, folder = read_model(source)
-        reader = Reader(proto, folder)
-        finder = Finder(reader)
-        require_no_circles(reader.functions)
-        graph = reader.read(proto.graph)
-        require_handlers(finder, graph)
-        self.is_random = draws_numbers(finder, graph)
-        graph = _store_constant_nodes(graph)
-        graph, self._origins = revise(graph)
-        interpreter = Interpreter(finder.find, _bounds(graph, maximum_sizes), finder.leading)
-        fixed = _convert_constants(graph, constants)
-        known = {**graph.constants, **fixed}
-        self.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in known)
-        self.defaults = tuple(
-            tensor for tensor in graph.inputs if tensor.name in graph.constants and tensor.name not in fixed
-        )
-        defaults = {tensor.name for tensor in self.defaults}
-        deciding, kept = deciding_names(graph, finder, known.keys() - defaults)
-        self.outputs = graph.outputs
-        whole = join_attention(graph, finder.find)
-        stay = {*fixed, *defaults, *deciding} | constants_of_masks(whole, known)
-        names = [name for name, value in known.items() if name not in stay and _is_weight(value, name in kept)]
-        file = _copy_proto(proto) if proto is source else proto
-        saving.drop_weights(
-            file, reader, {self._origins[name].name if name in self._origins else name for name in names}
-        )
-        self._file = _copy_proto(file)
-        del proto, file  # protobuf frees their memory only now, before the weights are copied
-        # Drop the arrays.
-        graph, whole = (OnnxGraph(part.nodes, part.inputs, part.outputs) for part in (graph, whole))
-        with jax.ensure_compile_time_eval():
-            self.weights = {name: as_array(known.pop(name)) for name in names}
-        inputs = Inputs(self.inputs, self.defaults)
-        types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in self.weights.items()}
-        weights = dict(self.weights)
-        self._plan = Plan(interpreter, graph, whole, inputs, known, deciding, weights, types, scan_layers=scan_layers)
-        if scan_layers and self._plan.running is whole:
-            raise Unsupported(
-                Problem("scan_layers", "the model has no two equal layers in a row", remedy="leave scan_layers out")
-            )
+    def __init__(self, loaded: LoadedGraph, weights: Mapping[str, jax.Array]) -> None:
+        self.inputs, self.defaults, self.outputs = loaded.inputs, loaded.defaults, loaded.graph.outputs
+        self.weights = {name: weights[name] for name in loaded.types}
+        self.is_random = loaded.is_random
+        self._loaded, self._plan = loaded, Plan(loaded, dict(self.weights))
 
     def __repr__(self) -> str:
         inputs, outputs = ("; ".join(map(str, side)) for side in (self.inputs, self.outputs))
-        return f"Model({len(self._plan.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
+        return f"Model({len(self._loaded.graph.nodes)} nodes, {len(self.weights)} weights; {inputs} -> {outputs})"
 
     def __call__(self, *inputs: Any, **named: Any) -> Results:
         key = self._take_key(named) if "key" in named else None
@@ -232,10 +167,7 @@ class Model:
         FeatureLevel.FL_5_1
         """
         with within("onnx"):
-            plan, constants = self._plan, {**self._plan.constants, **self.weights}
-            return directml_graph(
-                plan.interpreter, plan.graph, self.inputs, self.defaults, constants, shapes or {}, outputs
-            )
+            return directml_graph(self._loaded, self.weights, self._plan.interpreter, shapes or {}, outputs)
 
     def save(self, path: str | Path, weights: Mapping[str, Any] | None = None) -> None:
         """Writes the model to an ONNX file as it was loaded, but with `weights`, by default the model's own.
@@ -253,10 +185,9 @@ class Model:
         with within("onnx"):
             weights = self.weights if weights is None else weights
             require_weights(weights, self.weights)
-            changed = {
-                origin.name: origin.restored(weights[name]) for name, origin in self._origins.items() if name in weights
-            }
-            saving.save(self._file, Path(path), {**weights, **changed})
+            origins = self._loaded.origins.items()
+            changed = {origin.name: origin.restored(weights[name]) for name, origin in origins if name in weights}
+            saving.save(self._loaded.file, Path(path), {**weights, **changed})
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "Model":
         """Adds `x @ a @ b` to products `x @ w`, where `a` has `rank` columns and `b` as many rows, for LoRA.
@@ -282,18 +213,9 @@ class Model:
         with within("onnx"):
             rank = integer_in("rank", rank, 1, 2**31 - 1)
             require_key(key)
-            plan, types = self._plan, types_of_weights(self)
-            known = {name: Matrix(value.shape, value.dtype) for name, value in plan.constants.items()}
-            known |= {name: Matrix(weight.shape, types[name]) for name, weight in self.weights.items()}
-            added = additions(plan.joined, known, rank, names)
-            tuned = copy.copy(self)
-            added_types = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
-            tuned._plan = plan.with_graphs(added.in_graph(plan.graph), added.in_graph(plan.joined), added_types)
-            tuned._file = _copy_proto(self._file)
-            added.in_file(tuned._file)
-            new_types = {types[name]: weight.dtype for name, weight in self.weights.items()}
-            tuned.weights = self.weights | draw_weights(added.weights, new_types, key)
-            return tuned
+            loaded, added = with_low_rank(self._loaded, rank, names)
+            types = {struct.dtype: self.weights[name].dtype for name, struct in self._loaded.types.items()}
+            return Model(loaded, self.weights | draw_weights(added, types, key))
 
     @property
     def equal_layers(self) -> int:
@@ -301,7 +223,7 @@ class Model:
 
         They are not always a network's: an exporter may have written the first or the last in another way.
         """
-        layers = _longest_layers(self)
+        layers = longest_layers(self._loaded)
         return 1 if layers is None else len(layers.blocks)
 
     def with_layers(self, count: int) -> "Model":
@@ -312,7 +234,7 @@ class Model:
         with the norm of the next, as in models of ONNX Runtime GenAI, the last norm has that layer's weights.
         """
         with within("onnx"):
-            return part_of(self, graph_with_layers(self, count))
+            return Model(self._loaded.part(graph_with_layers(self._loaded, count)), self.weights)
 
     def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
         """Chooses how the devices along a mesh axis divide each weight; returns a dict that you can modify.
@@ -340,7 +262,7 @@ class Model:
         """
         with within("onnx"):
             count = sharding.size_of(mesh, axis)
-            return sharding.partition(self._plan.graph, self._plan.interpreter.find, self.weights, axis, count)
+            return sharding.partition(self._loaded, self.weights, axis, count)
 
     def shard(
         self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
@@ -384,90 +306,9 @@ def require_weights(weights: Any, expected: Mapping[str, jax.Array]) -> None:
             raise InvalidDesc(Problem(("weights", name), f"must have shape {weight.shape}", shape))
 
 
-def nodes_of(model: Model) -> tuple[Node, ...]:
-    """The nodes that a model runs."""
-    return model._plan.joined.nodes
-
-
-def graph_of(model: Model) -> OnnxGraph:
-    """The graph that a model runs."""
-    return model._plan.joined
-
-
-def stored_in(model: Model) -> dict[str, Any]:
-    """The constants and weights of a model by name."""
-    return {**model._plan.constants, **model.weights}
-
-
-def finder_of(model: Model) -> Callable[[Node], Handler]:
-    """The function that finds the handlers of a model's nodes."""
-    return model._plan.interpreter.find
-
-
-def function_of_graph(
-    model: Model, graph: OnnxGraph
-) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
-    """A function of weights and of inputs by name that computes a graph made of a model's."""
-    plan = model._plan.with_graphs(graph, graph)
-
-    def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
-        with within("onnx"):
-            return plan.run_with_sizes(CallWeights(weights, weights, False), (), inputs)
-
-    return compute
-
-
-def _longest_layers(model: Model) -> Layers | None:
-    graph = model._plan.graph
-    sequences = find_layers(graph, Kinds(graph, model.weights, model._plan.constants))
-    return max(sequences, key=lambda layers: layers.saved, default=None)
-
-
-def graph_with_layers(model: Model, count: int) -> OnnxGraph:
-    """The graph in a model's file, with only the first of its equal layers."""
-    layers = _longest_layers(model)
-    if layers is None:
-        raise Unsupported(Problem("model", "must have equal layers", "none"))
-    return shorten(model._plan.graph, layers, integer_in("count", count, 1, len(layers.blocks)))
-
-
-def part_of(model: Model, graph: OnnxGraph) -> Model:
-    """A model of a part of a model's graph, with those of its weights that the part reads, which they share."""
-    plan, part = model._plan, copy.copy(model)
-    read = {*graph.output_names, *(name for node in graph.nodes for name in names_read(node))}
-    part._plan = plan.with_graphs(graph, join_attention(graph, plan.interpreter.find))
-    part.inputs = tuple(tensor for tensor in graph.inputs if tensor.name not in plan.constants)
-    part.defaults = tuple(tensor for tensor in model.defaults if tensor.name in graph.input_names)
-    part.outputs = graph.outputs
-    part.weights = {name: weight for name, weight in model.weights.items() if name in read}
-    return part
-
-
-def rehearsal(model: Model, sizes: Mapping[str, tuple[int, ...]]) -> Rehearsal:
-    """Rehearses a model for inputs of these sizes; leaves out nodes that need other inputs."""
-    plan = model._plan
-    inputs = {tensor.name: tensor.dtype for tensor in (*model.inputs, *model.defaults) if tensor.dtype is not None}
-    types = {name: jax.ShapeDtypeStruct(weight.shape, weight.dtype) for name, weight in model.weights.items()}
-    for name, shape in sizes.items():
-        types[name] = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(inputs[name]))
-    return rehearse(plan.interpreter, plan.joined, plan.constants, types)
-
-
-def refusals_of(model: Model, sizes_for: Callable[[int], Mapping[str, tuple[int, ...]]]) -> list[Problem]:
-    """The problems that nodes have for any open sizes; `sizes_for` takes a number for all open sizes."""
-    find = model._plan.interpreter.find
-    problems = refusals(lambda size: rehearsal(model, sizes_for(size)), lambda node: find(node).attributes)
-    return merge_problems(problems)
-
-
-def file_of(model: Model) -> onnx.ModelProto:
-    """The file of a model without its weights; do not modify it."""
-    return model._file
-
-
-def types_of_weights(model: Model) -> Mapping[str, DType]:
-    """The types that the weights of a model have in its file."""
-    return {name: struct.dtype for name, struct in model._plan.types.items()}
+def loaded_graph(model: Model) -> LoadedGraph:
+    """The record of a model's graph."""
+    return model._loaded
 
 
 def _are_keys(value: Any) -> bool:
@@ -483,67 +324,3 @@ def require_key(value: Any) -> None:
     if not _are_keys(value) or value.shape:
         remedy = "key=jax.random.key(0), or jax.random.wrap_key_data(key)"
         raise InvalidType(Problem("key", "must be a single jax.random key", _show_key(value), remedy=remedy))
-
-
-def _copy_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    return copy
-
-
-def _is_weight(value: Elements, is_kept: bool) -> bool:
-    """Whether a constant is a parameter rather than part of a formula, such as a single number."""
-    if value.dtype == object:
-        return False
-    is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
-    return value.size > MAX_SMALL or (is_float and (not is_kept or value.ndim > 0))
-
-
-def _bounds(graph: OnnxGraph, maximum_sizes: Mapping[str, int] | str) -> Mapping[str, int] | str:
-    """The bounds of sizes that depend on values, by the names of outputs."""
-    if maximum_sizes == LARGEST:
-        return maximum_sizes
-    if not isinstance(maximum_sizes, Mapping):
-        rule = 'must map names of outputs to sizes, or be "largest"'
-        raise InvalidType(Problem("maximum_sizes", rule, show(maximum_sizes)))
-    sizes = {name: integer_in(("maximum_sizes", name), size, 1, 2**31) for name, size in maximum_sizes.items()}
-    made = {name for node in graph.nodes for name in node.outputs}
-    for name in sizes:
-        if name not in made:
-            rule = "must be the name of an output of a node"
-            raise InvalidDesc(Problem(("maximum_sizes", name), rule, show(name) + did_you_mean(name, made)))
-    return sizes
-
-
-def _convert_constants(graph: OnnxGraph, constants: Mapping[str, Any]) -> dict[str, Elements]:
-    """The values that a caller fixes, converted to the types of the inputs."""
-    types = {tensor.name: tensor for tensor in graph.inputs}
-    fixed = {}
-    for name, value in constants.items():
-        place = ("constants", name)
-        if name not in types:
-            rule = "must be the name of an input"
-            raise InvalidDesc(Problem(place, rule, show(name) + did_you_mean(name, types)))
-        with inside("constants"):
-            converted = np.asarray(value)
-            if not isinstance(value, np.ndarray) and types[name].dtype is not None:
-                converted = converted.astype(types[name].dtype)
-            fixed[name] = np.asarray(check_input(types[name], converted, {}))
-    return fixed
-
-
-def _store_constant_nodes(graph: OnnxGraph) -> OnnxGraph:
-    """Moves the arrays of Constant nodes into the graph's constants, because some exporters write weights that way.
-
-    Single numbers stay nodes: they are parts of a formula, such as the 0.5 of GELU, not parameters.
-    """
-    taken = {"", *graph.constants, *graph.input_names}
-    stored: dict[str, Any] = {}
-    others: list[Node] = []
-    for node in graph.nodes:
-        value = node.attributes.get("value") if (node.operator, node.domain) == ("Constant", MAIN) else None
-        if isinstance(value, np.ndarray) and value.size > 1 and len(node.outputs) == 1 and node.outputs[0] not in taken:
-            stored[node.outputs[0]] = value
-        else:
-            others.append(node)
-    return replace(graph, nodes=tuple(others), constants={**graph.constants, **stored})

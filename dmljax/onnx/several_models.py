@@ -1,17 +1,18 @@
 """Several models as a function of all their weights."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from dmljax.errors import InvalidType, Problem
-from dmljax.onnx.model import Model, require_weights, types_of_weights
+from dmljax.errors import InvalidType, Problem, within
+from dmljax.onnx.model import Model, loaded_graph, require_weights
 from dmljax.onnx.sharding import on_auto_mesh, on_mesh
+from dmljax.onnx.values.types import DType
 from dmljax.text import show
 from dmljax.types import FLOATS
 
@@ -44,8 +45,8 @@ class SeveralModels:
 
     def float_type(self, weights: Mapping[str, Any]) -> Any:
         """The float type that weights have instead of the files'; None if they do not differ."""
-        file_types = self._join_names({part: dict(types_of_weights(model)) for part, model in self.by_part.items()})
-        types = {weight.dtype for name, weight in weights.items() if weight.dtype != file_types[name]}
+        in_files = self._join_names({part: {**loaded_graph(model).types} for part, model in self.by_part.items()})
+        types = {weight.dtype for name, weight in weights.items() if weight.dtype != in_files[name].dtype}
         return types.pop() if len(types) == 1 else None
 
     def weights_of(self, part: str, weights: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -68,16 +69,32 @@ class SeveralModels:
         return {f"{part}.{name}": value for part, values in of_parts.items() for name, value in values.items()}
 
 
-class _OfFolder(Protocol):
+class FolderModel:
+    """A model that a folder of ONNX models makes, as users hold it: all their weights, and how a mesh divides them."""
+
+    models: SeveralModels
+
     @property
-    def models(self) -> SeveralModels: ...
+    def weights(self) -> dict[str, Array]:
+        """The weights of the ONNX models."""
+        return self.models.weights
+
+    def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
+        """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
+        return self.models.partition(mesh, axis)
+
+    def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None) -> dict[str, Array]:
+        """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`.
+
+        With these weights, `generate` and its like divide sequences or latents along the axis `data` of the mesh, and
+        the heads of keys and values along `model`, where their numbers are divisible.
+        """
+        with within("onnx"):
+            return self.models.shard(mesh, specs)
 
 
-M = TypeVar("M", bound=_OfFolder)
-
-
-def in_floats(dtype: Any, folder: Any, load: Callable[[Path], M]) -> M:
-    """Loads a folder, and converts the floats among its weights to a type, or keeps them if it is None."""
+def check_folder(folder: Any, dtype: Any) -> tuple[Path, DType | None]:
+    """Checks a folder, and a type for the floats among its weights, which keep their types if it is None."""
     if not isinstance(folder, str | Path):
         raise InvalidType(Problem("folder", "must be a path", show(folder)))
     floats: Any = None
@@ -85,9 +102,13 @@ def in_floats(dtype: Any, folder: Any, load: Callable[[Path], M]) -> M:
         floats = jnp.dtype(dtype) if dtype is not None else None
     if dtype is not None and floats not in FLOATS:
         raise InvalidType(Problem("dtype", "must be a type of floats, such as jnp.bfloat16", show(dtype)))
-    loaded = load(Path(folder))
-    if dtype is not None:
-        for model in loaded.models.by_part.values():
-            weights = model.weights.items()
-            model.weights = {name: value.astype(floats) if value.dtype in FLOATS else value for name, value in weights}
-    return loaded
+    return Path(folder), floats
+
+
+def in_floats(model: Model, dtype: DType | None) -> Model:
+    """A model with the floats among its weights converted to a type; unchanged if it is None."""
+    if dtype is None:
+        return model
+    weights = model.weights.items()
+    converted = {name: value.astype(dtype) if value.dtype in FLOATS else value for name, value in weights}
+    return Model(loaded_graph(model), converted)

@@ -4,7 +4,7 @@ Two consecutive products are divided so that they exchange data once: the first 
 second by rows. In between, each device computes its own features, such as heads or a perceptron's hidden units.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,8 +12,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from dmljax.errors import InvalidDesc, InvalidType, Path, Problem
 from dmljax.foundation.meshes import place_weights, require_fitting
-from dmljax.onnx.graph.graph import Node, OnnxGraph
-from dmljax.onnx.handlers.registry import Handler
+from dmljax.onnx.graph.graph import Node
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.rewrites.low_rank import BARE, FIRST, SECOND
 from dmljax.text import join_words, show
 
@@ -49,17 +49,16 @@ _LAST = -1  # the features' dimension after a product
 _INSIDE = 0  # a dimension that we do not track, such as heads or flattened images
 
 
-def partition(
-    graph: OnnxGraph, find: Callable[[Node], Handler], arrays: Mapping[str, Any], axis: str, count: int
-) -> dict[str, PartitionSpec]:
+def partition(loaded: LoadedGraph, arrays: Mapping[str, Any], axis: str, count: int) -> dict[str, PartitionSpec]:
     """The spec of each weight for `count` devices along `axis`."""
     weights = _DividedWeights(arrays, count)
     places: dict[str, int] = {}  # the dimension of divided features, counted from the end
-    for node in graph.nodes:
-        place = _place(node, find(node).is_elementwise, weights, places)
+    for node in loaded.graph.nodes:
+        place = _place(node, loaded.find(node).is_elementwise, weights, places)
         if place is not None:
             places |= {name: place for name in node.outputs if name}
-    for node in graph.nodes:  # last, because a table that is also a product's weight is divided as the product needs
+    # Tables last, because a table that is also a product's weight is divided as the product needs.
+    for node in loaded.graph.nodes:
         for inputs in _TABLES.get(node.operator, ()):
             _divide_table(node, inputs, weights)
     divided = {name: PartitionSpec(*[None] * place, axis) for name, place in weights.divided.items()}

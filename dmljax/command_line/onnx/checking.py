@@ -18,7 +18,8 @@ from dmljax.onnx.graph.reader import Reader, read_model
 from dmljax.onnx.language.parts import DECODER, load_part, problems_between, problems_of_names, revise
 from dmljax.onnx.language.settings import Settings, read_configuration, settings_of
 from dmljax.onnx.language.tokens import prompt_tokens_in, require_prompt_tokens_below, require_tokens_below, tokens_in
-from dmljax.onnx.model import Model, load, refusals_of
+from dmljax.onnx.model import Model, load, loaded_graph
+from dmljax.onnx.running.rehearsal import find_refusals
 from dmljax.text import show
 from dmljax.types import bits_of
 
@@ -141,7 +142,7 @@ def _check_file(path: str | Path, loading: Callable[[], Model]) -> _ModelCheck:
     try:
         model = loading()
         caches = open_caches(model)
-        refusals = refusals_of(model, lambda size: sizes_of_inputs(model, caches, size))
+        refusals = find_refusals(loaded_graph(model), lambda size: sizes_of_inputs(model, caches, size))
         problems = [*map(str, (*refusals, *find_damaged(model.weights)))]
     except MissingFile as error:
         if not error.problems[0].path:  # the model itself is missing

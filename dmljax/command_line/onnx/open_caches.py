@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dmljax.onnx.graph.graph import Node, TensorType
-from dmljax.onnx.model import Model, nodes_of, rehearsal
+from dmljax.onnx.model import Model, loaded_graph
+from dmljax.onnx.running.rehearsal import rehearse
 
 # The place of the input with past keys, which past values follow, and the attribute with the number of their heads
 _ATTENTIONS = {"GroupQueryAttention": (3, "kv_num_heads"), "MultiHeadAttention": (6, "num_heads")}
@@ -27,12 +28,13 @@ class OpenCaches(NamedTuple):
 def open_caches(model: Model) -> OpenCaches:
     """The open sizes that follow from a model's attention."""
     inputs = {tensor.name: tensor for tensor in model.inputs if tensor.sizes is not None and tensor.has_numbers}
-    attentions = [node for node in nodes_of(model) if _pasts(node) and inputs.keys() >= {*_pasts(node)}]
+    nodes = loaded_graph(model).joined.nodes
+    attentions = [node for node in nodes if _pasts(node) and inputs.keys() >= {*_pasts(node)}]
     if not attentions:
         return OpenCaches({}, {})
     caches = {name for node in attentions for name in _pasts(node)}
     before = {name: _sizes(tensor, 1) for name, tensor in inputs.items() if name not in caches}
-    shapes = rehearsal(model, before).shapes
+    shapes = rehearse(loaded_graph(model), before).shapes
     decided: dict[str, int] = {}
     for node in attentions:
         for past, heads in zip(_pasts(node), _heads(node, shapes), strict=True):

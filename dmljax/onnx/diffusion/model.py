@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, all_checked, require, within
 from dmljax.foundation.checks import array, integer_in
@@ -23,8 +23,8 @@ from dmljax.foundation.files import read_object
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
-from dmljax.onnx.model import Model, load, nodes_of, require_key
-from dmljax.onnx.several_models import SeveralModels, in_floats
+from dmljax.onnx.model import Model, load, loaded_graph, require_key
+from dmljax.onnx.several_models import FolderModel, SeveralModels, check_folder, in_floats
 from dmljax.onnx.sharding import divide_along
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
@@ -107,15 +107,12 @@ def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of many folders.
     """
     with within("onnx"):
-        return in_floats(dtype, folder, _load_folder)
+        path, floats = check_folder(folder, dtype)
+        settings = read_diffusion_settings(path)
+        return DiffusionModel(settings, {part: in_floats(load(path / file_of(part)), floats) for part in PARTS})
 
 
-def _load_folder(folder: Path) -> "DiffusionModel":
-    settings = read_diffusion_settings(folder)
-    return DiffusionModel(settings, {part: load(folder / file_of(part)) for part in PARTS})
-
-
-class DiffusionModel:
+class DiffusionModel(FolderModel):
     """A diffusion model: `generate` makes images from texts.
 
     `weights` has the weights of all its ONNX models; names begin with `text_encoder.`, `unet.` or `vae_decoder.`.
@@ -135,33 +132,16 @@ class DiffusionModel:
         all_checked(*(functools.partial(require_names, part, *sides) for part, sides in names.items()))
         self._inputs = {part: {tensor.name: tensor for tensor in model.inputs} for part, model in parts.items()}
         encoder = parts["text_encoder"]
-        self._vocabulary = vocabulary_of(nodes_of(encoder), encoder.weights)
+        self._vocabulary = vocabulary_of(loaded_graph(encoder).joined.nodes, encoder.weights)
         self._jit_make_images = jax.jit(self._make_images, static_argnames=("is_guided", "mesh"))
 
     def __repr__(self) -> str:
         return f"DiffusionModel({', '.join(f'{part}={model!r}' for part, model in self.models.by_part.items())})"
 
-    @property
-    def weights(self) -> dict[str, Array]:
-        """The weights of the ONNX models."""
-        return self.models.weights
-
     @functools.cached_property
     def tokenizer(self) -> PromptTokenizer:
         """The folder's tokenizer; reading it needs the extra `genai`."""
         return PromptTokenizer(self.settings.folder, self._vocabulary)
-
-    def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
-        """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
-        return self.models.partition(mesh, axis)
-
-    def shard(self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None) -> dict[str, Array]:
-        """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`.
-
-        With these weights, `generate` divides the latents along the mesh's axis `data`.
-        """
-        with within("onnx"):
-            return self.models.shard(mesh, specs)
 
     def generate(
         self,

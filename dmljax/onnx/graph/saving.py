@@ -16,6 +16,14 @@ from dmljax.onnx.graph.reader import MAX_FILE_BYTES, Reader
 OTHER_BYTES = 2**24  # room for everything in a file besides its weights
 
 
+def copy_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model."""
+    """A copy of a model."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
+
+
 def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
     """Empties the tensors of these weights, and embeds the external data of all other tensors."""
     sparse = [tensor for tensor in model.graph.sparse_initializer if tensor.values.name in names]
@@ -32,8 +40,7 @@ def drop_weights(model: Any, reader: Reader, names: Collection[str]) -> None:
 
 def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
     """Writes a model stripped by `drop_weights`, with these weights."""
-    filled = onnx.ModelProto()
-    filled.CopyFrom(model)
+    filled = copy_proto(model)
     arrays = jax.device_get(dict(weights))
     for name, tensor in _weights(filled.graph, arrays.keys()):
         made = numpy_helper.from_array(_convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name)

@@ -35,8 +35,9 @@ from dmljax.onnx.language.state import (
     round_up,
     to_numpy,
 )
-from dmljax.onnx.model import finder_of, function_of_graph, graph_of, stored_in
+from dmljax.onnx.model import loaded_graph
 from dmljax.onnx.rewrites.decoders import COUNTS, ROWS, Tables, with_counts, with_logits, with_one_table
+from dmljax.onnx.running.plan import function_of_graph
 from dmljax.types import FLOATS
 
 GraphFunction = Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Any]]
@@ -314,16 +315,18 @@ def decoder_of(settings: Settings, models: FolderModels) -> Decoder:
     caches, states = settings.caches(types), settings.states(types)
     batch_axes = {past: batch_axis(past, types[past].sizes) for past in caches if past in states}
     positions = TensorType(names["position_ids"], np.dtype(np.int64), (None, None))
-    graph, tables = with_one_table(graph_of(model), stored_in(model), names["attention_mask"], positions)
+    loaded = loaded_graph(model)
+    stored = {**loaded.constants, **model.weights}
+    graph, tables = with_one_table(loaded.joined, stored, names["attention_mask"], positions)
     types |= {tensor.name: tensor for tensor in graph.inputs}
-    logits = with_logits(graph, stored_in(model), finder_of(model), names["logits"])
+    logits = with_logits(graph, stored, loaded.find, names["logits"])
     roles = {role: types[names[role]] for role in ROLES if names[role] in types}
     sizes = roles["position_ids"].sizes if "position_ids" in roles else None
     return Decoder(
         settings=settings,
         models=models,
-        graph_function=function_of_graph(model, logits.all),
-        prompt_function=function_of_graph(model, with_counts(logits.chosen)),
+        graph_function=function_of_graph(loaded, logits.all),
+        prompt_function=function_of_graph(loaded, with_counts(logits.chosen)),
         outputs=[output.name for output in model.outputs],
         roles=roles,
         caches=caches,

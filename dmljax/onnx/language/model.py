@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, within
 from dmljax.foundation.checks import integer_in
@@ -37,9 +36,10 @@ from dmljax.onnx.language.state import (
     to_numpy,
     tokens_of_array,
 )
-from dmljax.onnx.model import Model, graph_with_layers, part_of
-from dmljax.onnx.rewrites.equal_layers import with_caches_numbered
-from dmljax.onnx.several_models import in_floats
+from dmljax.onnx.model import Model, loaded_graph
+from dmljax.onnx.rewrites.fewer_layers import graph_with_layers, with_caches_numbered
+from dmljax.onnx.several_models import FolderModel, check_folder
+from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 
 
@@ -49,15 +49,16 @@ def language_model(folder: str | Path, *, dtype: Any = None) -> "LanguageModel":
     `dtype` converts its floats: a TPU computes with bfloat16, not with the float16 of most folders.
     """
     with within("onnx"):
-        return in_floats(dtype, folder, lambda path: model_of(read_settings(path)))
+        path, floats = check_folder(folder, dtype)
+        return model_of(read_settings(path), floats)
 
 
-def model_of(settings: Settings) -> "LanguageModel":
-    """Loads the models of a folder."""
-    return LanguageModel(settings, load_parts(settings))
+def model_of(settings: Settings, dtype: DType | None = None) -> "LanguageModel":
+    """Loads the models of a folder, and converts their floats to a type if one is given."""
+    return LanguageModel(settings, load_parts(settings, dtype))
 
 
-class LanguageModel:
+class LanguageModel(FolderModel):
     """A language model: `generate` continues prompts, `stream` gives tokens as they come, `logits` scores texts.
 
     `settings` are the folder's, and `model` is the ONNX model that decodes. Each method takes `weights`
@@ -72,6 +73,8 @@ class LanguageModel:
     second chooses all further tokens. Calls with as many sequences and the same `max_length` use them again.
     """
 
+    models: FolderModels
+
     def __init__(self, settings: Settings, by_part: Mapping[str, Model]) -> None:
         model = by_part[DECODER]
         self.settings, self.model = settings, model
@@ -83,11 +86,6 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         return f"LanguageModel({', '.join(map(repr, self.models.by_part.values()))})"
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        """The weights of the ONNX models."""
-        return self.models.weights
 
     def can_shorten(self, length: int, to: int) -> bool:
         """Whether caches of `length` tokens can serve for their first `to` tokens.
@@ -106,24 +104,10 @@ class LanguageModel:
         """Makes a language model with only the first of the `equal_layers`, as `Model.with_layers` does."""
         with within("onnx"):
             caches = [name for role, name in self.settings.names.items() if role.startswith(("past_", "present_"))]
-            graph, layers = with_caches_numbered(graph_with_layers(self.model, count), caches, self.settings.layers)
-            by_part = self.models.by_part | {DECODER: part_of(self.model, graph)}
+            loaded = loaded_graph(self.model)
+            graph, layers = with_caches_numbered(graph_with_layers(loaded, count), caches, self.settings.layers)
+            by_part = self.models.by_part | {DECODER: Model(loaded.part(graph), self.model.weights)}
             return LanguageModel(self.settings._replace(layers=layers), by_part)
-
-    def partition(self, mesh: Mesh | AbstractMesh, axis: str = "model") -> dict[str, PartitionSpec]:
-        """Chooses how the devices along a mesh axis divide each weight, as `Model.partition` does."""
-        return self.models.partition(mesh, axis)
-
-    def shard(
-        self, mesh: Mesh, specs: Mapping[str, PartitionSpec] | PartitionSpec | None = None
-    ) -> dict[str, jax.Array]:
-        """Places the weights on the devices of a mesh, divided by `specs`, which default to `partition`.
-
-        With these weights, `generate` and its like divide sequences along the axis `data` of the mesh, and the heads of
-        keys and values along `model`, where their numbers are divisible.
-        """
-        with within("onnx"):
-            return self.models.shard(mesh, specs)
 
     def with_low_rank(self, rank: int, names: Iterable[str] | None = None, *, key: Array) -> "LanguageModel":
         """Adds products of two narrow matrices to the model's products, for LoRA, as `Model.with_low_rank` does."""

@@ -17,10 +17,12 @@ from dmljax.errors import InvalidDesc, InvalidType, Problem, Unsupported, inside
 from dmljax.foundation.checks import array
 from dmljax.onnx.graph.graph import OnnxGraph, TensorType
 from dmljax.onnx.language.settings import FILE, Settings
-from dmljax.onnx.model import Model, Revision
+from dmljax.onnx.loading import Revision, load_graph
+from dmljax.onnx.model import Model
 from dmljax.onnx.rewrites.fixed_caches import NamesOfInputs, with_fixed_caches
 from dmljax.onnx.rewrites.packed_weights import with_packed_weights
-from dmljax.onnx.several_models import SeveralModels
+from dmljax.onnx.several_models import SeveralModels, in_floats
+from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -28,12 +30,12 @@ DECODER = "decoder"
 ROLES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")  # of a decoder's inputs, besides its caches
 
 
-def load_parts(settings: Settings) -> dict[str, Model]:
-    """The models of a folder by part."""
+def load_parts(settings: Settings, dtype: DType | None) -> dict[str, Model]:
+    """The models of a folder by part, with their floats converted to a type if one is given."""
     models = {}
     for part, file in settings.files.items():
         with inside((file.name,) if settings.others else ()):
-            models[part] = load_part(settings, part)
+            models[part] = in_floats(load_part(settings, part), dtype)
     return models
 
 
@@ -41,7 +43,7 @@ def load_part(settings: Settings, part: str) -> Model:
     """Loads a model of a folder, and revises its graph."""
     # The number of places for images depends on the prompt.
     maximum_sizes: Any = "largest" if part == "embedding" else {}
-    return Model(settings.files[part], {}, maximum_sizes, partial(revise, settings, part))
+    return Model(*load_graph(settings.files[part], {}, maximum_sizes, partial(revise, settings, part)))
 
 
 def revise(settings: Settings, part: str, graph: OnnxGraph) -> Revision:

@@ -1,23 +1,19 @@
-"""Finds the equal layers of a graph, such as a transformer's blocks, and makes graphs with fewer of them.
+"""Finds the equal layers of a graph, such as a transformer's blocks.
 
 Layers are equal if their nodes are, with the same connections, and their weights have the same types and sizes. Each
 reads results of the layer before it, its own weights and inputs, such as its past keys, and values that all share.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmljax.errors import InvalidDesc, Problem
-from dmljax.onnx.graph.cutting import live_nodes
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph, names_read
 from dmljax.onnx.rewrites.joining import JoinedNode, WrittenAttention
 
 Place = tuple[int, int]  # of a result in a layer: the node and its output
-_VERSION = 14  # of the Identity that gives a layer's result the name of the last layer's
 
 # Operators whose further outputs change nothing about the first; the last layer often has fewer.
 _WITH_MORE_OUTPUTS = frozenset(
@@ -124,7 +120,7 @@ class Kinds:
             return self.kind(name) if source in self._types else key if key != source or not name else None
 
         outputs = 0 if node.operator in _WITH_MORE_OUTPUTS else len(node.outputs)
-        return _operator_key(node), outputs, tuple(map(label_of_value, reads(node)))
+        return operator_key(node), outputs, tuple(map(label_of_value, reads(node)))
 
 
 def reads(node: Node) -> list[str]:
@@ -155,7 +151,7 @@ def _defined_names(graph: OnnxGraph) -> dict[str, int]:
     return {name: i for i, name in enumerate((*graph.input_names, *graph.constants, *made))}
 
 
-def _operator_key(node: Node) -> Hashable:
+def operator_key(node: Node) -> Hashable:
     """An operator and its attributes, without names."""
     return node.operator, node.domain, node.version, node.overload, _attributes(node)
 
@@ -173,7 +169,7 @@ def _freeze(value: Any) -> Hashable:
             defined = _defined_names(value)
             connected = tuple(defined.get(name, -1) for name in _reads_in(value))
             stored = tuple(_freeze(np.asarray(array)) for array in value.constants.values())
-            return tuple(map(_operator_key, value.nodes)), connected, len(value.inputs), len(value.outputs), stored
+            return tuple(map(operator_key, value.nodes)), connected, len(value.inputs), len(value.outputs), stored
         case WrittenAttention():
             return tuple(map(_freeze, value.masks.values()))
         case _:
@@ -353,81 +349,3 @@ def _reads_itself(graph: OnnxGraph, layers: Layers) -> bool:
         if node not in inside and any(name in results or name in computed for name in names_read(node)):
             computed |= {*node.outputs}
     return any(name in computed for node in inside for name in reads(node))
-
-
-# Fewer layers
-
-
-def shorten(graph: OnnxGraph, layers: Layers, count: int) -> OnnxGraph:
-    """The graph with only the first `count` layers, and without the inputs and outputs of the others."""
-    last = len(layers.blocks) - 1
-    if count > last:
-        return graph
-    inside, results = layers.nodes, layers.results()
-    dropped = {node for block in layers.blocks[count:] for node in block}
-    after = {node: [*_readings(node, results)] for node in graph.nodes if node not in inside}
-    given = {name: [_Reading(*results[name], None)] for name in graph.output_names if name in results}
-    # A reader with counterparts in other layers belongs to its layer; any other continues after the last layer.
-    every = [entry for readings in (*after.values(), *given.values()) for entry in readings]
-    regular = {entry.key for entry in every if entry.layer < last}
-    final = {entry.place for entry in every if entry.layer == last and entry.key not in regular}
-
-    def remains(readings: Iterable[_Reading]) -> bool:
-        return all(entry.layer < count or (entry.layer == last and entry.key not in regular) for entry in readings)
-
-    end = max(layers.blocks[count - 1], key=graph.nodes.index)
-    nodes: list[Node] = []
-    gone: set[str] = set()
-    for node in graph.nodes:
-        if node in dropped or not remains(after.get(node, ())) or gone.intersection(names_read(node)):
-            gone |= {*node.outputs} if node in after else set()
-            continue
-        nodes.append(node)
-        if node is end:
-            pairs = ((layers.result(count - 1, place), layers.result(last, place)) for place in sorted(final))
-            nodes += (Node("Identity", MAIN, _VERSION, "", (value,), (name,), {}) for value, name in pairs)
-    outputs = tuple(entry for entry in graph.outputs if entry.name not in gone and remains(given.get(entry.name, ())))
-    if not outputs:
-        raise InvalidDesc(Problem("count", f"must leave outputs, but all depend on layers after the first {count}"))
-    left = live_nodes(nodes, [entry.name for entry in outputs])
-    before, now = ({name for node in some for name in names_read(node)} for some in (graph.nodes, left))
-    inputs = tuple(entry for entry in graph.inputs if entry.name in now or entry.name not in before)
-    return replace(graph, nodes=left, inputs=inputs, outputs=outputs)
-
-
-def with_caches_numbered(graph: OnnxGraph, patterns: Sequence[str], layers: int) -> tuple[OnnxGraph, int]:
-    """A graph that lacks some layers, with its caches numbered from 0, and the number of layers that have some.
-
-    `patterns` have the place of a layer's number in the names of caches.
-    """
-    left = [i for i in range(layers) if {pattern % i for pattern in patterns} & {*graph.input_names}]
-    names = {pattern % old: pattern % new for new, old in enumerate(left) for pattern in patterns if old != new}
-
-    def rename(some: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names.get(name, name) for name in some)
-
-    nodes = (replace(node, inputs=rename(node.inputs), outputs=rename(node.outputs)) for node in graph.nodes)
-    inputs, outputs = (
-        tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in side)
-        for side in (graph.inputs, graph.outputs)
-    )
-    return replace(graph, nodes=tuple(nodes), inputs=inputs, outputs=outputs), len(left)
-
-
-class _Reading(NamedTuple):
-    """A result of a layer that a node after it reads; None instead of a reader for outputs of the graph."""
-
-    layer: int
-    place: Place
-    reader: Hashable
-
-    @property
-    def key(self) -> Hashable:
-        """What it has in common with readings of other layers."""
-        return self.place, self.reader
-
-
-def _readings(node: Node, results: Mapping[str, tuple[int, Place]]) -> Iterator[_Reading]:
-    for i, name in enumerate(reads(node)):
-        if name in results:
-            yield _Reading(*results[name], (i, _operator_key(node)))

@@ -12,6 +12,8 @@ import onnx
 from dmljax.errors import InvalidDesc, InvalidType, Problem
 from dmljax.onnx.graph.graph import MAIN, Node, OnnxGraph
 from dmljax.onnx.graph.reader import dtype_of
+from dmljax.onnx.graph.saving import copy_proto
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.values.types import Array, DType
 from dmljax.text import did_you_mean, show
 from dmljax.types import FLOATS
@@ -36,7 +38,7 @@ class _Product(NamedTuple):
     matrix: Matrix
 
 
-class Additions(NamedTuple):
+class _Additions(NamedTuple):
     """The nodes in place of each product, by the name of its result, and the new weights."""
 
     nodes: Mapping[str, Sequence[Node]]
@@ -65,11 +67,24 @@ class Additions(NamedTuple):
         yield from (onnx.helper.make_node(added.operator, added.inputs, added.outputs) for added in replaced[1:])
 
 
-def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: Iterable[str] | None) -> Additions:
-    """The additions to the products of a graph, or to those whose weights have any of `parts` in their names.
+def with_low_rank(
+    loaded: LoadedGraph, rank: int, parts: Iterable[str] | None
+) -> tuple[LoadedGraph, Mapping[str, Matrix]]:
+    """Adds to the products of a graph, or to those whose weights have any of `parts` in their names.
 
-    `known` has the sizes and types of weights and constants.
+    Returns the new graph, and the sizes and types of the new weights.
     """
+    stored: dict[str, Any] = {**loaded.constants, **loaded.types}
+    known = {name: Matrix(value.shape, value.dtype) for name, value in stored.items()}
+    added = _additions(loaded.joined, known, rank, parts)
+    file = copy_proto(loaded.file)
+    added.in_file(file)
+    types = {name: jax.ShapeDtypeStruct(*matrix) for name, matrix in added.weights.items()}
+    graph, joined = added.in_graph(loaded.graph), added.in_graph(loaded.joined)
+    return replace(loaded, graph=graph, joined=joined, types={**loaded.types, **types}, file=file), added.weights
+
+
+def _additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: Iterable[str] | None) -> _Additions:
     products = [*_products(graph, known)]
     if not products:
         raise InvalidDesc(Problem((), "the model has no product with a weight that low-rank additions could change"))
@@ -85,7 +100,7 @@ def additions(graph: OnnxGraph, known: Mapping[str, Matrix], rank: int, parts: I
             raise InvalidDesc(Problem("names", "must be of weights without additions", show(weight)))
         weights |= {first: Matrix((rows, rank), dtype), second: Matrix((rank, columns), dtype)}
         nodes[_result(node)] = [*_add_to_product(node, first, second, version)]
-    return Additions(nodes, weights)
+    return _Additions(nodes, weights)
 
 
 def draw_weights(weights: Mapping[str, Matrix], types: Mapping[DType, DType], key: Array) -> dict[str, Array]:

@@ -2,7 +2,8 @@
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from dmljax.errors import InvalidType, Problem, inside, within
 from dmljax.foundation.checks import JAX_ARRAYS
 from dmljax.onnx.graph.graph import OnnxGraph, names_read
-from dmljax.onnx.rewrites.scanned_layers import with_scanned_layers
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.running.folding import fold
 from dmljax.onnx.running.inputs import Inputs, is_text
 from dmljax.onnx.running.interpreter import KEY, Interpreter, as_array, is_known, weights_of_types
@@ -59,58 +60,24 @@ class CallWeights(NamedTuple):
 
 
 class Plan:
-    """Computes a model; `constants` are the graph's known values that are not weights.
-
-    `joined` is the file's graph with each attention as a single node, and `running` the graph that runs, which may scan
-    the layers of `joined`. `types` are those of the weights in the file.
+    """Computes a model from its graph; `weights` are those that it was loaded with.
 
     Starts with the fastest way that the input types allow, and switches to the most general way when a program turns
     out to need values.
     """
 
-    def __init__(
-        self,
-        interpreter: Interpreter,
-        graph: OnnxGraph,
-        joined: OnnxGraph,
-        inputs: Inputs,
-        constants: Mapping[str, Elements],
-        deciding: frozenset[str],
-        weights: Mapping[str, Any],
-        types: Mapping[str, jax.ShapeDtypeStruct],
-        *,
-        scan_layers: bool = False,
-    ) -> None:
-        self.interpreter, self.graph, self.constants = interpreter, graph, constants
-        self.joined, self.scan_layers = joined, scan_layers
-        self._inputs = inputs
-        self._deciding = deciding
-        self._loaded = weights
-        self.types = types
-        self.running = with_scanned_layers(joined, types, constants, interpreter.find) if scan_layers else joined
+    def __init__(self, loaded: LoadedGraph, weights: Mapping[str, Array]) -> None:
+        self.graph = loaded
+        self.interpreter = Interpreter(loaded.find, loaded.maximum_sizes, loaded.leading)
+        self._weights = weights
+        self._inputs = Inputs(loaded.inputs, loaded.defaults)
         self._last: CallWeights | None = None
         # Outside jit, values are known when their nodes run, and sizes need no bounds.
-        self._static_part = StaticPart(Interpreter(interpreter.find, {}, interpreter.leading), self.running)
+        self._static_part = StaticPart(Interpreter(loaded.find, {}, loaded.leading), loaded.running)
         self._by_place = jax.jit(self._run_by_place, static_argnums=0)
         self._by_values = jax.jit(self._run, static_argnums=(0, 1))
-        is_by_place = not any(tensor.name in deciding or tensor.kind != "tensor" for tensor in inputs.needed)
-        self._mode = PlanMode.BY_PLACE if inputs.needed and is_by_place else PlanMode.BY_VALUES
-
-    def with_graphs(
-        self, graph: OnnxGraph, joined: OnnxGraph, types: Mapping[str, jax.ShapeDtypeStruct] | None = None
-    ) -> "Plan":
-        """A plan for graphs derived from this plan's, with other inputs and weights; callers pass all weights."""
-        added = (tensor for tensor in joined.inputs if tensor.name not in self.graph.input_names)
-        needed, defaults = (
-            tuple(tensor for tensor in tensors if tensor.name in joined.input_names)
-            for tensors in (self._inputs.needed, self._inputs.defaults)
-        )
-        inputs = Inputs((*needed, *added), defaults)
-        all_types = {**self.types, **(types or {})}
-        constants, deciding = self.constants, self._deciding
-        return Plan(
-            self.interpreter, graph, joined, inputs, constants, deciding, {}, all_types, scan_layers=self.scan_layers
-        )
+        is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
+        self._mode = PlanMode.BY_PLACE if loaded.inputs and is_by_place else PlanMode.BY_VALUES
 
     def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
@@ -137,7 +104,7 @@ class Plan:
             return self._results(call, self._inputs.bind(inputs, named, self._other_floats(call)))
         except NotKnown as error:
             types = (*self._inputs.needed, *self._inputs.defaults)
-            names = [tensor.name for tensor in types if tensor.name in self._deciding]
+            names = [tensor.name for tensor in types if tensor.name in self.graph.deciding]
             if names:
                 error.args = (*error.args, Problem((), f"sizes depend on the values of {join_words(names)}"))
             error.args = (*error.args, *self.interpreter.left_open.values())
@@ -149,20 +116,21 @@ class Plan:
         """The float types of weights that differ from the file's."""
         if call.uses_loaded:
             return frozenset()
-        types = {(weight.dtype, self.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
+        types = {(weight.dtype, self.graph.types[name].dtype) for name, weight in call.weights.items() if name != KEY}
         return frozenset(dtype for dtype, file_type in types if dtype != file_type and file_type in FLOATS)
 
     @functools.cached_property
     def _folded(self) -> _FoldedWeights:
         defaults = {tensor.name for tensor in self._inputs.defaults}
-        constants = {name: value for name, value in self.constants.items() if name not in defaults}
+        constants = {name: value for name, value in self.graph.constants.items() if name not in defaults}
         with jax.ensure_compile_time_eval():
-            folded = fold(self.interpreter, self.running, constants, self._loaded)
-        loaded, self._loaded = self._loaded, {}  # weights that no program needs are freed when the user replaces them
+            folded = fold(self.interpreter, self.graph.running, constants, self._weights)
+        # Weights that no program needs are freed when the user replaces them.
+        weights, self._weights = self._weights, {}
         read = {name for node in folded.graph.nodes for name in names_read(node)} | {*folded.graph.output_names}
-        values = {**{name: value for name, value in loaded.items() if name in read}, **folded.values}
+        values = {**{name: value for name, value in weights.items() if name in read}, **folded.values}
         if sum(array.nbytes for array in values.values()) <= MAX_INLINED:
-            return _FoldedWeights(folded.graph, loaded, values, {}, frozenset(read))
+            return _FoldedWeights(folded.graph, weights, values, {}, frozenset(read))
         return _FoldedWeights(folded.graph, folded.sources, {}, folded.values, frozenset(read))
 
     def call_weights(self, weights: Mapping[str, Array]) -> CallWeights:
@@ -187,7 +155,7 @@ class Plan:
         known: dict[str, Elements] = {}
         arrays: dict[str, Value] = {}
         for name, value in inputs.items():
-            if is_text(value) or (name in self._deciding and is_known(value)):
+            if is_text(value) or (name in self.graph.deciding and is_known(value)):
                 known[name] = np.asarray(value)
             else:
                 arrays[name] = _as_arrays(name, value)
@@ -196,7 +164,7 @@ class Plan:
             try:
                 if self._mode is PlanMode.BY_PLACE and [*arrays] == [tensor.name for tensor in self._inputs.needed]:
                     results = self._by_place(call.uses_loaded, call.arguments, *arrays.values())
-                    return (results,) if len(self.graph.outputs) == 1 else results
+                    return (results,) if len(self.graph.running.outputs) == 1 else results
                 key = tuple(KeyedArray(name, value) for name, value in known.items())
                 values: Sequence[Value] = self._by_values(call.uses_loaded, key, call.arguments, arrays)
                 return values
@@ -204,10 +172,10 @@ class Plan:
                 if not is_concrete:
                     raise
                 self._mode = PlanMode.IN_PARTS
-        fixed = (self.constants.keys() | call.weights.keys()) - inputs.keys()
+        fixed = (self.graph.constants.keys() | call.weights.keys()) - inputs.keys()
         weights = {name: as_array(value) for name, value in call.weights.items()}
         with weights_of_types(self._call_types(weights)):
-            return self._outputs(self._static_part.run({**self.constants, **weights, **arrays, **known}, fixed))
+            return self._outputs(self._static_part.run({**self.graph.constants, **weights, **arrays, **known}, fixed))
 
     def _run_by_place(self, uses_loaded: bool, arguments: Mapping[str, Array], *inputs: Any) -> Any:
         with within("onnx"):
@@ -221,12 +189,13 @@ class Plan:
         arguments: Mapping[str, Array],
         inputs: Mapping[str, Value],
     ) -> list[Value]:
-        graph, constants = (self._folded.graph, self._folded.constants) if uses_loaded else (self.running, {})
-        values = {**self.constants, **constants, **arguments, **inputs, **{array.name: array.value for array in known}}
+        graph, constants = (self._folded.graph, self._folded.constants) if uses_loaded else (self.graph.running, {})
+        values = {**self.graph.constants, **constants, **arguments, **inputs}
+        values |= {array.name: array.value for array in known}
         self.interpreter.left_open.clear()
         with self.interpreter.trace_context(graph), weights_of_types(self._call_types(arguments)):
             results = self._outputs(self.interpreter.run_nodes(graph, values))
-        for name, result in zip(self.graph.output_names, results, strict=True):
+        for name, result in zip(self.graph.running.output_names, results, strict=True):
             if any(map(is_text, jax.tree.leaves(result))):
                 raise NotKnown(Problem(name, "must be numbers under jit: JAX has no strings", "strings"))
         return results
@@ -234,7 +203,7 @@ class Plan:
     def _call_types(self, weights: Mapping[str, Array]) -> dict[DType, DType]:
         """Maps the float types of the file to the types of a call's weights, where they differ."""
         types: dict[DType, DType] = {}
-        for name, file_type in ((name, struct.dtype) for name, struct in self.types.items()):
+        for name, file_type in ((name, struct.dtype) for name, struct in self.graph.types.items()):
             dtype = weights[name].dtype if name in weights else file_type
             if dtype != file_type and {dtype, file_type} <= FLOATS and types.setdefault(file_type, dtype) != dtype:
                 rule = f"must be of {file_type}, or of {types[file_type]} as others are"
@@ -242,7 +211,7 @@ class Plan:
         return types
 
     def _outputs(self, results: Sequence[Value]) -> list[Value]:
-        return [_as_arrays(name, result) for name, result in zip(self.graph.output_names, results, strict=True)]
+        return [_as_arrays(name, result) for name, result in zip(self.graph.running.output_names, results, strict=True)]
 
 
 def _are_same(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
@@ -272,3 +241,16 @@ def _as_arrays(name: str, value: Value) -> Value:
         return value
     with inside(name):
         return as_array(value)
+
+
+def function_of_graph(
+    loaded: LoadedGraph, graph: OnnxGraph
+) -> Callable[[Mapping[str, Array], Mapping[str, Any]], Sequence[Value]]:
+    """A function of weights and of inputs by name that computes a graph made of a loaded one."""
+    plan = Plan(replace(loaded, graph=graph, joined=graph), {})
+
+    def compute(weights: Mapping[str, Array], inputs: Mapping[str, Any]) -> Sequence[Value]:
+        with within("onnx"):
+            return plan.run_with_sizes(CallWeights(weights, weights, False), (), inputs)
+
+    return compute

@@ -25,19 +25,19 @@ from dmljax.onnx.graph.cutting import advise_cut, live_nodes
 from dmljax.onnx.graph.graph import Node, OnnxGraph, TensorType, names_read
 from dmljax.onnx.handlers.refusals import merge_by_operator
 from dmljax.onnx.handlers.registry import KeyNeeded
+from dmljax.onnx.rewrites.loaded_graph import LoadedGraph
 from dmljax.onnx.running.interpreter import Interpreter, as_array
 from dmljax.onnx.values.counts import NotKnown
 from dmljax.onnx.values.padded import Padded
 from dmljax.onnx.values.symbols import has_counts, trace_symbols
+from dmljax.onnx.values.types import Array
 from dmljax.text import did_you_mean, join_sizes, show
 
 
 def directml_graph(
+    loaded: LoadedGraph,
+    weights: Mapping[str, Array],
     interpreter: Interpreter,
-    model: OnnxGraph,
-    inputs: Sequence[TensorType],
-    defaults: Sequence[TensorType],
-    constants: Mapping[str, Any],
     shapes: Any,
     outputs: Sequence[str] | None,
 ) -> Graph:
@@ -47,6 +47,7 @@ def directml_graph(
     """
     if not isinstance(shapes, Mapping):
         raise InvalidType(Problem("shapes", "must be a mapping from the names of inputs to their sizes", show(shapes)))
+    model, inputs, defaults = loaded.graph, loaded.inputs, loaded.defaults
     made = {name for node in model.nodes for name in node.outputs if name}
     cuts = {name: _struct_of_result(name, shapes[name]) for name in shapes if name in made}
     names = model.output_names if outputs is None else _names(outputs, {*made, *model.output_names})
@@ -60,7 +61,7 @@ def directml_graph(
     values: dict[str, Any] = {}
     for name, struct in structs.items():
         values[name] = builder.input(name, struct)
-    for name, value in constants.items():
+    for name, value in {**loaded.constants, **weights}.items():
         if name not in structs:
             values[name] = builder.constant(name, value) if isinstance(value, jax.Array) else value
     tracer = _Tracer(interpreter, builder)

@@ -14,7 +14,7 @@ from dmljax.errors import InvalidType, Problem
 from dmljax.onnx import Model, load
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.graph.reader import read_model
-from dmljax.onnx.model import file_of
+from dmljax.onnx.model import loaded_graph
 from dmljax.onnx.running.inputs import check_input
 from dmljax.run.answers import Answering, refusing
 from dmljax.run.onnxruntime.binding import IOBinding
@@ -99,7 +99,7 @@ class InferenceSession(Answering):
 
     def get_modelmeta(self) -> ModelMetadata:
         """Reads the metadata in the file."""
-        proto = file_of(self._model)
+        proto = loaded_graph(self._model).file
         version = proto.model_version if proto.HasField("model_version") else np.iinfo(np.int64).max
         entries = {entry.key: entry.value for entry in proto.metadata_props}
         texts = (proto.producer_name, proto.graph.name, proto.domain, proto.doc_string, proto.graph.doc_string)
@@ -199,7 +199,7 @@ class InferenceSession(Answering):
 
 def _type_texts(model: Model, source: Any) -> dict[str, str]:
     """Spells the types of inputs and outputs as ONNX Runtime does; a file may leave out the types of outputs."""
-    proto = file_of(model)
+    proto = loaded_graph(model).file
     if not all(output.HasField("type") for output in proto.graph.output):
         whole, _ = read_model(source)  # the types of the outputs follow from the sizes of the weights
         proto = onnx.shape_inference.infer_shapes(whole)

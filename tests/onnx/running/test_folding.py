@@ -87,7 +87,7 @@ def test_filters_that_are_dequantized_and_weights_that_are_only_reshaped_stay_as
     ]
     network = dmljax.onnx.load(model(nodes, [value("x", FLOAT, [1, 3, 4, 4])], ["y"], constants))
     assert network(np.ones((1, 3, 4, 4), "float32")).tolist() == [[[[14.5] * 2] * 2] * 2]
-    assert network._plan._folded.graph.nodes == network._plan.graph.nodes
+    assert network._plan._folded.graph.nodes == network._plan.graph.running.nodes
 
 
 def test_results_beyond_a_bound_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def traced(operator: str) -> list[Any]:
     node, inputs, results = node_of(operator)
     types = [value(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for name, x in inputs.items()]
     run = dmljax.onnx.load(model([node], types, results))
-    given = run(*(x if name in run._plan._deciding else jnp.asarray(x) for name, x in inputs.items()))
+    given = run(*(x if name in run._plan.graph.deciding else jnp.asarray(x) for name, x in inputs.items()))
     return [given] if len(results) == 1 else [*given]
 
 
