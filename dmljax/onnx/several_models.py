@@ -105,10 +105,7 @@ def check_folder(folder: Any, dtype: Any) -> tuple[Path, DType | None]:
     return Path(folder), floats
 
 
-def in_floats(model: Model, dtype: DType | None) -> Model:
-    """A model with the floats among its weights converted to a type; unchanged if it is None."""
-    if dtype is None:
-        return model
-    weights = model.weights.items()
-    converted = {name: value.astype(dtype) if value.dtype in FLOATS else value for name, value in weights}
-    return Model(loaded_graph(model), converted)
+def in_floats(weights: Mapping[str, Array], dtype: DType | None) -> dict[str, Array]:
+    """Weights with their floats converted to a type; unchanged if it is None."""
+    is_other = {name: dtype is not None and weight.dtype in FLOATS for name, weight in weights.items()}
+    return {name: weight.astype(dtype) if is_other[name] else weight for name, weight in weights.items()}

@@ -23,9 +23,11 @@ from dmljax.foundation.files import read_object
 from dmljax.onnx.diffusion.schedulers import FILE as SCHEDULER, REACH, Scheduler, Table, scheduler_of
 from dmljax.onnx.graph.graph import Node
 from dmljax.onnx.language.tokens import PromptTokenizer
-from dmljax.onnx.model import Model, load, loaded_graph, require_key
+from dmljax.onnx.loading import load_graph
+from dmljax.onnx.model import Model, loaded_graph, require_key
 from dmljax.onnx.several_models import FolderModel, SeveralModels, check_folder, in_floats
 from dmljax.onnx.sharding import divide_along
+from dmljax.onnx.values.types import DType
 from dmljax.text import join_words, show
 from dmljax.types import FLOATS
 
@@ -109,7 +111,12 @@ def diffusion_model(folder: str | Path, *, dtype: Any = None) -> "DiffusionModel
     with within("onnx"):
         path, floats = check_folder(folder, dtype)
         settings = read_diffusion_settings(path)
-        return DiffusionModel(settings, {part: in_floats(load(path / file_of(part)), floats) for part in PARTS})
+        return DiffusionModel(settings, {part: _load_part(path / file_of(part), floats) for part in PARTS})
+
+
+def _load_part(path: Path, dtype: DType | None) -> Model:
+    loaded, weights = load_graph(path, {}, {})
+    return Model(loaded, in_floats(weights, dtype))
 
 
 class DiffusionModel(FolderModel):

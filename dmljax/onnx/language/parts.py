@@ -35,15 +35,16 @@ def load_parts(settings: Settings, dtype: DType | None) -> dict[str, Model]:
     models = {}
     for part, file in settings.files.items():
         with inside((file.name,) if settings.others else ()):
-            models[part] = in_floats(load_part(settings, part), dtype)
+            models[part] = load_part(settings, part, dtype)
     return models
 
 
-def load_part(settings: Settings, part: str) -> Model:
+def load_part(settings: Settings, part: str, dtype: DType | None = None) -> Model:
     """Loads a model of a folder, and revises its graph."""
     # The number of places for images depends on the prompt.
     maximum_sizes: Any = "largest" if part == "embedding" else {}
-    return Model(*load_graph(settings.files[part], {}, maximum_sizes, partial(revise, settings, part)))
+    loaded, weights = load_graph(settings.files[part], {}, maximum_sizes, partial(revise, settings, part))
+    return Model(loaded, in_floats(weights, dtype))
 
 
 def revise(settings: Settings, part: str, graph: OnnxGraph) -> Revision:

@@ -616,6 +616,13 @@ def test_a_model_computes_in_the_float_type_of_its_weights(folder: Path, model: 
             language_model(folder, dtype=wrong)
 
 
+def test_a_model_in_another_float_type_keeps_no_copy_in_the_files_type(folder: Path) -> None:
+    before = {id(array) for array in jax.live_arrays()}
+    half = language_model(folder, dtype=jnp.bfloat16)
+    loaded = [array for array in jax.live_arrays() if id(array) not in before]
+    assert sum(array.nbytes for array in loaded) <= 1.1 * sum(array.nbytes for array in half.weights.values())
+
+
 # Bad input
 
 
