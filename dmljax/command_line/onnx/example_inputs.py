@@ -54,17 +54,17 @@ def files_by_name(texts: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _read(path: str, wanted: TensorType) -> Elements:
+def _read(path: str, tensor: TensorType) -> Elements:
     suffix = Path(path).suffix.lower()
     if suffix in PICTURES:
-        return _from_picture(path, wanted)
+        return _from_picture(path, tensor)
     loaded = _load(path)
     if isinstance(loaded, np.ndarray):
         return loaded
-    name = wanted.name if wanted.name in loaded or len(loaded) != 1 else next(iter(loaded))
+    name = tensor.name if tensor.name in loaded or len(loaded) != 1 else next(iter(loaded))
     if name not in loaded:
         rule = f"{Path(path).name} must have an array with the input's name, or only one array"
-        raise InvalidDesc(Problem(("input", wanted.name), rule, join_words(loaded) or "none"))
+        raise InvalidDesc(Problem(("input", tensor.name), rule, join_words(loaded) or "none"))
     elements: Elements = loaded[name]
     return elements
 
@@ -95,14 +95,14 @@ def _load(path: str) -> Any:
         raise InvalidDesc(Problem((), f"{Path(path).name} must be one of {kinds}", reason)) from None
 
 
-def _from_picture(path: str, wanted: TensorType) -> Elements:
+def _from_picture(path: str, tensor: TensorType) -> Elements:
     """Reads a picture as a batch of one, with channels where the input has 1, 3 or 4; scales floats to [0, 1]."""
-    sizes, dtype = wanted.sizes or (), wanted.dtype
+    sizes, dtype = tensor.sizes or (), tensor.dtype
     is_float = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
     channels_at = next((axis for axis in (-3, -1) if len(sizes) in (3, 4) and sizes[axis] in MODES), None)
     if dtype is None or channels_at is None or not (is_float or dtype == np.uint8):
         rule = "must have 1, 3 or 4 channels, first or last, of floats or uint8, to be read from an image"
-        raise InvalidDesc(Problem(wanted.name, rule, wanted, remedy=f"--input {wanted.name}=FILE.npy"))
+        raise InvalidDesc(Problem(tensor.name, rule, tensor, remedy=f"--input {tensor.name}=FILE.npy"))
     height, width = (
         size if isinstance(size, int) else None for size in (sizes[-2:] if channels_at == -3 else sizes[-3:-1])
     )
@@ -112,10 +112,10 @@ def _from_picture(path: str, wanted: TensorType) -> Elements:
     return pixels[None] if len(sizes) == 4 else pixels
 
 
-def _random(random: np.random.Generator, wanted: TensorType, shape: Sequence[int] | None) -> Elements:
+def _random(random: np.random.Generator, tensor: TensorType, shape: Sequence[int] | None) -> Elements:
     """Draws normally distributed floats, or zeros and ones for integers, which may be indices."""
-    rule, remedy = "must be a tensor of numbers to be filled at random", f"--input {wanted.name}=FILE.npy"
-    made = type_of_input(wanted, shape, rule=rule, remedy=remedy)
-    is_float = jnp.issubdtype(made.dtype, jnp.floating)
-    elements: Elements = random.standard_normal(made.shape) if is_float else random.integers(0, 2, made.shape)
-    return elements.astype(made.dtype)
+    rule, remedy = "must be a tensor of numbers to be filled at random", f"--input {tensor.name}=FILE.npy"
+    struct = type_of_input(tensor, shape, rule=rule, remedy=remedy)
+    is_float = jnp.issubdtype(struct.dtype, jnp.floating)
+    elements: Elements = random.standard_normal(struct.shape) if is_float else random.integers(0, 2, struct.shape)
+    return elements.astype(struct.dtype)

@@ -36,19 +36,19 @@ def types_of_inputs(model: Model, sizes: GivenSizes, batch: int | None) -> list[
     return [type_of_input(tensor, sizes.shapes.get(tensor.name), batch or 1) for tensor in wanted]
 
 
-def _require_open_batch(wanted: Sequence[TensorType], shapes: Mapping[str, Sequence[int]], batch: int | None) -> None:
+def _require_open_batch(inputs: Sequence[TensorType], shapes: Mapping[str, Sequence[int]], batch: int | None) -> None:
     """Raises if the first dimension of every input is fixed or in `shapes`."""
     has_batch = any(
-        tensor.sizes and not isinstance(tensor.sizes[0], int) for tensor in wanted if tensor.name not in shapes
+        tensor.sizes and not isinstance(tensor.sizes[0], int) for tensor in inputs if tensor.name not in shapes
     )
-    rule, shown = "needs a model with an input whose first dimension is open", join_words(map(str, wanted))
+    rule, shown = "needs a model with an input whose first dimension is open", join_words(map(str, inputs))
     remedy = "leave it out, or export the model with an open batch"
     require("batch", batch is None or has_batch, rule, shown or "no inputs", remedy=remedy)
 
 
-def _require_sizes(wanted: Sequence[TensorType]) -> None:
+def _require_sizes(inputs: Sequence[TensorType]) -> None:
     """Raises if sizes are open beyond the first dimension, because costs depend on them."""
-    opened = [tensor for tensor in wanted if not all(isinstance(size, int) for size in (tensor.sizes or ())[1:])]
+    opened = [tensor for tensor in inputs if not all(isinstance(size, int) for size in (tensor.sizes or ())[1:])]
     names = dict.fromkeys(size for tensor in opened for size in (tensor.sizes or ())[1:] if isinstance(size, str))
     unnamed = [tensor for tensor in opened if None in (tensor.sizes or ())[1:]]
     remedies = [
@@ -59,9 +59,9 @@ def _require_sizes(wanted: Sequence[TensorType]) -> None:
     require((), not opened, "sizes that the model leaves open must be given", shown, remedy=" ".join(remedies))
 
 
-def _some_sizes(wanted: TensorType) -> list[str]:
+def _some_sizes(tensor: TensorType) -> list[str]:
     """Sizes to type for an input: 1 for the batch, and 256 for the others that are open."""
-    return [str(size if isinstance(size, int) else 256 if axis else 1) for axis, size in enumerate(wanted.sizes or ())]
+    return [str(size if isinstance(size, int) else 256 if axis else 1) for axis, size in enumerate(tensor.sizes or ())]
 
 
 def open_types_of_inputs(
@@ -118,7 +118,7 @@ def _symbol(name: str) -> str:
 
 
 def type_of_input(
-    wanted: TensorType,
+    tensor: TensorType,
     shape: Sequence[int] | None,
     batch: int = 1,
     *,
@@ -126,10 +126,10 @@ def type_of_input(
     remedy: str = "--binding_shape NAME:1,3,224,224 gives a shape",
 ) -> jax.ShapeDtypeStruct:
     """The type of an input; an open first dimension becomes `batch`, and any other open size 1."""
-    if not wanted.has_numbers or (wanted.sizes is None and shape is None):
-        raise Unsupported(Problem(wanted.name, rule, wanted, remedy=remedy))
-    opened = [batch, *[1] * len(wanted.sizes or ())]
-    sizes = [fixed if isinstance(fixed, int) else size for fixed, size in zip(wanted.sizes or (), opened, strict=False)]
+    if not tensor.has_numbers or (tensor.sizes is None and shape is None):
+        raise Unsupported(Problem(tensor.name, rule, tensor, remedy=remedy))
+    opened = [batch, *[1] * len(tensor.sizes or ())]
+    sizes = [fixed if isinstance(fixed, int) else size for fixed, size in zip(tensor.sizes or (), opened, strict=False)]
     sizes = sizes if shape is None else [*shape]
-    require_possible_sizes(wanted.name, sizes)
-    return jax.ShapeDtypeStruct(tuple(sizes), wanted.dtype)
+    require_possible_sizes(tensor.name, sizes)
+    return jax.ShapeDtypeStruct(tuple(sizes), tensor.dtype)

@@ -47,12 +47,12 @@ def open_caches(model: Model) -> OpenCaches:
 def sizes_of_inputs(model: Model, caches: OpenCaches, size: int) -> dict[str, tuple[int, ...]]:
     """The sizes of all inputs that are tensors of numbers, with `size` where no cache decides."""
     names = caches.with_sizes({}, size)
-    wanted = (tensor.overridden(names, {}) for tensor in model.inputs)
-    return {tensor.name: _sizes(tensor, size) for tensor in wanted if tensor.sizes is not None and tensor.has_numbers}
+    types = (tensor.overridden(names, {}) for tensor in model.inputs)
+    return {tensor.name: _sizes(tensor, size) for tensor in types if tensor.sizes is not None and tensor.has_numbers}
 
 
-def _sizes(wanted: TensorType, size: int) -> tuple[int, ...]:
-    return tuple(fixed if isinstance(fixed, int) else size for fixed in wanted.sizes or ())
+def _sizes(tensor: TensorType, size: int) -> tuple[int, ...]:
+    return tuple(fixed if isinstance(fixed, int) else size for fixed in tensor.sizes or ())
 
 
 def _pasts(node: Node) -> tuple[str, ...]:

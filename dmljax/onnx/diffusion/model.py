@@ -98,8 +98,8 @@ def _field(folder: Path, file: str, name: str, default: Any) -> Any:
     is_right = (
         type(value) in (expected_type, int) if expected_type is float else type(value) is expected_type and bool(value)
     )
-    wanted = {float: "a number", int: "an integer above 0", list: "a list that is not empty"}[expected_type]
-    require((file, name), is_right and (expected_type is not int or value > 0), f"must be {wanted}", show(value))
+    requirement = {float: "a number", int: "an integer above 0", list: "a list that is not empty"}[expected_type]
+    require((file, name), is_right and (expected_type is not int or value > 0), f"must be {requirement}", show(value))
     return value
 
 
@@ -177,8 +177,8 @@ class DiffusionModel(FolderModel):
         Under `jax.jit`, tokens, `key`, `latents` and `weights` may be arguments.
         """
         with within("onnx"):
-            chosen = self.scheduler(scheduler)
-            table = chosen.table(steps)
+            scheduler_used = self.scheduler(scheduler)
+            table = scheduler_used.table(steps)
             arguments, mesh = self.models.call_weights(weights)
             is_guided = _number("guidance", guidance) > 1
             rows = self._tokens("prompts", prompts)
@@ -192,7 +192,7 @@ class DiffusionModel(FolderModel):
             is_traced = any(isinstance(x, jax.core.Tracer) for x in (others, rows))
             tokens = (jnp if is_traced else np).concatenate([others, rows])
             sizes = self._sizes(height, width)
-            if latents is None or chosen.is_random:
+            if latents is None or scheduler_used.is_random:
                 key = _key(key, "drawing the first latents" if latents is None else "a scheduler that adds noise")
             if latents is None:
                 latents = _draw_normals(key, 0, batch, sizes)
@@ -203,10 +203,10 @@ class DiffusionModel(FolderModel):
                     arguments,
                     tokens,
                     jnp.asarray(latents, jnp.float32),
-                    _pad_table(table, chosen.options.num_train_timesteps + 1),
+                    _pad_table(table, scheduler_used.options.num_train_timesteps + 1),
                     np.int32(len(table.timesteps)),
                     np.float32(guidance),
-                    key if chosen.is_random else None,
+                    key if scheduler_used.is_random else None,
                     is_guided=is_guided,
                     mesh=mesh,
                 )
@@ -309,9 +309,9 @@ class DiffusionModel(FolderModel):
 
 def require_names(part: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Raises if a part has other inputs than expected, or lacks its output."""
-    wanted, output = PARTS[part]
-    rule = f"must be {join_words(wanted)}; others are not supported"
-    require((file_of(part), "inputs"), {*inputs} == {*wanted}, rule, join_words(inputs), Unsupported)
+    expected, output = PARTS[part]
+    rule = f"must be {join_words(expected)}; others are not supported"
+    require((file_of(part), "inputs"), {*inputs} == {*expected}, rule, join_words(inputs), Unsupported)
     require((file_of(part), "outputs"), output in outputs, f"must include {output}", join_words(outputs))
 
 
@@ -341,14 +341,14 @@ def _report_refused_sizes(height: int, width: int) -> Iterator[None]:
 
 def _rows(name: str, value: Any, vocabulary: int | None) -> Any:
     """Tokens as an array of two dimensions."""
-    wanted = "must be a text, a list of texts, or tokens of the shape (prompts, length)"
+    requirement = "must be a text, a list of texts, or tokens of the shape (prompts, length)"
     is_traced = isinstance(value, jax.core.Tracer)
     try:
         tokens = value if is_traced else np.asarray(value)
     except (ValueError, jax.errors.TracerArrayConversionError):  # rows of different lengths, or of traced tokens
-        raise InvalidType(Problem(name, wanted, show(value))) from None
+        raise InvalidType(Problem(name, requirement, show(value))) from None
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or tokens.size == 0:
-        raise InvalidType(Problem(name, wanted, show(value)))
+        raise InvalidType(Problem(name, requirement, show(value)))
     if is_traced:
         return jnp.atleast_2d(tokens).astype(np.int32)
     outside = tokens[(tokens < 0) | (tokens >= (2**31 if vocabulary is None else vocabulary))]

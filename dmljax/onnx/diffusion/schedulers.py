@@ -126,9 +126,9 @@ def _check(name: str, value: Any, fixed: Mapping[str, Any], is_given: bool) -> N
     """Raises if a field is wrong or not supported."""
     if name in _RULES and not _RULES[name][0](value):
         raise InvalidDesc(Problem((FILE, name), f"must be {_RULES[name][1]}", show(value)))
-    wanted = fixed.get(name, (value,))
-    if value not in wanted:
-        rule = f"must be {join_words(map(json_text, wanted), 'or')}; others are not supported"
+    allowed_values = fixed.get(name, (value,))
+    if value not in allowed_values:
+        rule = f"must be {join_words(map(json_text, allowed_values), 'or')}; others are not supported"
         shown = f"{json_text(value)}{'' if is_given else ', the default'}"
         raise Unsupported(Problem((FILE, name), rule, shown))
 

@@ -76,10 +76,10 @@ class Reader:
         _require_unique("inputs", proto.input)
         defaults = {attribute.name: self.attribute(attribute, versions) for attribute in proto.attribute_proto}
         inputs = tuple(TensorType(name, None, None) for name in proto.input)
-        made = {*proto.input, *(name for node in proto.node for name in node.output)}
+        defined = {*proto.input, *(name for node in proto.node for name in node.output)}
         # A body that ONNX builds for a node omits the nodes for outputs that the node does not have.
-        outputs = tuple(TensorType(name if name in made else "", None, None) for name in proto.output)
-        names = dict.fromkeys(made)
+        outputs = tuple(TensorType(name if name in defined else "", None, None) for name in proto.output)
+        names = dict.fromkeys(defined)
         nodes = [self._node(node, versions, names, 0, index) for index, node in enumerate(proto.node)]
         named = [output.name for output in outputs if output.name]
         ordered = sort_nodes(nodes, set(proto.input), named, {*proto.input})
@@ -105,8 +105,8 @@ class Reader:
         sparse_names = (tensor.values.name for tensor in proto.sparse_initializer)
         _require_unique("initializers", [*(tensor.name for tensor in proto.initializer), *sparse_names])
         defined = {**outer, **dict.fromkeys(own_names)}
-        made = dict.fromkeys(name for node in proto.node for name in node.output)
-        outer = {**defined, **made}
+        results = dict.fromkeys(name for node in proto.node for name in node.output)
+        outer = {**defined, **results}
         nodes = [self._node(node, versions, outer, depth, index) for index, node in enumerate(proto.node)]
         ordered = sort_nodes(nodes, set(defined), [output.name for output in outputs], {*own_names})
         return OnnxGraph(ordered, inputs, outputs, constants, proto if depth else None)

@@ -43,8 +43,10 @@ def save(model: Any, path: Path, weights: Mapping[str, Any]) -> None:
     filled = copy_proto(model)
     arrays = jax.device_get(dict(weights))
     for name, tensor in _weights(filled.graph, arrays.keys()):
-        made = numpy_helper.from_array(_convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name)
-        tensor.CopyFrom(made)
+        filled_tensor = numpy_helper.from_array(
+            _convert_to_file_type(name, arrays[name], tensor.data_type), tensor.name
+        )
+        tensor.CopyFrom(filled_tensor)
     is_large = sum(array.nbytes for array in arrays.values()) > MAX_FILE_BYTES - OTHER_BYTES
     # Large weights go into a second file beside the model, where readers look for it.
     onnx.save(filled, path, save_as_external_data=is_large, location=f"{path.name}.data" if is_large else None)

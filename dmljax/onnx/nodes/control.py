@@ -115,8 +115,8 @@ def _of_arrays(step: _Step, names: Sequence[str]) -> _Step:
 
     def run(i: Tensor, goes_on: Value, carried: _Values, inputs: _Values) -> _Iteration:
         going, after, rows = step(i, goes_on, carried, inputs)
-        kept = len(after)
-        return _Iteration(going, _arrays(names[:kept], after), _arrays(names[kept:], rows))
+        state_count = len(after)
+        return _Iteration(going, _arrays(names[:state_count], after), _arrays(names[state_count:], rows))
 
     return run
 
@@ -214,16 +214,16 @@ def _run_until(step: _Step, count: Tensor | int | None, goes_on: Tensor, carried
 def _loop(
     count: Wanted | None = None, condition: Wanted | None = None, *initial: Passed, body: OnnxGraph, call: NodeCall
 ) -> Results:
-    kept = len(initial)
+    state_count = len(initial)
     names = body.output_names[1:]
-    if len(body.inputs) != kept + 2 or len(body.outputs) < kept + 1:
-        rule = f"must have {kept + 2} inputs and at least {kept + 1} outputs"
+    if len(body.inputs) != state_count + 2 or len(body.outputs) < state_count + 1:
+        rule = f"must have {state_count + 2} inputs and at least {state_count + 1} outputs"
         raise InvalidDesc(Problem("body", rule, f"{len(body.inputs)} and {len(body.outputs)}"))
 
     def step(i: Tensor, goes_on: Value, carried: _Values, _: _Values) -> _Iteration:
         with inside("body"):
             going, *results = call.run(body, [i, goes_on, *carried], i)
-        return _Iteration(_truth(body.output_names[0], going), results[:kept], results[kept:])
+        return _Iteration(_truth(body.output_names[0], going), results[:state_count], results[state_count:])
 
     goes_on = np.array(True) if condition is None else _truth(call.node.inputs[1], condition)
     known_count: int | None = None
@@ -234,17 +234,17 @@ def _loop(
             if not is_symbolic(known_count) and known_count > MAX_COUNTED:
                 count = known_count = None
     if known_count == 0 or (is_known(goes_on) and not goes_on):
-        return (*initial, *_of_no_iterations(_of_arrays(step, names), initial, len(names) - kept))
+        return (*initial, *_of_no_iterations(_of_arrays(step, names), initial, len(names) - state_count))
     can_unroll = is_known(goes_on) and (count is None or (known_count is not None and not is_symbolic(known_count)))
 
     def unroll() -> Results:
         after, rows = _run_in_turn(step, known_count, goes_on, initial, ())
-        return *after, *_stack_named_rows(rows, names[kept:])
+        return *after, *_stack_named_rows(rows, names[state_count:])
 
     if can_unroll and known_count is not None and known_count <= MAX_SHORT:
         with contextlib.suppress(NotKnown):  # the condition of a later iteration, which may not be needed
             return unroll()
-    carried = _arrays(call.node.inputs[2 : 2 + kept], initial)
+    carried = _arrays(call.node.inputs[2 : 2 + state_count], initial)
     remedy = "call the model outside jit, or fix the inputs that decide it with load(..., constants={name: value})"
     rule = "needs a count and a condition that are known while tracing, because it collects rows or sizes change"
     refusal = NotKnown(Problem((), rule, "a traced array", remedy=remedy))
@@ -253,7 +253,7 @@ def _loop(
             with contextlib.suppress(_Ends):
                 after, rows = _run_by_scan(_of_arrays(step, names), known_count, carried, ())
                 return *after, *rows
-        if len(names) == kept:
+        if len(names) == state_count:
             limit = count if known_count is None else known_count
             return tuple(_run_until(_of_arrays(step, names), limit, goes_on, carried))
     except _Varies:
@@ -304,9 +304,9 @@ def _scan(
     scan_output_directions: Sequence[int] = (),
     call: NodeCall,
 ) -> Results:
-    kept = _count_of_states(inputs, body, num_scan_inputs)
-    names, states = body.output_names, inputs[:kept]
-    rows, scanned = map(as_array, inputs[kept:]), []
+    state_count = _count_of_states(inputs, body, num_scan_inputs)
+    names, states = body.output_names, inputs[:state_count]
+    rows, scanned = map(as_array, inputs[state_count:]), []
     axes = _each("scan_input_axes", scan_input_axes, num_scan_inputs)
     directions = _each("scan_input_directions", scan_input_directions, num_scan_inputs)
     for row, axis, is_reverse in zip(rows, axes, directions, strict=True):
@@ -320,15 +320,17 @@ def _scan(
     def step(i: Tensor, goes_on: Value, carried: _Values, row: _Values) -> _Iteration:
         with inside("body"):
             results = call.run(body, [*carried, *row], i)
-        return _Iteration(np.array(True), results[:kept], results[kept:])
+        return _Iteration(np.array(True), results[:state_count], results[state_count:])
 
     try:
-        after, results = _run_by_scan(_of_arrays(step, names), count, _arrays(call.node.inputs[:kept], states), scanned)
+        after, results = _run_by_scan(
+            _of_arrays(step, names), count, _arrays(call.node.inputs[:state_count], states), scanned
+        )
     except (NotKnown, _Varies):
         if is_symbolic(count) or not 0 < count <= MAX_UNROLLED:
             raise Unsupported(Problem((), "states must keep their types and shapes in every iteration")) from None
         after, made = _run_in_turn(step, count, np.array(True), states, scanned)
-        results = _stack_named_rows(made, names[kept:])
+        results = _stack_named_rows(made, names[state_count:])
     finished = []
     axes = _each("scan_output_axes", scan_output_axes, len(results))
     directions = _each("scan_output_directions", scan_output_directions, len(results))
@@ -365,16 +367,16 @@ def _scan_of_batches(
     call: NodeCall,
 ) -> Results:
     # The first axis of each input is the batch, and the second axis of scanned inputs is the sequence.
-    kept = _count_of_states(inputs, body, num_scan_inputs)
+    state_count = _count_of_states(inputs, body, num_scan_inputs)
     reverse = _each("directions", directions, num_scan_inputs)
     if lengths is not None and any(reverse):
         raise Unsupported(Problem("directions", "must be 0 if sequence lengths are given", tuple(directions)))
     names = body.output_names
     arrays: Sequence[Any] = _arrays(call.node.inputs[1 : 1 + len(inputs)], inputs)
-    short = next((row.shape for row in arrays[kept:] if row.ndim < 2), None)
+    short = next((row.shape for row in arrays[state_count:] if row.ndim < 2), None)
     if short is not None:
         raise InvalidDesc(Problem((), "must scan inputs with a batch and a sequence dimension", short))
-    batch, longest = arrays[kept].shape[:2]
+    batch, longest = arrays[state_count].shape[:2]
     limits = jnp.full(batch, longest) if lengths is None else as_array(lengths)
 
     def of_sequence(first: Array, limit: Array, states: _Values, rows: Sequence[Array]) -> tuple[_Values, _Values]:
@@ -383,12 +385,12 @@ def _scan_of_batches(
                 results: Sequence[Any] = _arrays(names, call.run(body, [*state, *row[1]], first + row[0]))
             is_inside = row[0] < limit
             after = [jnp.where(is_inside, new, old) for new, old in zip(results, state, strict=False)]
-            made = [jnp.where(is_inside, row, jnp.zeros((), row.dtype)) for row in results[kept:]]
+            made = [jnp.where(is_inside, row, jnp.zeros((), row.dtype)) for row in results[state_count:]]
             return tuple(after), tuple(made)
 
         rows = [jnp.flip(row, 0) if is_reverse else row for row, is_reverse in zip(rows, reverse, strict=True)]
         return jax.lax.scan(run, states, (jnp.arange(longest), rows))
 
     firsts = longest * jnp.arange(batch)  # iterations before each sequence starts
-    states, results = jax.vmap(of_sequence)(firsts, limits, arrays[:kept], arrays[kept:])
+    states, results = jax.vmap(of_sequence)(firsts, limits, arrays[:state_count], arrays[state_count:])
     return (*states, *results)

@@ -114,11 +114,11 @@ def _mix_sparsely(scores: Array) -> tuple[Array, Array]:
 
 def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array], Array]) -> Array:
     """The results (tokens, k, features) of `run(rows, expert)` for the experts of each token."""
-    tokens, chosen = experts.shape
-    pairs, of_pairs = tokens * chosen, experts.reshape(-1).astype(jnp.int32)
+    tokens, per_token = experts.shape
+    pairs, of_pairs = tokens * per_token, experts.reshape(-1).astype(jnp.int32)
     if isinstance(pairs, int) and pairs <= count:
-        results = _run_in_turn(run, jnp.repeat(x, chosen, axis=0)[:, None], of_pairs, pairs)
-        return results.reshape(tokens, chosen, -1)
+        results = _run_in_turn(run, jnp.repeat(x, per_token, axis=0)[:, None], of_pairs, pairs)
+        return results.reshape(tokens, per_token, -1)
     rows = _MOST_ROWS
     if isinstance(pairs, int):
         rows = min(max(_FEWEST_ROWS, 1 << (pairs // count).bit_length()), _MOST_ROWS)
@@ -133,10 +133,10 @@ def _by_expert(x: Array, experts: Array, count: int, run: Callable[[Array, Array
     owners = jnp.minimum(owners, count - 1)
     inside = (block - first_blocks[owners])[:, None] * rows + lax.iota(jnp.int32, rows)[None]
     places = jnp.clip(begins[owners][:, None] + inside, 0, pairs - 1)  # rows past an expert's pairs repeat others
-    results = _run_in_turn(run, x[order[places] // chosen], owners, blocks)
+    results = _run_in_turn(run, x[order[places] // per_token], owners, blocks)
     ranks = jnp.zeros_like(order).at[order].set(jnp.arange(pairs, dtype=order.dtype)) - begins[of_pairs]
     flat = results.reshape(blocks * rows, results.shape[-1])
-    return flat[first_blocks[of_pairs] * rows + ranks].reshape(tokens, chosen, -1)
+    return flat[first_blocks[of_pairs] * rows + ranks].reshape(tokens, per_token, -1)
 
 
 def _run_in_turn(run: Callable[[Array, Array], Array], blocks: Array, experts: Array, count: int) -> Array:
@@ -201,9 +201,9 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def _require_matrices(name: str, weight: Array, experts: int, inputs: int, per_byte: int = 1, remedy: str = "") -> None:
-    wanted = -(-inputs // per_byte)
-    if weight.shape[0] != experts or weight.shape[2] != wanted:
-        rule = f"must have shape ({experts}, outputs, {wanted})"
+    bytes_per_row = -(-inputs // per_byte)
+    if weight.shape[0] != experts or weight.shape[2] != bytes_per_row:
+        rule = f"must have shape ({experts}, outputs, {bytes_per_row})"
         raise InvalidDesc(Problem(name, rule, weight.shape, remedy=remedy or None))
 
 

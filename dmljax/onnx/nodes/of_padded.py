@@ -313,12 +313,12 @@ def _clamp(place: Any, size: Any, lowest: Any, highest: Any) -> Any:
 def _pad(run: Run, x: Any, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Results:
     if mode != "constant":
         raise _refusal(f"padding by mode {mode} of a size that depends on values")
-    chosen = range(x.ndim) if axes is None else [normalize_axis(axis, x.ndim) for axis in as_sizes(axes)]
+    padded_axes = range(x.ndim) if axes is None else [normalize_axis(axis, x.ndim) for axis in as_sizes(axes)]
     amounts = as_sizes(pads)
     array, sizes, is_inside = _array(x), [*x.shape], jnp.array(True)
-    for i, axis in enumerate(chosen):
+    for i, axis in enumerate(padded_axes):
         start, size = amounts[i], x.shape[axis]
-        sizes[axis] = larger(size + start + amounts[len(chosen) + i], 0)
+        sizes[axis] = larger(size + start + amounts[len(padded_axes) + i], 0)
         place = jnp.arange(bound_of(sizes[axis]), dtype=jnp.int32) - value_of(start)
         array = jnp.take(array, place, axis=axis, mode="clip")
         inside = (place >= 0) & (place < value_of(size))
@@ -485,19 +485,19 @@ def _reduction(fill: Callable[[Any], Any]) -> Callable[..., Results]:
     """Makes the rule of a reduction; `fill` is its neutral element."""
 
     def rule(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
-        chosen = _reduced_axes(x, axes, options)
-        result = run(_fill(x, fill(x.dtype), chosen), *(() if axes is None else (axes,)))
-        return padded(result, _kept_sizes(x, chosen, keepdims))
+        axes_to_reduce = _reduced_axes(x, axes, options)
+        result = run(_fill(x, fill(x.dtype), axes_to_reduce), *(() if axes is None else (axes,)))
+        return padded(result, _kept_sizes(x, axes_to_reduce, keepdims))
 
     return rule
 
 
 def _reduced_axes(x: Any, axes: Any, options: Any) -> list[int]:
     """Returns the axes of a reduction: an input, or an attribute in older versions."""
-    chosen = options.get("axes") if axes is None else as_sizes(axes)
-    if not chosen and options.get("noop_with_empty_axes"):
+    axes_to_reduce = options.get("axes") if axes is None else as_sizes(axes)
+    if not axes_to_reduce and options.get("noop_with_empty_axes"):
         return []
-    return sorted({normalize_axis(axis, x.ndim) for axis in chosen}) if chosen else [*range(x.ndim)]
+    return sorted({normalize_axis(axis, x.ndim) for axis in axes_to_reduce}) if axes_to_reduce else [*range(x.ndim)]
 
 
 def _kept_sizes(x: Any, axes: Sequence[int], keepdims: int) -> list[Any]:
@@ -515,10 +515,10 @@ for _operators, _neutral in (
 
 @of_padded("ReduceMean")
 def _mean(run: Run, x: Any, axes: Any = None, *, keepdims: int = 1, **options: Any) -> Results:
-    chosen = _reduced_axes(x, axes, options)
-    total = reduce_axes(directml.ReduceFunction.SUM, _fill(x, 0, chosen), chosen, keepdims)
-    count = jnp.maximum(value_of(math.prod([x.shape[axis] for axis in chosen])), 1).astype(total.dtype)
-    return padded(total / count, _kept_sizes(x, chosen, keepdims))
+    axes_to_reduce = _reduced_axes(x, axes, options)
+    total = reduce_axes(directml.ReduceFunction.SUM, _fill(x, 0, axes_to_reduce), axes_to_reduce, keepdims)
+    count = jnp.maximum(value_of(math.prod([x.shape[axis] for axis in axes_to_reduce])), 1).astype(total.dtype)
+    return padded(total / count, _kept_sizes(x, axes_to_reduce, keepdims))
 
 
 @of_padded("ArgMax", "ArgMin")

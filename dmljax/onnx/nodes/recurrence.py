@@ -55,7 +55,7 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
     if network.activations is None:
         return None
     alphas, betas = iter(network.activation_alpha), iter(network.activation_beta)
-    made = []
+    functions = []
     for name in network.activations[:count]:
         activation = one_of("activations", name.lower(), _ACTIVATIONS)
         numbers = []
@@ -63,8 +63,8 @@ def _activations(network: RecurrentAttributes, count: int) -> list[directml.Oper
             numbers.append(next(alphas, activation.alpha))
         if activation.beta is not None:
             numbers.append(next(betas, activation.beta))
-        made.append(activation.make(*numbers))
-    return made
+        functions.append(activation.make(*numbers))
+    return functions
 
 
 def _run(
@@ -78,8 +78,8 @@ def _run(
     **more: Any,
 ) -> tuple[Array | None, ...]:
     """Computes a network; in layout 1, the batch axis comes before the steps and before the directions."""
-    chosen = one_of("direction", network.direction, _DIRECTIONS)
-    if chosen is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
+    recurrent_direction = one_of("direction", network.direction, _DIRECTIONS)
+    if recurrent_direction is directml.RecurrentNetworkDirection.BIDIRECTIONAL:
         count *= 2
     if network.activations is not None and len(network.activations) < count:
         raise InvalidDesc(Problem("activations", f"must have {count} names", show(network.activations)))
@@ -100,7 +100,7 @@ def _run(
         hidden_init=swap_batch(inputs.hidden),
         sequence_lengths=inputs.lengths,
         activations=_activations(network, count),
-        direction=chosen,
+        direction=recurrent_direction,
         has_sequence=call.wants(0),
         **more,
     )

@@ -54,8 +54,8 @@ def _normalize(
     stop = {*stopwords} if is_case_sensitive else {word.casefold() for word in stopwords}
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise InvalidDesc(Problem("X", "must be a vector or a single row", x.shape))
-    kept = [text for text in x.ravel().tolist() if (text if is_case_sensitive else text.casefold()) not in stop]
-    texts: Known = np.array([change(text) for text in kept] or [""], object)
+    texts_left = [text for text in x.ravel().tolist() if (text if is_case_sensitive else text.casefold()) not in stop]
+    texts: Known = np.array([change(text) for text in texts_left] or [""], object)
     return texts.reshape(1, -1) if x.ndim == 2 else texts
 
 
@@ -85,9 +85,9 @@ def _count_grams(
         raise InvalidDesc(Problem("ngram_indexes", f"must have {len(columns)} numbers", len(ngram_indexes)))
     counts = jnp.stack(columns, axis=-1).astype(jnp.float32)
     scales = jnp.asarray(weights or [1.0] * len(columns), jnp.float32)
-    made = {"TF": counts, "IDF": jnp.where(counts > 0, scales[None], 0), "TFIDF": counts * scales[None]}
+    by_mode = {"TF": counts, "IDF": jnp.where(counts > 0, scales[None], 0), "TFIDF": counts * scales[None]}
     result = jnp.zeros((len(rows), max(ngram_indexes) + 1), jnp.float32)
-    result = result.at[:, jnp.asarray(ngram_indexes)].set(one_of("mode", mode, made))
+    result = result.at[:, jnp.asarray(ngram_indexes)].set(one_of("mode", mode, by_mode))
     return result.reshape(*x.shape[:-1], -1)
 
 

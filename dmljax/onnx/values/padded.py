@@ -32,8 +32,8 @@ class Padded:
 
     def filled(self, number: Any, axes: Collection[int] | None = None) -> Array:
         """The array with its padding along these axes, by default all, replaced by a number or a broadcast array."""
-        chosen = range(self.ndim) if axes is None else axes
-        is_true = are_inside([size if i in chosen else bound_of(size) for i, size in enumerate(self.shape)])
+        true_axes = range(self.ndim) if axes is None else axes
+        is_true = are_inside([size if i in true_axes else bound_of(size) for i, size in enumerate(self.shape)])
         return self.array if is_true is None else jnp.where(is_true, self.array, jnp.asarray(number, self.dtype))
 
     def tree_flatten(self) -> tuple[Any, Any]:

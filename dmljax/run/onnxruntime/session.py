@@ -171,14 +171,14 @@ class InferenceSession(Answering):
     def _results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         outputs = [output.name for output in self._outputs]
         with refusing("onnxruntime", kind_of_run), jax.enable_x64(True):
-            wanted = list(names) if names else outputs
-            for name in wanted:
+            requested = list(names) if names else outputs
+            for name in requested:
                 if name not in outputs:
                     rule = f"must be among the outputs: {', '.join(outputs)}"
                     raise InvalidType(Problem("output_names", rule, show(name)))
             values = self._call_model(feed)
             results = dict(zip(outputs, values if len(outputs) > 1 else [values], strict=True))
-            return [results[name] for name in wanted]
+            return [results[name] for name in requested]
 
     def _call_model(self, feed: Mapping[str, Any]) -> Any:
         types = {tensor.name: tensor for tensor in (*self._inputs, *self._defaults)}
@@ -206,12 +206,12 @@ def _type_texts(model: Model, source: Any) -> dict[str, str]:
     return {value.name: type_text(value.type) for value in (*proto.graph.input, *proto.graph.output)}
 
 
-def _convert_feed(wanted: TensorType, value: Any) -> Any:
+def _convert_feed(requested: TensorType, value: Any) -> Any:
     """Converts a value of a feed for dmljax."""
     value = value_of(value)
-    if wanted.kind != "tensor" or wanted.dtype is None:
+    if requested.kind != "tensor" or requested.dtype is None:
         return value
     if isinstance(value, list):
-        return np.array(value, wanted.dtype)
+        return np.array(value, requested.dtype)
     is_text = isinstance(value, np.ndarray) and value.dtype.kind in "US"
     return value.astype(object) if is_text else value

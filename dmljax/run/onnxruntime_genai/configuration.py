@@ -120,8 +120,8 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         is_whole = not isinstance(value, float) or value.is_integer()
         is_right = isinstance(value, bool) if isinstance(default, bool) else isinstance(value, int | float)
         if not is_right or isinstance(value, bool) != isinstance(default, bool):
-            wanted = "True or False" if isinstance(default, bool) else "a number"
-            raise InvalidType(Problem(("search", name), f"must be {wanted}", show(value)))
+            requirement = "True or False" if isinstance(default, bool) else "a number"
+            raise InvalidType(Problem(("search", name), f"must be {requirement}", show(value)))
         if isinstance(default, int) and not is_whole:
             raise InvalidType(Problem(("search", name), "must be an integer", show(value)))
         options[name] = type(default)(value)
@@ -133,15 +133,15 @@ def _with_options(known: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 def options_of_generation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Converts options to those of `LanguageModel.generate`, with a key if tokens are drawn."""
     names = ("max_length", "min_length", "repetition_penalty", "no_repeat_ngram_size")
-    taken = {name: options[name] for name in names}
+    search = {name: options[name] for name in names}
     is_drawn = options["do_sample"] and options["top_k"] != 1 and options["temperature"] != 0
     if not is_drawn:
-        return {**taken, "do_sample": False}
+        return {**search, "do_sample": False}
     seed = options["random_seed"]
     key = jax.random.key(secrets.randbits(32) if seed < 0 else seed)
     top_p = options["top_p"] or 1.0  # GenAI's 0 keeps all tokens
     drawn = {"temperature": options["temperature"], "top_k": options["top_k"], "top_p": top_p}
-    return {**taken, "do_sample": True, "key": key, **drawn}
+    return {**search, "do_sample": True, "key": key, **drawn}
 
 
 def json_of(name: str, text: str, form: type) -> Any:

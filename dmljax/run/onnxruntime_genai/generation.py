@@ -45,8 +45,8 @@ class Generator(Answering):
             if length + rows.shape[1] > self._most:
                 rule = f"must leave at most max_length = {self._most} tokens in all"
                 raise InvalidDesc(Problem("tokens", rule, length + rows.shape[1]))
-            kept = [row if self._batch == 1 else _without_padding(row, self._pad) for row in rows]
-            self._read([row.tolist() for row in kept], length)
+            prompts = [row if self._batch == 1 else _without_padding(row, self._pad) for row in rows]
+            self._read([row.tolist() for row in prompts], length)
             self._rows = np.concatenate([self._rows, rows], 1)
 
     def _rows_of_tokens(self, tokens: Any) -> Any:
@@ -79,8 +79,8 @@ class Generator(Answering):
                 return
             if self._rows.shape[1] >= self._most:
                 raise InvalidDesc(Problem((), f"the sequences have max_length = {self._most} tokens"))
-            chosen = next(stream)
-            self._next = np.array([self._pad if token is None else token for token in chosen], np.int32)
+            next_tokens = next(stream)
+            self._next = np.array([self._pad if token is None else token for token in next_tokens], np.int32)
             self._has_ended |= np.isin(self._next, self._ends)
             if not self._has_ended.all():
                 self._rows = np.concatenate([self._rows, self._next[:, None]], 1)

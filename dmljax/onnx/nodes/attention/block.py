@@ -129,8 +129,8 @@ def _paged_attention(
 
     def write(cache: Array, new: Array) -> Array:
         flat = cache.reshape(-1, *cache.shape[2:])
-        taken = jnp.where(slots < 0, flat.shape[0], slots)
-        return flat.at[taken].set(new[0].swapaxes(0, 1).astype(cache.dtype), mode="drop").reshape(cache.shape)
+        slots_or_end = jnp.where(slots < 0, flat.shape[0], slots)
+        return flat.at[slots_or_end].set(new[0].swapaxes(0, 1).astype(cache.dtype), mode="drop").reshape(cache.shape)
 
     caches = write(key_cache, keys), write(value_cache, values)
     ends = (pasts + starts[1:] - starts[:-1])[:, None, None, None]

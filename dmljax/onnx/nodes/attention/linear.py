@@ -141,8 +141,8 @@ def _tokens_by_rule(
     heads, size = value.shape[2], query.shape[3]
     for name, count, may_be_more in (("query", query.shape[2], True), ("key", key.shape[2], False)):
         if heads % count and not (may_be_more and count % heads == 0):
-            wanted = f"must have a number of heads that divides {heads}{' or is a multiple' * may_be_more}"
-            raise InvalidDesc(Problem(name, wanted, count))
+            requirement = f"must have a number of heads that divides {heads}{' or is a multiple' * may_be_more}"
+            raise InvalidDesc(Problem(name, requirement, count))
     wide = widened(query.dtype)
     query, key = (jnp.repeat(x.astype(wide), -(-heads // x.shape[2]), axis=2) for x in (query, key))
     groups = (query * (scale or 1 / math.sqrt(size))).reshape(*query.shape[:2], heads, -1, size)

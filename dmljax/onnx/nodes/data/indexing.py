@@ -165,8 +165,8 @@ def _one_hot_symbols(indices: Known, depth: Known, values: Known, *, axis: int =
         return None
     axis, count = normalize_axis(axis, indices.ndim + 1), _depth(depth)
     places = np.arange(count).reshape(-1, *[1] * (indices.ndim - axis))
-    wanted = np.expand_dims(indices.astype(np.int64), axis)
-    return np.asarray(np.where((wanted == places) | (wanted + count == places), values[1], values[0]))
+    positions = np.expand_dims(indices.astype(np.int64), axis)
+    return np.asarray(np.where((positions == places) | (positions + count == places), values[1], values[0]))
 
 
 @handles("OneHot", fold=_one_hot_symbols)
@@ -216,8 +216,8 @@ def _compress(x: Array, condition: KeptVector, *, axis: int | None = None, call:
         known = call.known(call.node.inputs[1], condition, condition.size)
         return jnp.take(x, np.flatnonzero(known), axis=axis)
     places = jnp.flatnonzero(condition, size=size, fill_value=x.shape[axis])
-    taken = jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
-    return Padded(taken, replace_at(x.shape, axis, Count.of(jnp.minimum(jnp.count_nonzero(condition), size), size)))
+    rows = jnp.take(x, places, axis=axis, mode="fill", fill_value=0)
+    return Padded(rows, replace_at(x.shape, axis, Count.of(jnp.minimum(jnp.count_nonzero(condition), size), size)))
 
 
 @handles("Unique")

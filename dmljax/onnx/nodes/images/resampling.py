@@ -111,29 +111,33 @@ def _sizes(
     if len(both) != 1:
         raise InvalidDesc(Problem((), "needs either scales or sizes", "both" if both else "none"))
     has_sizes = both[0] is sizes
-    wanted: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
-    if len(wanted) != len(axes):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(wanted)))
+    sizes_or_scales: Sequence[Any] = as_sizes(both[0]) if has_sizes else both[0].tolist()
+    if len(sizes_or_scales) != len(axes):
+        raise InvalidDesc(
+            Problem("sizes" if has_sizes else "scales", f"must have {len(axes)} numbers", tuple(sizes_or_scales))
+        )
     are_empty = [isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes]
-    if has_sizes and any(is_empty and number != 0 for is_empty, number in zip(are_empty, wanted, strict=True)):
+    if has_sizes and any(is_empty and number != 0 for is_empty, number in zip(are_empty, sizes_or_scales, strict=True)):
         raise InvalidDesc(Problem("X", "must not be empty where it is resized", x.shape))
-    left = [number for is_empty, number in zip(are_empty, wanted, strict=True) if not (has_sizes and is_empty)]
+    left = [number for is_empty, number in zip(are_empty, sizes_or_scales, strict=True) if not (has_sizes and is_empty)]
     if any(not number > 0 or number == math.inf for number in left):
-        raise InvalidDesc(Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(wanted)))
+        raise InvalidDesc(
+            Problem("sizes" if has_sizes else "scales", "must be positive and finite", tuple(sizes_or_scales))
+        )
     if not has_sizes:
-        for axis, ratio in zip(axes, wanted, strict=True):
+        for axis, ratio in zip(axes, sizes_or_scales, strict=True):
             ratios[axis] = ratio
             new[axis] = _scale_size(x.shape[axis], ratio)
         if any(isinstance(size, int) and size > MAX_SIZE for size in new):
             raise Unsupported(Problem("scales", f"must give sizes of at most {MAX_SIZE}", tuple(new)))
         return ratios, new
     choose = one_of("keep_aspect_ratio_policy", policy, _POLICIES)
-    if choose is not None and any(map(is_symbolic, (*wanted, *x.shape))):
+    if choose is not None and any(map(is_symbolic, (*sizes_or_scales, *x.shape))):
         raise Unsupported(Problem("keep_aspect_ratio_policy", "must be stretch for open sizes", policy))
     wanted_ratios = [
-        1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)
+        1.0 if size == x.shape[axis] else size / x.shape[axis] for axis, size in zip(axes, sizes_or_scales, strict=True)
     ]
-    for axis, ratio, size in zip(axes, wanted_ratios, wanted, strict=True):
+    for axis, ratio, size in zip(axes, wanted_ratios, sizes_or_scales, strict=True):
         if choose is None:
             ratios[axis], new[axis] = ratio, size
         else:

@@ -164,15 +164,17 @@ def transposed_convolution(
             raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
-        wanted = output_shape or [size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)]
+        result_sizes = output_shape or [
+            size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)
+        ]
         rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
         largest = [(size - 1) * stride + extent + more for size, stride, extent, more in rows]
-        totals = [max(0, whole - size) for whole, size in zip(largest, wanted[-len(largest) :], strict=True)]
+        totals = [max(0, whole - size) for whole, size in zip(largest, result_sizes[-len(largest) :], strict=True)]
         halves = tuple(total // 2 for total in totals)
         others = tuple(total - half for total, half in zip(totals, halves, strict=True))
         start, end = (halves, others) if is_upper else (others, halves)
         windows = windows._replace(start=start, end=end)
-        sizes = zip(largest, wanted[-len(largest) :], appended, strict=True)
+        sizes = zip(largest, result_sizes[-len(largest) :], appended, strict=True)
         appended = tuple(max(0, size - whole) + more for whole, size, more in sizes)
     return dmljax.convolution(
         x,

@@ -439,10 +439,10 @@ def activate(x: Array, name: str | None, numbers: Mapping[str, float | None]) ->
         for (domain, operator), entries in REGISTRY.handlers.items()
         if domain == "" and _is_of_one_array(entries[0])
     }
-    chosen = {key: value for key, value in numbers.items() if value is not None}
+    numbers_given = {key: value for key, value in numbers.items() if value is not None}
     entries = one_of("activation", name, known)
-    handler = next((entry for entry in entries if chosen.keys() <= entry.attributes.keys()), entries[0])
-    result: Array = handler.function(x, **handler.arguments(chosen))  # type: ignore[assignment]  # of one array
+    handler = next((entry for entry in entries if numbers_given.keys() <= entry.attributes.keys()), entries[0])
+    result: Array = handler.function(x, **handler.arguments(numbers_given))  # type: ignore[assignment]  # of one array
     return result
 
 

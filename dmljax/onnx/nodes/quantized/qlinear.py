@@ -96,8 +96,8 @@ def _quantized_concatenation(scale: Array, zero_point: Array, *inputs: Array, ax
 
 @contributed("QLinearWhere")
 def _quantized_choice(condition: Array, x: Quantized, y: Quantized, scale: Array, zero_point: Array) -> Array:
-    chosen = dmljax.element_wise_if(condition, dequantize(x), dequantize(y))
-    return _quantize(chosen, scale, zero_point, x.array.dtype)
+    choice = dmljax.element_wise_if(condition, dequantize(x), dequantize(y))
+    return _quantize(choice, scale, zero_point, x.array.dtype)
 
 
 @contributed("QGemm")
