@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmljax.errors import InvalidDesc, Path, Problem, Unsupported, all_checked
 from dmljax.foundation.checks import UINT_MAX, require_count
@@ -13,68 +13,60 @@ from dmljax.lowerings.images.windows import Window
 
 
 class WindowPlan(NamedTuple):
-    """Windows over an image, and the sizes of the result."""
+    """Windows over an image, and the sizes of the result, which may be larger than they need."""
 
     windows: tuple[Window, ...]
     sizes: Sizes
 
 
-class Steps(NamedTuple):
-    """How windows slide along each spatial dimension."""
-
-    sizes: Sequence[int]
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    start_padding: Sequence[int]
-    end_padding: Sequence[int]
-
-    def over(self, image: Sequence[int]) -> tuple[Window, ...]:
-        """The windows over an image of these sizes."""
-        return tuple(map(Window, image, *self))
-
-    def onto(self, image: Sequence[int], appended: Sequence[int]) -> tuple[Window, ...]:
-        """The windows over the result of a transposed convolution, a place for each element of the image."""
-        windows = []
-        for count, more, window in zip(image, appended, self.over(image), strict=True):
-            size = (count - 1) * window.stride + window.extent - window.start_padding - window.end_padding + more
-            windows.append(window._replace(input_size=size))
-        return tuple(windows)
-
-
-def check_steps(
+def make_windows(
     image: str,
-    sizes: Sequence[int],
+    space: Sequence[int],
+    window_sizes: int | Sequence[int],
     strides: int | Sequence[int],
     dilations: int | Sequence[int],
     start_padding: int | Sequence[int],
     end_padding: int | Sequence[int],
-) -> Steps:
-    """How windows of `sizes` slide over the argument `image`; one number applies to all spatial dimensions."""
-    each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
-    return Steps(sizes, *for_each_dimension(image, len(sizes), *each, ("end_padding", end_padding, 0)))
+) -> tuple[Window, ...]:
+    """The window of each dimension of `space`, of the argument `image`; one number applies to all dimensions."""
+    *steps, sizes = for_each_dimension(
+        image,
+        len(space),
+        ("strides", strides, 1),
+        ("dilations", dilations, 1),
+        ("start_padding", start_padding, 0),
+        ("end_padding", end_padding, 0),
+        ("window_sizes", window_sizes, 1),
+    )
+    return tuple(map(Window, space, sizes, *steps))
 
 
-def windows_over(
+def fit_windows(
     image: str,
     sizes: Sequence[int],
     window_sizes: int | Sequence[int],
-    strides: int | Sequence[int] = 1,
-    dilations: int | Sequence[int] = 1,
-    start_padding: int | Sequence[int] = 0,
-    end_padding: int | Sequence[int] = 0,
+    strides: int | Sequence[int],
+    dilations: int | Sequence[int],
+    start_padding: int | Sequence[int],
+    end_padding: int | Sequence[int],
 ) -> tuple[Window, ...]:
-    """The window of each spatial dimension of the argument `image`, which has `sizes` and must have room for them."""
-    spatial = sizes[2:]
-    each = ("strides", strides, 1), ("dilations", dilations, 1), ("start_padding", start_padding, 0)
-    more = ("end_padding", end_padding, 0), ("window_sizes", window_sizes, 1)
-    *steps, sizes_of_windows = for_each_dimension(image, len(spatial), *each, *more)
-    windows = Steps(sizes_of_windows, *steps).over(spatial)
+    """The windows over the argument `image`, which has `sizes` and must have room for them."""
+    windows = make_windows(image, sizes[2:], window_sizes, strides, dilations, start_padding, end_padding)
     require_room(image, windows, lambda i: ("window_sizes", i))
-    _, _, start_padding, end_padding = steps
-    padded = [window.padded_size for window in windows]
-    what = f"the padded size of {array_name(image)}"
-    require_representable(what, padded, {"start_padding": start_padding, "end_padding": end_padding}, sizes[:2])
+    padded, arguments = [window.padded_size for window in windows], window_arguments(windows)
+    paddings = {name: arguments[name] for name in ("start_padding", "end_padding")}
+    require_representable(f"the padded size of {array_name(image)}", padded, paddings, sizes[:2])
     return windows
+
+
+def window_arguments(windows: Sequence[Window]) -> dict[str, Any]:
+    """The arguments that make functions slide these windows, except the windows' sizes."""
+    return {
+        "strides": tuple(window.stride for window in windows),
+        "dilations": tuple(window.dilation for window in windows),
+        "start_padding": tuple(window.start_padding for window in windows),
+        "end_padding": tuple(window.end_padding for window in windows),
+    }
 
 
 def require_room(image: str, windows: Sequence[Window], place: Callable[[int], Path]) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmljax.foundation.dimensions import replace_at
-from dmljax.lowerings.images.windows import PaddedWindow, Window
+from dmljax.lowerings.images.windows import Window
 
 
 def column_sizes(image_sizes: Sequence[int], windows: Sequence[Window]) -> tuple[int, int, int]:
@@ -76,27 +76,25 @@ def _at_once(image: Array, windows: Sequence[Window]) -> Array:
 
 def _by_dimension(image: Array, windows: Sequence[Window]) -> Array:
     """Handles one dimension after another, which takes fewer operations."""
-    padded_windows = [window.padded for window in windows]
     amounts = [
-        (window.start_padding, padded_window.length - window.start_padding - window.input_size, 0)
-        for window, padded_window in zip(windows, padded_windows, strict=True)
+        (window.start_padding, window.needed_size - window.start_padding - window.input_size, 0) for window in windows
     ]
     columns = lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
-    for padded_window in reversed(padded_windows):
+    for window in reversed(windows):
         # The dimensions are: batch, channels, windows of later dimensions, earlier dimensions, this dimension,
         # later counts.
-        columns = _stack(columns, len(windows) + 1, padded_window)
+        columns = _stack(columns, len(windows) + 1, window.on_padded_input)
     return columns.reshape(column_sizes(image.shape, windows))
 
 
 _MOST_SLICES = 32  # stacked at once; more are stacked in two steps, which compile faster
 
 
-def _stack(input: Array, axis: int, window: PaddedWindow) -> Array:
+def _stack(input: Array, axis: int, window: Window) -> Array:
     """The windows along `axis`, whose size becomes their number; the elements of a window are the new dimension 2."""
-    size, stride, dilation, blocks = window
+    size, stride, dilation = window.size, window.stride, window.dilation
     if size <= _MOST_SLICES:
-        length = (blocks - 1) * stride + 1
+        length = (window.blocks - 1) * stride + 1
         starts = [i * dilation for i in range(size)]
         return jnp.stack([lax.slice_in_dim(input, i, i + length, stride, axis) for i in starts], 2)
     inner = math.isqrt(size - 1) + 1
@@ -104,7 +102,7 @@ def _stack(input: Array, axis: int, window: PaddedWindow) -> Array:
     # The last outer step may go beyond the window.
     beyond = replace_at([(0, 0, 0)] * input.ndim, axis, (0, (outer * inner - size) * dilation, 0))
     whole = lax.pad(input, jnp.zeros((), input.dtype), beyond)
-    near = _stack(whole, axis, PaddedWindow(inner, 1, dilation, whole.shape[axis] - (inner - 1) * dilation))
-    far = _stack(near, axis + 1, PaddedWindow(outer, stride, inner * dilation, blocks))
+    near = _stack(whole, axis, Window(whole.shape[axis], inner, 1, dilation, 0, 0))
+    far = _stack(near, axis + 1, Window(near.shape[axis + 1], outer, stride, inner * dilation, 0, 0))
     merged = far.reshape(*far.shape[:2], outer * inner, *far.shape[4:])
     return lax.slice_in_dim(merged, 0, size, axis=2)

@@ -32,7 +32,7 @@ from dmljax.types import widened
 
 
 class ConvSpec(NamedTuple):
-    """How filters slide over an image."""
+    """The windows that filters have on an image, and the groups and the precision of their products."""
 
     windows: tuple[Window, ...]
     group_count: int
@@ -53,7 +53,7 @@ def convolve(image: Array, filter: Array, spec: ConvSpec, *, is_forward: bool = 
     if 0 in (*image.shape, *filter.shape):
         space = (window.blocks if is_forward else window.input_size for window in spec.windows)
         return jnp.zeros_like(image, wide, shape=(batch, first if is_forward else second * spec.group_count, *space))
-    plain = _convolve_forward if is_forward else _convolve_backward
+    plain = _convolve_by_xla if is_forward else _convolve_backward
 
     def on_gpu(image: Array, filter: Array) -> Array:
         # Libraries add up in float32 whatever they return. XLA calls them for bfloat16 only if they return it.
@@ -71,40 +71,16 @@ def convolve(image: Array, filter: Array, spec: ConvSpec, *, is_forward: bool = 
 # One operation of XLA
 
 
-class _ConvParams(NamedTuple):
-    """How filters step along each spatial dimension, as `lax.conv_general_dilated` takes it."""
-
-    strides: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    image_dilation: tuple[int, ...]
-    filter_dilation: tuple[int, ...]
-    group_count: int
-    precision: PrecisionLike
-    sums: Any  # the type of the result
-    is_on_cpu: bool
-
-
-def _conv_params(spec: ConvSpec, sums: Any, *, is_on_cpu: bool = False) -> _ConvParams:
-    windows, group_count, precision = spec
-    strides, dilations = tuple(window.stride for window in windows), tuple(window.dilation for window in windows)
-    padding = tuple((window.start_padding, window.end_padding) for window in windows)
-    return _ConvParams(strides, padding, (1,) * len(windows), dilations, group_count, precision, sums, is_on_cpu)
-
-
-def _convolve_forward(image: Array, filter: Array, spec: ConvSpec, sums: Any) -> Array:
-    return _convolve_by_xla(image, filter, _conv_params(spec, sums))
-
-
 def _convolve_backward(image: Array, filter: Array, spec: ConvSpec, sums: Any, *, is_on_cpu: bool = False) -> Array:
     _require_known_windows(filter)
-    padding = []
+    windows = []
     for window, count in zip(spec.windows, image.shape[2:], strict=True):
         before = window.extent - 1 - window.start_padding
         dilated = (count - 1) * window.stride + 1
-        padding.append((before, window.input_size + window.extent - 1 - before - dilated))
-    params = _conv_params(spec, sums, is_on_cpu=is_on_cpu)
-    params = params._replace(padding=tuple(padding), strides=params.image_dilation, image_dilation=params.strides)
-    return _convolve_by_xla(image, lax.rev(_swap_channels(filter, spec.group_count), range(2, filter.ndim)), params)
+        after = window.input_size + window.extent - 1 - before - dilated
+        windows.append(Window(count, window.size, 1, window.dilation, before, after, input_dilation=window.stride))
+    filter = lax.rev(_swap_channels(filter, spec.group_count), range(2, filter.ndim))
+    return _convolve_by_xla(image, filter, spec._replace(windows=tuple(windows)), sums, is_on_cpu)
 
 
 def _swap_channels(filter: Array, group_count: int) -> Array:
@@ -114,57 +90,67 @@ def _swap_channels(filter: Array, group_count: int) -> Array:
     return jnp.swapaxes(of_groups, 1, 2).reshape(group_count * second, first // group_count, *space)
 
 
-def _convolve_by_xla(image: Array, filter: Array, params: _ConvParams) -> Array:
+def _convolve_by_xla(image: Array, filter: Array, spec: ConvSpec, sums: Any, is_on_cpu: bool = False) -> Array:
     """Convolves the parts of the image and the filter that meet; windows that read only padding are 0."""
-    parts = [_overlap(*dimension) for dimension in zip(image.shape[2:], filter.shape[2:], *params[:4], strict=True)]
-    if 0 in (part.windows for part in parts):
-        sizes = image.shape[0], filter.shape[0], *(part.windows + sum(part.beside) for part in parts)
-        return jnp.zeros_like(image, params.sums, shape=sizes)
+    parts = [part for part in map(_overlap, spec.windows) if part is not None]
+    if len(parts) < len(spec.windows):
+        sizes = image.shape[0], filter.shape[0], *(window.blocks for window in spec.windows)
+        return jnp.zeros_like(image, sums, shape=sizes)
     image, filter = image[:, :, *(part.image for part in parts)], filter[:, :, *(part.taps for part in parts)]
-    result = _convolve_overlap(image, filter, params._replace(padding=tuple(part.padding for part in parts)))
+    spec = spec._replace(windows=tuple(part.window for part in parts))
+    result = _convolve_overlap(image, filter, spec, sums, is_on_cpu)
     beside = [(0, 0, 0), (0, 0, 0), *((*part.beside, 0) for part in parts)]
     return lax.pad(result, jnp.zeros((), result.dtype), beside) if any(map(any, beside)) else result
 
 
 class _Overlap(NamedTuple):
-    """The parts of an image and a filter that meet along a dimension, and the windows with them and `beside` them."""
+    """The parts of an image and a filter that meet along a dimension, the window over them, and places `beside` it."""
 
     image: slice
     taps: slice
-    padding: tuple[int, int]
-    windows: int
+    window: Window
     beside: tuple[int, int]
 
 
-def _overlap(size: int, taps: int, stride: int, padding: tuple[int, int], gap: int, dilation: int) -> _Overlap:
-    start, end = padding
-    count = ((size - 1) * gap + start + end - (taps - 1) * dilation) // stride + 1
-    all_of_it = _Overlap(slice(None), slice(None), padding, count, (0, 0))
+def _overlap(window: Window) -> _Overlap | None:
+    """The parts that meet along the dimension of a window; None if it reads only padding at every place."""
+    whole = _Overlap(slice(None), slice(None), window, (0, 0))
+    size, start, count, gap = window.input_size, window.start_padding, window.blocks, window.input_dilation
     if is_symbolic(size):
-        return all_of_it
-    every = range(start, start + size * gap, gap), range(0, count * stride, stride), range(0, taps * dilation, dilation)
-    image, windows, offsets = met = overlap(*every)
-    if met == every and min(padding) >= 0:
-        return all_of_it  # with padding that no window reads: a GPU's library takes only the same at both ends
-    if not all(met):
-        return _Overlap(slice(0), slice(0), (0, 0), 0, (count, 0))
-    of_image, of_windows, of_taps = (
-        slice(first := whole.index(part[0]), first + len(part)) for whole, part in zip(every, met, strict=True)
+        return whole
+    all_ranges = (
+        range(start, start + size * gap, gap),
+        range(0, count * window.stride, window.stride),
+        range(0, window.extent, window.dilation),
     )
-    around = image[0] - windows[0] - offsets[0], max(0, windows[-1] + offsets[-1] - image[-1])
-    return _Overlap(of_image, of_taps, around, len(windows), (of_windows.start, count - of_windows.stop))
+    met = overlap(*all_ranges)
+    if met == all_ranges and min(start, window.end_padding) >= 0:
+        return whole  # with padding that no window reads: a GPU's library takes only the same at both ends
+    if not all(met):
+        return None
+    of_image, of_places, of_taps = (
+        slice(first := every.index(part[0]), first + len(part)) for every, part in zip(all_ranges, met, strict=True)
+    )
+    elements, places, taps = met
+    window = window._replace(
+        input_size=len(elements),
+        size=len(taps),
+        start_padding=elements[0] - places[0] - taps[0],
+        end_padding=max(0, places[-1] + taps[-1] - elements[-1]),
+    )
+    return _Overlap(of_image, of_taps, window, (of_places.start, count - of_places.stop))
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _convolve_overlap(image: Array, filter: Array, params: _ConvParams) -> Array:
-    plain = partial(_general_dilated, params=params, layouts=_OF_LIBRARIES if params.is_on_cpu else _OF_DIRECTML)
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _convolve_overlap(image: Array, filter: Array, spec: ConvSpec, sums: Any, is_on_cpu: bool) -> Array:
+    plain = partial(_general_dilated, spec=spec, sums=sums, layouts=_OF_LIBRARIES if is_on_cpu else _OF_DIRECTML)
     convolution = custom_vmap(plain)
 
     @convolution.def_vmap
     def batch(size: int, is_batched: list[bool], image: Array, filter: Array) -> tuple[Array, bool]:
         # If every image has its own filters, JAX makes groups, whose number must be known, and XLA gathers them from
         # all devices. Matrix products stay sharded.
-        lowering = partial(_convolve_in_columns, params=params) if all(is_batched) else plain
+        lowering = partial(_convolve_in_columns, spec=spec, sums=sums) if all(is_batched) else plain
         return jax.vmap(lowering, [0 if is_mapped else None for is_mapped in is_batched])(image, filter), True
 
     result: Array = convolution(image, filter)
@@ -172,16 +158,18 @@ def _convolve_overlap(image: Array, filter: Array, params: _ConvParams) -> Array
 
 
 @_convolve_overlap.defjvp
-def _convolve_overlap_jvp(params: _ConvParams, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _convolve_overlap_jvp(
+    spec: ConvSpec, sums: Any, is_on_cpu: bool, primals: Any, tangents: Any
+) -> tuple[Array, Array]:
     # JAX does not transpose a convolution whose result is wider than its operands, so widen the operands.
-    value = _convolve_overlap(*primals, params)
+    value = _convolve_overlap(*primals, spec, sums, is_on_cpu)
     _require_known_windows(primals[1])  # JAX's derivative pads by them
-    (image, filter), (of_image, of_filter) = ([x.astype(params.sums) for x in both] for both in (primals, tangents))
-    if any(stride > 1 and is_symbolic(size) for stride, size in zip(params.strides, image.shape[2:], strict=True)):
-        image, of_image = (_pad_to_windows(x, filter, params) for x in (image, of_image))
-        params = params._replace(padding=((0, 0),) * len(params.padding))
-    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if params.is_on_cpu else (_OF_DIRECTML,) * 2
-    by_image, by_filter = (partial(_general_dilated, params=params, layouts=order) for order in layouts)
+    (image, filter), (of_image, of_filter) = ([x.astype(sums) for x in both] for both in (primals, tangents))
+    if any(window.stride > 1 and is_symbolic(window.input_size) for window in spec.windows):
+        image, of_image = (_pad_to_windows(x, spec.windows) for x in (image, of_image))
+        spec = spec._replace(windows=tuple(window.on_padded_input for window in spec.windows))
+    layouts = (_OF_LIBRARIES_BY_IMAGE, _OF_LIBRARIES_BY_FILTER) if is_on_cpu else (_OF_DIRECTML,) * 2
+    by_image, by_filter = (partial(_general_dilated, spec=spec, sums=sums, layouts=order) for order in layouts)
     return value, by_image(of_image, filter) + by_filter(image, of_filter)
 
 
@@ -190,18 +178,14 @@ def _require_known_windows(filter: Array) -> None:
     require("filter", not any(map(is_symbolic, filter.shape[2:])), rule, f"shape {filter.shape}", Unsupported)
 
 
-def _pad_to_windows(image: Array, filter: Array, params: _ConvParams) -> Array:
+def _pad_to_windows(image: Array, windows: Sequence[Window]) -> Array:
     """The image with its padding, up to where the last window ends.
 
     JAX cannot transpose a convolution if an open size decides how much remains behind it.
     """
-    amounts = [(0, 0, 0), (0, 0, 0)]
-    each = zip(image.shape[2:], filter.shape[2:], params.strides, params.filter_dilation, params.padding, strict=True)
-    for image_size, size, stride, dilation, (before, after) in each:
-        window = Window(image_size, size, stride, dilation, before, after)
-        end = (window.blocks - 1) * window.stride + window.extent
-        amounts.append((window.start_padding, end - window.start_padding - window.input_size, 0))
-    return lax.pad(image, jnp.zeros((), image.dtype), amounts)
+    ends = [window.needed_size - window.start_padding - window.input_size for window in windows]
+    amounts = [(window.start_padding, end, 0) for window, end in zip(windows, ends, strict=True)]
+    return lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *amounts])
 
 
 # The orders of dimensions for XLA, of image, filter and result, with {} for space. XLA's libraries on CPU know one
@@ -214,33 +198,36 @@ _OF_LIBRARIES_BY_IMAGE = "N{}C", "{}OI", "N{}C"
 _OF_LIBRARIES_BY_FILTER = "C{}N", "I{}O", "{}NC"
 
 
-def _general_dilated(image: Array, filter: Array, params: _ConvParams, layouts: Sequence[str]) -> Array:
-    space = "DHW"[-len(params.strides) :]
-    layouts_of_directml, wanted = ([order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts))
-    there = [[mine.index(axis) for axis in other] for mine, other in zip(layouts_of_directml, wanted, strict=True)]
-    result = lax.conv_general_dilated(
-        lax.transpose(image, there[0]),
-        lax.transpose(filter, there[1]),
-        params.strides,
-        params.padding,
-        lhs_dilation=params.image_dilation,
-        rhs_dilation=params.filter_dilation,
-        dimension_numbers=(wanted[0], wanted[1], wanted[2]),
-        feature_group_count=params.group_count,
-        precision=params.precision,
-        preferred_element_type=params.sums,
+def _general_dilated(image: Array, filter: Array, spec: ConvSpec, sums: Any, layouts: Sequence[str]) -> Array:
+    windows, group_count, precision = spec
+    space = "DHW"[-len(windows) :]
+    layouts_of_directml, layouts_of_xla = (
+        [order.format(space) for order in orders] for orders in (_OF_DIRECTML, layouts)
     )
-    return lax.transpose(result, [wanted[2].index(axis) for axis in layouts_of_directml[2]])
+    axes = [[ours.index(axis) for axis in xla] for ours, xla in zip(layouts_of_directml, layouts_of_xla, strict=True)]
+    result = lax.conv_general_dilated(
+        lax.transpose(image, axes[0]),
+        lax.transpose(filter, axes[1]),
+        [window.stride for window in windows],
+        [(window.start_padding, window.end_padding) for window in windows],
+        lhs_dilation=[window.input_dilation for window in windows],
+        rhs_dilation=[window.dilation for window in windows],
+        dimension_numbers=(layouts_of_xla[0], layouts_of_xla[1], layouts_of_xla[2]),
+        feature_group_count=group_count,
+        precision=precision,
+        preferred_element_type=sums,
+    )
+    return lax.transpose(result, [layouts_of_xla[2].index(axis) for axis in layouts_of_directml[2]])
 
 
-def _convolve_in_columns(image: Array, filter: Array, params: _ConvParams) -> Array:
+def _convolve_in_columns(image: Array, filter: Array, spec: ConvSpec, sums: Any) -> Array:
     """Computes the product of two matrices: the filters, and all elements of each window."""
-    image, filter = image.astype(params.sums), filter.astype(params.sums)
-    apart = [(0, 0, 0), (0, 0, 0), *((0, 0, dilation - 1) for dilation in params.image_dilation)]
-    dilated = lax.pad(image, jnp.zeros((), image.dtype), apart)
-    sizes = zip(dilated.shape[2:], filter.shape[2:], params.strides, params.filter_dilation, strict=True)
-    windows = tuple(Window(*numbers, *padding) for numbers, padding in zip(sizes, params.padding, strict=True))
-    return _product_of_columns(dilated, filter, ConvSpec(windows, params.group_count, params.precision))
+    image, filter = image.astype(sums), filter.astype(sums)
+    gaps = [(0, 0, 0), (0, 0, 0), *((0, 0, window.input_dilation - 1) for window in spec.windows)]
+    dilated = lax.pad(image, jnp.zeros((), image.dtype), gaps)
+    sizes = zip(spec.windows, dilated.shape[2:], strict=True)
+    windows = tuple(window._replace(input_size=size, input_dilation=1) for window, size in sizes)
+    return _product_of_columns(dilated, filter, spec._replace(windows=windows))
 
 
 def _product_of_columns(image: Array, filter: Array, spec: ConvSpec) -> Array:
@@ -276,7 +263,7 @@ def _convolve_on_cpu(image: Array, filter: Array, spec: ConvSpec) -> Array:
     has_few_places = at_most(places, _FEW_PLACES) and at_most(places - outputs, 0)
     if (group_count > 1 or has_few_places) and not is_symbolic(elements):
         return _product_of_columns(image, filter, spec)
-    return _convolve_by_xla(image, filter, _conv_params(spec, image.dtype, is_on_cpu=True))
+    return _convolve_by_xla(image, filter, spec, image.dtype, is_on_cpu=True)
 
 
 def _products_of_channels(image: Array, filter: Array, windows: Sequence[Window]) -> Array:
@@ -338,7 +325,7 @@ def convolve_integers(
 
 
 def _convolve_exactly(image: Array, filter: Array, spec: ConvSpec) -> Array:
-    return _convolve_forward(image.astype(np.int32), filter.astype(np.int32), spec, sums=np.int32)
+    return _convolve_by_xla(image.astype(np.int32), filter.astype(np.int32), spec, sums=np.int32)
 
 
 def _terms(filter: Array) -> int:

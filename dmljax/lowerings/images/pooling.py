@@ -19,7 +19,7 @@ from dmljax.foundation.dimensions import index_dtype, number, replace_at
 from dmljax.foundation.sharding import vary_alike
 from dmljax.lowerings.copies import copy_exactly
 from dmljax.lowerings.images.loops import counted_loop
-from dmljax.lowerings.images.windows import PaddedWindow, Window
+from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.numbers.conversion import positions_as
 from dmljax.lowerings.numbers.derivatives import with_jvps
 from dmljax.lowerings.numbers.floats import sort_keys
@@ -48,11 +48,11 @@ def _pad(x: Array, windows: Windows, value: Any) -> Array:
     """`x` with the padding that windows read, and without trailing elements that none of them reads."""
     amounts = [(0, 0, 0)] * x.ndim
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        amounts[axis] = (window.start_padding, window.padded.length - window.start_padding - window.input_size, 0)
+        amounts[axis] = (window.start_padding, window.needed_size - window.start_padding - window.input_size, 0)
     return lax.pad(x, np.array(value, x.dtype), amounts)
 
 
-def _element(x: Array, axis: int, window: PaddedWindow, i: int) -> Array:
+def _element(x: Array, axis: int, window: Window, i: int) -> Array:
     """Element `i` of each window along `axis`."""
     start = i * window.dilation
     return lax.slice_in_dim(x, start, start + (window.blocks - 1) * window.stride + 1, window.stride, axis)
@@ -66,7 +66,7 @@ def _position_dtype(axis: int, size: int) -> np.dtype[Any]:
 Combine = Callable[[Sequence[tuple[Any, Parts]]], Parts]  # combines parts, each with its number in the window
 
 
-def _reduce(parts: Parts, axis: int, window: PaddedWindow, combine: Combine, *, has_loop: bool = True) -> Parts:
+def _reduce(parts: Parts, axis: int, window: Window, combine: Combine, *, has_loop: bool = True) -> Parts:
     """Combines each window along `axis` to one element, in a loop if the windows are large and `has_loop` allows it."""
 
     def number(i: Any) -> tuple[Any, Parts]:
@@ -79,7 +79,7 @@ def _reduce(parts: Parts, axis: int, window: PaddedWindow, combine: Combine, *, 
     if window.size <= _MOST_SLICES or not has_loop:
         return combine([number(i) for i in range(window.size)])
     first: Parts = combine([number(0)])
-    number_of = _position_dtype(axis, window.length).type
+    number_of = _position_dtype(axis, window.input_size).type
     bounds = number_of(1), number_of(window.size)
     result: Parts = counted_loop(*bounds, lambda i, total: combine([(0, total), number(i)]), first)
     return result
@@ -87,7 +87,7 @@ def _reduce(parts: Parts, axis: int, window: PaddedWindow, combine: Combine, *, 
 
 def _by_xla(operands: Any, nothing: Any, combine: Callable[..., Any], windows: Windows, rank: int) -> Any:
     """Combines each window of an array, or of several, of `rank` to an element; padding is `nothing`."""
-    padded_windows = [window.padded for window in windows]
+    padded_windows = [window.on_padded_input for window in windows]
     before, after = [1] * _FIRST_AXIS, [1] * (rank - _FIRST_AXIS - len(windows))
     padding = [(window.start_padding, window.end_padding) for window in windows]
     return lax.reduce_window(
@@ -120,7 +120,7 @@ def largest_places(x: Array, windows: Windows) -> Places:
     keys = _pad(keys, windows, np.iinfo(keys.dtype).min)
     places = []
     for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        keys, place = _largest_along(keys, axis, window.padded)
+        keys, place = _largest_along(keys, axis, window.on_padded_input)
         if x.dtype not in FLOATS and window.start_padding:
             # An integer may equal its padding, which comes first, but only if the whole window is that low. (The keys
             # of floats are all higher.)
@@ -130,9 +130,9 @@ def largest_places(x: Array, windows: Windows) -> Places:
     return tuple(places)
 
 
-def _largest_along(keys: Array, axis: int, window: PaddedWindow) -> tuple[Array, Array]:
+def _largest_along(keys: Array, axis: int, window: Window) -> tuple[Array, Array]:
     if window.blocks == 1 and window.size > _MOST_SLICES:
-        elements = lax.slice_in_dim(keys, 0, window.length, window.dilation, axis)
+        elements = lax.slice_in_dim(keys, 0, window.input_size, window.dilation, axis)
         return extreme(elements, (axis,), largest=True), extreme_position(elements, (axis,), largest=True)
     is_small = window.size <= np.iinfo(np.int8).max
     dtype = np.dtype(np.int8) if is_small else index_dtype(("window_sizes", axis), window.size)
@@ -151,7 +151,7 @@ def _largest_along(keys: Array, axis: int, window: PaddedWindow) -> tuple[Array,
 
 def _elements_before(end: int, window: Window, axis: int, shape: Sequence[int]) -> Array:
     """The number of elements of each window before the position `end` of the padded dimension."""
-    padded, dtype = window.padded, _position_dtype(axis, window.padded_size)
+    padded, dtype = window.on_padded_input, _position_dtype(axis, window.padded_size)
     start = lax.broadcasted_iota(dtype, shape, axis) * np.array(padded.stride, dtype)
     before = number(end, dtype)
     # Keep unsigned numbers from falling below 0.
@@ -259,7 +259,7 @@ def _first_larger(first: Any, second: Any) -> Any:
 def _take_places(x: Array, places: Places, windows: Windows) -> Array:
     elements = _pad(x, windows, 0)
     for axis, window, place in _stages(windows, places):
-        elements = _take(elements, axis, window.padded, place)
+        elements = _take(elements, axis, window.on_padded_input, place)
     return elements
 
 
@@ -275,7 +275,7 @@ def _derivative_at(tangent: Array, places: Places, windows: Windows) -> Array:
     return elements
 
 
-def _take(x: Array, axis: int, window: PaddedWindow, place: Array) -> Array:
+def _take(x: Array, axis: int, window: Window, place: Array) -> Array:
     """Element `place` of each window along `axis`."""
     if window.size > _MOST_SLICES:
         return jnp.take_along_axis(x, _index(place, axis, window), axis=axis, mode="promise_in_bounds")
@@ -285,9 +285,9 @@ def _take(x: Array, axis: int, window: PaddedWindow, place: Array) -> Array:
     return elements
 
 
-def _index(place: Array, axis: int, window: PaddedWindow) -> Array:
+def _index(place: Array, axis: int, window: Window) -> Array:
     """The index along `axis` of element `place` of each window."""
-    dtype = _position_dtype(axis, window.length)
+    dtype = _position_dtype(axis, window.input_size)
     start = lax.broadcasted_iota(dtype, place.shape, axis) * np.array(window.stride, dtype)
     return start + place.astype(dtype) * np.array(window.dilation, dtype)
 
@@ -295,28 +295,28 @@ def _index(place: Array, axis: int, window: PaddedWindow) -> Array:
 def spread_elements(gradient: Array, places: Places, windows: Windows) -> Array:
     """Adds each element at its place in the image: the transpose of `_take_places`."""
     for axis, window, place in reversed(_stages(windows, places)):
-        gradient = _spread(gradient, axis, window.padded, place)
+        gradient = _spread(gradient, axis, window.on_padded_input, place)
     for axis, window in enumerate(windows, _FIRST_AXIS):
         gradient = _crop(gradient, axis, window)
     return gradient
 
 
-def _spread(gradient: Array, axis: int, window: PaddedWindow, place: Array) -> Array:
+def _spread(gradient: Array, axis: int, window: Window, place: Array) -> Array:
     """The transpose of `_take`."""
-    stride = window.length if window.blocks == 1 else window.stride
+    stride = window.input_size if window.blocks == 1 else window.stride
     reach = ((window.size - 1) * window.dilation) // stride + 1  # how many windows an element may belong to
     if reach > _MOST_SLICES:
         index = _index(place, axis, window)
         taken = partial(jnp.take_along_axis, indices=index, axis=axis, mode="promise_in_bounds")
-        whole = jnp.zeros_like(gradient, shape=replace_at(gradient.shape, axis, window.length))
+        whole = jnp.zeros_like(gradient, shape=replace_at(gradient.shape, axis, window.input_size))
         spread: Array = jax.linear_transpose(taken, whole)(gradient)[0]
         return spread
     # Where `reach` windows overlap, each group of `stride` neighbors gets elements from the window that begins at it,
     # from the window before, and so on.
-    groups = -(-window.length // stride)
+    groups = -(-window.input_size // stride)
     config = replace_at([(0, 0, 0)] * gradient.ndim, axis, (reach - 1, groups - window.blocks, 0))
     near = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-    dtype = _position_dtype(axis, window.length)
+    dtype = _position_dtype(axis, window.input_size)
     offset = place.astype(dtype) * np.array(window.dilation, dtype)
     of_near = lax.pad(offset, np.array(np.iinfo(dtype).max, dtype), config)  # in no window
     place_in_group = lax.broadcasted_iota(dtype, replace_at(gradient.shape, axis, groups, stride), axis + 1)
@@ -330,7 +330,7 @@ def _spread(gradient: Array, axis: int, window: PaddedWindow, place: Array) -> A
 
     total = reduce(lax.add, map(part, range(reach)))
     whole = total.reshape(replace_at(gradient.shape, axis, groups * stride))
-    return lax.slice_in_dim(whole, 0, window.length, axis=axis)
+    return lax.slice_in_dim(whole, 0, window.input_size, axis=axis)
 
 
 def _crop(x: Array, axis: int, window: Window) -> Array:
@@ -345,8 +345,8 @@ def _flat_indices(places: Places, shape: Sequence[int], windows: Windows) -> Arr
     dtype = index_dtype(("input", "size"), math.prod(shape))
     index, apart = jnp.zeros((), dtype), 1  # neighbors along a dimension are this many elements apart
     for axis, window, place in _stages(windows, places):
-        index = _take(index, axis, window.padded, place) if index.ndim else index
-        position = _index(place, axis, window.padded).astype(dtype) - np.array(window.start_padding, dtype)
+        index = _take(index, axis, window.on_padded_input, place) if index.ndim else index
+        position = _index(place, axis, window.on_padded_input).astype(dtype) - np.array(window.start_padding, dtype)
         index, apart = index + position * number(apart, dtype), apart * shape[axis]
     for axis in (1, 0):
         position = lax.broadcasted_iota(dtype, index.shape, axis)
@@ -383,11 +383,11 @@ def _sums(x: Array, windows: Windows) -> Array:
 def _sums_of_slices(x: Array, windows: Windows) -> Array:
     x = _pad(x, windows, 0)
     for axis, window in reversed(list(enumerate(windows, _FIRST_AXIS))):
-        x = _sum_along(x, axis, window.padded)
+        x = _sum_along(x, axis, window.on_padded_input)
     return x
 
 
-def _sum_along(x: Array, axis: int, window: PaddedWindow) -> Array:
+def _sum_along(x: Array, axis: int, window: Window) -> Array:
     if window.blocks == 1 and window.dilation == 1:
         return jnp.sum(x, axis=axis, keepdims=True, dtype=x.dtype)
     return _reduce((x,), axis, window, _sum_of_parts)[0]
@@ -412,14 +412,14 @@ def spread_sums(gradient: Array, windows: Windows) -> Array:
 
 def _spread_slices(gradient: Array, windows: Windows, *, has_loop: bool = True) -> Array:
     for axis, window in enumerate(windows, _FIRST_AXIS):
-        padded = window.padded
+        padded = window.on_padded_input
         if padded.blocks == 1 and padded.dilation == 1:
             whole = jnp.broadcast_to(gradient, replace_at(gradient.shape, axis, padded.size))
         else:
             reach = (padded.size - 1) * padded.dilation
             config = replace_at([(0, 0, 0)] * gradient.ndim, axis, (reach, reach, padded.stride - 1))
             apart = lax.pad(gradient, np.zeros((), gradient.dtype), config)
-            every = PaddedWindow(padded.size, 1, padded.dilation, padded.length)
+            every = Window(apart.shape[axis], padded.size, 1, padded.dilation, 0, 0)
             (whole,) = _reduce((apart,), axis, every, _sum_of_parts, has_loop=has_loop)
         gradient = _crop(whole, axis, window)
     return gradient

@@ -8,7 +8,7 @@ from dmljax.foundation.dimensions import is_symbolic
 
 
 class Window(NamedTuple):
-    """How a window slides along one dimension."""
+    """How a window slides along one dimension: sizes, stride, dilations and padding, from an operator to XLA."""
 
     input_size: int
     size: int
@@ -16,6 +16,7 @@ class Window(NamedTuple):
     dilation: int
     start_padding: int
     end_padding: int
+    input_dilation: int = 1  # how far apart the elements of the input lie, as in a transposed convolution
 
     @property
     def extent(self) -> int:
@@ -24,7 +25,7 @@ class Window(NamedTuple):
 
     @property
     def padded_size(self) -> int:
-        return self.input_size + self.start_padding + self.end_padding
+        return (self.input_size - 1) * self.input_dilation + 1 + self.start_padding + self.end_padding
 
     @property
     def blocks(self) -> int:
@@ -32,10 +33,21 @@ class Window(NamedTuple):
         return (self.padded_size - self.extent) // self.stride + 1
 
     @property
-    def padded(self) -> "PaddedWindow":
+    def needed_size(self) -> int:
+        """How many elements of the padded input the windows read, up to the end of the last one."""
+        return (self.blocks - 1) * self.stride + self.extent
+
+    @property
+    def on_padded_input(self) -> "Window":
+        """The window over an input that has its padding, and no elements after the last window."""
         # A single window does not need its stride, nor a window of one element its dilation, however large they are.
         stride, dilation = 1 if self.blocks == 1 else self.stride, 1 if self.size == 1 else self.dilation
-        return PaddedWindow(self.size, stride, dilation, self.blocks)
+        return Window(self.needed_size, self.size, stride, dilation, 0, 0)
+
+    def on_transposed_result(self, appended: int = 0) -> "Window":
+        """The window over the result of a transposed convolution, with a place for each element of the input."""
+        padding = self.start_padding + self.end_padding
+        return self._replace(input_size=(self.input_size - 1) * self.stride + self.extent - padding + appended)
 
     @property
     def rounded_up(self) -> "Window":
@@ -47,6 +59,11 @@ class Window(NamedTuple):
         last -= last * self.stride >= self.input_size + self.start_padding
         beyond = max(last * self.stride + self.extent - self.padded_size, 0)
         return self._replace(end_padding=self.end_padding + beyond)
+
+    def after_padding(self, padding: "Window") -> "Window":
+        """This window over an input that already has the padding of another window."""
+        beyond = self.end_padding - padding.end_padding
+        return self._replace(input_size=padding.padded_size, start_padding=0, end_padding=beyond)
 
     @property
     def misses_input(self) -> bool:
@@ -69,17 +86,3 @@ class Window(NamedTuple):
         """Whether there is a single window with all elements of the input and no padding."""
         is_plain = self.dilation == 1 and self.start_padding == 0 and self.end_padding == 0
         return is_plain and not is_symbolic(self.input_size) and self.size == self.input_size
-
-
-class PaddedWindow(NamedTuple):
-    """How a window slides along a dimension that is already padded."""
-
-    size: int
-    stride: int
-    dilation: int
-    blocks: int
-
-    @property
-    def length(self) -> int:
-        """How many elements of the dimension the windows need."""
-        return (self.size - 1) * self.dilation + (self.blocks - 1) * self.stride + 1

@@ -174,7 +174,7 @@ class Attributes:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes(Attributes):
-    """The attributes of windows that slide over the spatial dimensions."""
+    """The attributes of windows as ONNX spells them: padding may follow from the image, and None stands for defaults."""
 
     auto_pad: str = "NOTSET"
     dilations: Sequence[int] | None = None

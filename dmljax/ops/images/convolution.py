@@ -22,13 +22,21 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.calls.windows import WindowPlan, check_steps, for_each_dimension, require_representable, require_room
+from dmljax.calls.windows import (
+    WindowPlan,
+    for_each_dimension,
+    make_windows,
+    require_representable,
+    require_room,
+    window_arguments,
+)
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import equalities, fits
 from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes
 from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_size, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
+from dmljax.lowerings.images.windows import Window
 from dmljax.lowerings.numbers.products import scale_rounded, sum_as_floats
 from dmljax.ops.elementwise.quantization import (
     ZeroPointOfFilter,
@@ -70,8 +78,9 @@ def _infer_convolution(
     )
     require("filter", len(filter) == len(input), f"must have {len(input)} dimensions, like input", len(filter))
     require("filter", 0 not in filter[2:], "must not be empty in a spatial dimension", f"shape {filter}")
-    steps = check_steps("input", filter[2:], strides, dilations, start_padding, end_padding)
-    (appended,) = for_each_dimension("input", len(steps.sizes), ("output_padding", output_padding, 0))
+    windows = make_windows("input", input[2:], filter[2:], strides, dilations, start_padding, end_padding)
+    (appended,) = for_each_dimension("input", len(windows), ("output_padding", output_padding, 0))
+    arguments = window_arguments(windows) | {"output_padding": appended}
     require("group_count", group_count >= 1, "must be at least 1", group_count)
     rule = f"must divide the {input[1]} channels of {argument_name('input')}"
     rest = input[1] % group_count
@@ -81,26 +90,27 @@ def _infer_convolution(
         rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
-        channels, windows = filter[0], steps.over(input[2:])
+        channels = filter[0]
         require_room("input", windows, lambda i: ("filter", "shape", i + 2))
         space = tuple(window.blocks + more for window, more in zip(windows, appended, strict=True))
         beyond = [0] * len(space)
         padded = [window.padded_size + more for window, more in zip(windows, appended, strict=True)]
-        amounts = {"start_padding": steps.start_padding, "end_padding": steps.end_padding, "output_padding": appended}
+        amounts = {name: arguments[name] for name in ("start_padding", "end_padding", "output_padding")}
         require_representable(f"the padded size of {argument_name('input')}", padded, amounts, input[:2])
     else:
         require_size(
             "filter", 0, filter[0], input[1], f"the channels of {argument_name('input')}, with direction BACKWARD"
         )
-        channels, windows = filter[1] * group_count, steps.onto(input[2:], appended)
+        channels = filter[1] * group_count
+        windows = tuple(map(Window.on_transposed_result, windows, appended))
         space = tuple(window.input_size for window in windows)
         beyond = [window.stride - 1 for window in windows]
-        for i, size in enumerate(space):
-            paddings = ("start_padding", steps.start_padding[i]), ("end_padding", steps.end_padding[i])
+        for i, (size, window) in enumerate(zip(space, windows, strict=True)):
+            paddings = ("start_padding", window.start_padding), ("end_padding", window.end_padding)
             name, cropped = max(paddings, key=lambda padding: padding[1])
             rule = "must leave at least one element of the result"
             require((name, i), size >= 1, rule, f"{cropped}, and {size} elements")
-        amounts = {"strides": steps.strides, "dilations": steps.dilations, "output_padding": appended}
+        amounts = {name: arguments[name] for name in ("strides", "dilations", "output_padding")}
         require_representable("the size of the result", space, amounts, (input[0], channels))
     least = (input[0], channels, *space)
     most = (*least[:2], *(size + more for size, more in zip(space, beyond, strict=True)))

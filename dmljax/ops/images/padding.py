@@ -1,4 +1,4 @@
-"""Padding, and sliding windows: PADDING, PADDING1, UNFOLD and FOLD.
+"""Padding, and steps windows: PADDING, PADDING1, UNFOLD and FOLD.
 
 All copy bit for bit, except FOLD, which adds. On an explicit mesh, each dimension of a padded array is sharded as in
 the input, if its size allows it; windows and images are sharded along batches and channels.
@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.calls.windows import WindowPlan, require_representable, windows_over
+from dmljax.calls.windows import WindowPlan, fit_windows, require_representable
 from dmljax.errors import Problem, require
 from dmljax.foundation.checks import UINT_MAX, integer_in, require_counts
 from dmljax.foundation.dimensions import is_symbolic, number, replace_at
@@ -288,7 +288,7 @@ def _unfolded_sizes(
     end_padding: calls.EachDimension,
 ) -> WindowPlan:
     require_dimensions("input", input, 3)
-    windows = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = fit_windows("input", input, window_sizes, strides, dilations, start_padding, end_padding)
     sizes = column_sizes(input, windows)
     check_sizes(sizes)
     return WindowPlan(windows, sizes)
@@ -307,7 +307,7 @@ def _folded_sizes(
     rule = "must be batch, channels and the sizes of one or more dimensions"
     require("output_sizes", len(output_sizes) >= 3, rule, spell_sizes(output_sizes))
     require_counts("output_sizes", output_sizes, 0)
-    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = fit_windows("output_sizes", output_sizes, window_sizes, strides, dilations, start_padding, end_padding)
     require_sizes("input", input, column_sizes(output_sizes, windows), why=", by output_sizes")
     return WindowPlan(windows, output_sizes)
 
@@ -336,8 +336,8 @@ def unfold(
     [[[0, 1, 2], [1, 2, 3], [2, 3, 4]]]
     """
     input = calls.real_array("input", input)
-    sliding = window_sizes, strides, dilations, start_padding, end_padding
-    windows = _unfolded_sizes(input.shape, *sliding).windows
+    steps = window_sizes, strides, dilations, start_padding, end_padding
+    windows = _unfolded_sizes(input.shape, *steps).windows
 
     def copy(input: Array) -> Array:
         return copy_exactly(lambda floats, _: unfold_windows(floats[0], windows), (input,), sums_are_wide=True)
@@ -374,8 +374,8 @@ def fold(
     [[[1.0, 2.0, 3.0, 2.0, 1.0]]]
     """
     x = calls.number_array("input", input)
-    sliding = window_sizes, strides, dilations, start_padding, end_padding
-    windows, sizes = _folded_sizes(x.shape, tuple(output_sizes), *sliding)
+    steps = window_sizes, strides, dilations, start_padding, end_padding
+    windows, sizes = _folded_sizes(x.shape, tuple(output_sizes), *steps)
 
     def add(columns: Array) -> Array:
         total = fold_windows(columns.astype(widened(columns.dtype)), sizes, windows)

@@ -27,7 +27,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmljax import calls, descriptors as dml
-from dmljax.calls.windows import WindowPlan, windows_over
+from dmljax.calls.windows import WindowPlan, fit_windows
 from dmljax.descriptors.tensor import without_leading_ones
 from dmljax.errors import InvalidType, Problem, require
 from dmljax.foundation.checks import require_count
@@ -61,10 +61,10 @@ from dmljax.types import (
 
 
 class _Plan(NamedTuple):
-    """Windows over an image, and the sizes of the result."""
+    """Windows over an image, with and without what `ceil_mode` adds to them, and the sizes of the result."""
 
     windows: tuple[Window, ...]
-    padded: tuple[Window, ...]  # the windows without what `ceil_mode` adds
+    without_ceil: tuple[Window, ...]
     sizes: Sizes
 
 
@@ -78,11 +78,11 @@ def _plan(
     ceil_mode: bool = False,
 ) -> _Plan:
     require_dimensions("input", input, 3)
-    padded = windows_over("input", input, window_sizes, strides, dilations, start_padding, end_padding)
-    windows = tuple(window.rounded_up for window in padded) if ceil_mode else padded
+    without_ceil = fit_windows("input", input, window_sizes, strides, dilations, start_padding, end_padding)
+    windows = tuple(window.rounded_up for window in without_ceil) if ceil_mode else without_ceil
     sizes = pooling.pooled_sizes(input, windows)
     check_sizes(sizes)
-    return _Plan(windows, padded, sizes)
+    return _Plan(windows, without_ceil, sizes)
 
 
 # Averages
@@ -145,21 +145,15 @@ def average_pooling1(
 
 
 def _averages(image: Array, plan: _Plan, include_padding: bool) -> Array:
-    counts_padding = include_padding and plan.windows != plan.padded
+    counts_padding = include_padding and plan.windows != plan.without_ceil
 
     def average(image: Array, windows: Sequence[Window]) -> Array:
         # Count the requested padding, but not what windows reach beyond it.
-        counted = tuple(map(_without_padding, windows, plan.padded)) if counts_padding else windows
+        counted = tuple(map(Window.after_padding, windows, plan.without_ceil)) if counts_padding else windows
         total = pooling.window_sums(image.astype(widened(image.dtype)), windows)
         return _divide(total, counted, include_padding and not counts_padding).astype(image.dtype)
 
     return _pool(average, image, plan.windows)
-
-
-def _without_padding(window: Window, padded: Window) -> Window:
-    """The window over the padded image as if that were the input."""
-    beyond = window.end_padding - padded.end_padding
-    return window._replace(input_size=padded.padded_size, start_padding=0, end_padding=beyond)
 
 
 def _pool(function: Callable[[Array, Sequence[Window]], Array], image: Array, windows: Sequence[Window]) -> Array:
@@ -213,7 +207,7 @@ def _spread_sizes(
     require_one_each("output_sizes", output_sizes, "input_gradient", len(input_gradient))
     require_dimensions("input_gradient", input_gradient, 3)
     check_sizes(output_sizes)
-    windows = windows_over("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
+    windows = fit_windows("output_sizes", output_sizes, window_sizes, strides, 1, start_padding, end_padding)
     expected = pooling.pooled_sizes(output_sizes, windows)
     require_sizes("input_gradient", input_gradient, expected, why=_FOR_EACH_WINDOW)
     return WindowPlan(windows, output_sizes)

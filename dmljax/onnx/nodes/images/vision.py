@@ -13,7 +13,7 @@ from dmljax.errors import InvalidDesc, Problem
 from dmljax.onnx.handlers.registry import NodeCall, handles, one_of
 from dmljax.onnx.handlers.signatures import ConvolutionAttributes, Images, KnownVector, Rows, WantedNumber
 from dmljax.onnx.nodes.data.indexing import counting_type
-from dmljax.onnx.nodes.images.windows import windows_of
+from dmljax.onnx.nodes.images.windows import read_windows
 from dmljax.onnx.running.interpreter import is_known, promote
 from dmljax.onnx.values.counts import Count
 from dmljax.onnx.values.padded import Padded
@@ -134,7 +134,8 @@ def _deformable_convolution(
         if array.ndim != x.ndim:
             raise InvalidDesc(Problem(name, f"must have {x.ndim} dimensions, like X", array.shape))
     rank, group, space = x.ndim - 2, window.group, offset.shape[2:]
-    sizes, strides, dilations, pads, _ = windows_of(x.shape[2:], window.kernel_shape or filter.shape[2:], window)
+    windows = read_windows(x.shape[2:], window.kernel_shape or filter.shape[2:], window)
+    sizes = [each.size for each in windows]
     taps = math.prod(sizes)
     if offset.shape[1] != offset_group * taps * rank or x.shape[1] % offset_group or filter.shape[0] % group:
         rule = f"must have {offset_group * taps * rank} channels for {offset_group} offset groups"
@@ -142,11 +143,12 @@ def _deformable_convolution(
     batch, channels = x.shape[:2]
     moved = offset.reshape(batch * offset_group, *sizes, rank, *space)
     places = []
-    for i in range(rank):
-        tap = np.arange(sizes[i]).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * dilations[i]
-        start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * strides[i]
+    for i, each in enumerate(windows):
+        tap = np.arange(each.size).reshape([-1 if j == i else 1 for j in range(2 * rank)]) * each.dilation
+        start = np.arange(space[i]).reshape([-1 if j == i + rank else 1 for j in range(2 * rank)]) * each.stride
+        offsets = (tap + start - each.start_padding)[None]
         wide = promote(offset.dtype, jnp.float32)
-        places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray((tap + start - pads[i])[None], wide))
+        places.append(jnp.take(moved, i, axis=1 + rank).astype(wide) + jnp.asarray(offsets, wide))
     images = x.reshape(batch * offset_group, channels // offset_group, *x.shape[2:])
     samples = _sample(images, places, "linear", "zeros", align_corners=True)
     if mask is not None:

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 import dmljax
 from dmljax import directml
+from dmljax.calls.windows import window_arguments
 from dmljax.errors import InvalidDesc, Problem, Unsupported
 from dmljax.foundation.checks import integer_in
 from dmljax.foundation.dimensions import is_symbolic
+from dmljax.lowerings.images.windows import Window
 from dmljax.onnx.handlers.registry import NodeCall, contributed, handles, one_of
 from dmljax.onnx.handlers.signatures import (
     Attributes,
@@ -37,29 +39,7 @@ from dmljax.onnx.values.types import Array
 _AUTOMATIC = {"NOTSET": None, "": None, "VALID": None, "SAME_UPPER": True, "SAME_LOWER": False}
 
 
-class Windows(NamedTuple):
-    """Windows in the form of DirectML's members, with a number per spatial dimension."""
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    start: tuple[int, ...]
-    end: tuple[int, ...]
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.sizes, self.dilations, strict=True))
-
-    def members(self) -> dict[str, Any]:
-        return {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "start_padding": self.start,
-            "end_padding": self.end,
-        }
-
-
-def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> Windows:
+def read_windows(space: Sequence[int], sizes: Sequence[int], window: WindowAttributes) -> tuple[Window, ...]:
     """Converts ONNX's attributes to windows, with automatic padding resolved."""
     count = len(space)
     strides, dilations = tuple(window.strides or [1] * count), tuple(window.dilations or [1] * count)
@@ -76,44 +56,54 @@ def windows_of(space: Sequence[int], sizes: Sequence[int], window: WindowAttribu
         if any(isinstance(value, int) and value < 1 for value in values):
             raise InvalidDesc(Problem(name, "must each be at least 1", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
-    windows = Windows(tuple(sizes), strides, dilations, pads[:count], pads[count:])
-    if is_upper is None:
-        return windows._replace(start=(0,) * count, end=(0,) * count) if window.auto_pad == "VALID" else windows
-    start, end = [], []
-    for size, stride, extent in zip(space, strides, windows.extents, strict=True):
-        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-        half = total // 2
-        start.append(half if is_upper else total - half)
-        end.append(total - half if is_upper else half)
-    return windows._replace(start=tuple(start), end=tuple(end))
+    if window.auto_pad == "VALID":
+        pads = (0,) * (2 * count)
+    windows = tuple(map(Window, space, sizes, strides, dilations, pads[:count], pads[count:]))
+    return windows if is_upper is None else tuple(_pad_automatically(each, is_upper) for each in windows)
 
 
-def _pad_image(x: Array, windows: Windows, value: float) -> tuple[Array, Windows]:
+def _pad_automatically(window: Window, is_upper: bool) -> Window:
+    """The window with the padding that gives it a place for each stride of the input."""
+    size, stride = window.input_size, window.stride
+    return _split_padding(window, max((-(-size // stride) - 1) * stride + window.extent - size, 0), is_upper)
+
+
+def _split_padding(window: Window, total: int, is_upper: bool) -> Window:
+    """The window with half of `total` on either side; if it is odd, the rest goes after the input if `is_upper`."""
+    half = total // 2
+    start, end = (half, total - half) if is_upper else (total - half, half)
+    return window._replace(start_padding=start, end_padding=end)
+
+
+def _pad_image(x: Array, windows: tuple[Window, ...], value: float) -> tuple[Array, tuple[Window, ...]]:
     """Pads the image if its padding depends on open sizes, and removes that padding from the windows."""
-    if not any(map(is_symbolic, (*windows.start, *windows.end))):
+    if not any(is_symbolic(amount) for window in windows for amount in (window.start_padding, window.end_padding)):
         return x, windows
-    nothing = (0,) * len(windows.sizes)
-    start, end = ((0, 0, *amounts) for amounts in (windows.start, windows.end))
-    x = dmljax.padding1(x, jnp.asarray(value, x.dtype), start_padding=start, end_padding=end)
-    return x, windows._replace(start=nothing, end=nothing)
+    return _pad(x, windows, jnp.asarray(value, x.dtype))
+
+
+def _pad(x: Array, windows: Sequence[Window], value: Array | float) -> tuple[Array, tuple[Window, ...]]:
+    start, end = ((0, 0, *window_arguments(windows)[name]) for name in ("start_padding", "end_padding"))
+    x = dmljax.padding1(x, value, start_padding=start, end_padding=end)
+    return x, tuple(window.after_padding(window) for window in windows)
 
 
 # Convolutions
 
 
-def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> Windows:
+def _filter_windows(x: Array, filter: Array, window: ConvolutionAttributes) -> tuple[Window, ...]:
     """The windows of a convolution; the filter determines their sizes."""
     if window.kernel_shape is not None and tuple(window.kernel_shape) != filter.shape[2:]:
         rule = f"must match W, {filter.shape[2:]}"
         raise InvalidDesc(Problem("kernel_shape", rule, tuple(window.kernel_shape)))
-    return windows_of(x.shape[2:], filter.shape[2:], window)
+    return read_windows(x.shape[2:], filter.shape[2:], window)
 
 
 @handles("Conv")
 def convolution(x: Images, filter: Images, bias: Array | None = None, *, window: ConvolutionAttributes) -> Array:
     """Computes a cross-correlation."""
     x, windows = _pad_image(x, _filter_windows(x, filter, window), 0)
-    return dmljax.convolution(x, filter, bias, group_count=window.group, **windows.members())
+    return dmljax.convolution(x, filter, bias, group_count=window.group, **window_arguments(windows))
 
 
 @handles("ConvInteger")
@@ -125,8 +115,8 @@ def _integer_convolution(
     *,
     window: ConvolutionAttributes,
 ) -> Array:
-    members = _filter_windows(x, filter, window).members()
-    return dmljax.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **members)
+    steps = window_arguments(_filter_windows(x, filter, window))
+    return dmljax.convolution_integer(x, x_zero_point, filter, zero_point, group_count=window.group, **steps)
 
 
 @handles("QLinearConv")
@@ -140,10 +130,10 @@ def quantized_convolution(
     window: ConvolutionAttributes,
 ) -> Array:
     """Computes a cross-correlation of quantized arrays."""
-    members = _filter_windows(x.array, filter.array, window).members()
+    steps = window_arguments(_filter_windows(x.array, filter.array, window))
     unit = jnp.ones((), jnp.float32)
     arguments = (*x._replace(scale=unit), *filter._replace(scale=of_result(x.scale, filter.scale, scale)), bias, unit)
-    return dmljax.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **members)
+    return dmljax.quantized_linear_convolution(*arguments, zero_point, group_count=window.group, **steps)
 
 
 @handles("ConvTranspose")
@@ -164,18 +154,14 @@ def transposed_convolution(
             raise InvalidDesc(Problem(name, f"must have {x.ndim - 2} numbers", tuple(values)))
     is_upper = one_of("auto_pad", window.auto_pad, _AUTOMATIC)
     if output_shape or is_upper is not None:
-        result_sizes = output_shape or [
-            size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)
-        ]
-        rows = zip(x.shape[2:], windows.strides, windows.extents, appended, strict=True)
-        largest = [(size - 1) * stride + extent + more for size, stride, extent, more in rows]
-        totals = [max(0, whole - size) for whole, size in zip(largest, result_sizes[-len(largest) :], strict=True)]
-        halves = tuple(total // 2 for total in totals)
-        others = tuple(total - half for total, half in zip(totals, halves, strict=True))
-        start, end = (halves, others) if is_upper else (others, halves)
-        windows = windows._replace(start=start, end=end)
-        sizes = zip(largest, result_sizes[-len(largest) :], appended, strict=True)
-        appended = tuple(max(0, size - whole) + more for whole, size, more in sizes)
+        result_sizes = output_shape or [window.input_size * window.stride for window in windows]
+        unpadded = [window._replace(start_padding=0, end_padding=0) for window in windows]
+        largest = [each.on_transposed_result(more).input_size for each, more in zip(unpadded, appended, strict=True)]
+        excess = [whole - size for whole, size in zip(largest, result_sizes[-len(largest) :], strict=True)]
+        windows = tuple(
+            _split_padding(each, max(0, more), bool(is_upper)) for each, more in zip(windows, excess, strict=True)
+        )
+        appended = tuple(max(0, -less) + more for less, more in zip(excess, appended, strict=True))
     return dmljax.convolution(
         x,
         filter,
@@ -183,7 +169,7 @@ def transposed_convolution(
         direction=directml.ConvolutionDirection.BACKWARD,
         group_count=window.group,
         output_padding=appended,
-        **windows.members(),
+        **window_arguments(windows),
     )
 
 
@@ -204,30 +190,17 @@ def _transposed_convolution_of_input_pads(
 # Poolings
 
 
-def _ends_of_ceil(space: Sequence[int], windows: Windows) -> tuple[int, ...]:
-    """How far windows extend beyond the padded image if sizes are rounded up.
-
-    The last window must start inside the image or the padding before it.
-    """
-    beyond = []
-    rows = zip(space, windows.strides, windows.extents, windows.start, windows.end, strict=True)
-    for size, stride, extent, start, end in rows:
-        places = -(-(size + start + end - extent) // stride)
-        places = places - 1 if places * stride >= size + start else places
-        beyond.append(max(places * stride + extent - size - start - end, 0))
-    return tuple(beyond)
+def _pooling_windows(x: Array, window: PoolingAttributes) -> tuple[Window, ...]:
+    return read_windows(x.shape[2:], window.kernel_shape, window)
 
 
-def _pooling_windows(x: Array, window: PoolingAttributes) -> tuple[Windows, tuple[int, ...]]:
-    """The windows of a pooling, and how far they extend beyond the padding."""
-    windows = windows_of(x.shape[2:], window.kernel_shape, window)
-    return windows, _ends_of_ceil(x.shape[2:], windows) if window.ceil_mode else (0,) * (x.ndim - 2)
+def _pooling_arguments(windows: Sequence[Window]) -> dict[str, Any]:
+    return {"window_sizes": tuple(window.size for window in windows), **window_arguments(windows)}
 
 
-def _with_ends(windows: Windows, beyond: Sequence[int]) -> dict[str, Any]:
-    """The members of a pooling whose windows extend beyond the padding."""
-    end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
-    return {"window_sizes": windows.sizes, **windows._replace(end=end).members()}
+def _round_up(windows: tuple[Window, ...], window: PoolingAttributes) -> tuple[Window, ...]:
+    """The windows that also cover what remains after the last whole one, if the attributes say so."""
+    return tuple(each.rounded_up for each in windows) if window.ceil_mode else windows
 
 
 def average_pool(
@@ -238,16 +211,18 @@ def average_pool(
     padding_value: Array | float = 0.0,
 ) -> Array:
     """Pools by a DirectML function whose neutral padding value is `padding_value`."""
-    windows, beyond = _pooling_windows(x, window)
-    open_amount = next(filter(is_symbolic, (*windows.start, *windows.end, *beyond)), None)
+    windows = _pooling_windows(x, window)
+    rounded = _round_up(windows, window)
+    paddings = (amount for each in (*windows, *rounded) for amount in (each.start_padding, each.end_padding))
+    open_amount = next(filter(is_symbolic, paddings), None)
     if open_amount is not None:
         remedy = "export the model with fixed sizes"
         raise Unsupported(Problem((), "padding must not depend on open sizes", open_amount, remedy=remedy))
-    if count_include_pad and any(beyond):  # elements beyond the padding do not count
-        x = dmljax.padding1(x, padding_value, start_padding=(0, 0, *windows.start), end_padding=(0, 0, *windows.end))
-        windows = windows._replace(start=(0,) * len(beyond), end=(0,) * len(beyond))
+    if count_include_pad and rounded != windows:  # elements beyond the padding do not count
+        x, _ = _pad(x, windows, padding_value)
+        rounded = tuple(map(Window.after_padding, rounded, windows))
         count_include_pad = 0
-    return average(x, include_padding=bool(count_include_pad), **_with_ends(windows, beyond))
+    return average(x, include_padding=bool(count_include_pad), **_pooling_arguments(rounded))
 
 
 @handles("AveragePool")
@@ -257,13 +232,10 @@ def _average_pool(x: Images, *, window: PoolingAttributes, count_include_pad: in
 
 def max_pool(x: Array, window: PoolingAttributes) -> Array:
     """The maximum of each window."""
-    windows, beyond = _pooling_windows(x, window)
-    if any(map(is_symbolic, beyond)):
-        lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
-        end = tuple(a + b for a, b in zip(windows.end, beyond, strict=True))
-        x, windows = _pad_image(x, windows._replace(end=end), lowest)
-        beyond = (0,) * len(beyond)
-    return dmljax.max_pooling2(x, has_indices=False, **_with_ends(windows, beyond)).values
+    windows = _round_up(_pooling_windows(x, window), window)
+    lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+    x, windows = _pad_image(x, windows, lowest)
+    return dmljax.max_pooling2(x, has_indices=False, **_pooling_arguments(windows)).values
 
 
 @handles("MaxPool")
@@ -272,7 +244,7 @@ def _max_pool(
 ) -> Array | tuple[Array, Array]:
     if not call.wants(1):
         return max_pool(x, window)
-    values, indices = dmljax.max_pooling2(x, **_with_ends(*_pooling_windows(x, window)))
+    values, indices = dmljax.max_pooling2(x, **_pooling_arguments(_round_up(_pooling_windows(x, window), window)))
     if storage_order:  # count indices column-major
         places = jnp.unravel_index(indices, x.shape)
         shape = (*x.shape[:2], *x.shape[:1:-1])
@@ -282,7 +254,7 @@ def _max_pool(
 
 @handles("LpPool")
 def _lp_pool(x: Images, *, window: PoolingAttributes, p: float = 2) -> Array:  # a float in version 1, an integer later
-    return dmljax.lp_pooling1(x, p=int(p), **_with_ends(*_pooling_windows(x, window)))
+    return dmljax.lp_pooling1(x, p=int(p), **_pooling_arguments(_round_up(_pooling_windows(x, window), window)))
 
 
 # If sizes are open, a global pooling is a reduction.
@@ -325,9 +297,8 @@ def _max_unpool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Array:
-    windows = windows_of(x.shape[2:], kernel_shape, WindowAttributes(pads=pads, strides=strides))
-    rows = zip(x.shape[2:], windows.strides, windows.sizes, windows.start, windows.end, strict=True)
-    space = [(size - 1) * stride + window - start - end for size, stride, window, start, end in rows]
+    windows = read_windows(x.shape[2:], kernel_shape, WindowAttributes(pads=pads, strides=strides))
+    space = [window.on_transposed_result().input_size for window in windows]
     result = dmljax.max_unpooling(x, indices, output_sizes=(*x.shape[:2], *space))
     if output_shape is None:
         return result
@@ -342,7 +313,8 @@ def _fold(x: Rows, image: KnownVector, block: KnownVector, *, window: WindowAttr
     if min(sizes, default=0) < 1:
         raise InvalidDesc(Problem("block_shape", "must each be at least 1", sizes))
     whole = (x.shape[0], x.shape[1] // math.prod(sizes), *space)
-    return dmljax.fold(x, output_sizes=whole, window_sizes=sizes, **windows_of(space, sizes, window).members())
+    steps = window_arguments(read_windows(space, sizes, window))
+    return dmljax.fold(x, output_sizes=whole, window_sizes=sizes, **steps)
 
 
 # Regions
