@@ -108,10 +108,10 @@ def _match_operators(words: str) -> list[type[Operator]]:
     return named or find_operators(words)
 
 
-def summaries(words: str = "") -> list[dict[str, Any]]:
+def summaries(words: str) -> list[dict[str, Any]]:
     """Each operator with its lowest feature level, and the ranks and data types of its newest support table.
 
-    With `words`, lists only the operators whose names contain them, or else whose descriptions match them.
+    If there are `words`, lists only the operators whose names contain them, or else whose descriptions match them.
     """
     return [
         {

@@ -17,7 +17,7 @@ from dmljax.descriptors.members import (
     StepUnion, Uint, Uint64, UintAxes, UintDimensions, flag_problems
 )
 from dmljax.descriptors.rules import (
-    SCALE_BIAS_FITS, alike, axis_of, distinct_axes, each_of_space, find_misfit, find_refusals, has_type, have,
+    DISTINCT_AXES, SCALE_BIAS_FITS, alike, axis_of, each_of_space, find_misfit, find_refusals, has_type, have,
     infer_rules, name_members, one_element, page_rules, require_rule, require_sizes_rule, same_rank, same_sizes,
     same_type, same_type_and_rank, sizes_are
 )
@@ -28,15 +28,15 @@ from dmljax.descriptors.tables import (
 from dmljax.descriptors.validation import find_broken_rules, find_minimum_feature_level, validate
 
 __all__ = [
-    "ACTIVATION_SINCE_1_0", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS", "OPERATOR_PREFIX",
-    "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4", "RANK_3_TO_5",
-    "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "ActivationLike", "Adjoint", "Binary",
-    "Bool", "Call", "Cell", "Derived", "EachFusable", "Enumerator", "Float", "FloatChannels", "FloatDimensions",
-    "Fusable", "FusableInto", "Fusables", "FusedActivation", "FusedActivations", "Gradient", "HasOutput", "Implied",
-    "Input", "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput", "OptionalOutput",
-    "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats", "Resized", "Rule",
-    "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64", "UintAxes",
-    "UintDimensions", "Unary", "alike", "apply_fused", "axis_of", "distinct_axes", "each_of_space", "find_broken_rules",
+    "ACTIVATION_SINCE_1_0", "DISTINCT_AXES", "FLOAT_SINCE_1_0", "FLOAT_SINCE_2_0", "FUSED_ACTIVATION", "OPERATORS",
+    "OPERATOR_PREFIX", "RANK_1_TO_4", "RANK_1_TO_5", "RANK_1_TO_8", "RANK_2_TO_4", "RANK_2_TO_8", "RANK_3_TO_4",
+    "RANK_3_TO_5", "RANK_3_TO_8", "RANK_4", "RANK_4_TO_5", "SCALE_BIAS_FITS", "Activation", "ActivationLike", "Adjoint",
+    "Binary", "Bool", "Call", "Cell", "Derived", "EachFusable", "Enumerator", "Float", "FloatChannels",
+    "FloatDimensions", "Fusable", "FusableInto", "Fusables", "FusedActivation", "FusedActivations", "Gradient",
+    "HasOutput", "Implied", "Input", "Inputs", "Int", "IntDimensions", "LevelRule", "Operator", "OptionalInput",
+    "OptionalOutput", "OptionalScaleBias", "Output", "Outputs", "Predicate", "QuantizationTensors", "Repeats",
+    "Resized", "Rule", "ScalarUnion", "ScaledUnary", "Scales", "Size", "StepUnion", "Table", "Uint", "Uint64",
+    "UintAxes", "UintDimensions", "Unary", "alike", "apply_fused", "axis_of", "each_of_space", "find_broken_rules",
     "find_minimum_feature_level", "find_misfit", "find_refusals", "flag_problems", "fused_activation_rules", "has_type",
     "have", "infer_rules", "lower", "name_members", "of_tensors", "one_element", "page_rules", "require_rule",
     "require_sizes_rule", "rows", "same_rank", "same_sizes", "same_type", "same_type_and_rank", "sizes_are", "support",

@@ -153,21 +153,19 @@ def axis_of(field: str) -> Rule:
     return Rule(f"Axis is less than the DimensionCount of {{{field}}}.", check)
 
 
-def distinct_axes(field: str) -> Rule:
-    """Axes names one or more different dimensions of the tensor `field`."""
+def _find_wrong_axes(desc: Any) -> Iterator[Problem]:
+    # The pages give only the range. ONNX also refuses to reduce over no axis, or twice over the same axis.
+    if desc.input is None:
+        return
+    axes, rank = desc.axes, desc.input.rank
+    for i, axis in enumerate(axes):
+        if axis >= rank:
+            yield Problem(("Axes", i), f"must be less than {rank}", axis)
+    if not axes or len(set(axes)) < len(axes):
+        yield Problem("Axes", "must name one or more different dimensions", join_sizes(axes))
 
-    def check(desc: Any) -> Iterator[Problem]:
-        # The pages give only the range. ONNX also refuses to reduce over no axis, or twice over the same axis.
-        if getattr(desc, field) is None:
-            return
-        axes, rank = desc.axes, getattr(desc, field).rank
-        for i, axis in enumerate(axes):
-            if axis >= rank:
-                yield Problem(("Axes", i), f"must be less than {rank}", axis)
-        if not axes or len(set(axes)) < len(axes):
-            yield Problem("Axes", "must name one or more different dimensions", join_sizes(axes))
 
-    return Rule(f"Axes names one or more different dimensions of {{{field}}}.", check)
+DISTINCT_AXES = Rule("Axes names one or more different dimensions of {input}.", _find_wrong_axes)
 
 
 def _misfits_of_scale_bias(desc: Any) -> Iterator[Problem]:

@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     program: ChipProgram
     arguments: Placed
     place: Place
-    precision: str | None = None
+    precision: str | None
 
     def estimate(self, *, gradient: bool = False, optimizer: Any = None) -> Estimate:
         precision = self.precision or jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]

@@ -86,12 +86,6 @@ def require_sizes(
         raise InvalidDesc(Problem(path, rule, spell_sizes(sizes), remedy=remedy))
 
 
-def require_size(argument: str, axis: int, size: int, expected: int, why: str) -> None:
-    """Raises if the size of an array along `axis` is not `expected`."""
-    remedy = equalities((size, expected))
-    require((argument, "shape", axis), size == expected, f"must be {expected}, {why}", size, remedy=remedy)
-
-
 def require_dimensions(argument: Where, sizes: Sequence[int], lowest: int) -> None:
     """Raises if an array has fewer than `lowest` dimensions."""
     dimensions = "dimension" if lowest == 1 else "dimensions"

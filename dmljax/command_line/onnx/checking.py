@@ -27,7 +27,7 @@ from dmljax.types import bits_of
 class Check(NamedTuple):
     """The problems with a model, and the nodes that ONNX Runtime's DirectML provider leaves to the CPU."""
 
-    problems: Sequence[str] = ()
+    problems: Sequence[str]
     left: Sequence[str] = ()  # a sentence per operator and reason
     nodes_left: int = 0
 
@@ -63,7 +63,7 @@ class _ModelCheck(NamedTuple):
     """The check of a model, the model if it loads, and its graph if the file can be read."""
 
     check: Check
-    model: Model | None = None
+    model: Model | None
     graph: OnnxGraph | None = None
 
 

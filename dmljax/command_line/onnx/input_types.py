@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +17,9 @@ from dmljax.text import join_words
 class GivenSizes(NamedTuple):
     """The sizes that a caller chooses: shapes by input, and open sizes by name and by denotation."""
 
-    shapes: Mapping[str, Sequence[int]] = {}
-    names: Mapping[str, int] = {}
-    denotations: Mapping[str, int] = {}
+    shapes: Mapping[str, Sequence[int]]
+    names: Mapping[str, int]
+    denotations: Mapping[str, int]
 
     def overridden(self, inputs: Iterable[TensorType]) -> list[TensorType]:
         """The types of inputs with these open sizes; ignores `shapes`."""
@@ -69,7 +68,7 @@ def open_types_of_inputs(
     sizes: GivenSizes,
     batch: int | None,
     divisor: int,
-    multiples: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    multiples: Mapping[str, tuple[int, str]],
 ) -> list[jax.ShapeDtypeStruct]:
     """Returns the types of a model's inputs, with symbols for open sizes; `batch` is each input's first size.
 

@@ -135,7 +135,7 @@ class Module:
 
     computations: dict[str, Computation]
     entry: str
-    devices: int = 1
+    devices: int
 
 
 def parse(text: str) -> Module:

@@ -33,9 +33,9 @@ class Axis(NamedTuple):
     output_size: int
     fewest: int  # samples per element of the result, at least one
     most: int
-    offset: float = -0.5  # subtracted from the number of each sample
-    to_corners: bool = False  # whether the first and the last sample lie at the ends of the region
-    is_linear: bool = True  # if False, samples read the nearest pixel
+    offset: float  # subtracted from the number of each sample
+    to_corners: bool  # whether the first and the last sample lie at the ends of the region
+    is_linear: bool  # if False, samples read the nearest pixel
 
 
 class Spans(NamedTuple):

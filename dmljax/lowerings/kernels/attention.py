@@ -656,14 +656,13 @@ def _zero_beyond(x: Any, block: Any, total: int) -> Any:
     return jnp.where(position < total, wide, jnp.zeros_like(wide)).astype(x.dtype)
 
 
-def _multiple(size: int, most: int) -> int:
-    """Returns the block size for a number of positions."""
-    return min(most, -(-size // 128) * 128)
+def _block_size(positions: int) -> int:
+    return min(512, -(-positions // 128) * 128)
 
 
-def _on_tpu(operands: Arrays, in_rows: Iterable[str], rows: int, columns: int) -> _OnTpu:
+def _on_tpu(operands: Arrays, in_rows: Iterable[str]) -> _OnTpu:
     queries, keys = operands["query"].shape[3], operands["key"].shape[3]
-    return _OnTpu(_sizes(operands, _multiple(queries, rows), _multiple(keys, columns)), frozenset(in_rows))
+    return _OnTpu(_sizes(operands, _block_size(queries), _block_size(keys)), frozenset(in_rows))
 
 
 def _walk(
@@ -692,7 +691,7 @@ def _write(refs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(operands, in_rows, 512, 512)
+    chip = _on_tpu(operands, in_rows)
     sizes = chip.sizes
 
     def kernel(refs: Mapping[str, Any], sums: Any, place: tuple[Any, ...], attends: Any) -> None:
@@ -717,7 +716,7 @@ def _forward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], inte
 
 
 def _backward_on_tpu(operands: Arrays, types: Types, in_rows: Iterable[str], interpret: bool) -> Arrays:
-    chip = _on_tpu(operands, in_rows, 512, 512)
+    chip = _on_tpu(operands, in_rows)
     sizes, spans = chip.sizes, _spans(operands, chip.sizes)
     count, count_of_keys = sizes.blocks
     of_queries = [(sizes.rows, sizes.size), (sizes.rows, 1)]

@@ -57,7 +57,7 @@ def _partitioned_product(multiply: Callable[..., Array], a: Array, b: Array, *ot
 # Integers
 
 
-def integer_product(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
+def integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
     """The product of the 8-bit integer matrices `a - a_zero` and `b - b_zero` in int32, modulo 2**32.
 
     All have the same rank. A zero point has the type of its matrix and the shape (..., 1, 1), or one value for each row
@@ -105,10 +105,8 @@ def _as_int8(x: Array, zero: Array | None) -> tuple[Array, Array | None]:
     return shifted, (jnp.zeros((), np.int32) if zero is None else zero.astype(np.int32)) - 128
 
 
-def integer_product_as_floats(
-    a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any = np.float32
-) -> Array:
-    """The product of the integer matrices `a - a_zero` and `b - b_zero`, of up to 32 bits, as floats.
+def integer_product_as_floats(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, dtype: Any) -> Array:
+    """The product of the integer matrices `a - a_zero` and `b - b_zero`, of up to 32 bits, as floats of `dtype`.
 
     For 8-bit integers it is exact before the rounding, for which an open number of terms must have a bound. Wider
     integers are multiplied as floats.

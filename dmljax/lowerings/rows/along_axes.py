@@ -54,7 +54,7 @@ def _position_where(is_extreme: Array, axes: tuple[int, ...], *, last: bool) -> 
 
 
 def _position_by_keys(input: Array, *, axes: tuple[int, ...], largest: bool, last: bool) -> Array:
-    is_row = axes == (input.ndim - 1,) and _is_known_and_unsharded(input, -1)
+    is_row = axes == (input.ndim - 1,) and _has_known_unsharded_rows(input)
     if is_row and input.shape[-1] <= _SHORT_ROW:
         return _position_in_short_row(input, largest=largest, last=last)
     keys = sort_keys(input, nan_is_largest=largest)
@@ -67,9 +67,9 @@ def _position_by_keys(input: Array, *, axes: tuple[int, ...], largest: bool, las
     return _position_where(keys == extreme, axes, last=last)
 
 
-def _is_known_and_unsharded(x: Array, axis: int) -> bool:
-    """Whether the size of `axis` is known and the axis is not sharded over an explicit mesh."""
-    return not is_symbolic(x.shape[axis]) and not dimension_axes(x)[axis]
+def _has_known_unsharded_rows(x: Array) -> bool:
+    """Whether the size of the last axis is known and the axis is not sharded over an explicit mesh."""
+    return not is_symbolic(x.shape[-1]) and not dimension_axes(x)[-1]
 
 
 _SHORT_ROW = 16
@@ -113,7 +113,7 @@ def _extreme(keys: Array, axes: tuple[int, ...], *, largest: bool) -> Array:
     """The largest (or smallest) of integers along `axes`."""
     reduce, combine = (jnp.max, jnp.maximum) if largest else (jnp.min, jnp.minimum)
     whole = partial(reduce, axis=axes, keepdims=True)
-    if axes != (keys.ndim - 1,) or not _is_known_and_unsharded(keys, -1) or keys.shape[-1] <= _RUN:
+    if axes != (keys.ndim - 1,) or not _has_known_unsharded_rows(keys) or keys.shape[-1] <= _RUN:
         return whole(keys)
     return choose(keys, cpu=partial(_reduce_in_parts, reduce, combine), default=whole)
 

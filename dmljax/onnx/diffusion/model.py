@@ -180,7 +180,7 @@ class DiffusionModel(FolderModel):
             scheduler_used = self.scheduler(scheduler)
             table = scheduler_used.table(steps)
             arguments, mesh = self.models.call_weights(weights)
-            is_guided = _number("guidance", guidance) > 1
+            is_guided = _check_guidance(guidance) > 1
             rows = self._tokens("prompts", prompts)
             others = self._tokens("negative", negative) if is_guided else rows[:0]
             batch, length = rows.shape
@@ -357,9 +357,9 @@ def _rows(name: str, value: Any, vocabulary: int | None) -> Any:
     return np.atleast_2d(tokens).astype(np.int32)
 
 
-def _number(name: str, value: Any) -> float:
+def _check_guidance(value: Any) -> float:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
-    require(name, is_number, "must be a finite number", show(value), InvalidType)
+    require("guidance", is_number, "must be a finite number", show(value), InvalidType)
     return float(value)
 
 

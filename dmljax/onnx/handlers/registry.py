@@ -61,8 +61,8 @@ class Handler:
     groups: Mapping[str, type[Attributes]]
     takes_call: bool
     fold: Function | None
-    is_elementwise: bool = False
-    draws: Callable[[Node], bool] | None = None  # whether a node may draw random numbers; None if none does
+    is_elementwise: bool
+    draws: Callable[[Node], bool] | None  # whether a node may draw random numbers; None if none does
 
     def input(self, index: int) -> Input:
         return self.inputs[index] if index < len(self.inputs) else self.others or Input()
@@ -150,8 +150,8 @@ class NodeCall:
     run: Callable[..., list[Value]]  # computes a subgraph from inputs, optionally in an iteration of a loop
     known: Callable[[str, Tensor, int], Known]  # the elements of a value that decides a size, by name and limit
     evaluate: Callable[..., Any]  # a function of a subgraph's output; None if the output is not known
-    bound: int | str | None = None  # the caller's bound for a size that depends on values, if any; may be LARGEST
-    graph_key: Array | None = None  # the random key of the node's graph, if the caller gave one
+    bound: int | str | None  # the caller's bound for a size that depends on values, if any; may be LARGEST
+    graph_key: Array | None  # the random key of the node's graph, if the caller gave one
 
     def maximum(self, at_most: int) -> int | None:
         """The bound of a size that depends on values, which cannot exceed `at_most`; None if the caller gave none."""

@@ -174,7 +174,7 @@ class Attributes:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes(Attributes):
-    """The attributes of windows as ONNX spells them: padding may follow from the image, and None stands for defaults."""
+    """The attributes of windows as ONNX spells them, where None is a default and padding may follow from the image."""
 
     auto_pad: str = "NOTSET"
     dilations: Sequence[int] | None = None

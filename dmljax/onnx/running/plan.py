@@ -79,7 +79,7 @@ class Plan:
         is_by_place = not any(tensor.name in loaded.deciding or tensor.kind != "tensor" for tensor in loaded.inputs)
         self._mode = PlanMode.BY_PLACE if loaded.inputs and is_by_place else PlanMode.BY_VALUES
 
-    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None = None) -> Any:
+    def run_by_place(self, weights: Mapping[str, Array], inputs: Sequence[Any], key: Array | None) -> Any:
         """Computes the results from a JAX array per input; NotImplemented if they need another way."""
         if self._mode is not PlanMode.BY_PLACE or not all(type(value) in JAX_ARRAYS for value in inputs):
             return NotImplemented

@@ -33,7 +33,7 @@ from dmljax.calls.windows import (
 from dmljax.errors import InvalidDesc, InvalidType, Problem, require
 from dmljax.foundation.open_sizes import equalities, fits
 from dmljax.foundation.sharding import call_partitioned, dimension_axes, dividing_axes
-from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_size, require_sizes, spell_sizes
+from dmljax.foundation.sizes import Sizes, argument_name, remedy_for_open, require_sizes, spell_sizes
 from dmljax.lowerings.copies import check_sizes
 from dmljax.lowerings.images.convolution import ConvSpec, convolve, convolve_integers
 from dmljax.lowerings.images.windows import Window
@@ -86,7 +86,7 @@ def _infer_convolution(
     rest = input[1] % group_count
     require("group_count", rest == 0, rule, group_count, remedy=equalities((rest, 0)))
     if direction is FORWARD:
-        require_size("filter", 1, filter[1], input[1] // group_count, "the input channels of a group")
+        _require_channels(1, filter[1], input[1] // group_count, "the input channels of a group")
         rule = f"must be a multiple of {group_count}, {argument_name('group_count')}"
         rest = filter[0] % group_count
         require(("filter", "shape", 0), rest == 0, rule, filter[0], remedy=equalities((rest, 0)))
@@ -98,9 +98,8 @@ def _infer_convolution(
         amounts = {name: arguments[name] for name in ("start_padding", "end_padding", "output_padding")}
         require_representable(f"the padded size of {argument_name('input')}", padded, amounts, input[:2])
     else:
-        require_size(
-            "filter", 0, filter[0], input[1], f"the channels of {argument_name('input')}, with direction BACKWARD"
-        )
+        why = f"the channels of {argument_name('input')}, with direction BACKWARD"
+        _require_channels(0, filter[0], input[1], why)
         channels = filter[1] * group_count
         windows = tuple(map(Window.on_transposed_result, windows, appended))
         space = tuple(window.input_size for window in windows)
@@ -124,6 +123,12 @@ def _infer_convolution(
         of_channels = (channels,) if len(bias) == 1 else _of_channels(channels, input)
         require_sizes("bias", bias, of_channels, why=", one number for each output channel")
     return WindowPlan(windows, sizes)
+
+
+def _require_channels(axis: int, channels: int, expected: int, why: str) -> None:
+    """Raises if a filter does not have the `expected` channels along `axis`."""
+    remedy = equalities((channels, expected))
+    require(("filter", "shape", axis), channels == expected, f"must be {expected}, {why}", channels, remedy=remedy)
 
 
 def _of_channels(channels: int, input: Sizes) -> Sizes:

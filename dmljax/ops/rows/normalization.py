@@ -563,7 +563,7 @@ class MeanVarianceNormalization1Desc(_MeanVariance, function=mean_variance_norma
             "Below level 4_0, the second dimension of ScaleTensor and BiasTensor has the size of InputTensor.",
             _narrow_channels,
         ),
-        dml.distinct_axes("input"),
+        dml.DISTINCT_AXES,
         dml.FUSED_ACTIVATION,
     )
 
@@ -575,7 +575,7 @@ class MeanVarianceNormalization2Desc(_MeanVariance, function=mean_variance_norma
     epsilon: dml.Float
     fused_activation: dml.FusedActivation = None
     support = dml.support(FL_6_3=dml.rows(dml.RANK_1_TO_8, FLOAT))
-    rules = dml.page_rules(*_MeanVariance.rules, dml.distinct_axes("input"), dml.FUSED_ACTIVATION)
+    rules = dml.page_rules(*_MeanVariance.rules, dml.DISTINCT_AXES, dml.FUSED_ACTIVATION)
 
 
 # LOCAL_RESPONSE_NORMALIZATION and its gradient

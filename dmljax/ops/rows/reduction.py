@@ -117,7 +117,7 @@ def _arg_reduce(
 
 _REDUCED = dml.page_rules(
     dml.same_rank("input", "output"),
-    dml.distinct_axes("input"),
+    dml.DISTINCT_AXES,
     *dml.infer_rules("OutputTensor.Sizes equal InputTensor.Sizes, except that the sizes along Axes are 1."),
 )
 

@@ -44,7 +44,7 @@ class AxesActivation(dml.Unary):
 
     axes: dml.UintAxes
     support = dml.support(FL_5_1=dml.rows(dml.RANK_1_TO_8, FLOAT))
-    rules = dml.page_rules(dml.distinct_axes("input"), *dml.Unary.rules)
+    rules = dml.page_rules(dml.DISTINCT_AXES, *dml.Unary.rules)
 
 
 _INTO_GEMM = {"DML_OPERATOR_GEMM": FeatureLevel.FL_6_1}
@@ -86,7 +86,7 @@ class ActivationSoftmax1Desc(dml.Activation, function=activation_softmax1):
     axes: dml.UintAxes
     support = AxesActivation.support
     fused_into = _INTO_GEMM
-    rules = dml.page_rules(dml.distinct_axes("input"), *dml.Activation.rules)
+    rules = dml.page_rules(dml.DISTINCT_AXES, *dml.Activation.rules)
 
 
 @calls.operator_function

@@ -181,6 +181,9 @@ CASES = {
     "MaxPool of rounded sizes": Case(
         IMAGE, "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (x)", ["b >= 2", "c >= 2"]
     ),
+    "MaxPool of the same size": Case(
+        IMAGE, "y = MaxPool <kernel_shape = [3, 3], auto_pad = 'SAME_UPPER', strides = [2, 2]> (x)"
+    ),
     "Conv": Case(WITH_FILTER, "y = Conv <pads = [1, 1, 1, 1]> (x, w)"),
     "Conv of the same size": Case(WITH_FILTER, "y = Conv <auto_pad = 'SAME_UPPER', strides = [2, 2]> (x, w)"),
     "Conv without padding": Case(WITH_FILTER, "y = Conv (x, w)", ["b >= 3", "c >= 3"]),

@@ -162,7 +162,7 @@ def attend_in_caches(
     pasts: Sequence[Array | None],
     counts: Array,
     room: int,
-    visible: Array | None = None,
+    visible: Array | None,
     bias: Array | None = None,
     *,
     scale: float | None,

@@ -131,8 +131,7 @@ def attend_by_scores(
     bias: Array | None,
     *,
     scale: float | None,
-    softcap: float = 0.0,
-    hidden: float = -math.inf,
+    softcap: float,
     sink: Array | None = None,
 ) -> tuple[Array, list[Array]]:
     """Computes attention with capped scores, and returns the scores too: products, capped, masked, and as weights.
@@ -145,7 +144,7 @@ def attend_by_scores(
     bounded = softcap * jnp.tanh(products / softcap) if softcap else products
     masked = bounded if bias is None else bounded + bias.astype(wide)
     if visible is not None:
-        masked = jnp.where(visible, masked, -jnp.inf if math.isinf(hidden) else masked + hidden)
+        masked = jnp.where(visible, masked, -jnp.inf)
     largest = jnp.max(masked, axis=-1, keepdims=True)
     if sink is not None:
         sink = sink.astype(wide).reshape(1, -1, 1, 1)
@@ -393,8 +392,8 @@ def _self_attention(
     return _attend_with_mask(query, keys, values, mask, bias, scores), present
 
 
-def split_features(projected: Array, sizes: Sequence[int] = ()) -> list[Array]:
-    """Splits the features of queries, keys and values, which by default have equal sizes."""
+def split_features(projected: Array, sizes: Sequence[int]) -> list[Array]:
+    """Splits the features of queries, keys and values, which have equal sizes if `sizes` is empty."""
     sizes = sizes or [projected.shape[-1] // 3] * 3
     if len(sizes) != 3:
         raise InvalidDesc(Problem("qkv_hidden_sizes", "must have 3 numbers", tuple(sizes)))

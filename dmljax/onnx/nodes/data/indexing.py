@@ -23,27 +23,27 @@ from dmljax.onnx.values.types import Array, DType, Results
 from dmljax.types import REALS
 
 
-def wrap_indices(name: str, indices: Array, size: int) -> Array:
+def wrap_indices(indices: Array, size: int) -> Array:
     """Wraps negative indices once; raises if known indices are out of range."""
     if is_known(indices) and isinstance(size, int):
-        _require_inside(name, np.asarray(indices), size)
+        _require_inside(np.asarray(indices), size)
     return jnp.where(indices < 0, indices + size, indices)
 
 
-def _require_inside(name: str, indices: Known, size: int) -> None:
+def _require_inside(indices: Known, size: int) -> None:
     outside = indices[(indices < -size) | (indices >= size)]
     if outside.size:
-        raise InvalidDesc(Problem(name, f"must be in [{-size}, {size})", outside.flat[0]))
+        raise InvalidDesc(Problem("indices", f"must be in [{-size}, {size})", outside.flat[0]))
 
 
 def _take(x: Known, indices: Known, *, axis: int = 0) -> Known:
-    _require_inside("indices", indices, x.shape[normalize_axis(axis, x.ndim)])
+    _require_inside(indices, x.shape[normalize_axis(axis, x.ndim)])
     return np.take(x, indices.astype(np.int64), axis=axis)
 
 
 def _take_along(x: Known, indices: Known, *, axis: int = 0) -> Known:
     axis = normalize_axis(axis, x.ndim)
-    _require_inside("indices", indices, x.shape[axis])
+    _require_inside(indices, x.shape[axis])
     return np.take_along_axis(x, indices.astype(np.int64), axis)
 
 
@@ -52,10 +52,10 @@ def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
     axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
     if isinstance(indices, np.ndarray) and indices.dtype != object and indices.ndim == 0 and isinstance(size, int):
-        _require_inside("indices", indices, size)
+        _require_inside(indices, size)
         # Devices exchange x once for all of its slices, such as the queries, keys and values of stacked heads.
         return lax.index_in_dim(x, int(indices), axis, keepdims=False)
-    places = wrap_indices("indices", as_array(indices), size)
+    places = wrap_indices(as_array(indices), size)
     if x.dtype not in REALS:
         return jnp.take(x, places, axis=axis)
     return dmljax.gather(x, places, axis=axis)
@@ -64,7 +64,7 @@ def _gather(x: Array, indices: Kept, *, axis: int = 0) -> Array:
 @handles("GatherElements", fold=_take_along)
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = normalize_axis(axis, x.ndim)
-    indices = wrap_indices("indices", indices, x.shape[axis])
+    indices = wrap_indices(indices, x.shape[axis])
     return dmljax.gather_elements(_first_of_each(x, indices, axis), indices, axis=axis)
 
 
@@ -116,7 +116,7 @@ _SCATTERS = {
 def _scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     axis = normalize_axis(axis, x.ndim)
     part = _first_of_each(x, indices, axis)
-    indices = wrap_indices("indices", indices, x.shape[axis])
+    indices = wrap_indices(indices, x.shape[axis])
     scatter = one_of("reduction", reduction, _SCATTERS)
     if scatter is None:
         return _with_rest(dmljax.scatter(part, indices, updates, axis=axis), x)
