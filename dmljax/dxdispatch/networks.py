@@ -11,6 +11,7 @@ import numpy as np
 
 from dmljax.descriptors.array_arguments import bind_by_name, require_64_bits
 from dmljax.errors import InvalidDesc, Path as Place, Problem, Unsupported, inside, require, within
+from dmljax.foundation.open_sizes import OpenSizes, unify_sizes
 from dmljax.foundation.precision import full_precision
 from dmljax.graphs.to_graph.views import desc_of
 from dmljax.types import Results, x64_enabled
@@ -45,7 +46,7 @@ class Network:
         An input with a default is included only if it is bound.
         """
         sizes: dict[str, tuple[int, ...]] = {}
-        known: dict[str, int] = {}
+        open_sizes: OpenSizes = {}
         for wanted in self._used_inputs(bound):
             place = (wanted.name, "shape")
             if wanted.sizes is None and wanted.name not in shapes:
@@ -56,11 +57,11 @@ class Network:
                     raise InvalidDesc(
                         Problem(place, f"must have {len(wanted.sizes)} sizes to match {wanted}", list(shape))
                     )
-                for size, due in zip(shape, wanted.sizes, strict=True):
-                    expected = known.setdefault(due, size) if isinstance(due, str) else due
-                    if expected not in (None, size):
-                        what = f"for {due}, as in the inputs before it" if isinstance(due, str) else f"of {wanted}"
-                        raise InvalidDesc(Problem(place, f"must have size {expected} {what}", list(shape)))
+                conflict = unify_sizes(wanted.name, shape, wanted.sizes, open_sizes)
+                if conflict is not None:
+                    of_name = f"for {conflict.name}, as in the inputs before it"
+                    reason = f"of {wanted}" if conflict.name is None else of_name
+                    raise InvalidDesc(Problem(place, f"must have size {conflict.expected} {reason}", list(shape)))
             sizes[wanted.name] = shape
         return sizes
 

@@ -1,12 +1,13 @@
-"""Comparisons of open sizes: symbols while `jax.export` traces a function, which have no values yet.
+"""Open sizes: the names of sizes that a model leaves to its inputs, and symbols while `jax.export` traces a function.
 
-JAX raises an error where a comparison depends on their values; it becomes a refusal with the constraint to write.
+Inputs whose open sizes share a name must agree. Symbols have no values yet: JAX raises an error where a comparison
+depends on them, which becomes a refusal with the constraint to write.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.export
@@ -24,6 +25,34 @@ _CONSTANT = re.compile(r"'(.+?)' used in a context that requires a constant")
 _SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|max|min)\b)[A-Za-z_]\w*")
 _CHOICE = re.compile(r"\b(?:max|min)\(")
 _CONSTANT_TERM = re.compile(r"(.+) ([+-]) (\d+)")
+
+OpenSizes = dict[str, tuple[int, str]]  # by name: the size, and the first input that has it
+
+
+class SizeConflict(NamedTuple):
+    """The size that an input must have instead; for an open size, its name and the input that fixed it."""
+
+    expected: int
+    name: str | None = None
+    first_input: str | None = None
+
+
+def unify_sizes(
+    input: str, sizes: Sequence[int], declared: Sequence[int | str | None], open_sizes: OpenSizes
+) -> SizeConflict | None:
+    """Adds the open sizes of an input to `open_sizes`; returns the first conflict with these or a fixed size.
+
+    A `declared` size is a number, the name of an open size, or None for any size.
+    """
+    for size, due in zip(sizes, declared, strict=True):
+        if isinstance(due, str):
+            expected, first_input = open_sizes.setdefault(due, (size, input))
+            if expected is not size and expected != size:
+                return SizeConflict(expected, due, first_input)
+        elif due is not None and size != due:
+            return SizeConflict(due)
+    return None
+
 
 Shapes = Mapping[Path, Sequence[int]]
 _NONE: Shapes = MappingProxyType({})

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmljax.errors import InvalidDesc, InvalidType, Problem, Where
 from dmljax.foundation.checks import array
+from dmljax.foundation.open_sizes import OpenSizes, unify_sizes
 from dmljax.onnx.graph.graph import TensorType
 from dmljax.onnx.values.types import DType, Value
 from dmljax.text import did_you_mean, join_words, show
@@ -42,14 +43,14 @@ class Inputs:
         missing = [tensor.name for tensor in self.needed if tensor.name not in arrays]
         if missing:
             raise InvalidType(Problem((), f"no array for input{'s' * (len(missing) > 1)} {join_words(missing)}"))
-        opened: dict[str, tuple[str, int]] = {}
-        return {name: check_input(types[name], value, opened, floats) for name, value in arrays.items()}
+        open_sizes: OpenSizes = {}
+        return {name: check_input(types[name], value, open_sizes, floats) for name, value in arrays.items()}
 
 
 def check_input(
-    wanted: TensorType,
+    declared: TensorType,
     value: Any,
-    opened: dict[str, tuple[str, int]],
+    open_sizes: OpenSizes,
     floats: Collection[DType] = (),
     where: Where | None = None,
 ) -> Value:
@@ -57,40 +58,37 @@ def check_input(
 
     `where` is the place of an element in a sequence.
     """
-    where = where or wanted.name
-    if wanted.kind == "optional":
-        inner = replace(wanted.element or TensorType("", None, None), name=wanted.name)
-        return None if value is None else check_input(inner, value, opened, floats)
-    if wanted.kind == "sequence":
+    where = where or declared.name
+    if declared.kind == "optional":
+        inner = replace(declared.element or TensorType("", None, None), name=declared.name)
+        return None if value is None else check_input(inner, value, open_sizes, floats)
+    if declared.kind == "sequence":
         if not isinstance(value, list | tuple):
-            raise InvalidType(Problem(wanted.name, "must be a list, as the input is a sequence", show(value)))
-        element = replace(wanted.element or TensorType("", None, None), sizes=None)  # which may differ
-        return [check_input(element, part, opened, floats, (wanted.name, i)) for i, part in enumerate(value)]
-    if isinstance(value, bool | int | float) and wanted.dtype is not None and not wanted.sizes:
-        value = np.asarray(value, wanted.dtype)
-    given = array(where, value)
-    if wanted.dtype is None or (is_text(given) and wanted.dtype == object):
-        return given
-    if is_text(given) and any(isinstance(text, str) for text in np.asarray(given).flat):
-        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", "text"))
-    narrow = jax.dtypes.canonicalize_dtype(wanted.dtype) if wanted.dtype.kind != "O" else wanted.dtype
-    if given.dtype not in (wanted.dtype, narrow) and not (wanted.dtype in FLOATS and given.dtype in floats):
+            raise InvalidType(Problem(declared.name, "must be a list, as the input is a sequence", show(value)))
+        element = replace(declared.element or TensorType("", None, None), sizes=None)  # which may differ
+        return [check_input(element, part, open_sizes, floats, (declared.name, i)) for i, part in enumerate(value)]
+    if isinstance(value, bool | int | float) and declared.dtype is not None and not declared.sizes:
+        value = np.asarray(value, declared.dtype)
+    x = array(where, value)
+    if declared.dtype is None or (is_text(x) and declared.dtype == object):
+        return x
+    if is_text(x) and any(isinstance(text, str) for text in np.asarray(x).flat):
+        raise InvalidType(Problem(where, f"must be {declared.dtype.name}", "text"))
+    narrow = jax.dtypes.canonicalize_dtype(declared.dtype) if declared.dtype.kind != "O" else declared.dtype
+    if x.dtype not in (declared.dtype, narrow) and not (declared.dtype in FLOATS and x.dtype in floats):
         remedy = f"{where}.astype({narrow.name!r})" if isinstance(where, str) and where.isidentifier() else None
-        raise InvalidType(Problem(where, f"must be {wanted.dtype.name}", given.dtype, remedy=remedy))
-    if wanted.sizes is None:
-        return given
-    if len(wanted.sizes) != given.ndim:
-        raise InvalidDesc(Problem(wanted.name, f"must have {len(wanted.sizes)} dimensions", given.shape))
-    for size, due in zip(given.shape, wanted.sizes, strict=True):
-        if isinstance(due, str):
-            name, first = opened.setdefault(due, (wanted.name, size))
-            if first is not size and first != size:
-                rule = f"must have size {first} for {due}, like {name}"
-                raise InvalidDesc(Problem(wanted.name, rule, given.shape))
-        elif due is not None and size != due:
-            spelled = str(wanted).partition(": ")[2]
-            raise InvalidDesc(Problem(wanted.name, f"must be a {spelled}", given.shape))
-    return given
+        raise InvalidType(Problem(where, f"must be {declared.dtype.name}", x.dtype, remedy=remedy))
+    if declared.sizes is None:
+        return x
+    if len(declared.sizes) != x.ndim:
+        raise InvalidDesc(Problem(declared.name, f"must have {len(declared.sizes)} dimensions", x.shape))
+    conflict = unify_sizes(declared.name, x.shape, declared.sizes, open_sizes)
+    if conflict is None:
+        return x
+    expected, name, first_input = conflict
+    type_name = str(declared).partition(": ")[2]
+    rule = f"must be a {type_name}" if name is None else f"must have size {expected} for {name}, like {first_input}"
+    raise InvalidDesc(Problem(declared.name, rule, x.shape))
 
 
 def is_text(value: Value) -> bool:

@@ -16,6 +16,7 @@ from dmljax.calls.decorator import recorded_calls
 from dmljax.descriptors.lowering import lower
 from dmljax.errors import DmlError, InvalidDesc, InvalidType, Path, Problem, Unsupported
 from dmljax.foundation.checks import integers
+from dmljax.foundation.open_sizes import OpenSizes, unify_sizes
 from dmljax.graphs.assembly import Assembly
 from dmljax.graphs.graph import Graph
 from dmljax.graphs.to_graph.builder import NoOperator, unused
@@ -105,12 +106,13 @@ def _input_structs(
         if name not in names:
             given = show(name) + did_you_mean(name, names)
             raise InvalidDesc(Problem("shapes", f"must name only inputs, {', '.join(names)}", given))
-    known: dict[str, int] = {}
+    open_sizes: OpenSizes = {}
     for tensor in inputs:
         if tensor.name in shapes:
             sizes = integers(("shapes", tensor.name), shapes[tensor.name])
-            if not _fits(tensor, sizes, known):
+            if not _fits(tensor, sizes, open_sizes):
                 raise InvalidDesc(Problem(("shapes", tensor.name), f"must match {tensor}", join_sizes(sizes)))
+    known = {name: size for name, (size, _) in open_sizes.items()}
     structs, missing = {}, []
     for tensor in (tensor for tensor in inputs if tensor.name in needed):
         if tensor.dtype is None or tensor.dtype == object:
@@ -132,14 +134,12 @@ def _input_structs(
     return structs
 
 
-def _fits(wanted: TensorType, sizes: tuple[int, ...], known: dict[str, int]) -> bool:
-    """Whether an input can have these sizes; `known` has the open sizes so far, by name."""
-    if wanted.sizes is None:
+def _fits(declared: TensorType, sizes: tuple[int, ...], open_sizes: OpenSizes) -> bool:
+    """Whether an input can have these sizes, besides the open sizes so far."""
+    if declared.sizes is None:
         return True
-    rows = zip(wanted.sizes, sizes, strict=False)
-    return len(wanted.sizes) == len(sizes) and all(
-        due is None or size == (known.setdefault(due, size) if isinstance(due, str) else due) for due, size in rows
-    )
+    has_rank = len(declared.sizes) == len(sizes)
+    return has_rank and unify_sizes(declared.name, sizes, declared.sizes, open_sizes) is None
 
 
 _UNKNOWN = object()  # a result of a node that cannot be traced
